@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh Debian machine: `make quickstart` and `make test`.
+PRESET ?= release
+BUILD  := build
+ifneq ($(PRESET),release)
+BUILD  := build/$(PRESET)
+endif
+JOBS   ?= $(shell nproc)
+
+.PHONY: help quickstart build test bench check format clean configure
+
+help:
+	@echo "make quickstart   install, build, train on 60,000 real images"
+	@echo "make test         install, build, check, pass every test"
+	@echo "make build        build everything into build/ (PRESET=release|debug|asan|tsan)"
+	@echo "make bench        measure against hand-written LibTorch and PyTorch"
+	@echo "make check        layers, format, every source has its test"
+	@echo "make format       lay out the sources with clang-format"
+	@echo "make clean        remove build/"
+
+quickstart:
+	@scripts/bootstrap
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) --target quickstart -j $(JOBS)
+	@$(BUILD)/bin/quickstart
+
+configure:
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+
+build:
+	@scripts/bootstrap test
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+test: build check
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+bench:
+	@scripts/bootstrap test bench
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_bench
+	@bench/run --build $(BUILD)
+
+check:
+	@scripts/check
+
+format:
+	@git ls-files --cached --others --exclude-standard '*.h' '*.cpp' | xargs -r clang-format -i
+
+clean:
+	@rm -rf build

@@ -1,0 +1,41 @@
+# How our own code is compiled. Nothing here reaches a consumer's targets.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+  endif()
+
+  find_program(LOCKSTEP_CCACHE ccache)
+  if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    # The precompiled header is what these settings are for: without them ccache gives up on it.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        ${LOCKSTEP_CCACHE})
+  endif()
+
+  find_program(LOCKSTEP_MOLD mold)
+  if(LOCKSTEP_MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()
+
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+set(LOCKSTEP_WARNINGS -Wall -Wextra -Wpedantic)
+if(LOCKSTEP_WERROR)
+  list(APPEND LOCKSTEP_WARNINGS -Werror)
+endif()
+# Designated initialisers name some fields and leave the others at their defaults, on purpose.
+list(APPEND LOCKSTEP_WARNINGS -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND LOCKSTEP_WARNINGS -fpch-deps)   # lets ccache see what a precompiled header depends on
+endif()

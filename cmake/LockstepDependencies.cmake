@@ -1,0 +1,19 @@
+# Everything here is in Debian; scripts/bootstrap installs it.
+find_package(Torch REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(Threads REQUIRED)
+
+# xxHash comes without a CMake package.
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+if(NOT TARGET lockstep::xxhash)
+  add_library(lockstep::xxhash UNKNOWN IMPORTED)
+  set_target_properties(lockstep::xxhash PROPERTIES
+    IMPORTED_LOCATION ${XXHASH_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
+endif()

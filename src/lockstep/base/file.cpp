@@ -1,0 +1,128 @@
+#include "lockstep/base/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+namespace {
+
+std::string last_error() {
+  return std::strerror(errno);
+}
+
+// Removes a half-written file unless the write went through.
+class Aside {
+ public:
+  explicit Aside(const fs::path& target)
+      : path_(target.string() + ".tmp." + std::to_string(::getpid())) {}
+  ~Aside() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  void rename_to(const fs::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) {
+      throw Error("{}: cannot rename to {}: {}", path_.string(), target.string(), last_error());
+    }
+    // Renaming onto another name of the same file does nothing and leaves both: remove ours.
+    ::unlink(path_.c_str());
+    path_.clear();
+    sync_directory(target);
+  }
+
+ private:
+  // A file system that cannot sync a folder (some network ones) still renamed atomically.
+  static void sync_directory(const fs::path& target) {
+    const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+    FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd) ::fsync(fd.get());
+  }
+
+  fs::path path_;
+};
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+void write_file_atomically(const fs::path& path, std::span<const char> bytes) {
+  Aside aside(path);
+  FileDescriptor fd(::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      throw Error("{}: cannot write {} bytes: {}", path.string(), bytes.size(), last_error());
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
+  aside.rename_to(path);
+}
+
+void write_file_atomically(const fs::path& path, std::string_view text) {
+  write_file_atomically(path, std::span<const char>(text.data(), text.size()));
+}
+
+void link_file_atomically(const fs::path& target, const fs::path& link) {
+  Aside aside(link);
+  ::unlink(aside.path().c_str());
+  if (::link(target.c_str(), aside.path().c_str()) != 0) {
+    const std::string bytes = read_file(target);
+    write_file_atomically(link, bytes);
+    return;
+  }
+  aside.rename_to(link);
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error("{}: cannot open: {}", path.string(), last_error());
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (file.bad()) throw Error("{}: cannot read: {}", path.string(), last_error());
+  return std::move(content).str();
+}
+
+void make_directories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw Error("{}: cannot create the folder: {}", path.string(), error.message());
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string name = (fs::temp_directory_path() / "lockstep-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw Error("{}: cannot create: {}", name, last_error());
+  path_ = name;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace lockstep

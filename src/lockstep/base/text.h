@@ -1,0 +1,37 @@
+// Small helpers for messages: what a user reads when something is wrong.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// The candidate closest to `name` by edits, if one is close enough to be meant.
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates);
+
+// "did you mean 'valid'? known: train, valid": the tail of an error about an unknown name.
+std::string suggest(std::string_view name, std::span<const std::string> candidates);
+
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+// 1234567 -> "1,234,567"
+std::string with_thousands(std::int64_t value);
+
+// 3.2 -> "3.2 s", 75 -> "1:15", 3725 -> "1:02:05"
+std::string format_duration(double seconds);
+
+// 1536 -> "1.5 KiB"
+std::string format_bytes(double bytes);
+
+// A metric as Catalyst prints it: 3 decimals, or 1.234e-05 when it would show as zero.
+std::string format_metric(double value);
+
+// 64 bits as 16 lower-case hexadecimal digits.
+std::string to_hex(std::uint64_t value);
+
+}  // namespace lockstep

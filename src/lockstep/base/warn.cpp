@@ -1,0 +1,51 @@
+#include "lockstep/base/warn.h"
+
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// The process has one standard error, so this is the process's too.
+struct Warnings {
+  std::mutex mutex;
+  WarningHandler handler;
+  std::set<std::string> shown;
+};
+
+Warnings& warnings() {
+  static Warnings instance;
+  return instance;
+}
+
+}  // namespace
+
+void warn(const std::string& message) {
+  WarningHandler handler;
+  {
+    std::lock_guard lock(warnings().mutex);
+    handler = warnings().handler;
+  }
+  if (handler) {
+    handler(message);
+  } else {
+    std::fprintf(stderr, "lockstep: warning: %s\n", message.c_str());
+  }
+}
+
+void warn_once(const std::string& message) {
+  {
+    std::lock_guard lock(warnings().mutex);
+    if (!warnings().shown.insert(message).second) return;
+  }
+  warn(message);
+}
+
+WarningHandler set_warning_handler(WarningHandler handler) {
+  std::lock_guard lock(warnings().mutex);
+  return std::exchange(warnings().handler, std::move(handler));
+}
+
+}  // namespace lockstep

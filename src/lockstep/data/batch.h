@@ -1,0 +1,43 @@
+// What travels through the loop: tensors by name. The loader fills "features" and "targets", the
+// runner adds "logits" and "loss", callbacks read what they are told to.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+class Batch {
+ public:
+  using Entry = std::pair<std::string, torch::Tensor>;
+
+  Batch() = default;
+  Batch(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  // Throws ConfigError with the nearest key where `key` is not in the batch.
+  const torch::Tensor& operator[](std::string_view key) const;
+
+  void set(std::string_view key, torch::Tensor tensor);
+  bool contains(std::string_view key) const;
+  std::vector<std::string> keys() const;
+  bool empty() const { return entries_.empty(); }
+
+  // Samples in the batch: the first dimension of the first tensor.
+  std::int64_t size() const;
+
+  Batch to(torch::Device device) const;
+
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep

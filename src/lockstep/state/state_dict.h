@@ -1,0 +1,108 @@
+// The tree of values that a checkpoint holds: numbers, text, tensors, lists and dictionaries.
+// Optimizers, schedulers, metrics and callbacks hand theirs over as a StateDict and get it back.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+class StateValue;
+using StateList = std::vector<StateValue>;
+
+// A dictionary that keeps the order in which its keys were set.
+class StateDict {
+ public:
+  using Entry = std::pair<std::string, StateValue>;
+
+  StateDict();
+  StateDict(std::initializer_list<Entry> entries);
+  ~StateDict();
+  StateDict(const StateDict&);
+  StateDict(StateDict&&) noexcept;
+  StateDict& operator=(const StateDict&);
+  StateDict& operator=(StateDict&&) noexcept;
+
+  void set(std::string key, StateValue value);
+  bool contains(std::string_view key) const;
+  std::size_t size() const;
+  std::vector<std::string> keys() const;
+
+  // Throws CheckpointError with the nearest known key where `key` is not there.
+  const StateValue& at(std::string_view key) const;
+
+  // at(key) as a bool, std::int64_t (or int), double, std::string, torch::Tensor, StateList or
+  // StateDict; throws CheckpointError naming the key and both types where it is something else.
+  template <typename T>
+  T get(std::string_view key) const;
+
+  template <typename T>
+  T get_or(std::string_view key, T fallback) const {
+    return contains(key) ? get<T>(key) : std::move(fallback);
+  }
+
+  std::vector<Entry>::const_iterator begin() const;
+  std::vector<Entry>::const_iterator end() const;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+class StateValue {
+ public:
+  using Variant = std::variant<std::monostate, bool, std::int64_t, double, std::string,
+                               torch::Tensor, StateList, StateDict>;
+
+  StateValue() = default;
+  StateValue(bool value) : value_(value) {}
+  StateValue(std::string value) : value_(std::move(value)) {}
+  StateValue(const char* value) : value_(std::string(value)) {}
+  StateValue(torch::Tensor value) : value_(std::move(value)) {}
+  StateValue(StateList value) : value_(std::move(value)) {}
+  StateValue(StateDict value) : value_(std::move(value)) {}
+  template <typename T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  StateValue(T value) : value_(static_cast<std::int64_t>(value)) {}
+  template <typename T>
+    requires std::is_floating_point_v<T>
+  StateValue(T value) : value_(static_cast<double>(value)) {}
+
+  const Variant& variant() const { return value_; }
+
+  template <typename T>
+  const T* get_if() const {
+    return std::get_if<T>(&value_);
+  }
+
+  // "an integer", "a tensor", ... for messages.
+  std::string kind() const;
+
+ private:
+  Variant value_;
+};
+
+template <>
+bool StateDict::get<bool>(std::string_view key) const;
+template <>
+std::int64_t StateDict::get<std::int64_t>(std::string_view key) const;
+template <>
+double StateDict::get<double>(std::string_view key) const;  // an integer is a double, too
+template <>
+std::string StateDict::get<std::string>(std::string_view key) const;
+template <>
+torch::Tensor StateDict::get<torch::Tensor>(std::string_view key) const;
+template <>
+StateList StateDict::get<StateList>(std::string_view key) const;
+template <>
+StateDict StateDict::get<StateDict>(std::string_view key) const;
+
+}  // namespace lockstep
