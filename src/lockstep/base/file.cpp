@@ -67,7 +67,7 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
-void write_file_atomically(const fs::path& path, std::span<const char> bytes) {
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
   Aside aside(path);
   FileDescriptor fd(::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
@@ -84,16 +84,11 @@ void write_file_atomically(const fs::path& path, std::span<const char> bytes) {
   aside.rename_to(path);
 }
 
-void write_file_atomically(const fs::path& path, std::string_view text) {
-  write_file_atomically(path, std::span<const char>(text.data(), text.size()));
-}
-
 void link_file_atomically(const fs::path& target, const fs::path& link) {
   Aside aside(link);
   ::unlink(aside.path().c_str());
   if (::link(target.c_str(), aside.path().c_str()) != 0) {
-    const std::string bytes = read_file(target);
-    write_file_atomically(link, bytes);
+    write_file_atomically(link, read_file(target));
     return;
   }
   aside.rename_to(link);

@@ -1,9 +1,7 @@
 // Files that are whole or not there.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,8 +25,7 @@ class FileDescriptor {
 
 // Writes beside `path`, syncs, renames over it and syncs the folder: a reader, or a machine that
 // loses power, sees the old content or the new one. Throws Error; nothing is left behind then.
-void write_file_atomically(const std::filesystem::path& path, std::span<const char> bytes);
-void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // Makes `link` another name of `target`'s content, replacing what `link` was, whole or not at all.
 // A hard link where the file system has them, a copy otherwise.

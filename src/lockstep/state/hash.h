@@ -1,18 +1,12 @@
 // XXH3 over state: how two runs are compared to the bit, and how a damaged checkpoint is noticed.
 #pragma once
 
-#include <torch/types.h>
-
-#include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "lockstep/state/named_tensors.h"
 #include "lockstep/state/state_dict.h"
 
 namespace lockstep {
-
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // Over the names, shapes, types and bytes of the tensors, in their order. 16 hexadecimal digits.
 std::string weights_hash(const NamedTensors& tensors);

@@ -1,0 +1,175 @@
+#include "lockstep/checkpoint/store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/checkpoint/file.h"
+
+namespace lockstep::checkpoint {
+namespace fs = std::filesystem;
+namespace {
+
+std::string epoch_name(std::int64_t epoch) {
+  return fmt::format("epoch.{:04}.pth", epoch);
+}
+
+nlohmann::json to_json(const Kept& kept) {
+  nlohmann::json metrics = nlohmann::json::object();
+  for (const auto& [loader, values] : kept.metrics) metrics[loader] = values;
+  return {{"epoch", kept.epoch},
+          {"_score_", kept.score},
+          {"metrics", metrics},
+          {"checkpoint", kept.path.filename().string()}};
+}
+
+// Checkpoints in the folder other than `except`: last.pth, then the newest epochs first. best.pth is
+// one of these by another name.
+std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
+  std::map<std::int64_t, fs::path, std::greater<>> by_epoch;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path() == except) continue;
+    if (name == "last.pth") by_epoch[std::numeric_limits<std::int64_t>::max()] = entry.path();
+    int epoch = 0;
+    if (std::sscanf(name.c_str(), "epoch.%d.pth", &epoch) == 1 && name == epoch_name(epoch)) {
+      by_epoch[epoch] = entry.path();
+    }
+  }
+  std::vector<fs::path> paths;
+  for (auto& [epoch, path] : by_epoch) paths.push_back(path);
+  return paths;
+}
+
+}  // namespace
+
+StateDict to_state(const EpochMetrics& metrics) {
+  StateDict state;
+  for (const auto& [loader, values] : metrics) {
+    StateDict entry;
+    for (const auto& [name, value] : values) entry.set(name, value);
+    state.set(loader, entry);
+  }
+  return state;
+}
+
+EpochMetrics metrics_from_state(const StateDict& state) {
+  EpochMetrics metrics;
+  for (const auto& [loader, entry] : state) {
+    const auto values = state.get<StateDict>(loader);
+    for (const auto& [name, value] : values) metrics[loader][name] = values.get<double>(name);
+  }
+  return metrics;
+}
+
+Store::Store(StoreOptions options) : options_(std::move(options)) {
+  if (options_.keep_best < 0) {
+    throw ConfigError("checkpoints to keep: expected 0 or more, got {}", options_.keep_best);
+  }
+  make_directories(options_.folder);
+}
+
+void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state) {
+  Kept kept = epoch;
+  kept.path = options_.folder / epoch_name(epoch.epoch);
+  // An epoch run again after a resume replaces its earlier self.
+  std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
+  const auto better = [this](const Kept& a, const Kept& b) {
+    return options_.minimize ? a.score < b.score : a.score > b.score;
+  };
+  if (!std::isnan(kept.score)) {
+    // Behind those of the same score: the first epoch that reached it stays the best.
+    best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
+  }
+  std::vector<Kept> dropped;
+  while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
+    dropped.push_back(best_.back());
+    best_.pop_back();
+  }
+  // Made now, so that the list of the best inside it counts this epoch.
+  const StateDict state = make_state();
+  const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
+  if (among_best) save(kept.path, state);
+  save_last(state);
+  if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
+  for (const auto& old : dropped) fs::remove(old.path);
+  kept.path = last_path();
+  write_index(kept);
+}
+
+void Store::save_last(const StateDict& state) {
+  save(last_path(), state);
+}
+
+void Store::write_index(const Kept& last) const {
+  nlohmann::json index;
+  index["best"] = best_.empty() ? nlohmann::json() : to_json(best_.front());
+  index["last"] = to_json(last);
+  index["kept"] = nlohmann::json::array();
+  for (const auto& kept : best_) index["kept"].push_back(to_json(kept));
+  write_file_atomically(options_.folder / "_metrics.json", index.dump(2) + "\n");
+}
+
+StateDict Store::state() const {
+  StateList kept;
+  for (const auto& entry : best_) {
+    kept.push_back(StateDict{{"epoch", entry.epoch},
+                             {"score", entry.score},
+                             {"metrics", to_state(entry.metrics)},
+                             {"file", entry.path.filename().string()}});
+  }
+  return {{"best", kept}};
+}
+
+void Store::load_state(const StateDict& state) {
+  best_.clear();
+  for (const auto& value : state.get<StateList>("best")) {
+    const auto* entry = value.get_if<StateDict>();
+    if (entry == nullptr) throw CheckpointError("best: expected dictionaries in the list");
+    Kept kept;
+    kept.epoch = entry->get<std::int64_t>("epoch");
+    kept.score = entry->get<double>("score");
+    kept.metrics = metrics_from_state(entry->get<StateDict>("metrics"));
+    kept.path = options_.folder / entry->get<std::string>("file");
+    if (fs::exists(kept.path)) best_.push_back(kept);
+  }
+}
+
+Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {
+  if (fs::is_regular_file(name)) return {load(name), name};
+  if (!folder) {
+    throw CheckpointError("resume '{}': no such file, and there is no logdir to look for a "
+                          "checkpoint of that name",
+                          name);
+  }
+  const fs::path wanted = *folder / (name.ends_with(".pth") ? name : name + ".pth");
+  if (!fs::is_regular_file(wanted)) {
+    throw CheckpointError("resume '{}': no such file, and no {}; expected a path, or 'best' or "
+                          "'last' of an earlier run in the logdir",
+                          name, wanted.string());
+  }
+  std::string damage;
+  try {
+    return {load(wanted), wanted};
+  } catch (const CheckpointError& error) {
+    damage = error.what();
+  }
+  for (const auto& other : others(*folder, wanted)) {
+    try {
+      Loaded loaded{load(other), other};
+      warn(fmt::format("{}; going on from {} instead", damage, other.string()));
+      return loaded;
+    } catch (const CheckpointError& error) {
+      damage += std::string("; ") + error.what();
+    }
+  }
+  throw CheckpointError("{}; there is no other checkpoint to go on from", damage);
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,76 @@
+// The folder of a run's checkpoints:
+//
+//   last.pth         after the last epoch (or batch) saved; a file of its own
+//   epoch.0007.pth   the n best epochs, never more
+//   best.pth         another name of the best of them
+//   _metrics.json    what each of them scored
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/metrics.h"
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep::checkpoint {
+
+struct StoreOptions {
+  std::filesystem::path folder;
+  std::int64_t keep_best = 1;   // epochs kept; 0 keeps only the last one
+  bool minimize = true;         // a smaller score is better
+};
+
+struct Kept {
+  std::int64_t epoch = 0;
+  double score = 0;
+  EpochMetrics metrics;
+  std::filesystem::path path;
+};
+
+class Store {
+ public:
+  explicit Store(StoreOptions options);
+
+  // After an epoch: writes last, and keeps the epoch if it is among the best so far. A score that
+  // is not a number is never among the best. `make_state` is called once the best are decided, so
+  // that what it saves can include state() of this store. `epoch.path` is not used.
+  void save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state);
+
+  // Inside an epoch: writes last alone.
+  void save_last(const StateDict& state);
+
+  // Best first.
+  const std::vector<Kept>& best() const { return best_; }
+  std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
+  std::filesystem::path last_path() const { return options_.folder / "last.pth"; }
+
+  // The list of the best, for a checkpoint; entries whose files are gone are left out on loading.
+  StateDict state() const;
+  void load_state(const StateDict& state);
+
+ private:
+  void write_index(const Kept& last) const;
+
+  StoreOptions options_;
+  std::vector<Kept> best_;
+};
+
+struct Loaded {
+  StateDict state;
+  std::filesystem::path path;
+};
+
+// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it. Where
+// `name` is no path and that file is damaged, says so in a warning and takes the newest other whole
+// checkpoint of the folder; throws CheckpointError where there is none.
+Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);
+
+// Metrics as they are kept in a checkpoint, and back.
+StateDict to_state(const EpochMetrics& metrics);
+EpochMetrics metrics_from_state(const StateDict& state);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,35 @@
+#include "lockstep/engine/blas.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "lockstep/base/warn.h"
+
+namespace lockstep {
+
+std::optional<std::string> find_reference_blas() {
+  // A fast BLAS may be loaded too (LAPACK brings one): what counts is whose matrix product LibTorch
+  // calls.
+  void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
+  Dl_info info;
+  if (sgemm == nullptr || dladdr(sgemm, &info) == 0) return std::nullopt;
+  std::error_code error;
+  const auto real = std::filesystem::canonical(info.dli_fname, error);
+  const std::string path = error ? info.dli_fname : real.string();
+  for (const char* fast : {"openblas", "mkl", "blis", "atlas", "libtorch"}) {
+    if (path.find(fast) != std::string::npos) return std::nullopt;
+  }
+  return path;
+}
+
+void warn_of_slow_blas() {
+  if (const auto path = find_reference_blas()) {
+    warn_once(fmt::format("LibTorch uses the reference BLAS ({}), which is many times slower than "
+                          "it needs to be; install a fast one: apt-get install libopenblas0-openmp",
+                          *path));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#include "lockstep/engine/engine.h"
+
+#include <torch/cuda.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/engine/blas.h"
+
+namespace lockstep {
+namespace {
+
+torch::Device default_device() {
+  return torch::cuda::is_available() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+}
+
+}  // namespace
+
+DeviceEngine::DeviceEngine(DeviceEngineOptions options)
+    : device_(options.device.value_or(default_device())), threads_(options.threads) {
+  if (device_.is_cuda() && !torch::cuda::is_available()) {
+    throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
+                      device_.str());
+  }
+  if (threads_ && *threads_ < 1) {
+    throw ConfigError("threads: expected 1 or more, got {}", *threads_);
+  }
+}
+
+void DeviceEngine::start() {
+  if (device_.is_cpu()) warn_of_slow_blas();
+  if (threads_) torch::set_num_threads(*threads_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+#include "lockstep/checkpoint/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/checkpoint/file.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> files(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+void save_epochs(Store& store, const std::vector<double>& scores) {
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const auto epoch = static_cast<std::int64_t>(i) + 1;
+    store.save_epoch({.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}},
+                     [&] { return StateDict{{"epoch", epoch}, {"store", store.state()}}; });
+  }
+}
+
+std::int64_t epoch_of(const fs::path& path) {
+  return load(path).get<std::int64_t>("epoch");
+}
+
+TEST(Store, KeepsTheBestAndTheLastAndNeverMore) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 2});
+  save_epochs(store, {0.5, 0.3, 0.4, 0.9});
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth",
+                                                "epoch.0003.pth", "last.pth"));
+  EXPECT_EQ(epoch_of(store.best_path()), 2);
+  EXPECT_EQ(epoch_of(store.last_path()), 4);
+}
+
+TEST(Store, MaximizesWhenAskedTo) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .minimize = false});
+  save_epochs(store, {0.5, 0.9, 0.7});
+  EXPECT_EQ(epoch_of(store.best_path()), 2);
+}
+
+TEST(Store, TheFirstOfEqualsStaysTheBest) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5, 0.5, 0.5});
+  EXPECT_EQ(epoch_of(store.best_path()), 1);
+}
+
+TEST(Store, NotANumberIsNeverTheBest) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {std::numeric_limits<double>::quiet_NaN(), 0.5});
+  EXPECT_EQ(epoch_of(store.best_path()), 2);
+}
+
+TEST(Store, KeepsOnlyTheLastWhenAskedForNone) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 0});
+  save_epochs(store, {0.5, 0.3});
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "last.pth"));
+}
+
+// Catalyst's truncation deleted train.10 together with train.1.
+TEST(Store, DroppingEpoch1KeepsEpoch10) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {1, 2, 2, 2, 2, 2, 2, 2, 2, 0.5, 0.7});
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0010.pth", "last.pth"));
+}
+
+TEST(Store, TheIndexNamesScoresAndFiles) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5, 0.25, 0.75});
+  const auto index = nlohmann::json::parse(read_file(folder / "_metrics.json"));
+  EXPECT_EQ(index["best"]["_score_"], 0.25);
+  EXPECT_EQ(index["best"]["checkpoint"], "epoch.0002.pth");
+  EXPECT_EQ(index["last"]["metrics"]["valid"]["loss"], 0.75);
+}
+
+TEST(Store, GoesOnFromItsOwnState) {
+  TemporaryDirectory folder;
+  {
+    Store store({.folder = folder.path(), .keep_best = 2});
+    save_epochs(store, {0.5, 0.3});
+  }
+  Store again({.folder = folder.path(), .keep_best = 2});
+  again.load_state(load(folder / "last.pth").get<StateDict>("store"));
+  ASSERT_EQ(again.best().size(), 2u) << "the saved state must count the epoch it was saved in";
+  EXPECT_EQ(again.best().front().epoch, 2);
+  EXPECT_EQ(again.best().front().metrics.at("valid").at("loss"), 0.3);
+}
+
+TEST(LoadByName, FindsPathsAndNames) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5, 0.9});
+  EXPECT_EQ(load_by_name("best", folder.path()).state.get<std::int64_t>("epoch"), 1);
+  EXPECT_EQ(load_by_name("last", folder.path()).state.get<std::int64_t>("epoch"), 2);
+  EXPECT_EQ(load_by_name("epoch.0001", folder.path()).state.get<std::int64_t>("epoch"), 1);
+  EXPECT_EQ(load_by_name(store.best_path().string(), {}).state.get<std::int64_t>("epoch"), 1);
+  EXPECT_THROW(load_by_name("bset", folder.path()), CheckpointError);
+  EXPECT_THROW(load_by_name("last", {}), CheckpointError);
+}
+
+TEST(LoadByName, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 3});
+  save_epochs(store, {0.5, 0.3, 0.4});
+  std::vector<std::string> warnings;
+  const auto previous = set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  for (const char* victim : {"last.pth", "epoch.0003.pth"}) {
+    fs::resize_file(folder / victim, fs::file_size(folder / victim) / 2);
+  }
+  const auto loaded = load_by_name("last", folder.path());
+  set_warning_handler(previous);
+  EXPECT_EQ(loaded.state.get<std::int64_t>("epoch"), 2);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("last.pth"));
+  EXPECT_THAT(warnings[0], HasSubstr("epoch.0002.pth"));
+}
+
+TEST(LoadByName, WithNothingWholeItSaysWhatIsWrongWithEach) {
+  TemporaryDirectory folder;
+  std::ofstream(folder / "last.pth") << "x";
+  std::ofstream(folder / "epoch.0001.pth") << "y";
+  try {
+    load_by_name("last", folder.path());
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("last.pth"));
+    EXPECT_THAT(error.what(), HasSubstr("epoch.0001.pth"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
