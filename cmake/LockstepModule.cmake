@@ -1,9 +1,10 @@
-# lockstep_module(name [TORCH] DEPENDS modules... LINK libraries...)
+# lockstep_module(name [TENSORS|TORCH] DEPENDS modules... LINK libraries...)
 #
-# One static library for src/lockstep/<name>, exported as lockstep::<name>. TORCH modules share the
-# one precompiled header; the others never see torch and compile in a second.
+# One static library for src/lockstep/<name>, exported as lockstep::<name>. A module says how much of
+# torch it needs, and shares that precompiled header: TENSORS for tensors alone, TORCH for layers,
+# too. The others never see torch and compile in a second.
 function(lockstep_module name)
-  cmake_parse_arguments(M "TORCH" "" "DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(M "TENSORS;TORCH" "" "DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(target lockstep_${name})
   add_library(${target} STATIC ${sources})
@@ -16,25 +17,31 @@ function(lockstep_module name)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   list(TRANSFORM M_DEPENDS PREPEND lockstep_)
   target_link_libraries(${target} PUBLIC ${M_DEPENDS} ${M_LINK} PRIVATE ${M_PRIVATE_LINK})
-  if(M_TORCH)
+  if(M_TENSORS OR M_TORCH)
     target_link_libraries(${target} PUBLIC ${TORCH_LIBRARIES})
     target_include_directories(${target} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
+  endif()
+  if(M_TORCH)
+    target_precompile_headers(${target} REUSE_FROM lockstep_torch_pch)
+  elseif(M_TENSORS)
+    target_precompile_headers(${target} REUSE_FROM lockstep_tensors_pch)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES ${target})
 endfunction()
 
-# The shared precompiled header: torch costs half a minute a file without it, a few seconds with.
-function(lockstep_precompiled_header)
-  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/pch.cpp "// carries the precompiled header\n")
-  add_library(lockstep_pch OBJECT ${CMAKE_CURRENT_BINARY_DIR}/pch.cpp)
-  target_compile_features(lockstep_pch PUBLIC cxx_std_20)
-  target_compile_options(lockstep_pch PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
-  target_link_libraries(lockstep_pch PRIVATE ${TORCH_LIBRARIES} fmt::fmt)
-  target_include_directories(lockstep_pch SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
-  target_precompile_headers(lockstep_pch PRIVATE
+# A precompiled header for many targets. torch costs half a minute a file without one. With one, GCC
+# still instantiates whatever templates the header left pending, in every file: 3 s for the tensors,
+# 6.6 s for all of torch, which is why there are two.
+function(lockstep_precompiled_header name)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp "// carries the precompiled header\n")
+  add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
+  target_link_libraries(${name} PRIVATE ${TORCH_LIBRARIES} fmt::fmt)
+  target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+  target_precompile_headers(${name} PRIVATE
     <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string>
-    <string_view> <thread> <utility> <variant> <vector> <fmt/format.h> <torch/torch.h>)
+    <string_view> <utility> <variant> <vector> <fmt/format.h> ${ARGN})
 endfunction()
 
 # lockstep_program(name sources...): an executable in build/bin that uses all of Lockstep.
@@ -42,5 +49,5 @@ function(lockstep_program name)
   add_executable(${name} ${ARGN})
   target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
   target_link_libraries(${name} PRIVATE lockstep::lockstep)
-  target_precompile_headers(${name} REUSE_FROM lockstep_pch)
+  target_precompile_headers(${name} REUSE_FROM lockstep_torch_pch)
 endfunction()

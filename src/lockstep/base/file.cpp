@@ -1,13 +1,12 @@
 #include "lockstep/base/file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 
@@ -87,7 +86,8 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
 void link_file_atomically(const fs::path& target, const fs::path& link) {
   Aside aside(link);
   ::unlink(aside.path().c_str());
-  if (::link(target.c_str(), aside.path().c_str()) != 0) {
+  // A symbolic link is followed: its content is meant, not where it points from.
+  if (::linkat(AT_FDCWD, target.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
     write_file_atomically(link, read_file(target));
     return;
   }
@@ -95,12 +95,23 @@ void link_file_atomically(const fs::path& target, const fs::path& link) {
 }
 
 std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{}: cannot open: {}", path.string(), last_error());
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (file.bad()) throw Error("{}: cannot read: {}", path.string(), last_error());
-  return std::move(content).str();
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw Error("{}: cannot open: {}", path.string(), last_error());
+  // The size is a hint: files in /proc say 0, and a log may grow while it is read.
+  struct stat status {};
+  const bool sized = ::fstat(fd.get(), &status) == 0 && status.st_size > 0;
+  std::string content(sized ? static_cast<std::size_t>(status.st_size) + 1 : 4096, '\0');
+  std::size_t done = 0;
+  while (true) {
+    const ssize_t n = ::read(fd.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Error("{}: cannot read: {}", path.string(), last_error());
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+    if (done == content.size()) content.resize(2 * done);
+  }
+  content.resize(done);
+  return content;
 }
 
 void make_directories(const fs::path& path) {

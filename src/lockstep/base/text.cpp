@@ -1,11 +1,11 @@
 #include "lockstep/base/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <numeric>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -39,6 +39,8 @@ std::optional<std::string> nearest_name(std::string_view name,
     // "acc" is not close to "accuracy01" by edits, but it is what was meant.
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
     if (prefix) distance = std::min<std::size_t>(distance, 2);
+    // Of two letters, two edits leave nothing: any other short name would be "near".
+    if (distance >= std::max(name.size(), candidate.size())) continue;
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
@@ -59,14 +61,15 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 }
 
 std::string with_thousands(std::int64_t value) {
-  std::string digits = std::to_string(std::abs(value));
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
-  return value < 0 ? "-" + digits : digits;
+  std::string digits = std::to_string(value);
+  const int first = value < 0 ? 1 : 0;
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(at, ",");
+  return digits;
 }
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
@@ -75,7 +78,8 @@ std::string format_duration(double seconds) {
 std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) {
+  // What would be shown as 1024 is 1 of the next unit.
+  while (bytes >= (unit == 0 ? 1023.5 : 1023.95) && unit + 1 < std::size(kUnits)) {
     bytes /= 1024;
     ++unit;
   }

@@ -29,16 +29,18 @@ struct Progress {
 
 // How a run begins.
 struct RunStart {
-  Progress progress;      // where it starts: zeros, or where the checkpoint stopped
-  bool resumed = false;   // goes on with an earlier run's files; else files start anew
-  HParams hparams;        // what the user passed as hparams, with what the run itself knows
+  // Where it starts: zeros, or where the checkpoint stopped. Here progress.epoch is the number of
+  // finished epochs: a run resumed inside epoch 4, or right after epoch 3, starts with 3.
+  Progress progress = {};
+  bool resumed = false;  // goes on with an earlier run's files; else files start anew
+  HParams hparams = {};  // what the user passed as hparams, with what the run itself knows
 };
 
 struct Record {
   Scope scope = Scope::kEpoch;
-  std::string loader;   // "train", "valid", ...; kEpochKey for what belongs to no loader
-  Progress progress;
-  Metrics metrics;
+  std::string loader = {};  // "train", "valid", ...; kEpochKey for what belongs to no loader
+  Progress progress = {};
+  Metrics metrics = {};
 };
 
 class Logger {
@@ -48,13 +50,11 @@ class Logger {
   virtual void start(const RunStart&) {}
   virtual void log_metrics(const Record& record) = 0;
   // `tag` names the picture ("confusion_matrix"), `loader` where it belongs.
-  virtual void log_image(const std::string& loader, const std::string& tag, const Image&,
-                         const Progress&) {
-    (void)loader, (void)tag;
-  }
-  // At the end of each epoch: what was logged must be on disk after it.
+  virtual void log_image(const std::string& /*loader*/, const std::string& /*tag*/, const Image&,
+                         const Progress&) {}
+  // At the end of each epoch: every reader sees what was logged, also if the process is killed now.
   virtual void flush() {}
-  // The run is over; nothing follows.
+  // The run is over; nothing follows. What was logged is on the disk after it.
   virtual void close() {}
 };
 

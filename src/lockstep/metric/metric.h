@@ -2,10 +2,10 @@
 // so that what several ranks accumulated merges into what one process would have computed.
 #pragma once
 
-#include <torch/types.h>
-
 #include <string>
 #include <vector>
+
+#include <torch/types.h>
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/state/state_dict.h"

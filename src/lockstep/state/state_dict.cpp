@@ -1,6 +1,7 @@
 #include "lockstep/state/state_dict.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/text.h"
 
@@ -17,7 +18,9 @@ const T& expect(const StateDict& dict, std::string_view key) {
 }  // namespace
 
 StateDict::StateDict() = default;
-StateDict::StateDict(std::initializer_list<Entry> entries) : entries_(entries) {}
+StateDict::StateDict(std::initializer_list<Entry> entries) {
+  for (const auto& [key, value] : entries) set(key, value);
+}
 StateDict::~StateDict() = default;
 StateDict::StateDict(const StateDict&) = default;
 StateDict::StateDict(StateDict&&) noexcept = default;
@@ -71,6 +74,15 @@ bool StateDict::get<bool>(std::string_view key) const {
 template <>
 std::int64_t StateDict::get<std::int64_t>(std::string_view key) const {
   return expect<std::int64_t>(*this, key);
+}
+
+template <>
+int StateDict::get<int>(std::string_view key) const {
+  const auto value = get<std::int64_t>(key);
+  if (!std::in_range<int>(value)) {
+    throw CheckpointError("{}: expected an integer of 32 bits, found {}", key, value);
+  }
+  return static_cast<int>(value);
 }
 
 template <>

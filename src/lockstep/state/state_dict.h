@@ -2,8 +2,6 @@
 // Optimizers, schedulers, metrics and callbacks hand theirs over as a StateDict and get it back.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +9,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <torch/types.h>
 
 #include "lockstep/base/error.h"
 
@@ -70,11 +70,10 @@ class StateValue {
   StateValue(StateList value) : value_(std::move(value)) {}
   StateValue(StateDict value) : value_(std::move(value)) {}
   template <typename T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  StateValue(T value) : value_(static_cast<std::int64_t>(value)) {}
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) StateValue(T value)
+      : value_(static_cast<std::int64_t>(value)) {}
   template <typename T>
-    requires std::is_floating_point_v<T>
-  StateValue(T value) : value_(static_cast<double>(value)) {}
+  requires std::is_floating_point_v<T> StateValue(T value) : value_(static_cast<double>(value)) {}
 
   const Variant& variant() const { return value_; }
 
@@ -94,6 +93,8 @@ template <>
 bool StateDict::get<bool>(std::string_view key) const;
 template <>
 std::int64_t StateDict::get<std::int64_t>(std::string_view key) const;
+template <>
+int StateDict::get<int>(std::string_view key) const;
 template <>
 double StateDict::get<double>(std::string_view key) const;  // an integer is a double, too
 template <>

@@ -1,0 +1,89 @@
+// The classic: handwritten digits (or clothes), a model of choice, metrics, logs and checkpoints.
+#include <lockstep/lockstep.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+namespace ls = lockstep;
+namespace nn = torch::nn;
+
+namespace {
+
+nn::Sequential make_model(const std::string& kind) {
+  if (kind == "linear") return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 10));
+  if (kind == "mlp") {
+    return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 512), nn::ReLU(),
+                          nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10));
+  }
+  const auto conv = [](int in, int out) {
+    return nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1));
+  };
+  return nn::Sequential(conv(1, 32), nn::ReLU(), nn::MaxPool2d(2), conv(32, 64), nn::ReLU(),
+                        nn::MaxPool2d(2), nn::Flatten(), nn::Linear(64 * 7 * 7, 128), nn::ReLU(),
+                        nn::Dropout(0.25), nn::Linear(128, 10));
+}
+
+// MNIST or Fashion-MNIST files in `root`; Debian's Fashion-MNIST where none is given.
+ls::data::DatasetPtr load(const std::optional<std::string>& root, bool train) {
+  if (root) return ls::data::mnist({.root = *root, .train = train});
+  return ls::data::fashion_mnist({.train = train, .download = true});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::optional<std::string> root, logdir, resume;
+  std::string kind = "linear";
+  std::int64_t epochs = 8, batch_size = 32, save_every = 0;
+  double lr = 0.02;
+  std::optional<std::uint64_t> seed;
+  bool quiet = false;
+
+  CLI::App app("Trains on MNIST or Fashion-MNIST.");
+  app.add_option("--root", root, "Folder with MNIST's or Fashion-MNIST's files; default: Debian's "
+                                 "Fashion-MNIST");
+  app.add_option("--model", kind, "linear, mlp or cnn")
+      ->check(CLI::IsMember({"linear", "mlp", "cnn"}))
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "Epochs altogether")->capture_default_str();
+  app.add_option("--batch-size", batch_size, "Samples in a batch")->capture_default_str();
+  app.add_option("--lr", lr, "Learning rate of Adam")->capture_default_str();
+  app.add_option("--seed", seed, "Seed of weights, order and dropout; default: 42");
+  app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--resume", resume, "A checkpoint's path, or last or best in --logdir");
+  app.add_option("--save-every", save_every, "Also save last.pth every N batches; 0: only at the "
+                                             "end of epochs")
+      ->capture_default_str();
+  app.add_flag("--quiet", quiet, "No progress bar");
+  CLI11_PARSE(app, argc, argv);
+
+  torch::manual_seed(seed.value_or(42));
+  ls::Callbacks callbacks = {
+      ls::AccuracyCallback({.input_key = "logits", .target_key = "targets", .num_classes = 10}),
+      ls::PrecisionRecallF1SupportCallback({.num_classes = 10}),
+      ls::AUCCallback({.num_classes = 10})};
+  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
+
+  ls::SupervisedRunner runner;
+  auto result = runner.train({
+      .model = make_model(kind),
+      .criterion = nn::CrossEntropyLoss(),
+      .optimizer = ls::optim::Adam{.lr = lr},
+      .loaders = {{"train", {load(root, true), {.batch_size = batch_size, .shuffle = true}}},
+                  {"valid", {load(root, false), {.batch_size = batch_size}}}},
+      .seed = seed,
+      .hparams = {{"model", kind}},
+      .num_epochs = epochs,
+      .logdir = logdir,
+      .resume = resume,
+      .valid_loader = "valid",
+      .valid_metric = "loss",
+      .minimize_valid_metric = true,
+      .verbose = !quiet,
+      .callbacks = callbacks,
+  });
+  std::cout << result.best_metric << '\n';
+} catch (const std::exception& error) {
+  std::cerr << "mnist: " << error.what() << '\n';
+  return 1;
+}

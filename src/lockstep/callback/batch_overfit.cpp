@@ -1,0 +1,88 @@
+#include "lockstep/callback/batch_overfit.h"
+
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/sampler.h"
+
+namespace lockstep {
+namespace {
+
+// The same few samples, over and over, in every epoch.
+class RepeatSampler : public data::Sampler {
+ public:
+  RepeatSampler(std::vector<std::int64_t> samples, std::int64_t size)
+      : samples_(std::move(samples)), size_(size) {}
+
+  std::int64_t size() const override { return size_; }
+
+  std::vector<std::int64_t> indices(std::int64_t) const override {
+    std::vector<std::int64_t> repeated(static_cast<std::size_t>(size_));
+    for (std::size_t i = 0; i < repeated.size(); ++i) repeated[i] = samples_[i % samples_.size()];
+    return repeated;
+  }
+
+ private:
+  std::vector<std::int64_t> samples_;
+  std::int64_t size_;
+};
+
+data::Loader overfitting(const data::Loader& loader, std::int64_t batches, std::uint64_t seed) {
+  auto samples = loader.order({.seed = seed, .epoch = 1});
+  const std::int64_t count =
+      std::min(batches * loader.options().batch_size, static_cast<std::int64_t>(samples.size()));
+  samples.resize(static_cast<std::size_t>(count));
+  data::LoaderOptions options = loader.options();
+  options.shuffle = false;
+  options.sampler = std::make_shared<RepeatSampler>(std::move(samples), loader.samples());
+  return data::Loader(loader.dataset(), options);
+}
+
+}  // namespace
+
+BatchOverfitCallback::BatchOverfitCallback(BatchOverfitCallbackOptions options)
+    : options_(std::move(options)) {
+  for (const auto& [name, amount] : options_.batches) {
+    const auto* count = std::get_if<std::int64_t>(&amount);
+    const auto* share = std::get_if<double>(&amount);
+    if (count != nullptr && *count < 1) {
+      throw ConfigError("BatchOverfitCallback: {}: expected 1 or more batches, got {}", name, *count);
+    }
+    if (share != nullptr && !(*share > 0 && *share <= 1)) {
+      throw ConfigError("BatchOverfitCallback: {}: expected a share above 0 and up to 1, got {}",
+                        name, *share);
+    }
+  }
+}
+
+void BatchOverfitCallback::on_run_start(State& state) {
+  for (const auto& [name, amount] : options_.batches) {
+    if (state.loaders.contains(name)) continue;
+    throw ConfigError("BatchOverfitCallback: there is no loader '{}'; {}", name,
+                      suggest(name, state.loaders.names()));
+  }
+}
+
+std::int64_t BatchOverfitCallback::kept_batches(const std::string& name,
+                                                const data::Loader& loader) const {
+  const auto found = options_.batches.find(name);
+  if (found == options_.batches.end()) return 1;
+  if (const auto* count = std::get_if<std::int64_t>(&found->second)) return *count;
+  const double share = std::get<double>(found->second);
+  return std::max<std::int64_t>(
+      1, std::llround(share * static_cast<double>(loader.batches())));
+}
+
+void BatchOverfitCallback::on_epoch_start(State& state) {
+  originals_ = state.loaders;
+  for (const auto& [name, loader] : originals_) {
+    state.loaders.set(name, overfitting(loader, kept_batches(name, loader), state.seed));
+  }
+}
+
+void BatchOverfitCallback::on_epoch_end(State& state) {
+  state.loaders = originals_;
+}
+
+}  // namespace lockstep

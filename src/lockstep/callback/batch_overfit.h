@@ -1,0 +1,42 @@
+// Trains on a few batches again and again: a model that cannot even learn these by heart is broken.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+
+#include "lockstep/data/loaders.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+struct BatchOverfitCallbackOptions {
+  // By loader: how many of its first batches, or which share of them (0 to 1). One batch for those
+  // that are not named.
+  std::map<std::string, std::variant<std::int64_t, double>> batches = {};
+};
+
+// Each loader repeats its first batches (in the order of its first epoch) for its full length. The
+// loaders are exchanged at each epoch's start and put back at its end.
+class BatchOverfitCallback : public Callback {
+ public:
+  explicit BatchOverfitCallback(BatchOverfitCallbackOptions options = {});
+
+  Order order() const override { return Order::kInternal; }
+  bool needs_training() const override { return true; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_run_start(State& state) override;
+  void on_epoch_start(State& state) override;
+  void on_epoch_end(State& state) override;
+
+ private:
+  std::int64_t kept_batches(const std::string& name, const data::Loader& loader) const;
+
+  BatchOverfitCallbackOptions options_;
+  data::Loaders originals_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "lockstep/runner/builtin.h"
+
+#include <algorithm>
+
+#include "lockstep/callback/batch_overfit.h"
+#include "lockstep/callback/check_run.h"
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/progress_bar.h"
+#include "lockstep/callback/scheduler.h"
+#include "lockstep/callback/timer.h"
+
+namespace lockstep {
+namespace {
+
+template <typename C>
+bool has(const Callbacks& callbacks) {
+  return std::ranges::any_of(callbacks, [](const CallbackPtr& callback) {
+    return dynamic_cast<const C*>(callback.get()) != nullptr;
+  });
+}
+
+}  // namespace
+
+Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given) {
+  Callbacks added;
+  const auto add = [&]<typename C>(bool wanted, C callback) {
+    if (wanted && !has<C>(given)) added.add(std::move(callback));
+  };
+  add(options.verbose, ProgressBarCallback());
+  add(options.timeit, TimerCallback());
+  add(options.check, CheckRunCallback());
+  add(options.overfit, BatchOverfitCallback());
+  add(options.scheduler.has_value(), SchedulerCallback());
+  add(options.logdir.has_value(), CheckpointCallback());
+  return added;
+}
+
+CallbackPtr progress_callback() {
+  return std::make_shared<ProgressBarCallback>();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include "lockstep/callback/checkpoint.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+constexpr const char* kWho = "CheckpointCallback";
+}
+
+CheckpointCallback::CheckpointCallback(CheckpointCallbackOptions options)
+    : options_(std::move(options)) {
+  if (options_.save_n_best < 0) {
+    throw ConfigError("{}: save_n_best: expected 0 or more, got {}", kWho, options_.save_n_best);
+  }
+  if (options_.save_every_batches < 0) {
+    throw ConfigError("{}: save_every_batches: expected 0 or more, got {}", kWho,
+                      options_.save_every_batches);
+  }
+  if (options_.save_every_batches > 0 && options_.mode == CheckpointMode::kModel) {
+    throw ConfigError("{}: save_every_batches makes sense with full checkpoints only: weights "
+                      "alone cannot be resumed",
+                      kWho);
+  }
+}
+
+void CheckpointCallback::on_run_start(State& state) {
+  if (!options_.folder && !state.logdir) {
+    throw ConfigError("{}: set its folder, or the run's logdir", kWho);
+  }
+  if (!options_.metric) options_.metric = state.selection.key;
+  if (options_.metric) check_metric_key(state, *options_.metric, kWho);
+  const bool minimize = options_.minimize.value_or(state.selection.minimize);
+  store_.emplace(checkpoint::StoreOptions{
+      .folder = options_.folder ? *options_.folder : *state.logdir / "checkpoints",
+      .keep_best = options_.save_n_best,
+      .minimize = options_.metric && minimize});
+  unsaved_batches_ = 0;
+  if (!loaded_) return;
+  store_->load_state(*loaded_);
+  loaded_.reset();
+  if (!store_->best().empty()) state.best_checkpoint = store_->best_path();
+  state.last_checkpoint = store_->last_path();
+}
+
+void CheckpointCallback::on_batch_end(State& state) {
+  if (options_.save_every_batches == 0) return;
+  // Where gradients wait for a later batch, the save waits, too.
+  if (++unsaved_batches_ < options_.save_every_batches || !state.can_snapshot) return;
+  unsaved_batches_ = 0;
+  store_->save_last(content(state));
+  state.last_checkpoint = store_->last_path();
+}
+
+void CheckpointCallback::on_epoch_end(State& state) {
+  // Without a metric the store maximizes the epoch itself: the newest is the best.
+  const double score = options_.metric ? metric_value(state, *options_.metric, kWho)
+                                       : static_cast<double>(state.progress.epoch);
+  store_->save_epoch(
+      {.epoch = state.progress.epoch, .score = score, .metrics = state.epoch_metrics, .path = {}},
+      [&] { return content(state); });
+  unsaved_batches_ = 0;
+  if (!store_->best().empty()) state.best_checkpoint = store_->best_path();
+  state.last_checkpoint = store_->last_path();
+}
+
+void CheckpointCallback::on_exception(State& state) {
+  if (!store_ || !state.can_snapshot || options_.mode == CheckpointMode::kModel) return;
+  try {
+    std::rethrow_exception(state.exception);
+  } catch (const Interrupted&) {
+    store_->save_last(content(state));
+    state.last_checkpoint = store_->last_path();
+  } catch (...) {
+    // An error: what the run was doing wrong is not worth keeping.
+  }
+}
+
+StateDict CheckpointCallback::content(const State& state) const {
+  if (options_.mode == CheckpointMode::kFull) return state.snapshot();
+  return {{"model_state_dict", state.model.state()},
+          {"epoch", state.progress.epoch},
+          {"epoch_metrics", checkpoint::to_state(state.epoch_metrics)}};
+}
+
+StateDict CheckpointCallback::state() const {
+  return store_ ? store_->state() : StateDict();
+}
+
+void CheckpointCallback::load_state(const StateDict& state) {
+  loaded_ = state;
+}
+
+}  // namespace lockstep

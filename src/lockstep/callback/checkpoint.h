@@ -1,0 +1,56 @@
+// Saves the run: last and best after every epoch, and last inside epochs where asked. train() adds
+// one by itself where there is a logdir.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+enum class CheckpointMode {
+  kFull,    // everything a run needs to go on
+  kModel,   // the weights alone: small, and enough to evaluate and predict
+};
+
+struct CheckpointCallbackOptions {
+  std::optional<std::filesystem::path> folder = std::nullopt;   // default: logdir/checkpoints
+  std::optional<MetricKey> metric = std::nullopt;   // what is best; default: valid_loader's
+  std::optional<bool> minimize = std::nullopt;      // default: minimize_valid_metric
+  std::int64_t save_n_best = 1;                     // epochs kept; 0: only the last one
+  std::int64_t save_every_batches = 0;              // last.pth inside epochs, too; 0: never
+  CheckpointMode mode = CheckpointMode::kFull;
+};
+
+// Where no metric says what is best, the newest epoch is. An interrupted run (Ctrl-C) leaves
+// last.pth of the moment it was interrupted in, in full mode.
+class CheckpointCallback : public Callback {
+ public:
+  explicit CheckpointCallback(CheckpointCallbackOptions options = {});
+
+  // After everybody else: their memory of the batch or epoch goes into the file.
+  Order order() const override { return Order::kExternalExtra; }
+  bool needs_training() const override { return true; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_run_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_epoch_end(State& state) override;
+  void on_exception(State& state) override;
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+
+ private:
+  StateDict content(const State& state) const;
+
+  CheckpointCallbackOptions options_;
+  std::optional<checkpoint::Store> store_;
+  std::optional<StateDict> loaded_;   // waits for the store
+  std::int64_t unsaved_batches_ = 0;
+};
+
+}  // namespace lockstep

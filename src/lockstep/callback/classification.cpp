@@ -1,0 +1,73 @@
+#include "lockstep/callback/classification.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/metric/accuracy.h"
+#include "lockstep/metric/auc.h"
+#include "lockstep/metric/precision_recall.h"
+
+namespace lockstep {
+
+MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys)
+    : metric_(std::move(metric)), keys_(std::move(keys)) {
+  if (metric_ == nullptr) throw ConfigError("MetricCallback: expected a metric, got none");
+}
+
+std::optional<std::vector<std::string>> MetricCallback::metric_names() const {
+  return metric_->names();
+}
+
+// Not after a resume inside the pass: then it goes on with what was loaded.
+void MetricCallback::on_loader_start(State& state) {
+  if (state.loader_batch == 0) metric_->reset();
+}
+
+void MetricCallback::on_batch_end(State& state) {
+  metric_->update(state.batch[keys_.input_key].detach(), state.batch[keys_.target_key]);
+}
+
+void MetricCallback::on_loader_end(State& state) {
+  for (const auto& [name, value] : metric_->compute()) state.loader_metrics[name] = value;
+}
+
+StateDict MetricCallback::state() const {
+  return metric_->state();
+}
+
+void MetricCallback::load_state(const StateDict& state) {
+  metric_->load_state(state);
+}
+
+AccuracyCallback::AccuracyCallback(AccuracyCallbackOptions options)
+    : MetricCallback(std::make_unique<metric::Accuracy>(metric::AccuracyOptions{
+                         .topk = options.topk,
+                         .num_classes = options.num_classes,
+                         .prefix = options.prefix,
+                         .suffix = options.suffix}),
+                     {options.input_key, options.target_key}) {}
+
+Metrics AccuracyCallback::running_metrics() const {
+  Metrics running = metric().compute();
+  std::erase_if(running, [](const auto& item) { return item.first.ends_with("/std"); });
+  return running;
+}
+
+PrecisionRecallF1SupportCallback::PrecisionRecallF1SupportCallback(
+    PrecisionRecallF1SupportCallbackOptions options)
+    : MetricCallback(std::make_unique<metric::PrecisionRecallF1Support>(
+                         metric::PrecisionRecallF1SupportOptions{
+                             .num_classes = options.num_classes,
+                             .zero_division = options.zero_division,
+                             .per_class = options.per_class,
+                             .prefix = options.prefix,
+                             .suffix = options.suffix}),
+                     {options.input_key, options.target_key}) {}
+
+AUCCallback::AUCCallback(AUCCallbackOptions options)
+    : MetricCallback(std::make_unique<metric::AUC>(metric::AUCOptions{
+                         .num_classes = options.num_classes,
+                         .per_class = options.per_class,
+                         .prefix = options.prefix,
+                         .suffix = options.suffix}),
+                     {options.input_key, options.target_key}) {}
+
+}  // namespace lockstep

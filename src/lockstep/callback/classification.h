@@ -1,0 +1,88 @@
+// Metrics of outputs against targets, over each loader: accuracy, precision/recall/F1, AUC.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/metric/metric.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+// Feeds a metric with every batch and puts its values into the loader's metrics. Derive from it, or
+// use it as it is, to bring a metric of your own.
+class MetricCallback : public Callback {
+ public:
+  struct Keys {
+    std::string input_key = "logits";     // the model's outputs in the batch
+    std::string target_key = "targets";   // what they should have been
+  };
+
+  MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys);
+
+  Order order() const override { return Order::kMetric; }
+  std::optional<std::vector<std::string>> metric_names() const override;
+  void on_loader_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_loader_end(State& state) override;
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+
+ protected:
+  const metric::ClassificationMetric& metric() const { return *metric_; }
+
+ private:
+  std::unique_ptr<metric::ClassificationMetric> metric_;
+  Keys keys_;
+};
+
+struct AccuracyCallbackOptions {
+  std::string input_key = "logits";          // scores [N, C], or predictions [N]
+  std::string target_key = "targets";        // labels [N]
+  std::vector<std::int64_t> topk = {};       // which k; empty: 1, and 3 and 5 where num_classes allows
+  std::optional<std::int64_t> num_classes = std::nullopt;
+  std::string prefix = "";                   // before and after the metric's name
+  std::string suffix = "";
+};
+
+// `accuracy01`, `accuracy03`, `accuracy05`, each with `/std`.
+class AccuracyCallback : public MetricCallback {
+ public:
+  explicit AccuracyCallback(AccuracyCallbackOptions options = {});
+  Metrics running_metrics() const override;
+};
+
+struct PrecisionRecallF1SupportCallbackOptions {
+  std::string input_key = "logits";          // scores [N, C], or predictions [N]
+  std::string target_key = "targets";        // labels [N]
+  std::int64_t num_classes = 0;              // required
+  double zero_division = 0;                  // what a ratio of nothing to nothing is said to be
+  bool per_class = false;                    // each class, and its support, besides the averages
+  std::string prefix = "";
+  std::string suffix = "";
+};
+
+// `precision/_micro`, `/_macro`, `/_weighted`, and the same of `recall` and `f1`.
+class PrecisionRecallF1SupportCallback : public MetricCallback {
+ public:
+  explicit PrecisionRecallF1SupportCallback(PrecisionRecallF1SupportCallbackOptions options);
+};
+
+struct AUCCallbackOptions {
+  std::string input_key = "logits";          // scores [N, C], or [N] of being 1
+  std::string target_key = "targets";        // labels [N], or 0 and 1 as [N, C]
+  std::optional<std::int64_t> num_classes = std::nullopt;   // else the first batch tells
+  bool per_class = false;                    // each class besides the averages; needs num_classes
+  std::string prefix = "";
+  std::string suffix = "";
+};
+
+// `auc`, `auc/_micro`, `auc/_macro`, `auc/_weighted`.
+class AUCCallback : public MetricCallback {
+ public:
+  explicit AUCCallback(AUCCallbackOptions options = {});
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#include "lockstep/callback/confusion_matrix.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/log/confusion_image.h"
+
+namespace lockstep {
+namespace {
+
+ConfusionMatrixCallbackOptions resolve(ConfusionMatrixCallbackOptions options) {
+  const auto named = static_cast<std::int64_t>(options.class_names.size());
+  if (named == 0) {
+    for (std::int64_t i = 0; i < options.num_classes; ++i) {
+      options.class_names.push_back(std::to_string(i));
+    }
+  } else if (options.num_classes == 0) {
+    options.num_classes = named;
+  } else if (options.num_classes != named) {
+    throw ConfigError("ConfusionMatrixCallback: class_names: expected num_classes = {} names, got {}",
+                      options.num_classes, named);
+  }
+  return options;
+}
+
+}  // namespace
+
+ConfusionMatrixCallback::ConfusionMatrixCallback(ConfusionMatrixCallbackOptions options)
+    : options_(resolve(std::move(options))),
+      metric_({.num_classes = options_.num_classes, .normalized = options_.normalized}) {}
+
+void ConfusionMatrixCallback::on_loader_start(State& state) {
+  if (state.loader_batch == 0) metric_.reset();
+}
+
+void ConfusionMatrixCallback::on_batch_end(State& state) {
+  metric_.update(state.batch[options_.input_key].detach(), state.batch[options_.target_key]);
+}
+
+void ConfusionMatrixCallback::on_loader_end(State& state) {
+  if (state.loggers.empty()) return;
+  const torch::Tensor values = metric_.values().contiguous();
+  const double* cells = values.data_ptr<double>();
+  const Image image = draw_confusion_matrix({.class_names = options_.class_names,
+                                             .cells = {cells, cells + values.numel()},
+                                             .normalized = options_.normalized});
+  for (const auto& logger : state.loggers) {
+    logger->log_image(state.loader, options_.prefix + "confusion_matrix", image, state.progress);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// Which class is taken for which, as a picture in TensorBoard.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/metric/confusion_matrix.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+struct ConfusionMatrixCallbackOptions {
+  std::string input_key = "logits";          // scores [N, C], or predictions [N]
+  std::string target_key = "targets";        // labels [N]
+  std::int64_t num_classes = 0;              // or class_names
+  std::vector<std::string> class_names = {}; // default: 0, 1, 2, …
+  bool normalized = false;                   // shares of each true class instead of counts
+  std::string prefix = "";                   // before "confusion_matrix" in the picture's tag
+};
+
+class ConfusionMatrixCallback : public Callback {
+ public:
+  explicit ConfusionMatrixCallback(ConfusionMatrixCallbackOptions options);
+
+  Order order() const override { return Order::kMetric; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_loader_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_loader_end(State& state) override;
+  StateDict state() const override { return metric_.state(); }
+  void load_state(const StateDict& state) override { metric_.load_state(state); }
+
+  // Of the last pass: int64 [C, C], rows true, columns predicted.
+  torch::Tensor counts() const { return metric_.counts(); }
+
+ private:
+  ConfusionMatrixCallbackOptions options_;   // class_names resolved
+  metric::ConfusionMatrix metric_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// A further loss: computed after the forward of every batch, averaged as a metric, and added to the
+// loss that is trained where it has a weight.
+#pragma once
+
+#include <string>
+
+#include "lockstep/runner/callback.h"
+#include "lockstep/runner/criterion.h"
+
+namespace lockstep {
+
+struct CriterionCallbackOptions {
+  Criterion criterion;                   // required
+  std::string input_key = "logits";
+  std::string target_key = "targets";
+  std::string metric_key = "criterion";  // its name in the batch and among the metrics
+  double weight = 0;                     // of it in the loss; 0: it is only watched
+  std::string loss_key = "loss";         // the loss it is added to
+};
+
+class CriterionCallback : public Callback {
+ public:
+  explicit CriterionCallback(CriterionCallbackOptions options);
+
+  Order order() const override { return Order::kMetric; }
+  std::optional<std::vector<std::string>> metric_names() const override;
+  void on_run_start(State& state) override;
+  void on_forward(State& state) override;
+
+ private:
+  CriterionCallbackOptions options_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// Ends a run that no longer gets better.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+struct EarlyStoppingCallbackOptions {
+  std::int64_t patience = 10;                       // epochs in a row without getting better
+  std::optional<MetricKey> metric = std::nullopt;   // default: valid_loader's valid_metric
+  std::optional<bool> minimize = std::nullopt;      // default: minimize_valid_metric
+  double min_delta = 1e-6;                          // by how much an epoch must be better to count
+};
+
+// An epoch is better when its score is at least min_delta beyond the best before it. NaN never is.
+class EarlyStoppingCallback : public Callback {
+ public:
+  explicit EarlyStoppingCallback(EarlyStoppingCallbackOptions options = {});
+
+  bool needs_training() const override { return true; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_run_start(State& state) override;
+  void on_epoch_end(State& state) override;
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+
+ private:
+  EarlyStoppingCallbackOptions options_;
+  std::optional<double> best_;
+  std::int64_t misses_ = 0;
+  bool resumed_ = false;   // the memory is of the run that is resumed
+};
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// A progress bar for every pass over a loader; plain lines where there is no terminal.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/log/progress_bar.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+class ProgressBarCallback : public Callback {
+ public:
+  // `console` outlives the callback.
+  explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
+
+  Order order() const override { return Order::kExternal; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_loader_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_loader_end(State& state) override;
+  void on_run_end(State& state) override;
+
+ private:
+  Console* console_;
+  std::unique_ptr<ProgressBar> bar_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Moves the learning rate: steps the run's scheduler after an update or after an epoch. train() adds
+// one by itself where a scheduler is given; pass your own to say what a plateau is measured by.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/optim/scheduler.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+struct SchedulerCallbackOptions {
+  std::optional<optim::Per> mode = std::nullopt;    // default: the scheduler's own
+  std::optional<MetricKey> metric = std::nullopt;   // for a plateau; default: valid_loader's
+};
+
+class SchedulerCallback : public Callback {
+ public:
+  explicit SchedulerCallback(SchedulerCallbackOptions options = {});
+
+  Order order() const override { return Order::kScheduler; }
+  bool needs_training() const override { return true; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_run_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_epoch_end(State& state) override;
+
+ private:
+  optim::Per mode(const State& state) const;
+
+  SchedulerCallbackOptions options_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// How long data, model and batch take, as metrics of the loader: `_timer/batch_time`,
+// `_timer/data_time`, `_timer/model_time` in seconds, `_timer/_fps` in samples a second. The model's
+// time is all that is not the data's: forward, backward, optimizer, callbacks.
+#pragma once
+
+#include <chrono>
+
+#include "lockstep/metric/additive.h"
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+class TimerCallback : public Callback {
+ public:
+  TimerCallback();
+
+  // After everybody else, so that the time of callbacks is not taken for the data's.
+  Order order() const override { return Order::kExternalExtra; }
+  std::optional<std::vector<std::string>> metric_names() const override;
+  void on_loader_start(State& state) override;
+  void on_batch_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_loader_end(State& state) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point batch_end_;     // of the batch before: from there on the data is waited for
+  Clock::time_point batch_start_;
+  metric::Additive data_, model_, batch_, rate_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#include "lockstep/data/batch_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::data {
+namespace {
+
+bool held_by_us_alone(const Batch& batch) {
+  return std::ranges::all_of(batch, [](const Batch::Entry& entry) {
+    const torch::Tensor& tensor = entry.second;
+    // A tensor with a history or a gradient is not blank, whoever holds it.
+    return tensor.defined() && tensor.device().is_cpu() && tensor.has_storage() &&
+           tensor.use_count() == 1 && tensor.storage().use_count() == 1 && !tensor.requires_grad();
+  });
+}
+
+}  // namespace
+
+void BatchPool::lend(const Batch& batch) {
+  if (batch.empty() || capacity_ == 0) return;
+  if (lent_.size() == capacity_) lent_.pop_front();
+  lent_.push_back(batch);
+}
+
+Batch BatchPool::take() {
+  const auto found = std::ranges::find_if(lent_, held_by_us_alone);
+  if (found == lent_.end()) return {};
+  Batch batch = std::move(*found);
+  lent_.erase(found);
+  return batch;
+}
+
+}  // namespace lockstep::data

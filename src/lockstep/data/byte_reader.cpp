@@ -1,0 +1,145 @@
+#include "lockstep/data/byte_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <zlib.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+class ByteReader::Source {
+ public:
+  virtual ~Source() = default;
+  virtual std::size_t read(std::span<char> out) = 0;
+  virtual std::uint64_t at_most_left() const = 0;
+  virtual bool packed() const = 0;
+};
+
+class ByteReader::Plain : public Source {
+ public:
+  explicit Plain(const fs::path& path) : path_(path), file_(path, std::ios::binary) {
+    if (!fs::is_regular_file(path)) throw DataError("{}: not a regular file", path.string());
+    if (!file_) throw DataError("{}: cannot open: {}", path.string(), std::strerror(errno));
+    left_ = fs::file_size(path);
+  }
+
+  std::size_t read(std::span<char> out) override {
+    file_.read(out.data(), static_cast<std::streamsize>(out.size()));
+    if (file_.bad()) throw DataError("{}: cannot read: {}", path_.string(), std::strerror(errno));
+    const auto got = static_cast<std::size_t>(file_.gcount());
+    left_ -= std::min<std::uint64_t>(left_, got);
+    return got;
+  }
+
+  std::uint64_t at_most_left() const override { return left_; }
+  bool packed() const override { return false; }
+  const fs::path& path() const { return path_; }
+
+  bool is_gzip() {
+    const bool magic = file_.get() == 0x1f && file_.get() == 0x8b;
+    file_.clear();
+    file_.seekg(0);
+    return magic;
+  }
+
+ private:
+  fs::path path_;
+  std::ifstream file_;
+  std::uint64_t left_ = 0;
+};
+
+class ByteReader::Gzip : public Source {
+ public:
+  explicit Gzip(std::unique_ptr<Plain> file) : file_(std::move(file)) {
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw Error("zlib: cannot start to inflate");
+  }
+  ~Gzip() override { inflateEnd(&stream_); }
+
+  std::size_t read(std::span<char> out) override {
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    std::size_t left = out.size();
+    while (left > 0 && !ended_) {
+      if (stream_.avail_in == 0) refill();
+      // zlib counts in 32 bits.
+      const std::size_t piece = std::min<std::size_t>(left, 1U << 30);
+      stream_.avail_out = static_cast<uInt>(piece);
+      const int status = inflate(&stream_, Z_NO_FLUSH);
+      left -= piece - stream_.avail_out;
+      if (status == Z_STREAM_END) {
+        end_member();
+      } else if (status != Z_OK) {
+        throw DataError("{}: damaged gzip: {}", file_->path().string(),
+                        stream_.msg != nullptr ? stream_.msg : zError(status));
+      }
+    }
+    return out.size() - left;
+  }
+
+  std::uint64_t at_most_left() const override {
+    // Deflate cannot do better than 1032 to 1.
+    constexpr std::uint64_t kBestRatio = 1032;
+    constexpr std::uint64_t kWindow = 1U << 16;  // unpacked, but not handed out yet
+    return (file_->at_most_left() + stream_.avail_in) * kBestRatio + kWindow;
+  }
+
+  bool packed() const override { return true; }
+
+ private:
+  void refill() {
+    const std::size_t got = file_->read(buffer_);
+    if (got == 0) {
+      throw DataError("{}: the gzip file ends too early, after {} bytes", file_->path().string(),
+                      fs::file_size(file_->path()));
+    }
+    stream_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
+    stream_.avail_in = static_cast<uInt>(got);
+  }
+
+  // After a member comes another one, or the end.
+  void end_member() {
+    if (stream_.avail_in == 0 && file_->at_most_left() == 0) {
+      ended_ = true;
+    } else {
+      inflateReset(&stream_);
+    }
+  }
+
+  std::unique_ptr<Plain> file_;
+  z_stream stream_{};
+  std::array<char, 1 << 16> buffer_{};
+  bool ended_ = false;
+};
+
+ByteReader::ByteReader(const fs::path& path) {
+  auto file = std::make_unique<Plain>(path);
+  if (file->is_gzip()) {
+    source_ = std::make_unique<Gzip>(std::move(file));
+  } else {
+    source_ = std::move(file);
+  }
+}
+
+ByteReader::~ByteReader() = default;
+
+std::size_t ByteReader::read(std::span<char> out) {
+  return source_->read(out);
+}
+
+std::uint64_t ByteReader::at_most_left() const {
+  return source_->at_most_left();
+}
+
+bool ByteReader::packed() const {
+  return source_->packed();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,13 @@
+// A tensor in the words of an error message.
+#pragma once
+
+#include <string>
+
+#include <torch/types.h>
+
+namespace lockstep::data {
+
+// "Float [32, 1, 28, 28]"
+std::string describe(const torch::Tensor& tensor);
+
+}  // namespace lockstep::data

@@ -1,0 +1,176 @@
+#include "lockstep/data/download.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <curl/curl.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/data/download_progress.h"
+#include "lockstep/data/sha256.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+namespace {
+
+// The file while it is incomplete: beside its place, and gone unless it was finished.
+class PartFile {
+ public:
+  explicit PartFile(const fs::path& target)
+      : target_(target), path_(target.string() + ".part." + std::to_string(::getpid())) {
+    fd_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!fd_) throw DataError("{}: cannot create: {}", path_.string(), std::strerror(errno));
+  }
+  ~PartFile() {
+    if (!finished_) ::unlink(path_.c_str());
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  void append(std::span<const char> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw DataError("{}: cannot write: {}", path_.string(), std::strerror(errno));
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void finish() {
+    if (::fsync(fd_.get()) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) {
+      throw DataError("{}: cannot put in place: {}", target_.string(), std::strerror(errno));
+    }
+    finished_ = true;
+  }
+
+ private:
+  fs::path target_;
+  fs::path path_;
+  FileDescriptor fd_;
+  bool finished_ = false;
+};
+
+// One attempt at one mirror.
+class Transfer {
+ public:
+  Transfer(const DownloadOptions& options, const std::string& url)
+      : options_(options),
+        url_(url),
+        part_(options.path),
+        progress_(options.path.filename(), url) {}
+
+  // Throws DataError with the reason.
+  void run() {
+    const Curl curl(curl_easy_init());
+    if (!curl) throw Error("libcurl: cannot start");
+    configure(curl.get());
+    const CURLcode status = curl_easy_perform(curl.get());
+    if (reason_) throw DataError(*reason_);
+    if (status != CURLE_OK) {
+      throw DataError("{}", message_[0] != '\0' ? message_.data() : curl_easy_strerror(status));
+    }
+    const std::string found = digest_.finish();
+    if (found != options_.sha256) {
+      throw DataError("wrong file: SHA-256 of the {} bytes is {}, expected {}", received_, found,
+                      options_.sha256);
+    }
+    part_.finish();
+    progress_.done(received_);
+  }
+
+ private:
+  struct Cleanup {
+    void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+  };
+  using Curl = std::unique_ptr<CURL, Cleanup>;
+
+  void configure(CURL* curl) {
+    curl_easy_setopt(curl, CURLOPT_URL, url_.c_str());
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message_.data());
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "lockstep");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 5L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, seconds(options_.connect_timeout));
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1024L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, seconds(options_.stall_timeout));
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, this);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  }
+
+  static long seconds(std::chrono::seconds value) { return static_cast<long>(value.count()); }
+
+  // Called from C: an exception must not pass through it.
+  static std::size_t on_bytes(const char* bytes, std::size_t, std::size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    try {
+      transfer.receive({bytes, count});
+      return count;
+    } catch (const std::exception& error) {
+      transfer.reason_ = error.what();
+      return 0;
+    }
+  }
+
+  static int on_progress(void* self, curl_off_t total, curl_off_t now, curl_off_t, curl_off_t) {
+    static_cast<Transfer*>(self)->progress_.update(now, total);
+    return 0;
+  }
+
+  void receive(std::span<const char> bytes) {
+    received_ += static_cast<std::int64_t>(bytes.size());
+    if (received_ > options_.max_bytes) {
+      throw DataError("it sends more than the {} bytes that are allowed", options_.max_bytes);
+    }
+    digest_.update(bytes);
+    part_.append(bytes);
+  }
+
+  const DownloadOptions& options_;
+  const std::string& url_;
+  PartFile part_;
+  DownloadProgress progress_;
+  Sha256 digest_;
+  std::int64_t received_ = 0;
+  std::array<char, CURL_ERROR_SIZE> message_{};
+  std::optional<std::string> reason_;
+};
+
+}  // namespace
+
+void download(const DownloadOptions& options) {
+  // Must come before other threads use libcurl; once in the life of a process.
+  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (initialised != CURLE_OK) throw Error("libcurl: {}", curl_easy_strerror(initialised));
+  if (options.path.has_parent_path()) make_directories(options.path.parent_path());
+
+  std::string failures;
+  for (const std::string& url : options.urls) {
+    try {
+      Transfer(options, url).run();
+      return;
+    } catch (const DataError& error) {
+      failures += fmt::format("\n  {}: {}", url, error.what());
+    }
+  }
+  throw DataError("{}: cannot be downloaded:{}{}{}", options.path.string(),
+                  failures.empty() ? " no mirror was given" : failures,
+                  options.advice.empty() ? "" : "\n", options.advice);
+}
+
+}  // namespace lockstep::data

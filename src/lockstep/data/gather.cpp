@@ -1,0 +1,195 @@
+#include "lockstep/data/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <ATen/Parallel.h>
+
+#include "lockstep/base/error.h"
+
+// One kernel compiled twice, for any CPU and for one with AVX2, and chosen at run time. Not
+// target_clones: its ifunc resolvers run before the sanitizers are ready.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define LOCKSTEP_HAS_AVX2_VARIANT 1
+#else
+#define LOCKSTEP_HAS_AVX2_VARIANT 0
+#endif
+#define LOCKSTEP_INLINE inline __attribute__((always_inline))
+
+namespace lockstep::data {
+namespace {
+
+// Threads cost more than they bring below this many bytes of result each.
+constexpr std::int64_t kBytesPerThread = 512 * 1024;
+
+// Rows are picked at random, where the hardware cannot guess the next one: ask for it early. The
+// start of a long row is enough, its rest is a stream.
+constexpr std::size_t kRowsAhead = 2;
+constexpr std::int64_t kPrefetchBytes = 2048;
+constexpr std::int64_t kCacheLine = 64;
+
+void prefetch(const char* row, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < std::min(bytes, kPrefetchBytes); at += kCacheLine) {
+    __builtin_prefetch(row + at);
+  }
+}
+
+// Calls body(k, row) for each index k.
+template <typename Body>
+void for_each_row(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                  const torch::Tensor& out, const Body& body) {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  if (count == 0 || out.numel() == 0) return;
+  const auto* base = static_cast<const char*>(rows.data_ptr());
+  const auto row_bytes = static_cast<std::int64_t>(rows.nbytes()) / rows.size(0);
+  const auto out_bytes = static_cast<std::int64_t>(out.nbytes()) / count;
+  const std::int64_t grain = std::max<std::int64_t>(1, kBytesPerThread / out_bytes);
+  at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (k + static_cast<std::int64_t>(kRowsAhead) < end) {
+        prefetch(base + indices[k + kRowsAhead] * row_bytes, row_bytes);
+      }
+      body(k, base + indices[k] * row_bytes);
+    }
+  });
+}
+
+template <typename Scalar>
+void copy_scalars(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                  torch::Tensor& out) {
+  const auto* from = static_cast<const Scalar*>(rows.data_ptr());
+  auto* to = static_cast<Scalar*>(out.data_ptr());
+  for (std::size_t k = 0; k < indices.size(); ++k) to[k] = from[indices[k]];
+}
+
+// One channel of one image.
+struct Plane {
+  const std::uint8_t* from;
+  float* to;
+  std::int64_t pixels;
+  std::int64_t stride;  // between pixels of the channel in `from`
+  float mean;
+  float std;
+};
+
+template <bool kNormalise>
+LOCKSTEP_INLINE void convert_plane(const Plane& plane, std::int64_t stride) {
+  const std::uint8_t* __restrict from = plane.from;
+  float* __restrict to = plane.to;
+  const float mean = plane.mean;
+  const float std = plane.std;
+  for (std::int64_t i = 0; i < plane.pixels; ++i) {
+    const float value = static_cast<float>(from[i * stride]) / 255.0F;
+    to[i] = kNormalise ? (value - mean) / std : value;
+  }
+}
+
+template <bool kNormalise>
+LOCKSTEP_INLINE void convert(const Plane& plane) {
+  // The strides of grey and colour as constants, so that their loops are vectorised.
+  if (plane.stride == 1) {
+    convert_plane<kNormalise>(plane, 1);
+  } else if (plane.stride == 3) {
+    convert_plane<kNormalise>(plane, 3);
+  } else {
+    convert_plane<kNormalise>(plane, plane.stride);
+  }
+}
+
+using Convert = void (*)(const Plane&);
+
+template <bool kNormalise>
+void convert_portable(const Plane& plane) {
+  convert<kNormalise>(plane);
+}
+
+#if LOCKSTEP_HAS_AVX2_VARIANT
+template <bool kNormalise>
+__attribute__((target("avx2"))) void convert_avx2(const Plane& plane) {
+  convert<kNormalise>(plane);
+}
+#endif
+
+template <bool kNormalise>
+Convert choose_convert() {
+#if LOCKSTEP_HAS_AVX2_VARIANT
+  if (__builtin_cpu_supports("avx2")) return convert_avx2<kNormalise>;
+#endif
+  return convert_portable<kNormalise>;
+}
+
+}  // namespace
+
+void check_indices(std::span<const std::int64_t> indices, std::int64_t size) {
+  for (const std::int64_t index : indices) {
+    if (index < 0 || index >= size) {
+      throw DataError("sample {}: the data set has {}", index,
+                      size == 0 ? "none" : fmt::format("0 to {}", size - 1));
+    }
+  }
+}
+
+torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch::IntArrayRef shape,
+                                torch::ScalarType type) {
+  if (reuse.contains(key)) {
+    const torch::Tensor& old = reuse[key];
+    if (old.device().is_cpu() && old.scalar_type() == type && old.sizes() == shape &&
+        old.is_contiguous()) {
+      return old;
+    }
+  }
+  return torch::empty(shape, torch::dtype(type));
+}
+
+void gather_copy(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                 torch::Tensor& out) {
+  if (indices.empty() || out.numel() == 0) return;
+  const std::size_t row_bytes = out.nbytes() / indices.size();
+  switch (row_bytes) {
+    case 1:
+      return copy_scalars<std::uint8_t>(rows, indices, out);
+    case 4:
+      return copy_scalars<std::uint32_t>(rows, indices, out);
+    case 8:
+      return copy_scalars<std::uint64_t>(rows, indices, out);
+    default:
+      break;
+  }
+  auto* to = static_cast<char*>(out.data_ptr());
+  for_each_row(rows, indices, out, [=](std::int64_t k, const char* row) {
+    std::memcpy(to + static_cast<std::size_t>(k) * row_bytes, row, row_bytes);
+  });
+}
+
+void gather_bytes_to_int64(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                           torch::Tensor& out) {
+  if (indices.empty()) return;
+  const std::int64_t row = out.numel() / static_cast<std::int64_t>(indices.size());
+  auto* to = out.data_ptr<std::int64_t>();
+  for_each_row(rows, indices, out, [=](std::int64_t k, const char* from) {
+    std::copy_n(reinterpret_cast<const std::uint8_t*>(from), row, to + k * row);
+  });
+}
+
+void gather_bytes_to_float(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                           const PixelMap& map, torch::Tensor& out) {
+  if (indices.empty()) return;
+  const std::int64_t row = out.numel() / static_cast<std::int64_t>(indices.size());
+  const std::int64_t pixels = row / map.channels;
+  const bool normalise = !map.mean.empty();
+  const Convert convert = normalise ? choose_convert<true>() : choose_convert<false>();
+  auto* to = out.data_ptr<float>();
+  for_each_row(rows, indices, out, [&](std::int64_t k, const char* from) {
+    for (std::int64_t c = 0; c < map.channels; ++c) {
+      const std::size_t at = map.mean.size() == 1 ? 0 : static_cast<std::size_t>(c);
+      convert({.from = reinterpret_cast<const std::uint8_t*>(from) + c,
+               .to = to + k * row + c * pixels,
+               .pixels = pixels,
+               .stride = map.channels,
+               .mean = normalise ? map.mean[at] : 0.0F,
+               .std = normalise ? map.std[at] : 1.0F});
+    }
+  });
+}
+
+}  // namespace lockstep::data

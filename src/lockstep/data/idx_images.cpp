@@ -1,0 +1,105 @@
+#include "lockstep/data/idx_images.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/describe.h"
+#include "lockstep/data/download.h"
+#include "lockstep/data/idx.h"
+#include "lockstep/data/tensor_dataset.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+namespace {
+
+// Its own folder, so that relatives with the same file names can share a root.
+fs::path own_folder(const IdxImages& images, const IdxImagesOptions& options) {
+  return options.root / images.folder / "raw";
+}
+
+std::vector<fs::path> folders(const IdxImages& images, const IdxImagesOptions& options) {
+  std::vector<fs::path> all = {own_folder(images, options), options.root};
+  all.insert(all.end(), images.system_folders.begin(), images.system_folders.end());
+  return all;
+}
+
+std::optional<fs::path> find(const std::string& name, const std::vector<fs::path>& folders) {
+  for (const fs::path& folder : folders) {
+    for (const char* suffix : {"", ".gz"}) {
+      const fs::path path = folder / (name + suffix);
+      if (std::error_code ignored; fs::is_regular_file(path, ignored)) return path;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string file_advice(const IdxImages& images, const IdxImagesOptions& options) {
+  return fmt::format("put the files into {} by hand{}{}", own_folder(images, options).string(),
+                     images.advice.empty() ? "" : ", or ", images.advice);
+}
+
+fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
+  DownloadOptions request{.path = own_folder(images, options) / (file.name + ".gz"),
+                          .sha256 = file.sha256,
+                          .max_bytes = std::int64_t{256} << 20,
+                          .advice = file_advice(images, options)};
+  for (std::string base : options.mirrors.value_or(images.mirrors)) {
+    if (!base.ends_with('/')) base += '/';
+    request.urls.push_back(base + file.name + ".gz");
+  }
+  download(request);
+  return request.path;
+}
+
+fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
+  const std::vector<fs::path> where = folders(images, options);
+  if (const auto path = find(file.name, where)) return *path;
+  if (options.download) return fetch(file, images, options);
+  std::vector<std::string> names;
+  for (const fs::path& folder : where) names.push_back(folder.string());
+  throw DataError("{}: no {} (or .gz) in {}; set download, or {}", images.name, file.name,
+                  join(names, ", "), file_advice(images, options));
+}
+
+torch::Tensor read_images(const fs::path& path, const IdxImages& images) {
+  torch::Tensor pixels = read_idx(path);
+  const auto [height, width] = images.image_size;
+  if (pixels.scalar_type() != torch::kUInt8 || pixels.dim() != 3 || pixels.size(1) != height ||
+      pixels.size(2) != width) {
+    throw DataError("{}: expected images, Byte [N, {}, {}], got {}", path.string(), height, width,
+                    describe(pixels));
+  }
+  return pixels;
+}
+
+torch::Tensor read_labels(const fs::path& path, const IdxImages& images) {
+  torch::Tensor labels = read_idx(path);
+  if (labels.scalar_type() != torch::kUInt8 || labels.dim() != 1) {
+    throw DataError("{}: expected labels, Byte [N], got {}", path.string(), describe(labels));
+  }
+  const auto* values = labels.data_ptr<std::uint8_t>();
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    if (values[i] >= images.classes) {
+      throw DataError("{}: label {} is {}, expected 0 to {}", path.string(), i, values[i],
+                      images.classes - 1);
+    }
+  }
+  return labels;
+}
+
+}  // namespace
+
+DatasetPtr load_idx_images(const IdxImages& images, const IdxImagesOptions& options) {
+  const IdxSplit& split = options.train ? images.train : images.test;
+  const fs::path image_path = locate(split.images, images, options);
+  const fs::path label_path = locate(split.labels, images, options);
+  torch::Tensor pixels = read_images(image_path, images);
+  torch::Tensor labels = read_labels(label_path, images);
+  if (pixels.size(0) != labels.size(0)) {
+    throw DataError("{} has {} images, but {} has {} labels", image_path.string(), pixels.size(0),
+                    label_path.string(), labels.size(0));
+  }
+  return tensor_dataset({{"features", std::move(pixels), options.transform},
+                         {"targets", std::move(labels), Cast(torch::kInt64)}});
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,70 @@
+#include "lockstep/data/loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+
+Loader::Loader(DatasetPtr dataset, LoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
+  if (!dataset_) throw ConfigError("loader: expected a data set, got a null pointer");
+  if (options_.batch_size < 1) {
+    throw ConfigError("loader: batch_size: expected a positive integer, got {}",
+                      options_.batch_size);
+  }
+  if (options_.prefetch < 0) {
+    throw ConfigError("loader: prefetch: expected 0 or more batches, got {}", options_.prefetch);
+  }
+  if (options_.sampler && options_.shuffle) {
+    throw ConfigError("loader: expected a sampler or shuffle, got both");
+  }
+}
+
+std::int64_t Loader::order_size() const {
+  return options_.sampler ? options_.sampler->size() : dataset_->size();
+}
+
+std::int64_t Loader::batches() const {
+  const std::int64_t size = options_.batch_size;
+  return order_size() / size + (!options_.drop_last && order_size() % size != 0 ? 1 : 0);
+}
+
+std::int64_t Loader::samples() const {
+  const std::int64_t all = order_size();
+  return options_.drop_last ? all - all % options_.batch_size : all;
+}
+
+std::vector<std::int64_t> Loader::order(const EpochKey& key) const {
+  std::vector<std::int64_t> order;
+  if (options_.sampler) {
+    order = options_.sampler->indices(key.epoch);
+  } else if (options_.shuffle) {
+    const RandomSampler shuffled(dataset_->size(), {.seed = options_.seed.value_or(key.seed)});
+    order = shuffled.indices(key.epoch);
+  } else {
+    order = SequentialSampler(dataset_->size()).indices(key.epoch);
+  }
+  if (static_cast<std::int64_t>(order.size()) != order_size()) {
+    throw DataError("loader: the sampler said {} samples and gave {}", order_size(), order.size());
+  }
+  order.resize(static_cast<std::size_t>(samples()));
+  return order;
+}
+
+BatchStream Loader::stream(const StreamOptions& options) const {
+  if (options.first_batch < 0 || options.first_batch > batches()) {
+    throw ConfigError("loader: first_batch: expected 0 to {}, got {}", batches(),
+                      options.first_batch);
+  }
+  StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
+                  .prefetch = options_.prefetch};
+  const std::int64_t size = options_.batch_size;
+  for (std::int64_t k = options.first_batch; k < batches(); ++k) {
+    plan.batches.push_back({.first = k * size, .count = std::min(size, samples() - k * size)});
+  }
+  return BatchStream(dataset_, std::move(plan));
+}
+
+}  // namespace lockstep::data

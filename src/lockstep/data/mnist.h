@@ -1,0 +1,33 @@
+// MNIST's digits and Fashion-MNIST's clothes: 60,000 grey images of 28 x 28 to train on, 10,000 to
+// test, in 10 classes.
+//
+//   auto train = ls::data::mnist({.root = "data", .train = true, .download = true});
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/transform.h"
+
+namespace lockstep::data {
+
+struct MnistOptions {
+  std::filesystem::path root =
+      "data";             // holds the files, or MNIST/raw (FashionMNIST/raw) with them
+  bool train = true;      // the 60,000, else the 10,000
+  bool download = false;  // fetch what is not there into the root
+  TransformPtr transform = ToTensor();                   // from uint8 [B, 28, 28] to "features"
+  std::optional<std::vector<std::string>> mirrors = {};  // base addresses to fetch from instead
+};
+
+// "features" float32 [B, 1, 28, 28] in [0, 1], unless the transform says otherwise, and "targets"
+// int64 [B]. Files may be plain or gzip. Throws DataError where they are missing or damaged.
+DatasetPtr mnist(const MnistOptions& options = {});
+
+// Also finds the files of Debian's package dataset-fashion-mnist.
+DatasetPtr fashion_mnist(const MnistOptions& options = {});
+
+}  // namespace lockstep::data

@@ -1,0 +1,88 @@
+#include "lockstep/data/sampler.h"
+
+#include <numeric>
+#include <string_view>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+std::int64_t checked_size(std::string_view sampler, std::int64_t size) {
+  if (size < 0) {
+    throw ConfigError("{}: expected the size of a data set, got {}", sampler, size);
+  }
+  return size;
+}
+
+std::vector<std::int64_t> count_up(std::int64_t n) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(n));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+std::uint64_t epoch_seed(std::uint64_t seed, std::int64_t epoch) {
+  return seed + static_cast<std::uint64_t>(epoch);
+}
+
+std::int64_t samples_of_replica(std::int64_t n, const DistributedSamplerOptions& options) {
+  const std::int64_t replicas = options.num_replicas;
+  return options.drop_last ? n / replicas : (n + replicas - 1) / replicas;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed) {
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const torch::Tensor order =
+      torch::randperm(checked_size("permutation", n), generator, torch::dtype(torch::kInt64));
+  const auto* first = order.data_ptr<std::int64_t>();
+  return {first, first + n};
+}
+
+SequentialSampler::SequentialSampler(std::int64_t dataset_size)
+    : dataset_size_(checked_size("SequentialSampler", dataset_size)) {}
+
+std::vector<std::int64_t> SequentialSampler::indices(std::int64_t) const {
+  return count_up(dataset_size_);
+}
+
+RandomSampler::RandomSampler(std::int64_t dataset_size, const RandomSamplerOptions& options)
+    : dataset_size_(checked_size("RandomSampler", dataset_size)), options_(options) {}
+
+std::vector<std::int64_t> RandomSampler::indices(std::int64_t epoch) const {
+  return permutation(dataset_size_, epoch_seed(options_.seed, epoch));
+}
+
+DistributedSampler::DistributedSampler(std::int64_t dataset_size,
+                                       const DistributedSamplerOptions& options)
+    : dataset_size_(checked_size("DistributedSampler", dataset_size)), options_(options) {
+  if (options.num_replicas < 1) {
+    throw ConfigError("DistributedSampler: num_replicas: expected a positive integer, got {}",
+                      options.num_replicas);
+  }
+  if (options.rank < 0 || options.rank >= options.num_replicas) {
+    throw ConfigError("DistributedSampler: rank: expected 0 to {}, got {}",
+                      options.num_replicas - 1, options.rank);
+  }
+  samples_ = samples_of_replica(dataset_size, options);
+}
+
+std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const {
+  const std::vector<std::int64_t> all =
+      options_.shuffle ? permutation(dataset_size_, epoch_seed(options_.seed, epoch))
+                       : count_up(dataset_size_);
+  std::vector<std::int64_t> mine;
+  mine.reserve(static_cast<std::size_t>(samples_));
+  for (std::int64_t k = 0; k < samples_; ++k) {
+    // Past the end it starts over: PyTorch's padding.
+    const std::int64_t at = (options_.rank + k * options_.num_replicas) % dataset_size_;
+    mine.push_back(all[static_cast<std::size_t>(at)]);
+  }
+  return mine;
+}
+
+}  // namespace lockstep::data

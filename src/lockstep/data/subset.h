@@ -1,0 +1,27 @@
+// Some samples of a data set, in an order of their own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep::data {
+
+class Subset : public Dataset {
+ public:
+  // Sample i is sample indices[i] of `dataset`; an index may come more than once. Throws
+  // ConfigError where `dataset` is null, DataError where an index is out of its range.
+  Subset(DatasetPtr dataset, std::vector<std::int64_t> indices);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  Batch sample(std::int64_t index) const override;
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
+
+ private:
+  DatasetPtr dataset_;
+  std::vector<std::int64_t> indices_;
+};
+
+}  // namespace lockstep::data

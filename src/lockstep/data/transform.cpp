@@ -1,0 +1,120 @@
+#include "lockstep/data/transform.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/describe.h"
+
+namespace lockstep::data {
+namespace {
+
+// A chain within a chain is one chain.
+void flatten(const TransformPtr& transform, std::vector<TransformPtr>& steps) {
+  if (!transform) return;
+  const std::vector<TransformPtr> inner = transform->steps();
+  if (inner.empty()) steps.push_back(transform);
+  for (const TransformPtr& step : inner) flatten(step, steps);
+}
+
+}  // namespace
+
+torch::Tensor TransformPtr::apply(const torch::Tensor& batch) const {
+  return transform_ ? transform_->apply(batch) : batch;
+}
+
+bool Transform::fuse(Conversion&) const {
+  return false;
+}
+
+torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {
+  const bool bytes = batch.scalar_type() == torch::kUInt8;
+  if ((batch.dim() != 3 && batch.dim() != 4) || !(bytes || batch.is_floating_point())) {
+    throw DataError(
+        "ToTensor: expected bytes or floats in [B, H, W] or [B, H, W, C], got {}; floats that need "
+        "no new layout need no ToTensor",
+        describe(batch));
+  }
+  const torch::Tensor laid_out =
+      batch.dim() == 3 ? batch.unsqueeze(1) : batch.permute({0, 3, 1, 2}).contiguous();
+  return bytes ? laid_out.to(torch::kFloat32).div_(255) : laid_out;
+}
+
+bool ToTensor::fuse(Conversion& conversion) const {
+  if (!std::holds_alternative<BytesAsIs>(conversion)) return false;
+  conversion = BytesToFloat{};
+  return true;
+}
+
+Normalize::Normalize(const NormalizeOptions& options)
+    : mean_(options.mean.begin(), options.mean.end()),
+      std_(options.std.begin(), options.std.end()) {
+  if (mean_.empty() || mean_.size() != std_.size()) {
+    throw ConfigError(
+        "Normalize: expected one mean and one std, or as many as channels; got {} and {}",
+        mean_.size(), std_.size());
+  }
+  const auto finite = [](float value) { return std::isfinite(value); };
+  if (!std::ranges::all_of(mean_, finite) || !std::ranges::all_of(std_, finite) ||
+      std::ranges::find(std_, 0.0F) != std_.end()) {
+    throw ConfigError("Normalize: expected finite means and stds other than zero; got {} and {}",
+                      mean_, std_);
+  }
+}
+
+torch::Tensor Normalize::apply(const torch::Tensor& batch) const {
+  const auto channels = static_cast<std::int64_t>(mean_.size());
+  if (!batch.is_floating_point() || batch.dim() < 2 ||
+      (channels != 1 && batch.size(1) != channels)) {
+    throw DataError("Normalize: expected floats in [B, C, ...] with {}, got {}",
+                    channels == 1 ? "any C" : fmt::format("C = {}", channels), describe(batch));
+  }
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(batch.dim()), 1);
+  shape[1] = channels;
+  const auto constant = [&](const std::vector<float>& values) {
+    return torch::tensor(values).view(shape).to(batch.options());
+  };
+  return batch.sub(constant(mean_)).div_(constant(std_));
+}
+
+bool Normalize::fuse(Conversion& conversion) const {
+  auto* floats = std::get_if<BytesToFloat>(&conversion);
+  if (floats == nullptr || !floats->mean.empty()) return false;
+  *floats = {.mean = mean_, .std = std_};
+  return true;
+}
+
+torch::Tensor Cast::apply(const torch::Tensor& batch) const {
+  return batch.to(type_);
+}
+
+bool Cast::fuse(Conversion& conversion) const {
+  if (type_ != torch::kInt64 || !std::holds_alternative<BytesAsIs>(conversion)) return false;
+  conversion = BytesToInt64{};
+  return true;
+}
+
+torch::Tensor Compose::apply(const torch::Tensor& batch) const {
+  torch::Tensor result = batch;
+  for (const TransformPtr& step : steps_) result = step.apply(result);
+  return result;
+}
+
+Lambda::Lambda(Function function) : function_(std::move(function)) {
+  if (!function_) throw ConfigError("Lambda: expected a function, got an empty one");
+}
+
+FusedTransform fuse(const TransformPtr& transform) {
+  std::vector<TransformPtr> steps;
+  flatten(transform, steps);
+  FusedTransform fused;
+  auto step = steps.begin();
+  while (step != steps.end() && (*step)->fuse(fused.conversion)) ++step;
+  fused.rest.assign(step, steps.end());
+  return fused;
+}
+
+}  // namespace lockstep::data

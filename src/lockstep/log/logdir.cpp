@@ -1,0 +1,79 @@
+#include "lockstep/log/logdir.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+namespace {
+
+void require_writable_folder(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
+    throw Error("{}: cannot be the log folder: it is a file", path.string());
+  }
+  make_directories(path);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    throw Error("{}: cannot be the log folder: not writable: {}", path.string(),
+                std::strerror(errno));
+  }
+}
+
+std::vector<fs::path> outputs_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const auto name : kRunOutputs) {
+    // A link that leads nowhere is an output, too.
+    std::error_code ignored;
+    if (fs::exists(fs::symlink_status(folder / name, ignored))) found.emplace_back(name);
+  }
+  return found;
+}
+
+// One above the highest number there, so that a gap is never filled out of order.
+fs::path next_numbered(const fs::path& folder) {
+  std::int64_t highest = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    std::int64_t number = 0;
+    std::from_chars(name.data(), name.data() + name.size(), number);
+    highest = std::max(highest, number);
+  }
+  return folder / fmt::format("{}", highest + 1);
+}
+
+}  // namespace
+
+LogDirectory prepare_logdir(const fs::path& path, const LogDirectoryOptions& options) {
+  require_writable_folder(path);
+  LogDirectory result{.path = path};
+  const std::vector<fs::path> outputs = outputs_in(path);
+  if (options.resume || outputs.empty()) return result;
+
+  make_directories(path / "previous");
+  const fs::path target = next_numbered(path / "previous");
+  make_directories(target);
+  for (const auto& name : outputs) {
+    std::error_code error;
+    fs::rename(path / name, target / name, error);
+    if (error) {
+      throw Error("{}: cannot move an earlier run's output to {}: {}", (path / name).string(),
+                  target.string(), error.message());
+    }
+  }
+  result.moved_to = target;
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// The folder a run writes to.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+// What a run writes into its folder. Whoever adds an output adds its name here.
+inline constexpr std::array<std::string_view, 4> kRunOutputs = {"logs", "tensorboard",
+                                                                "checkpoints", "summary.json"};
+
+struct LogDirectoryOptions {
+  bool resume = false;  // goes on with what an earlier run left there
+};
+
+struct LogDirectory {
+  std::filesystem::path path = {};
+  // Where an earlier run's outputs were moved to, if there were any.
+  std::optional<std::filesystem::path> moved_to = {};
+};
+
+// Creates the folder. A fresh run that finds an earlier run's outputs moves exactly those to
+// <path>/previous/<n>, n counting up: two runs never mix in one file and nothing is deleted. Other
+// files in the folder are left alone. Throws Error where the folder cannot be written.
+LogDirectory prepare_logdir(const std::filesystem::path& path,
+                            const LogDirectoryOptions& options = {});
+
+}  // namespace lockstep

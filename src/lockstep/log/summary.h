@@ -1,0 +1,34 @@
+// summary.json: what came out of a run, for people and scripts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/metrics.h"
+
+namespace lockstep {
+
+struct EpochSummary {
+  std::int64_t epoch = 0;
+  EpochMetrics metrics = {};
+  std::optional<std::string> checkpoint = {};  // the file that holds this epoch's model
+};
+
+struct RunSummary {
+  std::optional<EpochSummary> best = {};  // none where no metric selects one
+  std::optional<EpochSummary> last = {};  // none where no epoch was finished
+  double train_samples_per_second = 0;
+  double seconds = 0;
+  std::int64_t workers = 1;
+  std::string weights_hash = {};  // of the model the run returned
+};
+
+// Writes, whole or not at all,
+//   {"best": {"epoch", "metrics": {loader: {name: value}}, "checkpoint"}, "last": {the same},
+//    "train_samples_per_second", "seconds", "workers", "weights_hash"}
+// What is not there is null, and so are NaN and infinity, for which JSON has no number.
+void write_summary(const std::filesystem::path& path, const RunSummary& summary);
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#include "lockstep/log/summary_proto.h"
+
+#include <cstdint>
+#include <type_traits>
+#include <variant>
+
+namespace lockstep::proto {
+namespace {
+
+// Event
+constexpr int kEventSummary = 5, kEventSessionLog = 7;
+// Summary, and Summary.Value
+constexpr int kSummaryValue = 1;
+constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
+
+ProtoMessage summary_of(const ProtoMessage& value) {
+  return ProtoMessage().message(kEventSummary, ProtoMessage().message(kSummaryValue, value));
+}
+
+// SummaryMetadata: which plugin shows the value, and what only that plugin understands.
+ProtoMessage metadata(std::string_view plugin, std::string_view content) {
+  constexpr int kPluginData = 1, kPluginName = 1, kContent = 2;
+  ProtoMessage data;
+  data.bytes(kPluginName, plugin).bytes(kContent, content);
+  return ProtoMessage().message(kPluginData, data);
+}
+
+// A summary without a value of its own: all is in HParamsPluginData. Its version, 0, is implied.
+ProtoMessage hparams_summary(std::string_view tag, int data_field, const ProtoMessage& data) {
+  const ProtoMessage plugin_data = ProtoMessage().message(data_field, data);
+  ProtoMessage value;
+  value.bytes(kTag, tag).message(kMetadata, metadata("hparams", plugin_data.encoded()));
+  return summary_of(value);
+}
+
+// google.protobuf.Value
+ProtoMessage hparam_value(const HParam& hparam) {
+  constexpr int kNumber = 2, kString = 3, kBool = 4;
+  ProtoMessage message;
+  std::visit(
+      [&](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, bool>) {
+          message.integer(kBool, value ? 1 : 0);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          message.bytes(kString, value);
+        } else {
+          message.float64(kNumber, static_cast<double>(value));
+        }
+      },
+      hparam);
+  return message;
+}
+
+// tensorboard.hparams.DataType
+std::int64_t data_type(const HParam& hparam) {
+  constexpr std::int64_t kString = 1, kBool = 2, kFloat64 = 3;
+  if (std::holds_alternative<std::string>(hparam)) return kString;
+  return std::holds_alternative<bool>(hparam) ? kBool : kFloat64;
+}
+
+}  // namespace
+
+ProtoMessage scalars(const Metrics& metrics, std::string_view suffix) {
+  ProtoMessage summary;
+  for (const auto& [name, number] : metrics) {
+    ProtoMessage value;
+    value.bytes(kTag, name + "/" + std::string(suffix));
+    value.float32(kSimpleValue, static_cast<float>(number));
+    summary.message(kSummaryValue, value);
+  }
+  return ProtoMessage().message(kEventSummary, summary);
+}
+
+ProtoMessage image(std::string_view tag, const Image& image) {
+  constexpr int kHeight = 1, kWidth = 2, kColorspace = 3, kEncoded = 4;
+  constexpr int kRgb = 3;
+  ProtoMessage picture;
+  picture.integer(kHeight, image.height).integer(kWidth, image.width);
+  picture.integer(kColorspace, kRgb).bytes(kEncoded, encode_png(image));
+  return summary_of(ProtoMessage().bytes(kTag, tag).message(kImage, picture));
+}
+
+ProtoMessage text(std::string_view tag, std::string_view text) {
+  constexpr int kDtype = 1, kShape = 2, kStringVal = 8, kDim = 2, kSize = 1;
+  constexpr int kDtString = 7;
+  const ProtoMessage shape = ProtoMessage().message(kDim, ProtoMessage().integer(kSize, 1));
+  ProtoMessage tensor;
+  tensor.integer(kDtype, kDtString).message(kShape, shape).bytes(kStringVal, text);
+  ProtoMessage value;
+  value.bytes(kTag, tag).message(kMetadata, metadata("text", "")).message(kTensor, tensor);
+  return summary_of(value);
+}
+
+ProtoMessage session_start() {
+  constexpr int kStatus = 1, kStart = 1;
+  return ProtoMessage().message(kEventSessionLog, ProtoMessage().integer(kStatus, kStart));
+}
+
+ProtoMessage hparams_session(const HParams& hparams, double start_time) {
+  constexpr int kSessionStartInfo = 3;
+  constexpr int kHparams = 1, kStartTime = 5, kMapKey = 1, kMapValue = 2;
+  ProtoMessage info;
+  for (const auto& [name, value] : hparams) {
+    ProtoMessage entry;
+    entry.bytes(kMapKey, name).message(kMapValue, hparam_value(value));
+    info.message(kHparams, entry);
+  }
+  info.float64(kStartTime, start_time);
+  return hparams_summary("_hparams_/session_start_info", kSessionStartInfo, info);
+}
+
+ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricName>& metrics) {
+  constexpr int kExperiment = 2;
+  constexpr int kHparamInfos = 4, kName = 1, kType = 4;
+  constexpr int kMetricInfos = 5, kMetricName = 1, kGroup = 1, kMetricTag = 2;
+  ProtoMessage experiment;
+  for (const auto& [name, value] : hparams) {
+    experiment.message(kHparamInfos,
+                       ProtoMessage().bytes(kName, name).integer(kType, data_type(value)));
+  }
+  for (const auto& metric : metrics) {
+    ProtoMessage name;
+    name.bytes(kGroup, metric.group).bytes(kMetricTag, metric.tag);
+    experiment.message(kMetricInfos, ProtoMessage().message(kMetricName, name));
+  }
+  return hparams_summary("_hparams_/experiment", kExperiment, experiment);
+}
+
+}  // namespace lockstep::proto

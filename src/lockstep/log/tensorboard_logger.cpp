@@ -1,0 +1,84 @@
+#include "lockstep/log/tensorboard_logger.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "lockstep/log/hparams_yaml.h"
+#include "lockstep/log/loader_name.h"
+
+namespace lockstep {
+namespace {
+
+// Four spaces before each line: Markdown's preformatted text.
+std::string preformatted(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (out.empty() || out.back() == '\n') out += "    ";
+    out += c;
+  }
+  return out;
+}
+
+constexpr const char* kTop = "";  // the folder over all loaders'
+
+}  // namespace
+
+TensorBoardLogger::TensorBoardLogger(const std::filesystem::path& logdir,
+                                     const TensorBoardOptions& options)
+    : folder_(logdir / "tensorboard"), options_(options) {}
+
+void TensorBoardLogger::start(const RunStart& run) {
+  if (run.resumed) {
+    resume_step_ = (options_.log_batches ? run.progress.sample_step : run.progress.epoch) + 1;
+  }
+  hparams_ = run.hparams;
+  if (hparams_.empty()) return;
+  EventFile& file = file_of(kTop);
+  file.write(0, proto::hparams_session(hparams_, wall_time()));
+  file.write(0, proto::text("hparams", preformatted(to_yaml(hparams_))));
+}
+
+void TensorBoardLogger::log_metrics(const Record& record) {
+  const bool batch = record.scope == Scope::kBatch;
+  if (record.metrics.empty() || (batch && !options_.log_batches)) return;
+  const std::string& name = file_name_of(record);
+  const std::int64_t step = batch ? record.progress.sample_step : record.progress.epoch;
+  file_of(name).write(step, proto::scalars(record.metrics, batch ? "batch" : "epoch"));
+  if (record.scope != Scope::kLoader || experiment_written_) return;
+  for (const auto& [metric, value] : record.metrics) seen_.insert({name, metric + "/epoch"});
+}
+
+void TensorBoardLogger::log_image(const std::string& loader, const std::string& tag,
+                                  const Image& image, const Progress& progress) {
+  if (loader != kEpochKey) check_loader_name(loader);
+  file_of(loader).write(progress.epoch, proto::image(tag, image));
+}
+
+void TensorBoardLogger::flush() {
+  write_experiment();
+}
+
+void TensorBoardLogger::close() {
+  write_experiment();
+  for (auto& [name, file] : files_) file.sync();
+  files_.clear();
+}
+
+EventFile& TensorBoardLogger::file_of(const std::string& folder) {
+  const auto found = files_.find(folder);
+  if (found != files_.end()) return found->second;
+  EventFile& file = files_.try_emplace(folder, folder_ / folder).first->second;
+  if (resume_step_) file.write(*resume_step_, proto::session_start());
+  return file;
+}
+
+// TensorBoard keeps the first experiment it reads, so this waits until the first epoch has shown
+// which metrics there are.
+void TensorBoardLogger::write_experiment() {
+  if (experiment_written_ || hparams_.empty() || seen_.empty()) return;
+  file_of(kTop).write(0, proto::hparams_experiment(hparams_, seen_));
+  experiment_written_ = true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// Top-k accuracy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/metric/metric.h"
+#include "lockstep/metric/moments.h"
+
+namespace lockstep::metric {
+
+struct AccuracyOptions {
+  // Which k to report. Empty: 1, with 3 beyond 3 classes and 5 beyond 5 where num_classes is given.
+  std::vector<std::int64_t> topk = {};
+  // How many classes there are, if it shall be checked. Otherwise each batch's outputs tell.
+  std::optional<std::int64_t> num_classes = std::nullopt;
+  // Put before and after "accuracy01" in the names.
+  std::string prefix = "";
+  std::string suffix = "";
+};
+
+// `accuracy01`, `accuracy03`, ...: the share of samples whose target is among the k classes with
+// the highest scores; of equal scores, the lower class is taken first. A target whose score is NaN
+// is never right, and a NaN of another class stands above every number, as torch sorts it.
+// `accuracy01/std`: the deviation of the batches' accuracies, as Additive's.
+// Outputs [N] or [N, 1] are predictions, right for every k where they equal the target.
+// NaN without a sample.
+class Accuracy final : public ClassificationMetric {
+ public:
+  explicit Accuracy(AccuracyOptions options);
+
+  void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
+
+  std::vector<std::string> names() const override;
+  void reset() override;
+  Metrics compute() const override;
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+  void merge(const StateDict& other) override;
+
+ private:
+  // What was accumulated for one k.
+  struct Tally {
+    std::int64_t right = 0;
+    Moments batches;  // of the batches' accuracies; its weight is the number of samples
+  };
+
+  std::vector<Tally> read(const StateDict& state) const;
+  std::string name(std::int64_t k) const;
+
+  AccuracyOptions options_;  // topk resolved
+  std::vector<Tally> tallies_;
+};
+
+}  // namespace lockstep::metric

@@ -1,0 +1,61 @@
+// Area under the ROC curve, one class against the rest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/metric/metric.h"
+
+namespace lockstep::metric {
+
+struct AUCOptions {
+  // The columns of the outputs, 1 for binary scores [N]. Otherwise the first batch tells.
+  std::optional<std::int64_t> num_classes = std::nullopt;
+  // Whether to report each class besides the averages; needs num_classes.
+  bool per_class = false;
+  // Put before and after "auc" in the names.
+  std::string prefix = "";
+  std::string suffix = "";
+};
+
+// `auc` and `auc/_macro`: the mean over the classes; `auc/_weighted`: weighted by their positives;
+// `auc/_micro`: over all (sample, class) pairs as one; with per_class also `auc/class_00`, ...
+// Ties count half, as scikit-learn's roc_auc_score. A class without positives or without negatives
+// has no AUC: it is NaN, and macro and weighted leave it out; NaN also where no class has one.
+//
+// Outputs are scores [N, C], targets either labels [N] or, for several labels a sample, 0 and 1 as
+// [N, C]. Binary: scores [N] or [N, 1] of being 1, targets 0 and 1. Scores are kept as float32,
+// with a byte for the target, over the whole loader: 5 bytes a sample and class.
+class AUC final : public ClassificationMetric {
+ public:
+  explicit AUC(AUCOptions options);
+
+  // Throws DataError for a NaN score.
+  void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
+
+  std::vector<std::string> names() const override;
+  void reset() override;
+  Metrics compute() const override;
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+  void merge(const StateDict& other) override;
+
+ private:
+  // What was seen, sample by sample.
+  struct Samples {
+    std::optional<std::int64_t> classes;  // unknown before the first batch, unless it was given
+    std::vector<float> scores;
+    std::vector<std::uint8_t> positive;  // 1 where the sample is of the class
+  };
+
+  // CheckpointError where the state is of another number of classes than `expected`.
+  static Samples read(const StateDict& state, std::optional<std::int64_t> expected);
+  std::string name(const std::string& tail = "") const;
+
+  AUCOptions options_;
+  Samples samples_;
+};
+
+}  // namespace lockstep::metric

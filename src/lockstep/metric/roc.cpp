@@ -1,0 +1,67 @@
+#include "lockstep/metric/roc.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace lockstep::metric {
+namespace {
+
+using Keys = std::vector<std::uint32_t>;
+
+// Unsigned integers in the order of the floats, -0 equal to +0.
+std::uint32_t to_key(float score) {
+  constexpr std::uint32_t kSign = 0x80000000;
+  const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
+  return bits & kSign ? ~bits : bits | kSign;
+}
+
+// Three passes of 11 bits each: several times faster than std::sort once it is past a few hundred.
+void radix_sort(Keys& keys) {
+  constexpr int kBits = 11;
+  constexpr std::size_t kBuckets = 1u << kBits;
+  Keys other(keys.size());
+  for (int shift = 0; shift < 32; shift += kBits) {
+    const auto bucket = [shift](std::uint32_t key) { return key >> shift & (kBuckets - 1); };
+    std::array<std::uint32_t, kBuckets> place{};
+    for (const std::uint32_t key : keys) ++place[bucket(key)];
+    std::uint32_t start = 0;
+    for (std::uint32_t& count : place) start += std::exchange(count, start);
+    for (const std::uint32_t key : keys) other[place[bucket(key)]++] = key;
+    keys.swap(other);
+  }
+}
+
+Keys sorted_keys(const std::vector<float>& scores) {
+  constexpr std::size_t kWorthRadix = 512;
+  Keys keys(scores.size());
+  std::ranges::transform(scores, keys.begin(), to_key);
+  if (keys.size() < kWorthRadix) {
+    std::ranges::sort(keys);
+  } else {
+    radix_sort(keys);
+  }
+  return keys;
+}
+
+}  // namespace
+
+double roc_area(const std::vector<float>& positives, const std::vector<float>& negatives) {
+  if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const Keys above = sorted_keys(positives);
+  const Keys below = sorted_keys(negatives);
+  std::uint64_t twice = 0;  // pairs won, ties counted once and wins twice
+  std::size_t lower = 0, not_higher = 0;
+  for (const std::uint32_t key : above) {
+    while (lower < below.size() && below[lower] < key) ++lower;
+    while (not_higher < below.size() && below[not_higher] <= key) ++not_higher;
+    twice += lower + not_higher;
+  }
+  const double pairs = static_cast<double>(above.size()) * static_cast<double>(below.size());
+  return static_cast<double>(twice) / (2 * pairs);
+}
+
+}  // namespace lockstep::metric

@@ -1,0 +1,79 @@
+#include "lockstep/optim/adagrad.h"
+
+#include "lockstep/optim/check.h"
+#include "lockstep/optim/fields.h"
+#include "lockstep/optim/flat_optimizer.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr auto kFields =
+    std::tuple(Field("lr", &Adagrad::lr), Field("lr_decay", &Adagrad::lr_decay),
+               Field("weight_decay", &Adagrad::weight_decay),
+               Field("initial_accumulator_value", &Adagrad::initial_accumulator_value),
+               Field("eps", &Adagrad::eps));
+
+Check check() {
+  return Check("optimizer Adagrad");
+}
+
+Adagrad checked(const Adagrad& options) {
+  check().not_negative("lr", options.lr);
+  check().not_negative("lr_decay", options.lr_decay);
+  check().not_negative("weight_decay", options.weight_decay);
+  check().not_negative("initial_accumulator_value", options.initial_accumulator_value);
+  check().positive("eps", options.eps);
+  return options;
+}
+
+class AdagradOptimizer final : public FlatOptimizer {
+ public:
+  AdagradOptimizer(const Adagrad& options, FlatParameters& parameters)
+      : FlatOptimizer(parameters, {"sum"}), options_(checked(options)) {
+    use_slot(kSum, options_.initial_accumulator_value);
+  }
+
+  std::string name() const override { return "Adagrad"; }
+
+  double lr() const override { return options_.lr; }
+  void set_lr(double lr) override {
+    check().not_negative("lr", lr);
+    options_.lr = lr;
+  }
+
+  std::optional<double> momentum() const override { return std::nullopt; }
+  void set_momentum(double momentum) override {
+    throw Error("optimizer Adagrad: momentum: it has none to set to {}", momentum);
+  }
+
+ private:
+  enum SlotIndex { kSum };
+
+  void update(const GradientUse& gradient) override {
+    const auto steps_before = static_cast<double>(num_steps() - 1);
+    apply_to_all(AdagradUpdate{
+        .gradient = gradient,
+        .lr = options_.lr / (1.0 + steps_before * options_.lr_decay),
+        .eps = options_.eps,
+        .weight_decay = options_.weight_decay,
+    });
+  }
+
+  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+
+  void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
+    const Adagrad options = checked(fields_from_state(kFields, state));
+    require_in_use(slots[kSum]);
+    options_ = options;
+  }
+
+  Adagrad options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const Adagrad& options, FlatParameters& parameters) {
+  return std::make_unique<AdagradOptimizer>(options, parameters);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,42 @@
+// Checks of options, with messages like "optimizer Adam: lr: expected a number >= 0, got -1".
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::optim {
+
+// The owner of the options that are checked, "optimizer Adam".
+class Check {
+ public:
+  explicit Check(std::string owner) : owner_(std::move(owner)) {}
+
+  void not_negative(std::string_view field, double value) const {
+    require(value >= 0.0 && std::isfinite(value), field, "a number >= 0", value);
+  }
+  void positive(std::string_view field, double value) const {
+    require(value > 0.0 && std::isfinite(value), field, "a number > 0", value);
+  }
+  // 1 is out: what decays by it never does.
+  void decay(std::string_view field, double value) const {
+    require(value >= 0.0 && value < 1.0, field, "a number in [0, 1)", value);
+  }
+  void fraction(std::string_view field, double value) const {
+    require(value >= 0.0 && value <= 1.0, field, "a number in [0, 1]", value);
+  }
+
+  template <typename T>
+  void require(bool holds, std::string_view field, std::string_view expected,
+               const T& value) const {
+    if (!holds) throw ConfigError("{}: {}: expected {}, got {}", owner_, field, expected, value);
+  }
+
+ private:
+  std::string owner_;
+};
+
+}  // namespace lockstep::optim

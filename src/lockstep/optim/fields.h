@@ -1,0 +1,38 @@
+// The fields of an options aggregate by name: how hyper-parameters get into a state and back.
+//
+//   constexpr auto kFields = std::tuple(Field("lr", &SGD::lr), Field("momentum", &SGD::momentum));
+#pragma once
+
+#include <tuple>
+
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep::optim {
+
+template <typename Options, typename T>
+struct Field {
+  constexpr Field(const char* name, T Options::*member) : name(name), member(member) {}
+
+  const char* name;
+  T Options::*member;
+};
+
+template <typename Options, typename... T>
+StateDict fields_to_state(const std::tuple<Field<Options, T>...>& fields, const Options& options) {
+  StateDict state;
+  std::apply([&](const auto&... field) { (state.set(field.name, options.*field.member), ...); },
+             fields);
+  return state;
+}
+
+// Throws CheckpointError for a field that is missing or of another type.
+template <typename Options, typename... T>
+Options fields_from_state(const std::tuple<Field<Options, T>...>& fields, const StateDict& state) {
+  Options options;
+  std::apply(
+      [&](const auto&... field) { ((options.*field.member = state.get<T>(field.name)), ...); },
+      fields);
+  return options;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,92 @@
+// What the fused optimizers have in common: flat state beside the flat parameters, the count of
+// steps, and the state that checkpoints hold.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/optim/kernels.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/parallel.h"
+#include "lockstep/optim/tensor_updates.h"
+
+namespace lockstep::optim {
+
+class FlatOptimizer : public Optimizer {
+ public:
+  void step(const StepOptions& options) final;
+  StateDict state() const final;
+  void load_state(const StateDict& state) final;
+
+ protected:
+  // One value an element, in the order of the update's state arrays.
+  struct Slot {
+    std::string name;
+    std::vector<torch::Tensor> flat;  // one a buffer; empty where it is not in use
+
+    bool in_use() const { return !flat.empty(); }
+  };
+
+  FlatOptimizer(FlatParameters& parameters, std::vector<std::string> slot_names);
+
+  // Called by step(), with num_steps() counting this step already.
+  virtual void update(const GradientUse& gradient) = 0;
+
+  virtual StateDict hyper_parameters() const = 0;
+  // Validates first, and throws without a change. Called with the slots as they will be.
+  virtual void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) = 0;
+
+  std::int64_t num_steps() const { return num_steps_; }
+  bool in_use(std::size_t slot) const { return slots_[slot].in_use(); }
+  void use_slot(std::size_t slot, double initial = 0.0);
+
+  // Throws CheckpointError where a state lacks what the options need.
+  void require_in_use(const Slot& slot) const;
+
+  template <typename Update>
+  void apply_to_all(const Update& update);
+
+ private:
+  UpdateTensors tensors_of(std::size_t buffer) const;
+  Slot load_slot(const std::string& name, const StateDict& tensors) const;
+
+  FlatParameters& parameters_;
+  std::vector<Slot> slots_;
+  std::int64_t num_steps_ = 0;
+};
+
+// Below this many elements a thread costs more than it brings.
+inline constexpr std::int64_t kElementsPerThread = 32768;
+
+template <typename T, typename Update>
+void apply_fused(const Update& update, const UpdateTensors& tensors) {
+  kernels::Arrays<T> arrays{.values = tensors.values.data_ptr<T>(),
+                            .grads = tensors.grads.data_ptr<T>()};
+  for (std::size_t i = 0; i < arrays.state.size(); ++i) {
+    if (tensors.state[i].defined()) arrays.state[i] = tensors.state[i].data_ptr<T>();
+  }
+  for_ranges({.size = tensors.values.numel(), .grain = kElementsPerThread},
+             [&](std::int64_t begin, std::int64_t end) {
+               kernels::apply(update, arrays, {.begin = begin, .end = end});
+             });
+}
+
+template <typename Update>
+void FlatOptimizer::apply_to_all(const Update& update) {
+  for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    const UpdateTensors tensors = tensors_of(i);
+    const bool cpu = tensors.values.device().is_cpu();
+    if (cpu && tensors.values.scalar_type() == torch::kFloat32) {
+      apply_fused<float>(update, tensors);
+    } else if (cpu && tensors.values.scalar_type() == torch::kFloat64) {
+      apply_fused<double>(update, tensors);
+    } else {
+      apply(update, tensors);
+    }
+  }
+}
+
+}  // namespace lockstep::optim

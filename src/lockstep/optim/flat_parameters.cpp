@@ -1,0 +1,239 @@
+#include "lockstep/optim/flat_parameters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/optim/kernels.h"
+#include "lockstep/optim/parallel.h"
+
+namespace lockstep::optim {
+namespace {
+
+using Slice = FlatParameters::Slice;
+using Buffer = FlatParameters::Buffer;
+
+// What a fresh torch tensor has: kernels that like aligned weights meet what they are used to.
+constexpr std::int64_t kAlignment = 64;
+
+std::string shape_text(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
+}
+
+void check_parameter(const std::string& name, const torch::Tensor& tensor) {
+  if (!tensor.is_leaf()) {
+    throw ConfigError("parameter {}: expected a leaf tensor, got the result of a computation",
+                      name);
+  }
+  if (tensor.layout() != torch::kStrided || !tensor.is_floating_point()) {
+    throw ConfigError("parameter {}: expected a dense tensor of real numbers, got {} {}", name,
+                      c10::str(tensor.layout()), c10::toString(tensor.scalar_type()));
+  }
+}
+
+// Memory that two tensors share would become two copies that drift apart.
+void refuse_shared_memory(const std::vector<Buffer>& buffers) {
+  for (const Buffer& buffer : buffers) {
+    std::map<const char*, const Slice*> by_address;
+    for (const Slice& slice : buffer.slices) {
+      const auto* address = static_cast<const char*>(slice.parameter.data_ptr());
+      const auto [place, fresh] = by_address.emplace(address, &slice);
+      if (!fresh) {
+        throw ConfigError(
+            "parameters {} and {} are two tensors in the same memory; to tie weights, register one "
+            "tensor under both names",
+            place->second->name, slice.name);
+      }
+    }
+    const char* previous_end = nullptr;
+    const Slice* previous = nullptr;
+    for (const auto& [address, slice] : by_address) {
+      if (previous != nullptr && address < previous_end) {
+        throw ConfigError("parameters {} and {} overlap in memory; give each its own (clone())",
+                          previous->name, slice->name);
+      }
+      previous = slice;
+      previous_end = address + slice->parameter.nbytes();
+    }
+  }
+}
+
+std::vector<Buffer> sort_into_buffers(const NamedTensors& parameters) {
+  std::vector<Buffer> buffers;
+  std::map<std::pair<torch::ScalarType, std::string>, std::size_t> index;
+  std::set<const c10::TensorImpl*> seen;
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.defined() || !tensor.requires_grad() || tensor.numel() == 0) continue;
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    if (!names.insert(name).second) {
+      throw ConfigError("parameter {}: two different tensors have this name", name);
+    }
+    check_parameter(name, tensor);
+    const auto [place, fresh] =
+        index.try_emplace({tensor.scalar_type(), tensor.device().str()}, buffers.size());
+    if (fresh) buffers.emplace_back();
+    buffers[place->second].slices.push_back(
+        {.name = name, .parameter = tensor, .size = tensor.numel()});
+  }
+  refuse_shared_memory(buffers);
+  return buffers;
+}
+
+// A tensor like `model` over the slice's memory in `flat`. It has a storage of its own, of just its
+// size: a view of the whole buffer would be saved as the whole buffer, once for each parameter.
+torch::Tensor place_in(const torch::Tensor& flat, const Slice& slice, at::IntArrayRef strides) {
+  auto* base = static_cast<char*>(flat.data_ptr());
+  return torch::from_blob(
+      base + slice.offset * flat.element_size(), slice.parameter.sizes(), strides, [flat](void*) {},
+      flat.options());
+}
+
+std::vector<std::int64_t> dense_strides(const torch::Tensor& tensor) {
+  if (tensor.is_non_overlapping_and_dense()) return tensor.strides().vec();
+  return torch::empty(tensor.sizes(), torch::device(torch::kMeta)).strides().vec();
+}
+
+void move_into(Buffer& buffer) {
+  const torch::TensorOptions options = buffer.slices.front().parameter.options();
+  const std::int64_t element_size = buffer.slices.front().parameter.element_size();
+  std::int64_t total = 0;
+  for (Slice& slice : buffer.slices) {
+    slice.offset = total;
+    const std::int64_t bytes = slice.size * element_size;
+    total += (bytes + kAlignment - 1) / kAlignment * kAlignment / element_size;
+  }
+  buffer.values = torch::zeros({total}, options.requires_grad(false));
+  buffer.grads = torch::zeros({total}, options.requires_grad(false));
+  for (Slice& slice : buffer.slices) {
+    const std::vector<std::int64_t> strides = dense_strides(slice.parameter);
+    const torch::Tensor value = place_in(buffer.values, slice, strides);
+    value.copy_(slice.parameter);
+    slice.grad = place_in(buffer.grads, slice, strides);
+    slice.parameter.set_data(value);
+    slice.parameter.mutable_grad() = slice.grad;
+  }
+}
+
+void check_place(const Buffer& buffer, const Slice& slice) {
+  const auto* expected = static_cast<const char*>(buffer.values.data_ptr()) +
+                         slice.offset * buffer.values.element_size();
+  const torch::Tensor& parameter = slice.parameter;
+  if (parameter.data_ptr() == expected && parameter.numel() == slice.size) return;
+  throw Error(
+      "parameter {}: its data was replaced (it is now {} {} on {}) while an optimizer holds it; "
+      "convert or move a model before training starts, and load weights with copy_()",
+      slice.name, c10::toString(parameter.scalar_type()), shape_text(parameter),
+      parameter.device().str());
+}
+
+void take_grad(Slice& slice) {
+  torch::Tensor& grad = slice.parameter.mutable_grad();
+  if (!grad.defined()) {
+    slice.grad.zero_();
+  } else if (grad.sizes() != slice.grad.sizes()) {
+    throw Error("parameter {}: expected a gradient of shape {}, got {}", slice.name,
+                shape_text(slice.grad), shape_text(grad));
+  } else {
+    const torch::Tensor dense = grad.detach();
+    slice.grad.copy_(dense.layout() == torch::kStrided ? dense : dense.to_dense());
+  }
+  grad = slice.grad;
+}
+
+template <typename T>
+double squared_norm(const torch::Tensor& flat) {
+  const T* data = flat.data_ptr<T>();
+  const std::int64_t size = flat.numel();
+  const std::int64_t num_blocks = (size + kernels::kSumBlock - 1) / kernels::kSumBlock;
+  std::vector<double> sums(num_blocks);
+  for_ranges({.size = num_blocks, .grain = 16}, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kernels::kSumBlock;
+      sums[block] =
+          kernels::sum_of_squares(data + first, std::min(kernels::kSumBlock, size - first));
+    }
+  });
+  double total = 0.0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+double squared_norm_of(const torch::Tensor& flat) {
+  if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat32) {
+    return squared_norm<float>(flat);
+  }
+  if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64) {
+    return squared_norm<double>(flat);
+  }
+  return flat.to(torch::kFloat64).square().sum().item<double>();
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(const NamedTensors& parameters)
+    : buffers_(sort_into_buffers(parameters)) {
+  torch::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) {
+    move_into(buffer);
+    for (const Slice& slice : buffer.slices) size_ += slice.size;
+  }
+}
+
+void FlatParameters::collect_grads() {
+  torch::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) {
+    for (Slice& slice : buffer.slices) {
+      check_place(buffer, slice);
+      const torch::Tensor& grad = slice.parameter.grad();
+      if (!grad.is_same(slice.grad)) take_grad(slice);
+    }
+  }
+}
+
+void FlatParameters::zero_grad() {
+  for (Buffer& buffer : buffers_) {
+    buffer.grads.zero_();
+    // One that was replaced is dropped: the flat gradient counts.
+    for (Slice& slice : buffer.slices) slice.parameter.mutable_grad() = slice.grad;
+  }
+}
+
+double FlatParameters::grad_norm() const {
+  double total = 0.0;
+  for (const Buffer& buffer : buffers_) total += squared_norm_of(buffer.grads);
+  return std::sqrt(total);
+}
+
+void FlatParameters::clip_grad_value(double limit) {
+  if (!(limit >= 0.0)) {
+    throw ConfigError("clip_grad_value: expected a limit that is not negative, got {}", limit);
+  }
+  for (Buffer& buffer : buffers_) buffer.grads.clamp_(-limit, limit);
+}
+
+void FlatParameters::mark_updated() {
+  for (Buffer& buffer : buffers_) {
+    for (Slice& slice : buffer.slices) slice.parameter.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+torch::Tensor slice_view(const FlatParameters::Slice& slice, const torch::Tensor& flat) {
+  return flat.as_strided(slice.grad.sizes(), slice.grad.strides(), slice.offset);
+}
+
+double clip_scale(const ClipNorm& options) {
+  if (!(options.max_norm > 0.0)) {
+    throw ConfigError("max_norm: expected a positive number, got {}", options.max_norm);
+  }
+  return std::min(1.0, options.max_norm / (options.norm + 1e-6));
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,269 @@
+#include "lockstep/optim/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/optim/vectorize.h"
+
+#define LOCKSTEP_ALWAYS_INLINE __attribute__((always_inline))
+
+namespace lockstep::optim::kernels {
+namespace {
+
+// Numbers are worked out in double and rounded to the arrays' type once, here, as torch does with
+// the scalars of its operations. Each loop body follows the order of PyTorch's operations.
+
+template <typename T, bool kAmsgrad>
+struct AdamLoop {
+  const AdamUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict exp_avg = arrays.state[0];
+    T* __restrict exp_avg_sq = arrays.state[1];
+    T* __restrict max_exp_avg_sq = arrays.state[2];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T shrink = static_cast<T>(update.shrink);
+    const T beta1 = static_cast<T>(update.beta1);
+    const T gain1 = static_cast<T>(1.0 - update.beta1);
+    const T beta2 = static_cast<T>(update.beta2);
+    const T gain2 = static_cast<T>(1.0 - update.beta2);
+    const T eps = static_cast<T>(update.eps);
+    const T step_size = static_cast<T>(update.step_size);
+    const T sqrt_correction = static_cast<T>(update.sqrt_correction);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      const T grad = scaled + weight_decay * value;
+      const T m = exp_avg[i] * beta1 + gain1 * grad;
+      const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+      T second = v;
+      if constexpr (kAmsgrad) {
+        const T previous = max_exp_avg_sq[i];
+        second = v < previous ? previous : v;
+        max_exp_avg_sq[i] = second;
+      }
+      const T denominator = std::sqrt(second) / sqrt_correction + eps;
+      exp_avg[i] = m;
+      exp_avg_sq[i] = v;
+      values[i] = value * shrink - step_size * m / denominator;
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T, bool kMomentum>
+struct SGDLoop {
+  const SGDUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict momentum_buffer = arrays.state[0];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T momentum = static_cast<T>(update.momentum);
+    const T gain = static_cast<T>(update.gain);
+    const bool nesterov = update.nesterov;
+    const T lr = static_cast<T>(update.lr);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      T direction = scaled + weight_decay * value;
+      if constexpr (kMomentum) {
+        const T b = momentum_buffer[i] * momentum + gain * direction;
+        momentum_buffer[i] = b;
+        direction = nesterov ? direction + momentum * b : b;
+      }
+      values[i] = value - lr * direction;
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T, bool kCentered, bool kMomentum>
+struct RMSpropLoop {
+  const RMSpropUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict square_avg = arrays.state[0];
+    T* __restrict grad_avg = arrays.state[1];
+    T* __restrict momentum_buffer = arrays.state[2];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T alpha = static_cast<T>(update.alpha);
+    const T gain = static_cast<T>(1.0 - update.alpha);
+    const T eps = static_cast<T>(update.eps);
+    const T momentum = static_cast<T>(update.momentum);
+    const T lr = static_cast<T>(update.lr);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      const T grad = scaled + weight_decay * value;
+      T v = square_avg[i] * alpha + gain * grad * grad;
+      square_avg[i] = v;
+      if constexpr (kCentered) {
+        const T a = grad_avg[i] * alpha + gain * grad;
+        grad_avg[i] = a;
+        v = v - a * a;
+        v = v < T(0) ? T(0) : v;  // rounding can take a variance below zero
+      }
+      const T denominator = std::sqrt(v) + eps;
+      if constexpr (kMomentum) {
+        const T b = momentum_buffer[i] * momentum + grad / denominator;
+        momentum_buffer[i] = b;
+        values[i] = value - lr * b;
+      } else {
+        values[i] = value - lr * grad / denominator;
+      }
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T>
+struct AdagradLoop {
+  const AdagradUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict sum = arrays.state[0];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T eps = static_cast<T>(update.eps);
+    const T lr = static_cast<T>(update.lr);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      const T grad = scaled + weight_decay * value;
+      const T s = sum[i] + grad * grad;
+      sum[i] = s;
+      values[i] = value - lr * grad / (std::sqrt(s) + eps);
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T>
+struct SquaresLoop {
+  const T* data;
+  double& result;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+    // The sums of every 16th element are independent, so they fit vector registers as they are.
+    constexpr int kLanes = 16;
+    double lanes[kLanes] = {};
+    std::int64_t i = range.begin;
+    for (; i + kLanes <= range.end; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) {
+        const double x = static_cast<double>(data[i + k]);
+        lanes[k] += x * x;
+      }
+    }
+    for (int k = 0; i < range.end; ++i, ++k) {
+      const double x = static_cast<double>(data[i]);
+      lanes[k] += x * x;
+    }
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+    }
+    result = lanes[0];
+  }
+};
+
+template <typename T>
+void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, Range range) {
+  if (arrays.state[2] != nullptr) {
+    run_best(AdamLoop<T, true>{update, arrays}, range);
+  } else {
+    run_best(AdamLoop<T, false>{update, arrays}, range);
+  }
+}
+
+template <typename T>
+void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, Range range) {
+  if (update.momentum != 0.0) {
+    run_best(SGDLoop<T, true>{update, arrays}, range);
+  } else {
+    run_best(SGDLoop<T, false>{update, arrays}, range);
+  }
+}
+
+template <typename T>
+void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, Range range) {
+  const bool centered = arrays.state[1] != nullptr;
+  const bool momentum = update.momentum != 0.0;
+  if (centered && momentum) {
+    run_best(RMSpropLoop<T, true, true>{update, arrays}, range);
+  } else if (centered) {
+    run_best(RMSpropLoop<T, true, false>{update, arrays}, range);
+  } else if (momentum) {
+    run_best(RMSpropLoop<T, false, true>{update, arrays}, range);
+  } else {
+    run_best(RMSpropLoop<T, false, false>{update, arrays}, range);
+  }
+}
+
+template <typename T>
+double sum_squares(const T* data, std::int64_t size) {
+  double result = 0.0;
+  run_best(SquaresLoop<T>{data, result}, Range{0, size});
+  return result;
+}
+
+}  // namespace
+
+void apply(const AdamUpdate& update, const Arrays<float>& arrays, Range range) {
+  apply_adam(update, arrays, range);
+}
+
+void apply(const AdamUpdate& update, const Arrays<double>& arrays, Range range) {
+  apply_adam(update, arrays, range);
+}
+
+void apply(const SGDUpdate& update, const Arrays<float>& arrays, Range range) {
+  apply_sgd(update, arrays, range);
+}
+
+void apply(const SGDUpdate& update, const Arrays<double>& arrays, Range range) {
+  apply_sgd(update, arrays, range);
+}
+
+void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, Range range) {
+  apply_rmsprop(update, arrays, range);
+}
+
+void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, Range range) {
+  apply_rmsprop(update, arrays, range);
+}
+
+void apply(const AdagradUpdate& update, const Arrays<float>& arrays, Range range) {
+  run_best(AdagradLoop<float>{update, arrays}, range);
+}
+
+void apply(const AdagradUpdate& update, const Arrays<double>& arrays, Range range) {
+  run_best(AdagradLoop<double>{update, arrays}, range);
+}
+
+double sum_of_squares(const float* data, std::int64_t size) {
+  return sum_squares(data, size);
+}
+
+double sum_of_squares(const double* data, std::int64_t size) {
+  return sum_squares(data, size);
+}
+
+}  // namespace lockstep::optim::kernels

@@ -1,0 +1,101 @@
+#include "lockstep/optim/plateau.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/chained_scheduler.h"
+#include "lockstep/optim/check.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr const char* kName = "ReduceLROnPlateau";
+
+class PlateauScheduler final : public Scheduler {
+ public:
+  PlateauScheduler(const ReduceLROnPlateau& options, Optimizer& optimizer)
+      : options_(options),
+        optimizer_(optimizer),
+        best_(options.minimize ? std::numeric_limits<double>::infinity()
+                               : -std::numeric_limits<double>::infinity()) {}
+
+  std::string name() const override { return kName; }
+  Per per() const override { return options_.per; }
+  bool needs_metric() const override { return true; }
+
+  void step(std::optional<double> metric) override {
+    if (!metric) throw Error("scheduler {}: step: expected a metric, got none", kName);
+    if (is_better(*metric)) {
+      best_ = *metric;
+      num_bad_ = 0;
+    } else {
+      ++num_bad_;
+    }
+    if (cooldown_left_ > 0) {
+      --cooldown_left_;
+      num_bad_ = 0;
+    }
+    if (num_bad_ > options_.patience) {
+      reduce();
+      cooldown_left_ = options_.cooldown;
+      num_bad_ = 0;
+    }
+  }
+
+  StateDict state() const override {
+    return {{"name", name()},
+            {"best", best_},
+            {"num_bad", num_bad_},
+            {"cooldown_left", cooldown_left_},
+            {"lr", optimizer_.lr()}};
+  }
+
+  void load_state(const StateDict& state) override {
+    check_scheduler_name(*this, state);
+    const auto best = state.get<double>("best");
+    const auto num_bad = state.get<std::int64_t>("num_bad");
+    const auto cooldown_left = state.get<std::int64_t>("cooldown_left");
+    optimizer_.set_lr(state.get<double>("lr"));
+    best_ = best;
+    num_bad_ = num_bad;
+    cooldown_left_ = cooldown_left;
+  }
+
+ private:
+  bool is_better(double metric) const {
+    const double margin = options_.threshold;
+    if (options_.minimize) {
+      return metric < (options_.threshold_relative ? best_ * (1.0 - margin) : best_ - margin);
+    }
+    return metric > (options_.threshold_relative ? best_ * (1.0 + margin) : best_ + margin);
+  }
+
+  void reduce() {
+    const double lr = optimizer_.lr();
+    const double reduced = std::max(lr * options_.factor, options_.min_lr);
+    if (lr - reduced > options_.eps) optimizer_.set_lr(reduced);
+  }
+
+  ReduceLROnPlateau options_;
+  Optimizer& optimizer_;
+  double best_;
+  std::int64_t num_bad_ = 0;
+  std::int64_t cooldown_left_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_scheduler(const ReduceLROnPlateau& options, Optimizer& optimizer,
+                                          const ScheduleContext&) {
+  const Check check(std::string("scheduler ") + kName);
+  check.decay("factor", options.factor);
+  check.not_negative("threshold", options.threshold);
+  check.not_negative("min_lr", options.min_lr);
+  check.not_negative("eps", options.eps);
+  check.require(options.patience >= 0, "patience", "an integer >= 0", options.patience);
+  check.require(options.cooldown >= 0, "cooldown", "an integer >= 0", options.cooldown);
+  return std::make_unique<PlateauScheduler>(options, optimizer);
+}
+
+}  // namespace lockstep::optim

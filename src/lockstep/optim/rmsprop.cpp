@@ -1,0 +1,85 @@
+#include "lockstep/optim/rmsprop.h"
+
+#include "lockstep/optim/check.h"
+#include "lockstep/optim/fields.h"
+#include "lockstep/optim/flat_optimizer.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr auto kFields =
+    std::tuple(Field("lr", &RMSprop::lr), Field("alpha", &RMSprop::alpha),
+               Field("eps", &RMSprop::eps), Field("weight_decay", &RMSprop::weight_decay),
+               Field("momentum", &RMSprop::momentum), Field("centered", &RMSprop::centered));
+
+Check check() {
+  return Check("optimizer RMSprop");
+}
+
+RMSprop checked(const RMSprop& options) {
+  check().not_negative("lr", options.lr);
+  check().decay("alpha", options.alpha);
+  check().positive("eps", options.eps);
+  check().not_negative("weight_decay", options.weight_decay);
+  check().not_negative("momentum", options.momentum);
+  return options;
+}
+
+class RMSpropOptimizer final : public FlatOptimizer {
+ public:
+  RMSpropOptimizer(const RMSprop& options, FlatParameters& parameters)
+      : FlatOptimizer(parameters, {"square_avg", "grad_avg", "momentum_buffer"}),
+        options_(checked(options)) {
+    use_slot(kSquareAvg);
+    if (options_.centered) use_slot(kGradAvg);
+  }
+
+  std::string name() const override { return "RMSprop"; }
+
+  double lr() const override { return options_.lr; }
+  void set_lr(double lr) override {
+    check().not_negative("lr", lr);
+    options_.lr = lr;
+  }
+
+  std::optional<double> momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override {
+    check().not_negative("momentum", momentum);
+    options_.momentum = momentum;
+  }
+
+ private:
+  enum SlotIndex { kSquareAvg, kGradAvg, kMomentumBuffer };
+
+  void update(const GradientUse& gradient) override {
+    // A scheduler may bring momentum in later.
+    if (options_.momentum != 0.0 && !in_use(kMomentumBuffer)) use_slot(kMomentumBuffer);
+    apply_to_all(RMSpropUpdate{
+        .gradient = gradient,
+        .lr = options_.lr,
+        .alpha = options_.alpha,
+        .eps = options_.eps,
+        .weight_decay = options_.weight_decay,
+        .momentum = options_.momentum,
+    });
+  }
+
+  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+
+  void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
+    const RMSprop options = checked(fields_from_state(kFields, state));
+    require_in_use(slots[kSquareAvg]);
+    if (options.centered) require_in_use(slots[kGradAvg]);
+    options_ = options;
+  }
+
+  RMSprop options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const RMSprop& options, FlatParameters& parameters) {
+  return std::make_unique<RMSpropOptimizer>(options, parameters);
+}
+
+}  // namespace lockstep::optim

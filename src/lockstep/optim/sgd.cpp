@@ -1,0 +1,82 @@
+#include "lockstep/optim/sgd.h"
+
+#include "lockstep/optim/check.h"
+#include "lockstep/optim/fields.h"
+#include "lockstep/optim/flat_optimizer.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr auto kFields = std::tuple(
+    Field("lr", &SGD::lr), Field("momentum", &SGD::momentum), Field("dampening", &SGD::dampening),
+    Field("weight_decay", &SGD::weight_decay), Field("nesterov", &SGD::nesterov));
+
+Check check() {
+  return Check("optimizer SGD");
+}
+
+SGD checked(const SGD& options) {
+  check().not_negative("lr", options.lr);
+  check().not_negative("momentum", options.momentum);
+  check().fraction("dampening", options.dampening);
+  check().not_negative("weight_decay", options.weight_decay);
+  if (options.nesterov) {
+    check().positive("momentum (with nesterov)", options.momentum);
+    check().require(options.dampening == 0.0, "dampening (with nesterov)", "0", options.dampening);
+  }
+  return options;
+}
+
+class SGDOptimizer final : public FlatOptimizer {
+ public:
+  SGDOptimizer(const SGD& options, FlatParameters& parameters)
+      : FlatOptimizer(parameters, {"momentum_buffer"}), options_(checked(options)) {}
+
+  std::string name() const override { return "SGD"; }
+
+  double lr() const override { return options_.lr; }
+  void set_lr(double lr) override {
+    check().not_negative("lr", lr);
+    options_.lr = lr;
+  }
+
+  std::optional<double> momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override {
+    check().not_negative("momentum", momentum);
+    options_.momentum = momentum;
+  }
+
+ private:
+  enum SlotIndex { kMomentumBuffer };
+
+  void update(const GradientUse& gradient) override {
+    // A scheduler may bring momentum in later, so the buffer begins with the first step that has
+    // it; that step's gradient enters undampened.
+    const bool first = options_.momentum != 0.0 && !in_use(kMomentumBuffer);
+    if (first) use_slot(kMomentumBuffer);
+    apply_to_all(SGDUpdate{
+        .gradient = gradient,
+        .lr = options_.lr,
+        .weight_decay = options_.weight_decay,
+        .momentum = options_.momentum,
+        .gain = first ? 1.0 : 1.0 - options_.dampening,
+        .nesterov = options_.nesterov,
+    });
+  }
+
+  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+
+  void set_hyper_parameters(const StateDict& state, const std::vector<Slot>&) override {
+    options_ = checked(fields_from_state(kFields, state));
+  }
+
+  SGD options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const SGD& options, FlatParameters& parameters) {
+  return std::make_unique<SGDOptimizer>(options, parameters);
+}
+
+}  // namespace lockstep::optim

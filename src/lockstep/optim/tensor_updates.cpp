@@ -1,0 +1,79 @@
+#include "lockstep/optim/tensor_updates.h"
+
+#include <torch/torch.h>
+
+namespace lockstep::optim {
+namespace {
+
+// Scales the gradient in place and returns it with the weight decay added.
+torch::Tensor decayed_gradient(const GradientUse& use, double weight_decay,
+                               const UpdateTensors& tensors) {
+  if (use.scale != 1.0) tensors.grads.mul_(use.scale);
+  if (weight_decay == 0.0) return tensors.grads;
+  return tensors.grads.add(tensors.values, weight_decay);
+}
+
+void finish(const GradientUse& use, const UpdateTensors& tensors) {
+  if (use.zero) tensors.grads.zero_();
+}
+
+}  // namespace
+
+void apply(const AdamUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const auto& [exp_avg, exp_avg_sq, max_exp_avg_sq] = tensors.state;
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  exp_avg.mul_(update.beta1).add_(grad, 1.0 - update.beta1);
+  exp_avg_sq.mul_(update.beta2).addcmul_(grad, grad, 1.0 - update.beta2);
+  if (max_exp_avg_sq.defined()) {
+    max_exp_avg_sq.copy_(torch::maximum(max_exp_avg_sq, exp_avg_sq));
+  }
+  const torch::Tensor& second = max_exp_avg_sq.defined() ? max_exp_avg_sq : exp_avg_sq;
+  const torch::Tensor denominator = second.sqrt().div_(update.sqrt_correction).add_(update.eps);
+  if (update.shrink != 1.0) tensors.values.mul_(update.shrink);
+  tensors.values.addcdiv_(exp_avg, denominator, -update.step_size);
+  finish(update.gradient, tensors);
+}
+
+void apply(const SGDUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& momentum_buffer = tensors.state[0];
+  torch::Tensor direction = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  if (update.momentum != 0.0) {
+    momentum_buffer.mul_(update.momentum).add_(direction, update.gain);
+    direction = update.nesterov ? direction.add(momentum_buffer, update.momentum) : momentum_buffer;
+  }
+  tensors.values.add_(direction, -update.lr);
+  finish(update.gradient, tensors);
+}
+
+void apply(const RMSpropUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const auto& [square_avg, grad_avg, momentum_buffer] = tensors.state;
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  square_avg.mul_(update.alpha).addcmul_(grad, grad, 1.0 - update.alpha);
+  torch::Tensor variance = square_avg;
+  if (grad_avg.defined()) {
+    grad_avg.mul_(update.alpha).add_(grad, 1.0 - update.alpha);
+    variance = square_avg.addcmul(grad_avg, grad_avg, -1.0).clamp_min_(0.0);
+  }
+  const torch::Tensor denominator = variance.sqrt().add_(update.eps);
+  if (update.momentum != 0.0) {
+    momentum_buffer.mul_(update.momentum).addcdiv_(grad, denominator);
+    tensors.values.add_(momentum_buffer, -update.lr);
+  } else {
+    tensors.values.addcdiv_(grad, denominator, -update.lr);
+  }
+  finish(update.gradient, tensors);
+}
+
+void apply(const AdagradUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& sum = tensors.state[0];
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  sum.addcmul_(grad, grad, 1.0);
+  tensors.values.addcdiv_(grad, sum.sqrt().add_(update.eps), -update.lr);
+  finish(update.gradient, tensors);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,24 @@
+// The updates of kernels.h by torch operations on whole tensors: slower, but for every type and
+// device that torch has.
+#pragma once
+
+#include <array>
+
+#include <torch/types.h>
+
+#include "lockstep/optim/update.h"
+
+namespace lockstep::optim {
+
+struct UpdateTensors {
+  torch::Tensor values;
+  torch::Tensor grads;
+  std::array<torch::Tensor, 3> state;  // in the order the update names them; undefined where none
+};
+
+void apply(const AdamUpdate& update, const UpdateTensors& tensors);
+void apply(const SGDUpdate& update, const UpdateTensors& tensors);
+void apply(const RMSpropUpdate& update, const UpdateTensors& tensors);
+void apply(const AdagradUpdate& update, const UpdateTensors& tensors);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,53 @@
+#include "lockstep/runner/callback.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <typeinfo>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+std::string Callback::name() const {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), &std::free);
+  const std::string full = status == 0 ? demangled.get() : typeid(*this).name();
+  const auto scope = full.rfind("::");
+  return scope == std::string::npos ? full : full.substr(scope + 2);
+}
+
+Callbacks::Callbacks(std::initializer_list<Item> items) {
+  for (const auto& item : items) add(item);
+}
+
+void Callbacks::add(Item item) {
+  if (item.held_ == nullptr) throw ConfigError("callbacks: expected a callback, got a null pointer");
+  items_.push_back(std::move(item.held_));
+}
+
+std::vector<CallbackPtr> Callbacks::sorted() const {
+  std::vector<CallbackPtr> sorted = items_;
+  std::ranges::stable_sort(sorted, {}, [](const CallbackPtr& item) { return item->order(); });
+  return sorted;
+}
+
+void notify_all(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state) {
+  for (const auto& callback : callbacks) (callback.get()->*hook)(state);
+}
+
+void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state) {
+  std::exception_ptr first;
+  for (const auto& callback : callbacks) {
+    try {
+      (callback.get()->*hook)(state);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,120 @@
+// A callback observes a run and requests; it never does the loop's numerics. The whole loop, with
+// the hooks in the order they are called:
+//
+//   on_run_start
+//     on_epoch_start
+//       on_loader_start
+//         on_batch_start
+//           handle_batch                     the runner's: forward and loss
+//         on_forward                         the batch has its outputs and its loss
+//           backward                         train loaders only
+//         on_backward                        gradients are there, the model is not yet updated
+//           clip, optimizer, scheduler       every accumulation_steps-th batch
+//         on_batch_end                       state.batch_metrics is complete
+//       on_loader_end                        put the loader's metrics into state.loader_metrics
+//     on_epoch_end                           state.epoch_metrics is complete
+//   on_run_end                               always, if on_run_start was called
+//
+// Starts are called in the order of `order()`, ties as they were given. Every callback's end hook
+// runs, even where another's threw; the first exception goes on afterwards. When anything throws,
+// on_exception is called for all with state.exception set, then on_run_end.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/runner/state.h"
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep {
+
+// Where built-in callbacks stand among the others.
+enum class Order : int {
+  kInternal = 0,
+  kMetric = 20,
+  kAggregation = 40,
+  kScheduler = 80,
+  kExternal = 100,
+  kExternalExtra = 120,
+};
+
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  // Names it in checkpoints and messages. By default its type's name.
+  virtual std::string name() const;
+  virtual Order order() const { return Order::kExternal; }
+
+  // The metrics it adds to a loader, where it knows; a wrong valid_metric is then refused before
+  // the first batch. Nothing: it may add any.
+  virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
+
+  // Its metrics of the pass at work so far, for a progress bar; only what costs next to nothing.
+  virtual Metrics running_metrics() const { return {}; }
+
+  // Makes sense in train() only: evaluate_loader refuses it.
+  virtual bool needs_training() const { return false; }
+
+  virtual void on_run_start(State&) {}
+  virtual void on_epoch_start(State&) {}
+  virtual void on_loader_start(State&) {}
+  virtual void on_batch_start(State&) {}
+  virtual void on_forward(State&) {}
+  virtual void on_backward(State&) {}
+  virtual void on_batch_end(State&) {}
+  virtual void on_loader_end(State&) {}
+  virtual void on_epoch_end(State&) {}
+  virtual void on_run_end(State&) {}
+  virtual void on_exception(State&) {}
+
+  // What it remembers, for a checkpoint. Empty: nothing.
+  virtual StateDict state() const { return {}; }
+  virtual void load_state(const StateDict&) {}
+};
+
+using CallbackPtr = std::shared_ptr<Callback>;
+
+// Callbacks as they are passed: by value, or by shared_ptr to keep a hand on one.
+//
+//   .callbacks = {ls::AccuracyCallback({.num_classes = 10}), my_shared_callback}
+class Callbacks {
+ public:
+  class Item {
+   public:
+    template <std::derived_from<Callback> C>
+    Item(C callback) : held_(std::make_shared<C>(std::move(callback))) {}
+    template <std::derived_from<Callback> C>
+    Item(std::shared_ptr<C> callback) : held_(std::move(callback)) {}
+
+   private:
+    friend class Callbacks;
+    CallbackPtr held_;
+  };
+
+  Callbacks() = default;
+  Callbacks(std::initializer_list<Item> items);
+
+  void add(Item item);
+  bool empty() const { return items_.empty(); }
+  std::size_t size() const { return items_.size(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+
+  // By order(), ties as they were added.
+  std::vector<CallbackPtr> sorted() const;
+
+ private:
+  std::vector<CallbackPtr> items_;
+};
+
+// Calls one hook of every callback. `notify_all` lets the first exception through at once;
+// `notify_end` gives every callback its turn first.
+using Hook = void (Callback::*)(State&);
+void notify_all(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
+void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
+
+}  // namespace lockstep

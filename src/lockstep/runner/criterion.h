@@ -1,0 +1,61 @@
+// A loss: a criterion of LibTorch's or of yours, or a function of (outputs, targets).
+//
+//   ls::Criterion a = torch::nn::CrossEntropyLoss();
+//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x - y).abs().mean(); };
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep {
+
+template <typename M>
+concept LossModule = std::derived_from<M, torch::nn::Module> &&
+                     requires(M module, torch::Tensor input, torch::Tensor target) {
+                       { module.forward(input, target) } -> std::convertible_to<torch::Tensor>;
+                     };
+
+// A handle: copies share one criterion.
+class Criterion {
+ public:
+  using Function = std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)>;
+
+  Criterion() = default;
+
+  template <LossModule M>
+  Criterion(std::shared_ptr<M> module)
+      : module_(module), function_([module](const torch::Tensor& outputs, const torch::Tensor& targets) {
+          return module->forward(outputs, targets);
+        }) {}
+
+  template <LossModule M>
+  Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
+
+  template <typename F>
+    requires std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&>
+  Criterion(F function) : function_(std::move(function)) {}
+
+  explicit operator bool() const { return function_ != nullptr; }
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const {
+    return function_(outputs, targets);
+  }
+
+  void to(torch::Device device) const;
+
+  // Its parameters and buffers (class weights, say), copied, and back. A function has none.
+  StateDict state() const;
+  void load_state(const StateDict& state) const;
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  Function function_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// One pass over one loader: the inner loop, the same for training and evaluation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/metric/additive.h"
+#include "lockstep/runner/callback.h"
+#include "lockstep/runner/profiler.h"
+#include "lockstep/runner/state.h"
+#include "lockstep/runner/train_step.h"
+
+namespace lockstep {
+
+struct PassSettings {
+  std::string loss_key = "loss";     // where handle_batch leaves the loss
+  bool terminate_on_nan = false;     // a loss that is not finite ends the run
+  bool log_batches = false;          // every batch's metrics go to the loggers, too
+};
+
+class LoaderPass {
+ public:
+  // `step` is null where nothing is trained. All references outlive the pass.
+  LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
+             std::function<void(State&)> handle_batch, TrainStep* step, Profiler& profiler,
+             PassSettings settings);
+
+  struct Start {
+    std::string loader;
+    std::int64_t index = 0;         // of the loader in the epoch
+    std::int64_t first_batch = 0;   // batches done before a resume
+  };
+
+  // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
+  void run(const Start& start);
+
+  // Averages of batch metrics so far, for a checkpoint inside the pass.
+  StateDict averages() const;
+  void load_averages(const StateDict& saved);
+
+ private:
+  void one_batch(const Start& start, std::int64_t index, Batch batch);
+  void train_batch();
+  void record_batch_metrics();
+  Metrics running_metrics() const;
+  void add_hyper_metrics(Metrics& metrics) const;   // learning rate and momentum as they are now
+
+  State& state_;
+  const std::vector<CallbackPtr>& callbacks_;
+  std::function<void(State&)> handle_batch_;
+  TrainStep* step_;
+  Profiler& profiler_;
+  PassSettings settings_;
+  std::map<std::string, metric::Additive, std::less<>> averages_;
+};
+
+}  // namespace lockstep

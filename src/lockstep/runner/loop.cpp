@@ -1,0 +1,340 @@
+#include "lockstep/runner/loop.h"
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/log/console_logger.h"
+#include "lockstep/log/csv_logger.h"
+#include "lockstep/log/logdir.h"
+#include "lockstep/log/summary.h"
+#include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/runner/interrupt.h"
+#include "lockstep/runner/snapshot.h"
+#include "lockstep/state/hash.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps) {
+  std::int64_t steps = 0;
+  for (const auto& [name, loader] : loaders) {
+    if (!name.starts_with("train")) continue;
+    steps += (loader.batches() + accumulation_steps - 1) / accumulation_steps;
+  }
+  return steps;
+}
+
+// The user's, and what the run itself knows; the user's word counts.
+HParams complete_hparams(const Plan& plan, const State& state) {
+  HParams hparams = state.hparams;
+  hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
+  hparams.try_emplace("num_epochs", plan.options.num_epochs);
+  hparams.try_emplace("optimizer", state.optimizer->name());
+  hparams.try_emplace("lr", state.optimizer->lr());
+  for (const auto& [name, loader] : plan.loaders) {
+    hparams.try_emplace(name + "_batch_size", loader.options().batch_size);
+  }
+  return hparams;
+}
+
+fs::path checkpoint_folder(const fs::path& logdir) {
+  return logdir / "checkpoints";
+}
+
+}  // namespace
+
+Loop::Loop(Plan plan) : plan_(std::move(plan)), profiler_(plan_.options.profile) {
+  const TrainOptions& options = plan_.options;
+  plan_.engine->start();
+  plan_.model.to(plan_.engine->device());
+  plan_.criterion.to(plan_.engine->device());
+  parameters_ = std::make_unique<optim::FlatParameters>(plan_.model.parameters());
+  optimizer_ = plan_.optimizer.make(*parameters_);
+  if (plan_.scheduler) {
+    scheduler_ = plan_.scheduler.make(
+        *optimizer_,
+        {.num_epochs = options.num_epochs,
+         .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps)});
+  }
+  step_ = std::make_unique<TrainStep>(
+      *parameters_, *optimizer_,
+      StepSettings{.accumulation_steps = options.accumulation_steps,
+                   .clip_grad_norm = options.clip_grad_norm,
+                   .clip_grad_value = options.clip_grad_value});
+
+  state_.model = plan_.model;
+  state_.criterion = plan_.criterion;
+  state_.optimizer = optimizer_.get();
+  state_.scheduler = scheduler_.get();
+  state_.engine = plan_.engine;
+  state_.loaders = plan_.loaders;
+  state_.logdir = options.logdir;
+  state_.seed = options.seed.value_or(state_.seed);
+  state_.hparams = options.hparams;
+  state_.verbose = options.verbose;
+  state_.progress.num_epochs = options.num_epochs;
+  state_.selection.minimize = options.minimize_valid_metric;
+  state_.snapshot = [this] { return snapshot(); };
+  if (plan_.metrics_are_known) {
+    state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key);
+  }
+  if (options.valid_loader) {
+    state_.selection.key =
+        MetricKey{*options.valid_loader, options.valid_metric.value_or(plan_.loss_key)};
+    check_metric_key(state_, *state_.selection.key, "valid_metric");
+  }
+  pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
+                                       profiler_,
+                                       PassSettings{.loss_key = plan_.loss_key,
+                                                    .terminate_on_nan = options.terminate_on_nan,
+                                                    .log_batches = options.log_batches});
+}
+
+Loop::~Loop() = default;
+
+TrainResult Loop::run() {
+  const InterruptGuard interrupts;
+  prepare_logging(resume());
+  try {
+    notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+    run_epochs();
+  } catch (...) {
+    state_.exception = std::current_exception();
+    fail();
+    throw;
+  }
+  notify_end(plan_.callbacks, &Callback::on_run_end, state_);
+  return finish();
+}
+
+// Whether the run goes on in the files of the run that it resumes.
+bool Loop::resume() {
+  const TrainOptions& options = plan_.options;
+  if (!options.resume) return false;
+  std::optional<fs::path> folder;
+  if (options.logdir) folder = checkpoint_folder(*options.logdir);
+  const auto loaded = checkpoint::load_by_name(*options.resume, folder);
+  try {
+    if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
+    Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
+    inside_epoch_ = !restored.position.loader.empty();
+    if (inside_epoch_) {
+      const auto names = state_.loaders.names();
+      loader_index_ = static_cast<std::size_t>(
+          std::ranges::find(names, restored.position.loader) - names.begin());
+      first_batch_ = restored.position.loader_batches_done;
+      pass_->load_averages(restored.averages);
+    }
+  } catch (const CheckpointError& error) {
+    throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
+  }
+  say(fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
+                  state_.progress.epoch,
+                  inside_epoch_ ? fmt::format(", and {} batches of '{}'", first_batch_,
+                                              state_.loaders.names()[loader_index_])
+                                : ""));
+  std::error_code ignored;
+  return folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
+}
+
+void Loop::prepare_logging(bool continued) {
+  const TrainOptions& options = plan_.options;
+  if (options.console) state_.loggers.push_back(std::make_shared<ConsoleLogger>());
+  if (options.logdir) {
+    const auto prepared = prepare_logdir(*options.logdir, {.resume = continued});
+    if (prepared.moved_to) {
+      say(fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
+                      prepared.moved_to->string()));
+    }
+    state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
+    state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
+        *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
+  }
+  for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
+  const RunStart start{state_.progress, continued, complete_hparams(plan_, state_)};
+  for (const auto& logger : state_.loggers) logger->start(start);
+}
+
+void Loop::run_epochs() {
+  if (state_.progress.epoch >= state_.progress.num_epochs) {
+    warn(fmt::format("resume: the checkpoint has finished {} epochs and num_epochs is {}: there is "
+                     "nothing left to train",
+                     state_.progress.epoch, state_.progress.num_epochs));
+  }
+  while (state_.progress.epoch < state_.progress.num_epochs && !state_.stop_reason) {
+    state_.progress.epoch += 1;
+    run_epoch();
+  }
+}
+
+void Loop::run_epoch() {
+  const bool resumed_inside = std::exchange(inside_epoch_, true);
+  if (!resumed_inside) {
+    state_.epoch_metrics.clear();
+    loader_index_ = 0;
+    first_batch_ = 0;
+  }
+  notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
+  const auto names = state_.loaders.names();
+  for (; loader_index_ < names.size(); ++loader_index_) {
+    const auto start = Clock::now();
+    const std::int64_t samples_before = state_.progress.sample_step;
+    pass_->run({.loader = names[loader_index_],
+                .index = static_cast<std::int64_t>(loader_index_),
+                .first_batch = std::exchange(first_batch_, 0)});
+    if (state_.is_train) {
+      train_seconds_ += seconds_since(start);
+      train_samples_ += state_.progress.sample_step - samples_before;
+    }
+    finish_loader();
+  }
+  finish_epoch();
+}
+
+void Loop::finish_loader() {
+  state_.epoch_metrics[state_.loader] = state_.loader_metrics;
+  const Record record{Scope::kLoader, state_.loader, state_.progress, state_.loader_metrics};
+  for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  // At the earliest moment it can be known.
+  const auto& key = state_.selection.key;
+  if (key && key->loader == state_.loader) metric_value(state_, *key, "valid_metric");
+}
+
+void Loop::finish_epoch() {
+  Metrics epoch{{"lr", optimizer_->lr()}};
+  if (const auto momentum = optimizer_->momentum()) epoch["momentum"] = *momentum;
+  state_.epoch_metrics[kEpochKey] = epoch;
+  state_.history[state_.progress.epoch] = state_.epoch_metrics;
+  update_best();
+  const Record record{Scope::kEpoch, kEpochKey, state_.progress, epoch};
+  for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  inside_epoch_ = false;
+  state_.can_snapshot = true;
+  notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
+  state_.can_snapshot = false;
+  for (const auto& logger : state_.loggers) logger->flush();
+}
+
+void Loop::update_best() {
+  const Selection& selection = state_.selection;
+  const double score = selection.key ? metric_value(state_, *selection.key, "valid_metric")
+                                     : std::numeric_limits<double>::quiet_NaN();
+  const bool better = selection.minimize ? score < state_.best.score : score > state_.best.score;
+  const bool first = state_.best.epoch == 0 && !std::isnan(score);
+  if (selection.key && !first && !better) return;
+  state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
+  if (plan_.options.load_best_on_end && selection.key) best_weights_ = state_.model.state();
+}
+
+StateDict Loop::snapshot() const {
+  if (!state_.can_snapshot) {
+    throw Error("a snapshot was asked for where the run could not be resumed exactly; look at "
+                "state.can_snapshot");
+  }
+  Position position{.finished_epochs = state_.progress.epoch};
+  StateDict averages;
+  if (inside_epoch_) {
+    position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
+    averages = pass_->averages();
+  }
+  return make_snapshot(state_, position, plan_.callbacks, averages);
+}
+
+// The error that ends the run must reach the caller, not one that a callback adds to it.
+void Loop::fail() noexcept {
+  const auto attempt = [](const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      warn(fmt::format("while the run was ending: {}", error.what()));
+    }
+  };
+  attempt([&] { notify_end(plan_.callbacks, &Callback::on_exception, state_); });
+  attempt([&] { notify_end(plan_.callbacks, &Callback::on_run_end, state_); });
+  for (const auto& logger : state_.loggers) attempt([&] { logger->close(); });
+}
+
+TrainResult Loop::finish() {
+  const TrainOptions& options = plan_.options;
+  TrainResult result;
+  result.weights_hash = weights_hash(state_.model.weights());
+  if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
+    // Before a resume the best epoch was another process's: then its checkpoint has the weights.
+    if (!best_weights_ && state_.best_checkpoint) {
+      best_weights_ =
+          checkpoint::load(*state_.best_checkpoint).get<StateDict>("model_state_dict");
+    }
+    if (best_weights_) state_.model.load_state(*best_weights_);
+  }
+  state_.model.train(false);
+
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  result.model = state_.model;
+  result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
+  result.best_epoch = state_.best.epoch;
+  result.best_metrics = state_.best.metrics;
+  result.last_metrics = state_.epoch_metrics;
+  result.history = state_.history;
+  result.best_checkpoint = state_.best_checkpoint;
+  result.last_checkpoint = state_.last_checkpoint;
+  result.stop_reason = state_.stop_reason;
+  result.train_samples_per_second =
+      train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
+  result.seconds = seconds_since(start_);
+  report(result);
+  for (const auto& logger : state_.loggers) logger->close();
+  return result;
+}
+
+void Loop::report(const TrainResult& result) const {
+  const TrainOptions& options = plan_.options;
+  const auto name = [](const auto& path) {
+    return path ? std::optional(path->string()) : std::nullopt;
+  };
+  if (options.logdir) {
+    write_summary(*options.logdir / "summary.json",
+                  {.best = EpochSummary{result.best_epoch, result.best_metrics,
+                                        name(result.best_checkpoint)},
+                   .last = EpochSummary{state_.progress.epoch, result.last_metrics,
+                                        name(result.last_checkpoint)},
+                   .train_samples_per_second = result.train_samples_per_second,
+                   .seconds = result.seconds,
+                   .workers = plan_.engine->workers(),
+                   .weights_hash = result.weights_hash});
+  }
+  if (profiler_.enabled()) {
+    say(profiler_.table());
+    if (options.logdir) profiler_.write_chrome_trace(*options.logdir / "profile.json");
+  }
+  if (result.stop_reason) say("Stopped: " + *result.stop_reason);
+  if (state_.selection.key) {
+    say(fmt::format("Best epoch: {} ({} {}: {})", result.best_epoch, state_.selection.key->loader,
+                    state_.selection.key->metric, format_metric(result.best_metric)));
+  }
+  say(fmt::format("Trained {} in {}, {} samples/s, weights {}",
+                  state_.progress.epoch == 1 ? "1 epoch"
+                                             : fmt::format("{} epochs", state_.progress.epoch),
+                  format_duration(result.seconds),
+                  with_thousands(std::llround(result.train_samples_per_second)),
+                  result.weights_hash));
+  if (result.best_checkpoint) say("Best checkpoint: " + result.best_checkpoint->string());
+  if (options.logdir) say("Logs: " + options.logdir->string());
+}
+
+void Loop::say(const std::string& line) const {
+  if (plan_.options.console) Console::standard().line(line);
+}
+
+}  // namespace lockstep

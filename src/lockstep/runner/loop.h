@@ -1,0 +1,74 @@
+// The outer loop: one run of train(), from the first epoch, or the resumed one, to the summary.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/optim/flat_parameters.h"
+#include "lockstep/runner/loader_pass.h"
+#include "lockstep/runner/options.h"
+#include "lockstep/runner/profiler.h"
+#include "lockstep/runner/state.h"
+#include "lockstep/runner/train_step.h"
+
+namespace lockstep {
+
+// What the runner resolved the options to. Everything is there.
+struct Plan {
+  TrainOptions options;                   // as given
+  Model model;
+  Criterion criterion;                    // may be empty
+  optim::OptimizerSpec optimizer;
+  optim::SchedulerSpec scheduler;         // may be empty
+  data::Loaders loaders;
+  std::vector<CallbackPtr> callbacks;     // built-in ones included, in their order
+  std::shared_ptr<Engine> engine;
+  std::string loss_key;
+  std::function<void(State&)> handle_batch;
+  bool metrics_are_known = false;         // nobody but the callbacks adds metrics
+};
+
+class Loop {
+ public:
+  explicit Loop(Plan plan);
+  ~Loop();
+
+  TrainResult run();
+
+ private:
+  void prepare_logging(bool continued);
+  bool resume();
+  void run_epochs();
+  void run_epoch();
+  void finish_loader();
+  void finish_epoch();
+  void update_best();
+  void fail() noexcept;
+  StateDict snapshot() const;
+  TrainResult finish();
+  void report(const TrainResult& result) const;
+  void say(const std::string& line) const;
+
+  Plan plan_;
+  State state_;
+  std::unique_ptr<optim::FlatParameters> parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::Scheduler> scheduler_;
+  std::unique_ptr<TrainStep> step_;
+  Profiler profiler_;
+  std::unique_ptr<LoaderPass> pass_;
+
+  std::size_t loader_index_ = 0;          // the loader at work
+  std::int64_t first_batch_ = 0;          // in it, after a resume
+  bool inside_epoch_ = false;             // an epoch is under way, its metrics are not complete
+  std::optional<StateDict> best_weights_;
+  double train_seconds_ = 0;
+  std::int64_t train_samples_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lockstep

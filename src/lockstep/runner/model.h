@@ -1,0 +1,92 @@
+// Any model with a tensor-to-tensor forward: a module of LibTorch's or of yours (its holder or a
+// shared_ptr to it), a Sequential, or a TorchScript file that Python wrote.
+//
+//   ls::Model a = torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(784, 10));
+//   ls::Model b = MyNet(32);                           // TORCH_MODULE(MyNet)
+//   ls::Model c = ls::Model::script("traced.pt");
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <filesystem>
+#include <memory>
+
+#include "lockstep/state/named_tensors.h"
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep {
+
+template <typename M>
+concept TensorModule = std::derived_from<M, torch::nn::Module> && requires(M module,
+                                                                           torch::Tensor input) {
+  { module.forward(input) } -> std::convertible_to<torch::Tensor>;
+};
+
+// A handle: copies share one model.
+class Model {
+ public:
+  Model() = default;
+
+  template <TensorModule M>
+  Model(std::shared_ptr<M> module) : impl_(std::make_shared<Native<M>>(std::move(module))) {}
+
+  template <TensorModule M>
+  Model(const torch::nn::ModuleHolder<M>& holder) : Model(holder.ptr()) {}
+
+  // Throws ConfigError where the file is no TorchScript module.
+  static Model script(const std::filesystem::path& path);
+
+  explicit operator bool() const { return impl_ != nullptr; }
+
+  torch::Tensor forward(const torch::Tensor& input) const { return impl_->forward(input); }
+  torch::Tensor operator()(const torch::Tensor& input) const { return impl_->forward(input); }
+
+  // In a fixed order, by the names Python uses for the same model.
+  NamedTensors parameters() const { return impl_->parameters(); }
+  NamedTensors buffers() const { return impl_->buffers(); }
+  NamedTensors weights() const;   // parameters, then buffers
+
+  void train(bool on) const { impl_->train(on); }
+  void to(torch::Device device) const { impl_->to(device); }
+
+  // The weights by name, copied; and back into the same tensors. A name, shape or type that does not
+  // fit is a CheckpointError that names it, and then nothing has changed.
+  StateDict state() const;
+  void load_state(const StateDict& state) const;
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+    virtual NamedTensors parameters() const = 0;
+    virtual NamedTensors buffers() const = 0;
+    virtual void train(bool on) = 0;
+    virtual void to(torch::Device device) = 0;
+  };
+
+  // A module of C++; knows everything but its forward.
+  struct NativeBase : Interface {
+    explicit NativeBase(std::shared_ptr<torch::nn::Module> held);
+    NamedTensors parameters() const override;
+    NamedTensors buffers() const override;
+    void train(bool on) override;
+    void to(torch::Device device) override;
+
+    std::shared_ptr<torch::nn::Module> module;
+  };
+
+  template <typename M>
+  struct Native final : NativeBase {
+    explicit Native(std::shared_ptr<M> held) : NativeBase(held), typed(held.get()) {}
+    torch::Tensor forward(const torch::Tensor& input) override { return typed->forward(input); }
+    M* typed;
+  };
+
+  struct Script;   // of TorchScript
+
+  std::shared_ptr<Interface> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#include "lockstep/runner/predictions.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+Predictions::Predictions(Model model, data::BatchStream stream, Predict predict)
+    : model_(std::move(model)), stream_(std::move(stream)), predict_(std::move(predict)) {}
+
+std::optional<Batch> Predictions::next() {
+  const auto batch = stream_.next();
+  if (!batch) return std::nullopt;
+  const torch::NoGradGuard no_grad;
+  // Each time: between two batches the model may have been trained on.
+  model_.train(false);
+  return predict_(*batch);
+}
+
+torch::Tensor Predictions::concat(std::string_view key) {
+  std::vector<torch::Tensor> parts;
+  while (const auto outputs = next()) parts.push_back((*outputs)[key]);
+  if (parts.empty()) throw DataError("predictions: there is no batch to concatenate");
+  return torch::cat(parts);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// The outputs of predict_loader, made one batch at a time as they are asked for.
+#pragma once
+
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "lockstep/data/loader.h"
+#include "lockstep/runner/model.h"
+
+namespace lockstep {
+
+class Predictions {
+ public:
+  using Predict = std::function<Batch(const Batch&)>;
+
+  Predictions(Model model, data::BatchStream stream, Predict predict);
+
+  // The next batch's outputs; nothing at the end.
+  std::optional<Batch> next();
+
+  // All that is left, one tensor after another along the first dimension.
+  torch::Tensor concat(std::string_view key);
+
+  class Iterator {
+   public:
+    using difference_type = std::ptrdiff_t;
+    using value_type = Batch;
+
+    explicit Iterator(Predictions& owner) : owner_(&owner) { ++*this; }
+    Batch& operator*() const { return *owner_->current_; }
+    Iterator& operator++() {
+      owner_->current_ = owner_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !owner_->current_; }
+
+   private:
+    Predictions* owner_;
+  };
+
+  Iterator begin() { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  Model model_;
+  data::BatchStream stream_;
+  Predict predict_;
+  std::optional<Batch> current_;
+};
+
+}  // namespace lockstep

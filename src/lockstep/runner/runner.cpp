@@ -1,0 +1,181 @@
+#include "lockstep/runner/runner.h"
+
+#include <csignal>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/runner/builtin.h"
+#include "lockstep/runner/loop.h"
+
+namespace lockstep {
+namespace {
+
+// Sets a pointer for the length of a call.
+class Borrowed {
+ public:
+  Borrowed(const TrainOptions*& slot, const TrainOptions& options) : slot_(slot) {
+    if (slot_ != nullptr) throw Error("train() was called inside of train() of the same runner");
+    slot_ = &options;
+  }
+  ~Borrowed() { slot_ = nullptr; }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+ private:
+  const TrainOptions*& slot_;
+};
+
+std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
+  return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
+}
+
+}  // namespace
+
+TrainResult Runner::train(TrainOptions options) {
+  try {
+    const Borrowed borrowed(options_, options);
+    Plan plan = plan_of(options);
+    last_model_ = plan.model;
+    last_criterion_ = plan.criterion;
+    return Loop(std::move(plan)).run();
+  } catch (const Interrupted& interrupt) {
+    // Everything is put away: now the signal may do what it does by default.
+    std::raise(interrupt.signal_number);
+    throw;
+  }
+}
+
+Plan Runner::plan_of(const TrainOptions& options) {
+  check_options(options);
+  Plan plan;
+  plan.options = options;
+  plan.loss_key = loss_key();
+  plan.engine = or_default(get_engine());
+  // What is built by the overrides below draws its random weights from the run's seed.
+  torch::manual_seed(options.seed.value_or(42));
+  plan.loaders = get_loaders();
+  check_loaders(plan.loaders, options);
+  plan.model = get_model();
+  if (!plan.model) {
+    throw ConfigError("model: expected one, got none; pass .model or override get_model()");
+  }
+  plan.criterion = get_criterion();
+  plan.optimizer = get_optimizer();
+  if (!plan.optimizer) {
+    throw ConfigError("optimizer: expected one, got none; pass .optimizer or override "
+                      "get_optimizer()");
+  }
+  plan.scheduler = get_scheduler();
+  Callbacks callbacks = get_callbacks();
+  TrainOptions resolved = options;
+  resolved.scheduler = plan.scheduler;
+  for (const auto& added : builtin_callbacks(resolved, callbacks)) callbacks.add(added);
+  plan.callbacks = callbacks.sorted();
+  plan.metrics_are_known = adds_only_loss();
+  plan.handle_batch = [this](State& state) { handle_batch(state); };
+  return plan;
+}
+
+Metrics Runner::evaluate_loader(EvaluateOptions options) {
+  Callbacks callbacks = options.callbacks;
+  for (const auto& callback : callbacks) {
+    if (callback->needs_training()) {
+      throw ConfigError("evaluate_loader: {} makes sense in train() only", callback->name());
+    }
+  }
+  if (options.verbose) callbacks.add(progress_callback());
+  if (options.loader.batches() == 0) throw ConfigError("evaluate_loader: the loader is empty");
+
+  State state;
+  state.model = model_or_last(options.model, options.resume);
+  state.criterion = options.criterion ? options.criterion : last_criterion_;
+  state.engine = or_default(options.engine);
+  state.engine->start();
+  state.model.to(state.engine->device());
+  state.criterion.to(state.engine->device());
+  state.loaders.set("valid", options.loader);
+  state.seed = options.seed;
+  state.verbose = options.verbose;
+  state.progress.epoch = 1;
+  state.progress.num_epochs = 1;
+
+  const auto sorted = callbacks.sorted();
+  Profiler profiler(false);
+  LoaderPass pass(state, sorted, [this](State& s) { handle_batch(s); }, nullptr, profiler,
+                  {.loss_key = loss_key()});
+  try {
+    notify_all(sorted, &Callback::on_run_start, state);
+    notify_all(sorted, &Callback::on_epoch_start, state);
+    pass.run({.loader = "valid"});
+    state.epoch_metrics["valid"] = state.loader_metrics;
+    notify_end(sorted, &Callback::on_epoch_end, state);
+  } catch (...) {
+    state.exception = std::current_exception();
+    notify_end(sorted, &Callback::on_exception, state);
+    notify_end(sorted, &Callback::on_run_end, state);
+    throw;
+  }
+  notify_end(sorted, &Callback::on_run_end, state);
+  return state.loader_metrics;
+}
+
+Predictions Runner::predict_loader(PredictOptions options) {
+  const Model model = model_or_last(options.model, options.resume);
+  const auto engine = or_default(options.engine);
+  engine->start();
+  const torch::Device device = engine->device();
+  model.to(device);
+  return Predictions(model, options.loader.stream({.seed = options.seed}),
+                     [this, model, device](const Batch& batch) {
+                       return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+                     });
+}
+
+Model Runner::model_or_last(const Model& model, const std::optional<std::string>& resume) const {
+  const Model chosen = model ? model : last_model_;
+  if (!chosen) {
+    throw ConfigError("model: expected one, got none; pass .model, or train with this runner first");
+  }
+  if (resume) chosen.load_state(checkpoint::load(*resume).get<StateDict>("model_state_dict"));
+  return chosen;
+}
+
+Batch Runner::predict_batch(const Model& model, const Batch& batch) {
+  return {{"logits", model(batch["features"])}};
+}
+
+std::shared_ptr<Engine> Runner::get_engine() {
+  return options().engine;
+}
+
+data::Loaders Runner::get_loaders() {
+  return options().loaders;
+}
+
+Model Runner::get_model() {
+  return options().model;
+}
+
+Criterion Runner::get_criterion() {
+  return options().criterion;
+}
+
+optim::OptimizerSpec Runner::get_optimizer() {
+  return options().optimizer;
+}
+
+optim::SchedulerSpec Runner::get_scheduler() {
+  return options().scheduler;
+}
+
+Callbacks Runner::get_callbacks() {
+  return options().callbacks;
+}
+
+const TrainOptions& Runner::options() const {
+  if (options_ == nullptr) throw Error("options() of a runner were asked for outside of train()");
+  return *options_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// A runner knows what to do with one batch and where the parts of a run come from; train() does the
+// rest. Derive from it (or from SupervisedRunner) and override what is yours:
+//
+//   class Autoencoder : public ls::Runner {
+//     void handle_batch(ls::State& s) override {
+//       auto output = s.model(s.batch["features"]);
+//       s.batch.set("loss", torch::mse_loss(output, s.batch["features"]));
+//     }
+//   };
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/runner/callback.h"
+#include "lockstep/runner/options.h"
+#include "lockstep/runner/predictions.h"
+#include "lockstep/runner/state.h"
+
+namespace lockstep {
+
+struct Plan;
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end it after the batch at
+  // work, with a checkpoint where there is a logdir; the signal then takes its usual course.
+  TrainResult train(TrainOptions options);
+
+  // The loader's metrics, without gradients and in evaluation mode.
+  Metrics evaluate_loader(EvaluateOptions options);
+
+  // What predict_batch makes of each batch, lazily, without gradients and in evaluation mode:
+  //
+  //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
+  Predictions predict_loader(PredictOptions options);
+
+ protected:
+  // Forward and loss of state.batch. Leave the loss, a mean over the batch, in the batch under
+  // loss_key(); other numbers worth an average go into state.batch_metrics.
+  virtual void handle_batch(State& state) = 0;
+
+  // What predict_loader yields for a batch.
+  virtual Batch predict_batch(const Model& model, const Batch& batch);
+
+  // Where the parts come from. By default from the options of train(), which `options()` are.
+  virtual std::shared_ptr<Engine> get_engine();
+  virtual data::Loaders get_loaders();
+  virtual Model get_model();
+  virtual Criterion get_criterion();
+  virtual optim::OptimizerSpec get_optimizer();
+  virtual optim::SchedulerSpec get_scheduler();
+  virtual Callbacks get_callbacks();
+
+  virtual std::string loss_key() const { return "loss"; }
+
+  // The options of the train() at work. Throws Error outside of it.
+  const TrainOptions& options() const;
+
+ private:
+  // handle_batch adds no metrics beyond the loss; true only where the class is known to the bottom.
+  virtual bool adds_only_loss() const { return false; }
+
+  Plan plan_of(const TrainOptions& options);
+  Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
+
+  const TrainOptions* options_ = nullptr;
+  Model last_model_;
+  Criterion last_criterion_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+// What a run knows at a moment: the one struct that handle_batch and every callback see.
+//
+// The loop writes it. handle_batch and callbacks may write `batch` and `batch_metrics`, and ask for
+// things through the requests at the end; the rest is theirs to read.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/metrics.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/loaders.h"
+#include "lockstep/engine/engine.h"
+#include "lockstep/log/logger.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/scheduler.h"
+#include "lockstep/runner/criterion.h"
+#include "lockstep/runner/model.h"
+
+namespace lockstep {
+
+// A loader's metric that something is decided by.
+struct MetricKey {
+  std::string loader;
+  std::string metric = "loss";
+};
+
+// How the best epoch is told from the others.
+struct Selection {
+  std::optional<MetricKey> key;   // none: the newest epoch is the best
+  bool minimize = true;           // smaller is better
+};
+
+// The user, or the system, asked the process to end (Ctrl-C, SIGTERM).
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(int signal_number);
+  int signal_number;
+};
+
+struct Best {
+  std::int64_t epoch = 0;      // 0: there is none yet
+  double score = 0;
+  EpochMetrics metrics;
+};
+
+struct State {
+  // What is trained. The run owns it; it is valid while the run lasts.
+  Model model;
+  Criterion criterion;                     // may be empty
+  optim::Optimizer* optimizer = nullptr;   // null when evaluating
+  optim::Scheduler* scheduler = nullptr;   // null when there is none
+  std::shared_ptr<Engine> engine;
+  data::Loaders loaders;                   // a callback may exchange some at an epoch's start
+  std::vector<std::shared_ptr<Logger>> loggers;
+
+  // What was asked for.
+  std::optional<std::filesystem::path> logdir;
+  std::uint64_t seed = 42;
+  HParams hparams;
+  Selection selection;
+  bool verbose = false;
+
+  // Where the run is. Epochs and a loader's batches count from 1.
+  Progress progress;
+  std::string loader;                      // the loader at work
+  bool is_train = false;                   // its gradients are taken and the model is updated
+  std::int64_t loader_batch = 0;           // the batch at work
+  std::int64_t loader_batches = 0;         // in this pass
+  std::int64_t loader_samples = 0;         // handled in this pass so far, the batch at work included
+  std::int64_t loader_sample_count = 0;    // in this pass altogether
+  std::int64_t loader_batch_size = 0;      // as the loader was told; a last batch may be smaller
+
+  Batch batch;                             // the batch at work, and what was made of it
+  Metrics batch_metrics;                   // numbers of this batch; averaged into the loader's
+  Metrics loader_metrics;                  // of this pass; complete when on_loader_end is over
+  EpochMetrics epoch_metrics;              // of the epoch at work, by loader
+  std::map<std::int64_t, EpochMetrics> history;   // of finished epochs
+  Best best;
+  std::optional<std::filesystem::path> best_checkpoint;   // set by whoever writes checkpoints
+  std::optional<std::filesystem::path> last_checkpoint;
+
+  // Metrics of this pass so far: averages of batch metrics, and what callbacks know at no cost.
+  std::function<Metrics()> running_metrics;
+
+  std::exception_ptr exception;            // what ended the run, in on_exception and on_run_end
+
+  // Requests: the end of this loader's pass after the batch at work, the end of the run after the
+  // epoch at work.
+  void request_loader_end() { loader_end_requested = true; }
+  void request_stop(std::string why) { stop_reason = std::move(why); }
+  bool loader_end_requested = false;
+  std::optional<std::string> stop_reason;
+
+  // The whole run as a checkpoint holds it; throws Error unless can_snapshot.
+  std::function<StateDict()> snapshot;
+  // In on_batch_end where no gradient waits for a later batch, in on_epoch_end, and in on_exception
+  // after an interrupt: a run resumed from a snapshot goes on exactly.
+  bool can_snapshot = false;
+  // The metrics every loader will have, where that is known.
+  std::optional<std::vector<std::string>> known_metrics;
+};
+
+// Throws ConfigError, naming `who` asks and the nearest right name, where there is no such loader,
+// or where it is known that nobody computes such a metric. For on_run_start.
+void check_metric_key(const State& state, const MetricKey& key, std::string_view who);
+
+// The metric's value in this epoch. Throws ConfigError likewise.
+double metric_value(const State& state, const MetricKey& key, std::string_view who);
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include "lockstep/base/text.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+const std::vector<std::string> kLoaders = {"train", "valid", "infer"};
+
+TEST(NearestName, FindsTheTypo) {
+  EXPECT_EQ(nearest_name("vaild", kLoaders), "valid");
+  EXPECT_EQ(nearest_name("Train", kLoaders), "train");
+  EXPECT_EQ(nearest_name("trian", kLoaders), "train");
+}
+
+TEST(NearestName, FindsWhatWasCutShort) {
+  const std::vector<std::string> metrics = {"loss", "accuracy01", "accuracy03"};
+  EXPECT_EQ(nearest_name("acc", metrics), "accuracy01");
+}
+
+TEST(NearestName, DoesNotGuessWildly) {
+  EXPECT_EQ(nearest_name("optimizer", kLoaders), std::nullopt);
+  EXPECT_EQ(nearest_name("train", {}), std::nullopt);
+  const std::vector<std::string> two_letters = {"lr"};
+  EXPECT_EQ(nearest_name("xy", two_letters), std::nullopt);
+  EXPECT_EQ(nearest_name("", two_letters), std::nullopt);
+  EXPECT_EQ(nearest_name("lx", two_letters), "lr");
+}
+
+TEST(Suggest, NamesTheNearestAndAllOthers) {
+  EXPECT_EQ(suggest("vaild", kLoaders), "did you mean 'valid'? known: train, valid, infer");
+  EXPECT_EQ(suggest("optimizer", kLoaders), "known: train, valid, infer");
+  EXPECT_EQ(suggest("train", {}), "there are none");
+}
+
+TEST(Join, SeparatesTheParts) {
+  EXPECT_EQ(join(kLoaders, "/"), "train/valid/infer");
+  EXPECT_EQ(join({}, "/"), "");
+}
+
+TEST(WithThousands, GroupsTheDigits) {
+  EXPECT_EQ(with_thousands(0), "0");
+  EXPECT_EQ(with_thousands(999), "999");
+  EXPECT_EQ(with_thousands(1000), "1,000");
+  EXPECT_EQ(with_thousands(1234567), "1,234,567");
+  EXPECT_EQ(with_thousands(-999), "-999");
+  EXPECT_EQ(with_thousands(-123456), "-123,456");
+  EXPECT_EQ(with_thousands(std::numeric_limits<std::int64_t>::min()), "-9,223,372,036,854,775,808");
+}
+
+TEST(FormatDuration, ReadsLikeAClock) {
+  EXPECT_EQ(format_duration(3.2), "3.2 s");
+  EXPECT_EQ(format_duration(59.9), "59.9 s");
+  EXPECT_EQ(format_duration(59.97), "1:00");
+  EXPECT_EQ(format_duration(75), "1:15");
+  EXPECT_EQ(format_duration(3599.7), "1:00:00");
+  EXPECT_EQ(format_duration(3725), "1:02:05");
+  EXPECT_EQ(format_duration(-1), "?");
+  EXPECT_EQ(format_duration(std::nan("")), "?");
+}
+
+TEST(FormatBytes, PicksTheUnit) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_bytes(1024.0 * 1024 - 1), "1.0 MiB");
+  EXPECT_EQ(format_bytes(3.25 * 1024 * 1024 * 1024), "3.2 GiB");
+  EXPECT_EQ(format_bytes(std::pow(1024.0, 5)), "1024.0 TiB");
+}
+
+TEST(FormatMetric, ShowsSmallNumbersToo) {
+  EXPECT_EQ(format_metric(0.98765), "0.988");
+  EXPECT_EQ(format_metric(12), "12.000");
+  EXPECT_EQ(format_metric(0), "0.000");
+  EXPECT_EQ(format_metric(1.2345e-5), "1.234e-05");
+  EXPECT_EQ(format_metric(-1.2345e-5), "-1.234e-05");
+  EXPECT_EQ(format_metric(std::nan("")), "nan");
+}
+
+TEST(ToHex, HasSixteenDigits) {
+  EXPECT_EQ(to_hex(0), "0000000000000000");
+  EXPECT_EQ(to_hex(0xdeadbeef), "00000000deadbeef");
+  EXPECT_EQ(to_hex(~0ull), "ffffffffffffffff");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#include "lockstep/runner/builtin.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/callback/checkpoint.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> names(const TrainOptions& options, const Callbacks& given = {}) {
+  std::vector<std::string> names;
+  for (const auto& callback : builtin_callbacks(options, given)) names.push_back(callback->name());
+  return names;
+}
+
+TEST(BuiltinCallbacks, AreThoseThatWereAskedFor) {
+  EXPECT_THAT(names({}), testing::IsEmpty());
+  EXPECT_THAT(names({.scheduler = optim::StepLR{.step_size = 1},
+                     .logdir = "x",
+                     .verbose = true,
+                     .timeit = true,
+                     .check = true,
+                     .overfit = true}),
+              testing::UnorderedElementsAre("SchedulerCallback", "CheckpointCallback",
+                                            "ProgressBarCallback", "TimerCallback",
+                                            "CheckRunCallback", "BatchOverfitCallback"));
+}
+
+TEST(BuiltinCallbacks, AreNotAddedBesideTheUsersOwn) {
+  EXPECT_THAT(names({.logdir = "x"}, {CheckpointCallback({.save_n_best = 3})}), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

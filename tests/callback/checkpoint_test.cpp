@@ -1,0 +1,114 @@
+#include "lockstep/callback/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/file.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+std::vector<std::string> files(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  return names;
+}
+
+// Validation scores as given, one an epoch.
+CallbackPtr scripted(std::vector<double> scores) {
+  auto script = std::make_shared<toy::Hooks>();
+  script->loader_end = [scores](State& s) {
+    if (s.loader == "valid") s.loader_metrics["loss"] = scores[s.progress.epoch - 1];
+  };
+  return script;
+}
+
+TEST(CheckpointCallback, KeepsTheBestByTheRunsMetric) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.num_epochs = 4;
+  options.callbacks = {scripted({3, 1, 2, 4}), CheckpointCallback({.save_n_best = 2})};
+  const auto result = toy::train(options);
+  EXPECT_THAT(files(folder / "run/checkpoints"),
+              UnorderedElementsAre("best.pth", "last.pth", "epoch.0002.pth", "epoch.0003.pth",
+                                   "_metrics.json"));
+  EXPECT_EQ(checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"), 2);
+}
+
+TEST(CheckpointCallback, WithoutAMetricTheNewestIsTheBest) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.valid_loader.reset();
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.best_epoch, 3);
+  EXPECT_EQ(checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"), 3);
+}
+
+TEST(CheckpointCallback, AResumedRunKeepsNoMoreThanItShould) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.num_epochs = 2;
+  options.callbacks = {scripted({3, 2})};
+  toy::train(options);
+  options.num_epochs = 3;
+  options.resume = "last";
+  options.callbacks = {scripted({3, 2, 1})};
+  toy::train(options);
+  EXPECT_THAT(files(folder / "run/checkpoints"),
+              UnorderedElementsAre("best.pth", "last.pth", "epoch.0003.pth", "_metrics.json"));
+}
+
+TEST(CheckpointCallback, WeightsAloneAreSmallAndEnoughToEvaluate) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.callbacks = {CheckpointCallback({.folder = folder / "w", .mode = CheckpointMode::kModel})};
+  const auto result = toy::train(options);
+  EXPECT_FALSE(checkpoint::load(*result.last_checkpoint).contains("optimizer_state_dict"));
+  const Metrics metrics = SupervisedRunner().evaluate_loader(
+      {.loader = options.loaders.at("valid"),
+       .model = toy::model(5),
+       .criterion = torch::nn::CrossEntropyLoss(),
+       .resume = result.last_checkpoint->string()});
+  EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
+}
+
+TEST(CheckpointCallback, SavesInsideEpochsOnlyWhereARunCanGoOn) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.num_epochs = 1;
+  options.accumulation_steps = 3;
+  options.logdir = folder / "run";
+  std::vector<std::int64_t> saved;
+  auto watch = std::make_shared<toy::Hooks>();
+  watch->batch_start = [&](State& s) {
+    if (!s.is_train || !fs::exists(folder / "run/checkpoints/last.pth")) return;
+    const auto run = checkpoint::load(folder / "run/checkpoints/last.pth").get<StateDict>("run");
+    saved.push_back(run.get<std::int64_t>("loader_batches_done"));
+  };
+  options.callbacks = {watch, CheckpointCallback({.save_every_batches = 1})};
+  toy::train(options);
+  EXPECT_THAT(saved, testing::ElementsAre(3, 3, 3, 6)) << "seven batches: updates after 3, 6, 7";
+}
+
+TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {
+  EXPECT_THAT(toy::error_of([] { CheckpointCallback({.save_n_best = -1}); }), HasSubstr("save_n_best"));
+  EXPECT_THAT(toy::error_of([] {
+                CheckpointCallback({.save_every_batches = 1, .mode = CheckpointMode::kModel});
+              }),
+              HasSubstr("save_every_batches"));
+  TrainOptions options = toy::options();
+  options.callbacks = {CheckpointCallback()};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("logdir"));
+}
+
+}  // namespace
+}  // namespace lockstep

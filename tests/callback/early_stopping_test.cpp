@@ -1,0 +1,77 @@
+#include "lockstep/callback/early_stopping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+// Epochs run when validation scores are as given.
+std::int64_t epochs_run(const std::vector<double>& scores, EarlyStoppingCallbackOptions early) {
+  auto script = std::make_shared<toy::Hooks>();
+  script->loader_end = [&](State& s) {
+    if (s.loader == "valid") s.loader_metrics["loss"] = scores[s.progress.epoch - 1];
+  };
+  TrainOptions options = toy::options();
+  options.num_epochs = static_cast<std::int64_t>(scores.size());
+  options.callbacks = {script, EarlyStoppingCallback(early)};
+  return static_cast<std::int64_t>(toy::train(options).history.size());
+}
+
+TEST(EarlyStopping, StopsAfterPatienceEpochsInARow) {
+  EXPECT_EQ(epochs_run({5, 4, 4, 4, 4, 4}, {.patience = 2}), 4);
+  EXPECT_EQ(epochs_run({5, 6, 4, 6, 3, 6}, {.patience = 2}), 6) << "never two in a row";
+}
+
+TEST(EarlyStopping, CountsOnlyWhatIsBetterByMinDelta) {
+  EXPECT_EQ(epochs_run({5, 4.95, 4.9, 4.85, 1}, {.patience = 2, .min_delta = 0.2}), 3);
+  EXPECT_EQ(epochs_run({5, 4.75, 4.5, 4.25, 4}, {.patience = 1, .min_delta = 0.25}), 5);
+}
+
+TEST(EarlyStopping, MaximizesWhenAskedTo) {
+  EXPECT_EQ(epochs_run({1, 2, 3, 4, 5}, {.patience = 1, .minimize = false}), 5);
+  EXPECT_EQ(epochs_run({5, 4, 3, 2, 1}, {.patience = 2, .minimize = false}), 3);
+}
+
+TEST(EarlyStopping, NotANumberIsNeverBetter) {
+  EXPECT_EQ(epochs_run({std::nan(""), std::nan(""), 1, 1}, {.patience = 2}), 2);
+  EXPECT_EQ(epochs_run({5, std::nan(""), 4, 3}, {.patience = 2}), 4);
+}
+
+TEST(EarlyStopping, AResumedRunRemembersItsMisses) {
+  EarlyStoppingCallback first({.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
+  State state;
+  state.loaders = toy::loaders();
+  const auto epoch = [&](EarlyStoppingCallback& callback, double score) {
+    state.epoch_metrics["valid"]["loss"] = score;
+    callback.on_epoch_end(state);
+  };
+  first.on_run_start(state);
+  for (const double score : {1.0, 2.0, 2.0}) epoch(first, score);
+  EarlyStoppingCallback second({.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
+  second.load_state(first.state());
+  second.on_run_start(state);
+  EXPECT_FALSE(state.stop_reason);
+  epoch(second, 2.0);
+  EXPECT_TRUE(state.stop_reason);
+}
+
+TEST(EarlyStopping, SaysWhatIsWrongWithIt) {
+  EXPECT_THAT(toy::error_of([] { EarlyStoppingCallback({.patience = 0}); }), HasSubstr("patience"));
+  EXPECT_THAT(toy::error_of([] { EarlyStoppingCallback({.min_delta = -1}); }), HasSubstr("min_delta"));
+  TrainOptions options = toy::options();
+  options.callbacks = {EarlyStoppingCallback({.metric = MetricKey{"vald", "loss"}})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("'valid'"));
+  options.valid_loader.reset();
+  options.callbacks = {EarlyStoppingCallback()};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("valid_loader"));
+}
+
+}  // namespace
+}  // namespace lockstep

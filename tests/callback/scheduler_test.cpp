@@ -1,0 +1,69 @@
+#include "lockstep/callback/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<double> rates(TrainOptions options) {
+  std::vector<double> seen;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_start = [&](State& s) {
+    if (s.is_train) seen.push_back(s.optimizer->lr());
+  };
+  options.callbacks.add(hooks);
+  toy::train(options);
+  return seen;
+}
+
+TEST(SchedulerCallback, StepsAfterAnEpochOrAfterABatch) {
+  TrainOptions options = toy::options();
+  options.num_epochs = 2;
+  options.optimizer = optim::SGD{.lr = 1.0};
+  options.loaders = {{"train", {toy::points(6), {.batch_size = 2}}},
+                     {"valid", {toy::points(4), {.batch_size = 2}}}};
+  options.scheduler = optim::ExponentialLR{.gamma = 0.5};
+  EXPECT_THAT(rates(options), ElementsAre(1, 1, 1, 0.5, 0.5, 0.5));
+  options.scheduler = optim::ExponentialLR{.gamma = 0.5, .per = optim::Per::kBatch};
+  EXPECT_THAT(rates(options), ElementsAre(1, 0.5, 0.25, 0.125, 0.0625, 0.03125));
+  options.accumulation_steps = 2;
+  EXPECT_THAT(rates(options), ElementsAre(1, 1, 0.5, 0.25, 0.25, 0.125)) << "after updates only";
+}
+
+TEST(SchedulerCallback, APlateauFollowsTheMetricItIsTold) {
+  TrainOptions options = toy::options();
+  options.num_epochs = 4;
+  options.optimizer = optim::SGD{.lr = 1e-9};
+  options.loaders = {{"train", {toy::points(4), {.batch_size = 4}}},
+                     {"valid", {toy::points(4), {.batch_size = 4}}}};
+  options.scheduler = optim::ReduceLROnPlateau{.factor = 0.1, .patience = 0, .threshold = 0.5, .eps = 0};
+  const auto seen = rates(options);
+  EXPECT_DOUBLE_EQ(seen[1], 1e-9) << "the first epoch is the best so far";
+  EXPECT_NEAR(seen[2], 1e-10, 1e-20) << "the second was not better by half";
+
+  options.callbacks.add(SchedulerCallback({.metric = MetricKey{"train", "los"}}));
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("'loss'"));
+}
+
+TEST(SchedulerCallback, APlateauWithoutAMetricIsRefused) {
+  TrainOptions options = toy::options();
+  options.valid_loader.reset();
+  options.scheduler = optim::ReduceLROnPlateau{};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("needs a metric"));
+}
+
+TEST(SchedulerCallback, WithoutASchedulerItIsRefused) {
+  TrainOptions options = toy::options();
+  options.callbacks = {SchedulerCallback()};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("no scheduler"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#include "lockstep/data/batch_pool.h"
+
+#include <optional>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::data {
+namespace {
+
+Batch made() {
+  return {{"x", torch::zeros({4, 2})}, {"y", torch::zeros({4})}};
+}
+
+TEST(BatchPool, GivesBackWhatNobodyHolds) {
+  BatchPool pool(2);
+  std::optional<Batch> batch = made();
+  const void* memory = (*batch)["x"].data_ptr();
+  pool.lend(*batch);
+  EXPECT_TRUE(pool.take().empty());
+  batch.reset();
+  const Batch again = pool.take();
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again["x"].data_ptr(), memory);
+  EXPECT_TRUE(pool.take().empty());
+}
+
+// Whatever is held, of whichever tensor, the whole batch stays away.
+template <typename Hold>
+bool kept_while(const Hold& hold) {
+  BatchPool pool(2);
+  auto batch = std::make_optional(made());
+  pool.lend(*batch);
+  bool kept = false;
+  {
+    [[maybe_unused]] const auto held = hold(*batch);
+    batch.reset();
+    kept = pool.take().empty();
+  }
+  return kept;
+}
+
+TEST(BatchPool, KeepsAwayFromWhatSomebodyHolds) {
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"]; }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"]; }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"][1]; }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"].view({8}); }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"].detach(); }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"].storage(); }));
+  EXPECT_FALSE(kept_while([](const Batch& batch) { return batch["x"].clone(); }));
+}
+
+TEST(BatchPool, KeepsAwayFromWhatAutogradNeeds) {
+  const torch::Tensor weight = torch::ones({2}, torch::requires_grad());
+  EXPECT_TRUE(kept_while([&](const Batch& batch) { return (batch["x"] * weight).sum(); }));
+}
+
+TEST(BatchPool, DoesNotGiveBackTensorsThatWantAGradient) {
+  EXPECT_TRUE(kept_while([&](const Batch& batch) {
+    batch["x"].requires_grad_();
+    return 0;
+  }));
+}
+
+TEST(BatchPool, ForgetsTheOldest) {
+  BatchPool pool(1);
+  const Batch held = made();
+  pool.lend(held);
+  pool.lend(made());
+  EXPECT_FALSE(pool.take().empty());
+  EXPECT_EQ(held["x"].use_count(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep::data

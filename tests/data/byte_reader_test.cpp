@@ -1,0 +1,90 @@
+#include "lockstep/data/byte_reader.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "tests/data/error_text.h"
+#include "tests/data/idx_files.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ByteReaderTest : public testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& bytes) {
+    write_bytes(folder_ / "file", bytes);
+    return folder_ / "file";
+  }
+
+  static std::string read_all(const std::filesystem::path& path) {
+    ByteReader reader(path);
+    std::string bytes(1 << 20, '\0');
+    bytes.resize(reader.read(bytes));
+    return bytes;
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(ByteReaderTest, ReadsAPlainFile) {
+  const auto path = file("hello");
+  EXPECT_EQ(read_all(path), "hello");
+  ByteReader reader(path);
+  EXPECT_FALSE(reader.packed());
+  EXPECT_EQ(reader.at_most_left(), 5U);
+  char two[2];
+  EXPECT_EQ(reader.read(two), 2U);
+  EXPECT_EQ(reader.at_most_left(), 3U);
+}
+
+TEST_F(ByteReaderTest, ReadsAnEmptyFile) {
+  EXPECT_EQ(read_all(file("")), "");
+}
+
+TEST_F(ByteReaderTest, UnpacksGzipInPieces) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>(i * i % 251);
+  const auto path = file(gzip(text));
+  EXPECT_EQ(read_all(path), text);
+  ByteReader reader(path);
+  EXPECT_TRUE(reader.packed());
+  std::string pieces;
+  char piece[777];
+  while (const std::size_t n = reader.read(piece)) pieces.append(piece, n);
+  EXPECT_EQ(pieces, text);
+}
+
+TEST_F(ByteReaderTest, BoundsWhatGzipCanHold) {
+  const std::string zeros(1 << 20, '\0');
+  const ByteReader reader(file(gzip(zeros)));
+  EXPECT_GE(reader.at_most_left(), zeros.size());
+  EXPECT_LE(reader.at_most_left(), 2 * zeros.size());
+}
+
+TEST_F(ByteReaderTest, ReadsJoinedMembers) {
+  EXPECT_EQ(read_all(file(gzip("hello ") + gzip("world"))), "hello world");
+}
+
+TEST_F(ByteReaderTest, RefusesDamagedGzip) {
+  const std::string good = gzip("hello world");
+  std::string wrong_crc = good;
+  wrong_crc[good.size() - 8] ^= 1;
+  EXPECT_THAT(error_text<DataError>([&] { read_all(file(wrong_crc)); }),
+              HasSubstr("damaged gzip: incorrect data check"));
+  const std::string cut = good.substr(0, good.size() - 5);
+  EXPECT_THAT(error_text<DataError>([&] { read_all(file(cut)); }), HasSubstr("ends too early"));
+  EXPECT_THAT(error_text<DataError>([&] { read_all(file(good + "rest")); }),
+              HasSubstr("damaged gzip"));
+}
+
+TEST_F(ByteReaderTest, NamesTheFileThatIsNotThere) {
+  EXPECT_THAT(error_text<DataError>([&] { ByteReader reader(folder_ / "none"); }),
+              HasSubstr((folder_ / "none").string()));
+  EXPECT_THROW(ByteReader reader(folder_.path()), DataError);
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,132 @@
+#include "lockstep/data/download.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/data/sha256.h"
+#include "tests/data/error_text.h"
+#include "tests/data/idx_files.h"
+#include "tests/data/loopback_server.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kBody(100'000, 'x');
+
+std::string sha256(const std::string& bytes) {
+  Sha256 digest;
+  digest.update(bytes);
+  return digest.finish();
+}
+
+class DownloadTest : public testing::Test {
+ protected:
+  DownloadTest() {
+    ::setenv("no_proxy", "127.0.0.1", 1);
+    testing::internal::CaptureStderr();
+  }
+  ~DownloadTest() override { testing::internal::GetCapturedStderr(); }
+
+  DownloadOptions from(std::vector<std::string> urls) const {
+    return {.urls = std::move(urls), .path = path(), .sha256 = sha256(kBody)};
+  }
+
+  std::string error_of(const DownloadOptions& options) const {
+    return error_text<DataError>([&] { download(options); });
+  }
+
+  fs::path path() const { return folder_ / "sub" / "file.gz"; }
+
+  // Files there, partial ones included.
+  std::ptrdiff_t files() const {
+    const fs::directory_iterator entries(path().parent_path());
+    return std::distance(begin(entries), end(entries));
+  }
+
+  TemporaryDirectory folder_;
+  LoopbackServer server_{{
+      {"/good", LoopbackServer::ok(kBody)},
+      {"/other", LoopbackServer::ok("something else")},
+      {"/half", LoopbackServer::ok(kBody).substr(0, 50'000)},
+      {"/away", LoopbackServer::redirect("/good")},
+      {"/local", LoopbackServer::redirect("file:///etc/hostname")},
+      {"/loop", LoopbackServer::redirect("/loop")},
+      {"/silent", ""},
+  }};
+};
+
+TEST_F(DownloadTest, PutsTheFileInItsPlace) {
+  download(from({server_.url("/good")}));
+  EXPECT_EQ(read_file(path()), kBody);
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(DownloadTest, FollowsARedirect) {
+  download(from({server_.url("/away")}));
+  EXPECT_EQ(read_file(path()), kBody);
+}
+
+TEST_F(DownloadTest, GoesToTheNextMirror) {
+  // Nobody listens on port 1.
+  download(from({server_.url("/none"), "http://127.0.0.1:1/file", server_.url("/other"),
+                 server_.url("/half"), server_.url("/good")}));
+  EXPECT_EQ(read_file(path()), kBody);
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(DownloadTest, NamesEveryMirrorWithItsReason) {
+  DownloadOptions options = from({server_.url("/none"), "http://127.0.0.1:1/file",
+                                  server_.url("/other"), server_.url("/half")});
+  options.advice = "put it there by hand";
+  EXPECT_THAT(error_of(options),
+              AllOf(HasSubstr(path().string() + ": cannot be downloaded:"),
+                    HasSubstr(server_.url("/none") + ": The requested URL returned error: 404"),
+                    HasSubstr("http://127.0.0.1:1/file: Failed to connect"),
+                    HasSubstr("wrong file: SHA-256 of the 14 bytes is " + sha256("something else") +
+                              ", expected " + sha256(kBody)),
+                    HasSubstr("bytes remaining to read"), HasSubstr("\nput it there by hand")));
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(DownloadTest, KeepsTheOldFileWhenItFails) {
+  fs::create_directories(path().parent_path());
+  write_bytes(path(), "old");
+  EXPECT_NE(error_of(from({server_.url("/half")})), "");
+  EXPECT_EQ(read_file(path()), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(DownloadTest, StopsAtTheLimit) {
+  DownloadOptions options = from({server_.url("/good")});
+  options.max_bytes = 99'999;
+  EXPECT_THAT(error_of(options), HasSubstr("more than the 99999 bytes that are allowed"));
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(DownloadTest, IsNotRedirectedToOtherProtocolsOrForEver) {
+  EXPECT_THAT(error_of(from({server_.url("/local")})), HasSubstr("file"));
+  EXPECT_NE(error_of(from({server_.url("/loop")})), "");
+  EXPECT_NE(error_of(from({"file:///etc/hostname"})), "");
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(DownloadTest, GivesUpOnAMirrorThatStalls) {
+  DownloadOptions options = from({server_.url("/silent"), server_.url("/good")});
+  options.stall_timeout = std::chrono::seconds(1);
+  download(options);
+  EXPECT_EQ(read_file(path()), kBody);
+}
+
+TEST_F(DownloadTest, WithoutMirrorsSaysSo) {
+  EXPECT_THAT(error_of(from({})), HasSubstr("no mirror was given"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

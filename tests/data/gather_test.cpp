@@ -1,0 +1,99 @@
+#include "lockstep/data/gather.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/transform.h"
+
+namespace lockstep::data {
+namespace {
+
+const std::vector<std::int64_t> kIndices = {5, 0, 9, 9, 3, 1, 7};
+
+torch::Tensor picked(const torch::Tensor& rows) {
+  return rows.index_select(0, torch::tensor(kIndices, torch::kInt64));
+}
+
+std::int64_t count() {
+  return static_cast<std::int64_t>(kIndices.size());
+}
+
+class GatherCopy : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(GatherCopy, IsIndexSelectForEveryWidthOfRow) {
+  for (const auto type : {torch::kUInt8, torch::kInt16, torch::kFloat32, torch::kFloat64}) {
+    const torch::Tensor rows = torch::randint(0, 100, {10, GetParam()}).to(type);
+    torch::Tensor out = torch::empty({count(), GetParam()}, type);
+    gather_copy(rows, kIndices, out);
+    EXPECT_TRUE(torch::equal(out, picked(rows)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, GatherCopy, testing::Values(0, 1, 2, 3, 8, 1000));
+
+TEST(GatherBytesToInt64, KeepsTheValues) {
+  const torch::Tensor rows = torch::randint(0, 256, {10, 5}, torch::kUInt8);
+  torch::Tensor out = torch::empty({count(), 5}, torch::kInt64);
+  gather_bytes_to_int64(rows, kIndices, out);
+  EXPECT_TRUE(torch::equal(out, picked(rows).to(torch::kInt64)));
+}
+
+// Channels of the image, and how many of them have constants of their own (0: not normalised).
+struct Pixels {
+  std::int64_t channels;
+  std::size_t constants;
+};
+
+class GatherBytesToFloat : public testing::TestWithParam<Pixels> {};
+
+TEST_P(GatherBytesToFloat, HasTheBitsOfPyTorch) {
+  const auto [channels, constants] = GetParam();
+  const torch::Tensor rows = torch::randint(0, 256, {10, 7, 37, channels}, torch::kUInt8);
+  const std::vector<float> mean = {0.4914F, 0.1307F, 0.4465F, 0.2F};
+  const std::vector<float> std = {0.2470F, 0.3081F, 0.2616F, 0.7F};
+  PixelMap map{.channels = channels,
+               .mean = {mean.begin(), mean.begin() + static_cast<std::ptrdiff_t>(constants)},
+               .std = {std.begin(), std.begin() + static_cast<std::ptrdiff_t>(constants)}};
+  torch::Tensor out = torch::empty({count(), channels, 7, 37});
+  gather_bytes_to_float(rows, kIndices, map, out);
+
+  torch::Tensor expected = picked(rows).permute({0, 3, 1, 2}).to(torch::kFloat32).div(255);
+  if (constants > 0) {
+    expected = expected.sub(torch::tensor(map.mean).view({-1, 1, 1}))
+                   .div(torch::tensor(map.std).view({-1, 1, 1}));
+  }
+  EXPECT_TRUE(torch::equal(out, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Images, GatherBytesToFloat,
+                         testing::Values(Pixels{1, 0}, Pixels{1, 1}, Pixels{3, 0}, Pixels{3, 1},
+                                         Pixels{3, 3}, Pixels{4, 4}));
+
+TEST(Gather, OfManyBytesIsTheSame) {
+  const torch::Tensor rows = torch::randint(0, 256, {10, 600, 600, 1}, torch::kUInt8);
+  torch::Tensor out = torch::empty({count(), 1, 600, 600});
+  gather_bytes_to_float(rows, kIndices, {}, out);
+  EXPECT_TRUE(torch::equal(out, ToTensor().apply(picked(rows))));
+}
+
+TEST(CheckIndices, NamesTheFirstBadOne) {
+  EXPECT_NO_THROW(check_indices(kIndices, 10));
+  EXPECT_THROW(check_indices(kIndices, 9), DataError);
+  EXPECT_NO_THROW(check_indices({}, 0));
+}
+
+TEST(ReuseOrAllocate, TakesOnlyWhatFits) {
+  const Batch old{{"x", torch::zeros({2, 3})}};
+  const auto reused = [&](const char* key, torch::IntArrayRef shape, torch::ScalarType type) {
+    return reuse_or_allocate(old, key, shape, type).is_same(old["x"]);
+  };
+  EXPECT_TRUE(reused("x", {2, 3}, torch::kFloat32));
+  EXPECT_FALSE(reused("x", {3, 2}, torch::kFloat32));
+  EXPECT_FALSE(reused("x", {2, 3}, torch::kFloat64));
+  EXPECT_FALSE(reused("y", {2, 3}, torch::kFloat32));
+  const Batch strided{{"x", torch::zeros({3, 2}).t()}};
+  EXPECT_TRUE(reuse_or_allocate(strided, "x", {2, 3}, torch::kFloat32).is_contiguous());
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,142 @@
+#include "lockstep/data/idx_images.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/data/sha256.h"
+#include "tests/data/error_text.h"
+#include "tests/data/idx_files.h"
+#include "tests/data/loopback_server.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kImages = idx(0x08, {3, 2, 2}, std::string("\0\1\2\3\4\5\6\7\10\11\12\377", 12));
+const std::string kLabels = idx(0x08, {3}, std::string("\2\0\1", 3));
+
+std::string sha256(const std::string& bytes) {
+  Sha256 digest;
+  digest.update(bytes);
+  return digest.finish();
+}
+
+// Three images of 2 x 2 in three classes.
+IdxImages tiny() {
+  return {.name = "Tiny",
+          .folder = "Tiny",
+          .train = {.images = {"images", sha256(gzip(kImages))},
+                    .labels = {"labels", sha256(gzip(kLabels))}},
+          .test = {.images = {"test-images", ""}, .labels = {"test-labels", ""}},
+          .advice = "buy it",
+          .classes = 3,
+          .image_size = {2, 2}};
+}
+
+class IdxImagesTest : public testing::Test {
+ protected:
+  void put(const fs::path& name, const std::string& bytes) const {
+    fs::create_directories((root_ / name).parent_path());
+    write_bytes(root_ / name, bytes);
+  }
+
+  DatasetPtr load() const { return load_idx_images(tiny(), {.root = root_.path()}); }
+  std::string error() const {
+    return error_text<DataError>([this] { load(); });
+  }
+
+  static void expect_tiny(const Dataset& dataset) {
+    ASSERT_EQ(dataset.size(), 3);
+    const Batch batch = dataset.gather(std::vector<std::int64_t>{2, 0}, {});
+    EXPECT_EQ(batch["features"].sizes(), (torch::IntArrayRef{2, 1, 2, 2}));
+    EXPECT_EQ(batch["features"][0][0][1][1].item<float>(), 1.0F);
+    EXPECT_TRUE(torch::equal(batch["targets"], torch::tensor({1, 2}, torch::kInt64)));
+  }
+
+  TemporaryDirectory root_;
+};
+
+TEST_F(IdxImagesTest, FindsPlainFilesInTheRoot) {
+  put("images", kImages);
+  put("labels", kLabels);
+  expect_tiny(*load());
+}
+
+TEST_F(IdxImagesTest, FindsPackedFilesInTorchvisionsLayout) {
+  put("Tiny/raw/images.gz", gzip(kImages));
+  put("Tiny/raw/labels.gz", gzip(kLabels));
+  expect_tiny(*load());
+}
+
+TEST_F(IdxImagesTest, FindsFilesOfThePackage) {
+  put("package/images", kImages);
+  put("package/labels", kLabels);
+  IdxImages images = tiny();
+  images.system_folders = {root_ / "package"};
+  expect_tiny(*load_idx_images(images, {.root = root_ / "none"}));
+}
+
+TEST_F(IdxImagesTest, SaysWhatItLookedForAndWhere) {
+  EXPECT_THAT(error(), AllOf(HasSubstr("Tiny: no images (or .gz) in "),
+                             HasSubstr((root_ / "Tiny/raw").string()), HasSubstr("set download"),
+                             HasSubstr("by hand, or buy it")));
+}
+
+TEST_F(IdxImagesTest, FetchesWhatIsMissing) {
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  const LoopbackServer server({{"/images.gz", LoopbackServer::ok(gzip(kImages))},
+                               {"/labels.gz", LoopbackServer::ok(gzip(kLabels))}});
+  const IdxImagesOptions options{
+      .root = root_ / "new", .download = true, .mirrors = {{server.url("")}}};
+  testing::internal::CaptureStderr();
+  expect_tiny(*load_idx_images(tiny(), options));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("labels.gz"));
+  EXPECT_TRUE(fs::exists(root_ / "new/Tiny/raw/images.gz"));
+  // Now they are there, and nobody has to be asked.
+  expect_tiny(*load_idx_images(tiny(), {.root = root_ / "new"}));
+}
+
+TEST_F(IdxImagesTest, SaysWhatToDoWhereNothingCanBeFetched) {
+  const IdxImagesOptions options{
+      .root = root_.path(), .download = true, .mirrors = {{"http://127.0.0.1:1/"}}};
+  testing::internal::CaptureStderr();
+  const std::string text = error_text<DataError>([&] { load_idx_images(tiny(), options); });
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, AllOf(HasSubstr("http://127.0.0.1:1/images.gz: Failed to connect"),
+                          HasSubstr("by hand, or buy it")));
+}
+
+TEST_F(IdxImagesTest, NamesTheFirstBadLabel) {
+  put("images", kImages);
+  put("labels", idx(0x08, {3}, std::string("\2\3\7", 3)));
+  EXPECT_EQ(error(), (root_ / "labels").string() + ": label 1 is 3, expected 0 to 2");
+}
+
+TEST_F(IdxImagesTest, RefusesFilesThatDoNotBelongTogether) {
+  put("images", kImages);
+  put("labels", idx(0x08, {2}, std::string("\2\1", 2)));
+  EXPECT_THAT(error(), AllOf(HasSubstr("has 3 images"), HasSubstr("has 2 labels")));
+}
+
+TEST_F(IdxImagesTest, RefusesImagesOfAnotherShape) {
+  put("labels", kLabels);
+  put("images", idx(0x08, {3, 2, 1}, "abcdef"));
+  EXPECT_THAT(error(), HasSubstr("expected images, Byte [N, 2, 2], got Byte [3, 2, 1]"));
+  put("images", kLabels);
+  EXPECT_THAT(error(), HasSubstr("got Byte [3]"));
+}
+
+TEST_F(IdxImagesTest, RefusesLabelsOfAnotherShape) {
+  put("images", kImages);
+  put("labels", idx(0x0c, {1}, std::string("\0\0\0\1", 4)));
+  EXPECT_THAT(error(), HasSubstr("expected labels, Byte [N], got Int [1]"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,103 @@
+#include "lockstep/log/console.h"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "tests/log/captured_stream.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Console, LinesAreFlushedAtOnce) {
+  CapturedStream stream;
+  Console console({.stream = stream.file()});
+  console.line("hello");
+  EXPECT_EQ(stream.flushed(), "hello\n");
+}
+
+TEST(Console, LinesGoAboveTheBar) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 80});
+  console.show_bar("50%");
+  console.line("train (1/8) loss: 0.5");
+  EXPECT_EQ(screen(stream.flushed()), "train (1/8) loss: 0.5\n50%");
+  console.show_bar("60%");
+  EXPECT_EQ(screen(stream.flushed()), "train (1/8) loss: 0.5\n60%");
+  console.clear_bar();
+  EXPECT_EQ(screen(stream.flushed()), "train (1/8) loss: 0.5\n");
+  console.line("end");
+  EXPECT_EQ(screen(stream.flushed()), "train (1/8) loss: 0.5\nend\n");
+}
+
+TEST(Console, WhatIsPrintedInAnInterruptIsAboveTheBar) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 80});
+  console.show_bar("50%");
+  console.interrupt([&] { std::fputs("a warning\n", stream.file()); });
+  EXPECT_EQ(screen(stream.flushed()), "a warning\n50%");
+}
+
+TEST(Console, ABarIsCutToTheWidthInColumnsNotBytes) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 5});
+  console.show_bar("████████");
+  EXPECT_EQ(screen(stream.flushed()), "████");
+}
+
+TEST(Console, NoBarAndNoControlCodesWhereThereIsNoTerminal) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = false});
+  console.show_bar("50%");
+  console.line("x");
+  console.clear_bar();
+  EXPECT_EQ(stream.flushed(), "x\n");
+}
+
+// Sets the locale's variables and puts them back.
+class Locale {
+ public:
+  Locale(const char* all, const char* lang) {
+    set("LC_ALL", all, all_);
+    set("LC_CTYPE", "", ctype_);
+    set("LANG", lang, lang_);
+  }
+  ~Locale() {
+    std::string ignored;
+    set("LC_ALL", all_.c_str(), ignored);
+    set("LC_CTYPE", ctype_.c_str(), ignored);
+    set("LANG", lang_.c_str(), ignored);
+  }
+
+ private:
+  static void set(const char* name, const char* value, std::string& old) {
+    const char* current = std::getenv(name);
+    old = current == nullptr ? "" : current;
+    ::setenv(name, value, 1);
+  }
+  std::string all_, ctype_, lang_;
+};
+
+TEST(Console, TheLocaleSaysWhetherUtf8IsShown) {
+  CapturedStream stream;
+  const auto utf8 = [&] { return Console({.stream = stream.file()}).utf8(); };
+  {
+    Locale locale("", "de_DE.UTF-8");
+    EXPECT_TRUE(utf8());
+  }
+  {
+    Locale locale("", "C.utf8");
+    EXPECT_TRUE(utf8());
+  }
+  {
+    Locale locale("C", "de_DE.UTF-8");
+    EXPECT_FALSE(utf8());
+  }
+  {
+    Locale locale("", "");
+    EXPECT_FALSE(utf8());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

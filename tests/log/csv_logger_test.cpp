@@ -1,0 +1,73 @@
+#include "lockstep/log/csv_logger.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep {
+namespace {
+
+Record loader_record(const std::string& loader, std::int64_t epoch, Metrics metrics) {
+  return {.scope = Scope::kLoader,
+          .loader = loader,
+          .progress = {.epoch = epoch, .num_epochs = 8},
+          .metrics = std::move(metrics)};
+}
+
+TEST(CsvLogger, AFileALoaderAndOneForTheEpochs) {
+  TemporaryDirectory logdir;
+  CsvLogger logger(logdir.path());
+  logger.start({.hparams = {{"lr", 0.02}}});
+  logger.log_metrics(loader_record("train", 1, {{"loss", 0.5}}));
+  logger.log_metrics(loader_record("valid", 1, {{"loss", 0.75}}));
+  logger.log_metrics({.scope = Scope::kEpoch,
+                      .loader = kEpochKey,
+                      .progress = {.epoch = 1},
+                      .metrics = {{"lr", 0.02}}});
+  logger.flush();
+  EXPECT_EQ(read_file(logdir / "logs/train.csv"), "step,loss\n1,0.5\n");
+  EXPECT_EQ(read_file(logdir / "logs/valid.csv"), "step,loss\n1,0.75\n");
+  EXPECT_EQ(read_file(logdir / "logs/_epoch_.csv"), "step,lr\n1,0.02\n");
+  EXPECT_EQ(read_file(logdir / "logs/hparams.yml"), "lr: 0.02\n");
+  logger.close();
+}
+
+TEST(CsvLogger, BatchesAreNotWritten) {
+  TemporaryDirectory logdir;
+  CsvLogger logger(logdir.path());
+  logger.start({});
+  Record record = loader_record("train", 1, {{"loss", 0.5}});
+  record.scope = Scope::kBatch;
+  logger.log_metrics(record);
+  EXPECT_FALSE(std::filesystem::exists(logdir / "logs/train.csv"));
+}
+
+TEST(CsvLogger, AFreshRunBeginsAnewAndAResumedOneGoesOn) {
+  TemporaryDirectory logdir;
+  const auto run = [&](const RunStart& start, std::int64_t first, std::int64_t last, double loss) {
+    CsvLogger logger(logdir.path());
+    logger.start(start);
+    for (std::int64_t epoch = first; epoch <= last; ++epoch) {
+      logger.log_metrics(loader_record("train", epoch, {{"loss", loss}}));
+    }
+    logger.close();
+  };
+  run({}, 1, 3, 1.0);
+  // Two epochs are in the checkpoint; the third is run again.
+  run({.progress = {.epoch = 2}, .resumed = true}, 3, 4, 2.0);
+  EXPECT_EQ(read_file(logdir / "logs/train.csv"), "step,loss\n1,1\n2,1\n3,2\n4,2\n");
+  run({}, 1, 1, 3.0);
+  EXPECT_EQ(read_file(logdir / "logs/train.csv"), "step,loss\n1,3\n");
+}
+
+TEST(CsvLogger, ALoaderCannotWriteOutsideTheFolder) {
+  TemporaryDirectory logdir;
+  CsvLogger logger(logdir / "run");
+  logger.start({});
+  EXPECT_THROW(logger.log_metrics(loader_record("../../evil", 1, {{"x", 1}})), ConfigError);
+  EXPECT_THROW(logger.log_metrics(loader_record("", 1, {{"x", 1}})), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#include "lockstep/log/loader_name.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+TEST(LoaderName, OrdinaryNamesPass) {
+  for (const char* name : {"train", "valid_2", "infer-a.b", "größe", "my loader"}) {
+    EXPECT_NO_THROW(check_loader_name(name)) << name;
+  }
+}
+
+TEST(LoaderName, NamesThatWouldLeaveTheFolderAreRefused) {
+  for (const char* name :
+       {"", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "a\nb", ".hidden"}) {
+    EXPECT_THROW(check_loader_name(name), ConfigError) << name;
+  }
+  EXPECT_THROW(check_loader_name(std::string("a\0b", 3)), ConfigError);
+}
+
+TEST(LoaderName, ALoaderCannotTakeTheEpochsPlace) {
+  EXPECT_THROW(check_loader_name(kEpochKey), ConfigError);
+  EXPECT_EQ(file_name_of({.scope = Scope::kEpoch, .loader = kEpochKey}), kEpochKey);
+  EXPECT_EQ(file_name_of({.scope = Scope::kLoader, .loader = "train"}), "train");
+}
+
+TEST(LoaderName, TheMessageNamesTheLoader) {
+  try {
+    check_loader_name("a/b");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("'a/b'"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+#include "lockstep/log/summary_proto.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/log/event_reader.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::string_literals;
+using reader::Message;
+
+// Summary.Value of the only value in an event's summary.
+Message only_value(const ProtoMessage& content) {
+  return Message(content.encoded()).message(5).message(1);
+}
+
+TEST(SummaryProto, ScalarsAreTagged) {
+  const ProtoMessage content = proto::scalars({{"loss", 0.5}, {"nan", std::nan("")}}, "epoch");
+  const auto values = Message(content.encoded()).message(5).messages(1);
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0].text(1), "loss/epoch");
+  EXPECT_EQ(values[0].float32(2), 0.5f);
+  EXPECT_EQ(values[1].text(1), "nan/epoch");
+  EXPECT_TRUE(std::isnan(values[1].float32(2)));
+}
+
+TEST(SummaryProto, AnImageIsAPng) {
+  const Image picture = make_image({.width = 4, .height = 2}, {1, 2, 3});
+  const Message value = only_value(proto::image("confusion_matrix", picture));
+  EXPECT_EQ(value.text(1), "confusion_matrix");
+  EXPECT_EQ(value.message(4).integer(1), 2);
+  EXPECT_EQ(value.message(4).integer(2), 4);
+  EXPECT_EQ(value.message(4).integer(3), 3);
+  EXPECT_EQ(value.message(4).text(4), encode_png(picture));
+}
+
+TEST(SummaryProto, TextIsAStringTensorOfTheTextPlugin) {
+  const Message value = only_value(proto::text("hparams", "lr: 0.1"));
+  EXPECT_EQ(value.message(9).message(1).text(1), "text");
+  EXPECT_EQ(value.message(8).integer(1), 7);  // DT_STRING
+  EXPECT_EQ(value.message(8).message(2).message(2).integer(1), 1);
+  EXPECT_EQ(value.message(8).text(8), "lr: 0.1");
+}
+
+TEST(SummaryProto, HparamsKeepTheirTypesAndDefaults) {
+  const HParams hparams = {{"amp", false}, {"epochs", std::int64_t{8}}, {"lr", 0.0}, {"name", ""s}};
+  const Message value = only_value(proto::hparams_session(hparams, 12.5));
+  EXPECT_EQ(value.text(1), "_hparams_/session_start_info");
+  EXPECT_EQ(value.message(9).message(1).text(1), "hparams");
+  const Message info = Message(value.message(9).message(1).text(2)).message(3);
+  EXPECT_EQ(info.float64(5), 12.5);
+  const auto entries = info.messages(1);
+  ASSERT_EQ(entries.size(), 4u);
+  EXPECT_EQ(entries[0].text(1), "amp");
+  EXPECT_EQ(entries[0].message(2).integer(4), 0);
+  EXPECT_EQ(entries[1].message(2).float64(2), 8.0);
+  EXPECT_EQ(entries[2].message(2).float64(2), 0.0);
+  EXPECT_EQ(entries[3].message(2).text(3), "");
+}
+
+TEST(SummaryProto, TheExperimentNamesColumns) {
+  const Message value = only_value(proto::hparams_experiment(
+      {{"lr", 0.1}, {"opt", "Adam"s}, {"amp", true}}, {{.group = "valid", .tag = "loss/epoch"}}));
+  EXPECT_EQ(value.text(1), "_hparams_/experiment");
+  const Message experiment = Message(value.message(9).message(1).text(2)).message(2);
+  const auto columns = experiment.messages(4);
+  ASSERT_EQ(columns.size(), 3u);
+  EXPECT_EQ(columns[0].text(1), "amp");
+  EXPECT_EQ(columns[0].integer(4), 2);
+  EXPECT_EQ(columns[1].integer(4), 3);
+  EXPECT_EQ(columns[2].integer(4), 1);
+  EXPECT_EQ(experiment.message(5).message(1).text(1), "valid");
+  EXPECT_EQ(experiment.message(5).message(1).text(2), "loss/epoch");
+}
+
+TEST(SummaryProto, ASessionStartIsASessionLog) {
+  EXPECT_EQ(Message(proto::session_start().encoded()).message(7).integer(1), 1);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+#include "lockstep/log/tensorboard_logger.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "tests/log/event_reader.h"
+
+namespace lockstep {
+namespace {
+
+using reader::event_files;
+using reader::Message;
+using reader::read_events;
+
+Record record_of(Scope scope, const std::string& loader, const Progress& progress, double loss) {
+  return {.scope = scope, .loader = loader, .progress = progress, .metrics = {{"loss", loss}}};
+}
+
+struct Point {
+  std::int64_t step = 0;
+  std::string tag = {};
+  float value = 0;
+
+  bool operator==(const Point&) const = default;
+};
+
+// A folder's scalars as TensorBoard would show them: a session's start drops what was from its step
+// on.
+std::vector<Point> points(const std::filesystem::path& folder) {
+  std::vector<Point> found;
+  for (const auto& file : event_files(folder)) {
+    for (const Message& event : read_events(file)) {
+      const std::int64_t step = event.integer(2);
+      if (event.has(7) && event.message(7).integer(1) == 1) {
+        std::erase_if(found, [&](const Point& point) { return point.step >= step; });
+      }
+      if (!event.has(5)) continue;
+      for (const Message& value : event.message(5).messages(1)) {
+        if (value.has(2)) found.push_back({step, value.text(1), value.float32(2)});
+      }
+    }
+  }
+  return found;
+}
+
+TEST(TensorBoardLogger, AFolderALoader) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path());
+  logger.start({});
+  logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = 1}, 0.5));
+  logger.log_metrics(record_of(Scope::kLoader, "valid", {.epoch = 1}, 0.75));
+  logger.log_metrics(record_of(Scope::kEpoch, kEpochKey, {.epoch = 1}, 0.25));
+  logger.log_metrics(record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = 32}, 0.1));
+  // Without flush or close: what is logged can be read.
+  EXPECT_EQ(points(logdir / "tensorboard/train"), (std::vector<Point>{{1, "loss/epoch", 0.5f}}));
+  EXPECT_EQ(points(logdir / "tensorboard/valid"), (std::vector<Point>{{1, "loss/epoch", 0.75f}}));
+  EXPECT_EQ(points(logdir / "tensorboard/_epoch_"), (std::vector<Point>{{1, "loss/epoch", 0.25f}}));
+}
+
+TEST(TensorBoardLogger, BatchesBySamplesIfAskedFor) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+  logger.start({});
+  logger.log_metrics(record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = 32}, 0.5));
+  logger.log_metrics(record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = 64}, 0.25));
+  EXPECT_EQ(points(logdir / "tensorboard/train"),
+            (std::vector<Point>{{32, "loss/batch", 0.5f}, {64, "loss/batch", 0.25f}}));
+}
+
+TEST(TensorBoardLogger, AResumeSupersedesWhatIsRunAgain) {
+  TemporaryDirectory logdir;
+  {
+    TensorBoardLogger logger(logdir.path());
+    logger.start({});
+    for (int epoch = 1; epoch <= 4; ++epoch) {
+      logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = epoch}, 1));
+    }
+    logger.close();
+  }
+  TensorBoardLogger logger(logdir.path());
+  logger.start({.progress = {.epoch = 2}, .resumed = true});
+  logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = 3}, 2));
+  EXPECT_EQ(event_files(logdir / "tensorboard/train").size(), 2u);
+  EXPECT_EQ(points(logdir / "tensorboard/train"),
+            (std::vector<Point>{{1, "loss/epoch", 1}, {2, "loss/epoch", 1}, {3, "loss/epoch", 2}}));
+}
+
+TEST(TensorBoardLogger, AResumeKeepsTheBatchesBeforeIt) {
+  TemporaryDirectory logdir;
+  {
+    TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+    logger.start({});
+    for (const std::int64_t samples : {32, 64, 96}) {
+      logger.log_metrics(
+          record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = samples}, 1));
+    }
+    logger.close();
+  }
+  TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+  logger.start({.progress = {.epoch = 0, .sample_step = 64}, .resumed = true});
+  logger.log_metrics(record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = 96}, 2));
+  EXPECT_EQ(
+      points(logdir / "tensorboard/train"),
+      (std::vector<Point>{{32, "loss/batch", 1}, {64, "loss/batch", 1}, {96, "loss/batch", 2}}));
+}
+
+TEST(TensorBoardLogger, HparamsComeAtTheStartAndTheirMetricsAfterTheFirstEpoch) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path());
+  logger.start({.hparams = {{"lr", 0.02}}});
+  const auto tags = [&] {
+    std::vector<std::string> found;
+    for (const Message& event : read_events(event_files(logdir / "tensorboard").at(0))) {
+      if (event.has(5)) found.push_back(event.message(5).message(1).text(1));
+    }
+    return found;
+  };
+  EXPECT_EQ(tags(), (std::vector<std::string>{"_hparams_/session_start_info", "hparams"}));
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    logger.log_metrics(record_of(Scope::kLoader, "valid", {.epoch = epoch}, 0.75));
+    logger.flush();
+  }
+  EXPECT_EQ(tags(), (std::vector<std::string>{"_hparams_/session_start_info", "hparams",
+                                              "_hparams_/experiment"}));
+}
+
+TEST(TensorBoardLogger, ImagesAreWrittenByEpoch) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path());
+  logger.start({});
+  const Image picture = make_image({.width = 3, .height = 3}, {9, 9, 9});
+  logger.log_image("valid", "confusion_matrix", picture, {.epoch = 5});
+  const auto events = read_events(event_files(logdir / "tensorboard/valid").at(0));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].integer(2), 5);
+  EXPECT_EQ(events[1].message(5).message(1).text(1), "confusion_matrix");
+  EXPECT_EQ(events[1].message(5).message(1).message(4).text(4), encode_png(picture));
+}
+
+TEST(TensorBoardLogger, ALoaderCannotWriteOutsideTheFolder) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path());
+  EXPECT_THROW(logger.log_metrics(record_of(Scope::kLoader, "../x", {}, 1)), ConfigError);
+  EXPECT_THROW(logger.log_image("..", "tag", make_image({.width = 1, .height = 1}, {}), {}),
+               ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep

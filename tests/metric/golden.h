@@ -1,0 +1,112 @@
+// What scikit-learn said (scripts/goldens/metric.py), and how metrics are compared with it.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "lockstep/metric/metric.h"
+
+namespace lockstep::metric {
+
+inline const nlohmann::json& golden() {
+  static const auto json = nlohmann::json::parse(read_file(LOCKSTEP_GOLDENS "/metric.json"));
+  return json;
+}
+
+template <typename T>
+torch::Tensor vector_of(const nlohmann::json& values) {
+  return torch::tensor(values.get<std::vector<T>>());
+}
+
+// Rows of equal length.
+template <typename T>
+torch::Tensor matrix_of(const nlohmann::json& rows) {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& row : rows) tensors.push_back(vector_of<T>(row));
+  return torch::stack(tensors);
+}
+
+// null stands for NaN. Both sides make a few roundings of numbers near 1: 1e-12 is far above them
+// and far below what a sample more or less would change.
+inline void expect_near(double value, const nlohmann::json& expected, const std::string& what) {
+  if (expected.is_null()) {
+    EXPECT_TRUE(std::isnan(value)) << what << " is " << value;
+  } else {
+    EXPECT_NEAR(value, expected.get<double>(), 1e-12) << what;
+  }
+}
+
+// Equal to the bit, where any NaN equals any other.
+inline void expect_same_bits(const Metrics& value, const Metrics& expected) {
+  ASSERT_EQ(value.size(), expected.size());
+  for (const auto& [name, number] : expected) {
+    ASSERT_TRUE(value.contains(name)) << name;
+    if (std::isnan(number) && std::isnan(value.at(name))) continue;
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(value.at(name)), std::bit_cast<std::uint64_t>(number))
+        << name << " is " << value.at(name) << ", expected " << number;
+  }
+}
+
+inline void expect_names_match(const Metric& metric) {
+  std::vector<std::string> computed;
+  for (const auto& [name, value] : metric.compute()) computed.push_back(name);
+  EXPECT_THAT(metric.names(), testing::UnorderedElementsAreArray(computed));
+}
+
+// 1 to 4 ranks, and one that saw nothing, take turns with the batches; their states merged in
+// either direction, and through a checkpoint, compute to the bits of one rank that saw them all.
+// M makes an empty metric, update(metric, i) feeds it batch i.
+template <typename Make, typename Update>
+void expect_merges_exactly(const Make& make, int batches, const Update& update) {
+  auto whole = make();
+  for (int i = 0; i < batches; ++i) update(whole, i);
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    std::vector<decltype(make())> parts;
+    for (int r = 0; r <= ranks; ++r) parts.push_back(make());
+    for (int i = 0; i < batches; ++i) update(parts[i % ranks], i);
+
+    auto forward = make();
+    for (const auto& part : parts) forward.merge(part.state());
+    expect_same_bits(forward.compute(), whole.compute());
+
+    auto backward = make();
+    backward.load_state(parts.back().state());
+    for (int r = ranks - 1; r >= 0; --r) backward.merge(parts[r].state());
+    expect_same_bits(backward.compute(), whole.compute());
+  }
+
+  // Interrupted after the first batch, resumed from the checkpoint.
+  auto before = make();
+  update(before, 0);
+  auto after = make();
+  update(after, batches - 1);  // replaced by what is loaded
+  after.load_state(before.state());
+  for (int i = 1; i < batches; ++i) update(after, i);
+  expect_same_bits(after.compute(), whole.compute());
+}
+
+// A data set cut into batches of 32, the last one shorter.
+struct Batches {
+  torch::Tensor outputs, targets;
+
+  int size() const { return static_cast<int>((targets.size(0) + 31) / 32); }
+  template <typename M>
+  void operator()(M& metric, int i) const {
+    const auto end = std::min<std::int64_t>(32 * (i + 1), targets.size(0));
+    metric.update(outputs.slice(0, 32 * i, end), targets.slice(0, 32 * i, end));
+  }
+};
+
+}  // namespace lockstep::metric

@@ -1,0 +1,43 @@
+#include "lockstep/optim/scheduler.h"
+
+#include "tests/optim/schedule.h"
+
+namespace lockstep::optim {
+namespace {
+
+using namespace testing;
+
+struct RunOptions {
+  SchedulerSpec scheduler;
+};
+
+std::string made(const RunOptions& options) {
+  const Schedule schedule(options.scheduler);
+  return schedule.scheduler->name();
+}
+
+TEST(SchedulerSpec, IsMadeOfEachAggregate) {
+  EXPECT_EQ(made({.scheduler = StepLR{.step_size = 3}}), "StepLR");
+  EXPECT_EQ(made({.scheduler = MultiStepLR{.milestones = {2, 4}}}), "MultiStepLR");
+  EXPECT_EQ(made({.scheduler = ExponentialLR{.gamma = 0.9}}), "ExponentialLR");
+  EXPECT_EQ(made({.scheduler = CosineAnnealingLR{}}), "CosineAnnealingLR");
+  EXPECT_EQ(made({.scheduler = LinearLR{}}), "LinearLR");
+  EXPECT_EQ(made({.scheduler = OneCycleLR{.max_lr = 0.1}}), "OneCycleLR");
+  EXPECT_EQ(made({.scheduler = ReduceLROnPlateau{}}), "ReduceLROnPlateau");
+}
+
+TEST(SchedulerSpec, IsEmptyByDefault) {
+  const RunOptions options;
+  EXPECT_FALSE(options.scheduler);
+  EXPECT_TRUE(SchedulerSpec(LinearLR{}).has_value());
+  EXPECT_EQ(schedule_error(options.scheduler), "scheduler: expected one, got none");
+}
+
+TEST(SchedulerSpec, StepsPerEpochUnlessToldOtherwise) {
+  EXPECT_EQ(Schedule(LinearLR{}).scheduler->per(), Per::kEpoch);
+  EXPECT_EQ(Schedule(LinearLR{.per = Per::kBatch}).scheduler->per(), Per::kBatch);
+  EXPECT_EQ(Schedule(OneCycleLR{.max_lr = 0.1, .per = Per::kEpoch}).scheduler->per(), Per::kEpoch);
+}
+
+}  // namespace
+}  // namespace lockstep::optim

@@ -1,0 +1,121 @@
+#include "lockstep/optim/torch_optimizer.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/optim/problem.h"
+
+namespace lockstep::optim {
+namespace {
+
+using namespace testing;
+using torch::optim::OptimizerParamGroup;
+
+template <typename T, typename Options>
+OptimizerSpec spec_of(const Options& options) {
+  return [options](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<T>(std::move(parameters), options);
+  };
+}
+
+TEST(TorchOptimizer, DoesWhatOursDoes) {
+  Training torchs(spec_of<torch::optim::Adam>(torch::optim::AdamOptions(0.02).weight_decay(0.1)),
+                  torch::kFloat64);
+  Training ours(Adam{.lr = 0.02, .weight_decay = 0.1}, torch::kFloat64);
+  for (int step = 1; step <= 20; ++step) {
+    for (Training* training : {&torchs, &ours}) {
+      training->problem.add_grads(step);
+      training->optimizer->step({.grad_scale = 0.25});
+    }
+  }
+  EXPECT_TRUE(torch::allclose(torchs.problem.weights(), ours.problem.weights(), 1e-12, 1e-14));
+  EXPECT_EQ(torchs.flat.grad_norm(), 0.0);
+}
+
+TEST(TorchOptimizer, KeepsScaledGradientsWhereAsked) {
+  Training training(spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.1)), torch::kFloat64);
+  training.problem.add_grads(1);
+  const double norm = training.flat.grad_norm();
+  training.optimizer->step({.grad_scale = 0.5, .zero_grad = false});
+  EXPECT_EQ(training.flat.grad_norm(), 0.5 * norm);
+}
+
+TEST(TorchOptimizer, ResumesToTheBit) {
+  using namespace torch::optim;
+  expect_resumes(spec_of<torch::optim::Adam>(AdamOptions(0.02).amsgrad(true)),
+                 spec_of<torch::optim::Adam>(AdamOptions().amsgrad(true)));
+  expect_resumes(spec_of<torch::optim::SGD>(SGDOptions(0.02).momentum(0.9)),
+                 spec_of<torch::optim::SGD>(SGDOptions(0.1)));
+}
+
+TEST(TorchOptimizer, SetsTheLearningRateOfEveryGroupInProportion) {
+  Problem problem(torch::kFloat32);
+  const auto& parameters = problem.parameters();
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{parameters[0].second});
+  groups.emplace_back(std::vector{parameters[1].second},
+                      std::make_unique<torch::optim::SGDOptions>(0.01));
+  const auto torchs =
+      std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.1).momentum(0.9));
+  FlatParameters flat(parameters);
+  const auto optimizer = OptimizerSpec(torchs).make(flat);
+  EXPECT_EQ(optimizer->lr(), 0.1);
+  optimizer->set_lr(0.5);
+  EXPECT_EQ(optimizer->lr(), 0.5);
+  EXPECT_DOUBLE_EQ(torchs->param_groups()[1].options().get_lr(), 0.05);
+  EXPECT_EQ(optimizer->momentum(), 0.9);
+  optimizer->set_momentum(0.5);
+  for (auto& group : torchs->param_groups()) {
+    EXPECT_EQ(static_cast<torch::optim::SGDOptions&>(group.options()).momentum(), 0.5);
+  }
+}
+
+TEST(TorchOptimizer, KnowsWhereMomentumIs) {
+  using namespace torch::optim;
+  for (const auto& [spec, expected] : std::vector<std::pair<OptimizerSpec, std::optional<double>>>{
+           {spec_of<torch::optim::Adam>(AdamOptions().betas({0.7, 0.9})), 0.7},
+           {spec_of<torch::optim::AdamW>(AdamWOptions().betas({0.6, 0.9})), 0.6},
+           {spec_of<torch::optim::RMSprop>(RMSpropOptions().momentum(0.3)), 0.3},
+           {spec_of<torch::optim::Adagrad>(AdagradOptions()), std::nullopt}}) {
+    Training training(spec, torch::kFloat32);
+    EXPECT_EQ(training.optimizer->momentum(), expected);
+    if (expected) {
+      training.optimizer->set_momentum(0.25);
+      EXPECT_EQ(training.optimizer->momentum(), 0.25);
+    } else {
+      EXPECT_THROW(training.optimizer->set_momentum(0.25), Error);
+    }
+  }
+}
+
+TEST(TorchOptimizer, RefusesOtherParameters) {
+  Problem problem(torch::kFloat32);
+  std::vector<torch::Tensor> tensors{problem.parameters()[0].second,
+                                     torch::ones({4, 2}).requires_grad_()};
+  FlatParameters flat(problem.parameters());
+  const OptimizerSpec spec(std::make_shared<torch::optim::SGD>(tensors, 0.1));
+  EXPECT_EQ(message_of<ConfigError>([&] { spec.make(flat); }),
+            "optimizer torch::optim::SGD: 1 of its 2 parameters are not trainable parameters of "
+            "the model; the first of them has shape [4, 2]");
+}
+
+TEST(TorchOptimizer, RefusesLBFGS) {
+  EXPECT_THAT(config_error(spec_of<torch::optim::LBFGS>(torch::optim::LBFGSOptions())),
+              ::testing::HasSubstr("optimizer torch::optim::LBFGS: expected one that steps"));
+}
+
+TEST(TorchOptimizer, RefusesAStateThatDoesNotFit) {
+  const auto sgd = spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9));
+  Training training(sgd, torch::kFloat32);
+  training.run(1, 2);
+  EXPECT_EQ(message_of<CheckpointError>([&] {
+              Training(Adam{}, torch::kFloat32).optimizer->load_state(training.optimizer->state());
+            }),
+            "optimizer Adam: expected its own state, found that of torch::optim::SGD");
+  StateDict damaged = training.optimizer->state();
+  damaged.set("archive", torch::zeros({16}, torch::kUInt8));
+  EXPECT_THAT(message_of<CheckpointError>([&] { training.optimizer->load_state(damaged); }),
+              ::testing::HasSubstr("its state does not fit"));
+}
+
+}  // namespace
+}  // namespace lockstep::optim

@@ -1,0 +1,81 @@
+#include "lockstep/runner/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+TEST(InterruptGuard, TurnsASignalIntoAnExceptionAtTheNextCheck) {
+  const InterruptGuard guard;
+  InterruptGuard::check();
+  std::raise(SIGTERM);
+  EXPECT_THROW(InterruptGuard::check(), Interrupted);
+  InterruptGuard::check();
+}
+
+TEST(InterruptGuard, LeavesAHandlerOfTheUsersAlone) {
+  static volatile std::sig_atomic_t seen = 0;
+  std::signal(SIGINT, [](int) { seen = 1; });
+  {
+    const InterruptGuard guard;
+    std::raise(SIGINT);
+    EXPECT_NO_THROW(InterruptGuard::check());
+  }
+  EXPECT_EQ(seen, 1);
+  std::signal(SIGINT, SIG_DFL);
+}
+
+TEST(InterruptGuard, PutsTheDefaultBack) {
+  { const InterruptGuard guard; }
+  struct sigaction current;
+  sigaction(SIGINT, nullptr, &current);
+  EXPECT_EQ(current.sa_handler, SIG_DFL);
+}
+
+// Ctrl-C in a real run, in a process of its own: it dies of the signal, last.pth is of the batch it
+// was interrupted in, and the resumed run ends with the bits of a straight one.
+TEST(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
+  TemporaryDirectory folder;
+  const auto straight = toy::train(toy::options());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    torch::set_num_threads(1);
+    TrainOptions options = toy::options();
+    options.logdir = folder / "run";
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_end = [](State& s) {
+      if (s.progress.epoch == 2 && s.loader_batch == 3) std::raise(SIGINT);
+    };
+    options.callbacks = {hooks};
+    try {
+      toy::train(options);
+    } catch (...) {
+    }
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "exit status " << WEXITSTATUS(status);
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.resume = "last";
+  auto hooks = std::make_shared<toy::Hooks>();
+  std::int64_t first_batch = 0;
+  hooks->batch_start = [&](State& s) {
+    if (first_batch == 0) first_batch = s.loader_batch;
+  };
+  options.callbacks = {hooks};
+  EXPECT_EQ(toy::train(options).weights_hash, straight.weights_hash);
+  EXPECT_EQ(first_batch, 4);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,412 @@
+#include "lockstep/runner/loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/classification.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/state/hash.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Loop, CallsTheHooksInTheOrderThatIsDrawn) {
+  std::vector<std::string> calls;
+  auto hooks = std::make_shared<toy::Hooks>();
+  const auto note = [&](std::string name) { return [&, name](State&) { calls.push_back(name); }; };
+  hooks->run_start = note("run_start");
+  hooks->epoch_start = note("epoch_start");
+  hooks->loader_start = note("loader_start");
+  hooks->batch_start = note("batch_start");
+  hooks->forward = note("forward");
+  hooks->backward = note("backward");
+  hooks->batch_end = note("batch_end");
+  hooks->loader_end = note("loader_end");
+  hooks->epoch_end = note("epoch_end");
+  hooks->run_end = note("run_end");
+  hooks->exception = note("exception");
+  TrainOptions options = toy::options();
+  options.num_epochs = 1;
+  options.loaders = {{"train", {toy::points(2), {.batch_size = 2}}},
+                     {"valid", {toy::points(2), {.batch_size = 2}}}};
+  options.callbacks = {hooks};
+  toy::train(options);
+  EXPECT_THAT(calls, ElementsAre("run_start", "epoch_start", "loader_start", "batch_start", "forward",
+                                 "backward", "batch_end", "loader_end", "loader_start",
+                                 "batch_start", "forward", "batch_end", "loader_end", "epoch_end",
+                                 "run_end"));
+}
+
+TEST(Loop, LearnsAndReturnsTheTrainedModel) {
+  TrainOptions options = toy::options();
+  options.num_epochs = 60;
+  options.callbacks = {AccuracyCallback({.num_classes = 3})};
+  const auto result = toy::train(options);
+  EXPECT_GT(result.last_metrics.at("train").at("accuracy01"), 0.75);
+  EXPECT_EQ(result.weights_hash, weights_hash(options.model.weights()))
+      << "the caller's own model is the trained one";
+  EXPECT_EQ(result.history.size(), 60u);
+  EXPECT_GT(result.train_samples_per_second, 0);
+}
+
+TEST(Loop, TheSameRunGivesTheSameBits) {
+  const std::string first = toy::train(toy::options()).weights_hash;
+  EXPECT_EQ(toy::train(toy::options()).weights_hash, first);
+  TrainOptions other = toy::options();
+  other.seed = 43;
+  EXPECT_NE(toy::train(other).weights_hash, first);
+}
+
+TEST(Loop, WhatHappensBetweenDoesNotTouchTheRandomNumbersOfARun) {
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [](State&) { torch::rand({17}); };
+  TrainOptions noisy = toy::options();
+  noisy.callbacks = {hooks};
+  EXPECT_EQ(toy::train(noisy).weights_hash, toy::train(toy::options()).weights_hash);
+}
+
+TEST(Loop, PrefetchingChangesNothing) {
+  TrainOptions options = toy::options();
+  options.loaders = {{"train", {toy::points(50), {.batch_size = 8, .shuffle = true, .prefetch = 3}}},
+                     {"valid", {toy::points(30, 2), {.batch_size = 10}}}};
+  EXPECT_EQ(toy::train(options).weights_hash, toy::train(toy::options()).weights_hash);
+}
+
+TEST(Loop, OnExceptionAndOnRunEndReachEverybody) {
+  std::vector<std::string> calls;
+  auto bad = std::make_shared<toy::Hooks>();
+  bad->batch_end = [](State& s) {
+    if (s.loader_batch == 2) throw Error("boom");
+  };
+  auto witness = std::make_shared<toy::Hooks>();
+  witness->batch_end = [&](State& s) { calls.push_back("batch " + std::to_string(s.loader_batch)); };
+  witness->exception = [&](State& s) { calls.push_back(s.exception ? "exception" : "nothing"); };
+  witness->run_end = [&](State&) { calls.push_back("run_end"); };
+  TrainOptions options = toy::options();
+  options.callbacks = {bad, witness};
+  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "boom");
+  EXPECT_THAT(calls, ElementsAre("batch 1", "batch 2", "exception", "run_end"));
+}
+
+TEST(Loop, AnErrorWhileEndingDoesNotHideTheFirst) {
+  auto bad = std::make_shared<toy::Hooks>();
+  bad->forward = [](State&) { throw Error("the cause"); };
+  bad->run_end = [](State&) { throw Error("the aftermath"); };
+  TrainOptions options = toy::options();
+  options.callbacks = {bad};
+  toy::Warnings warnings;
+  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "the cause");
+  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("the aftermath")));
+}
+
+TEST(Loop, TheBestEpochIsTheOneTheMetricSays) {
+  // A validation loss that is best in epoch 2.
+  TrainOptions options = toy::options();
+  options.valid_metric = "loss";
+  std::map<std::int64_t, std::string> hashes;
+  auto hash = std::make_shared<toy::Hooks>();
+  hash->loader_end = [&](State& s) {
+    if (s.loader != "valid") return;
+    s.loader_metrics["loss"] = std::vector{0.9, 0.1, 0.5}[s.progress.epoch - 1];
+    hashes[s.progress.epoch] = weights_hash(s.model.weights());
+  };
+  options.callbacks = {hash};
+  options.load_best_on_end = true;
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.best_epoch, 2);
+  EXPECT_EQ(result.best_metric, 0.1);
+  EXPECT_EQ(weights_hash(result.model.weights()), hashes[2]) << "load_best_on_end";
+  EXPECT_EQ(result.weights_hash, hashes[3]) << "the hash is of the last step";
+}
+
+TEST(Loop, StopRequestsEndTheRunAfterTheEpoch) {
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [](State& s) { s.request_stop("enough"); };
+  TrainOptions options = toy::options();
+  options.callbacks = {hooks};
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.history.size(), 1u);
+  EXPECT_EQ(result.stop_reason, "enough");
+  EXPECT_EQ(result.last_metrics.count("valid"), 1u) << "the epoch was finished";
+}
+
+TEST(Loop, TheSummarySaysWhatCameOut) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  const auto result = toy::train(options);
+  const auto summary = nlohmann::json::parse(read_file(folder / "run/summary.json"));
+  EXPECT_EQ(summary["weights_hash"], result.weights_hash);
+  EXPECT_EQ(summary["workers"], 1);
+  EXPECT_EQ(summary["last"]["epoch"], 3);
+  EXPECT_EQ(summary["best"]["metrics"]["valid"]["loss"], result.best_metric);
+  EXPECT_TRUE(fs::exists(summary["best"]["checkpoint"].get<std::string>()));
+  EXPECT_TRUE(fs::exists(folder / "run/logs/train.csv"));
+  EXPECT_TRUE(fs::exists(folder / "run/tensorboard/valid"));
+}
+
+TEST(Loop, ProfileWritesATrace) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.profile = true;
+  toy::train(options);
+  EXPECT_TRUE(fs::exists(folder / "run/profile.json"));
+}
+
+// Runs `options` with `stop` as a further callback that throws somewhere, then resumes.
+std::string hash_after_resume(TrainOptions options, const fs::path& logdir, CallbackPtr stop) {
+  options.logdir = logdir;
+  TrainOptions first = options;
+  first.model = toy::model();
+  first.callbacks.add(stop);
+  first.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "power cut");
+  TrainOptions second = options;
+  second.model = toy::model(99);
+  second.resume = "last";
+  return toy::train(second).weights_hash;
+}
+
+struct ResumeCase {
+  const char* name;
+  std::function<void(TrainOptions&)> change;
+};
+
+void PrintTo(const ResumeCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class Resume : public testing::TestWithParam<ResumeCase> {
+ protected:
+  TrainOptions options() const {
+    TrainOptions options = toy::options();
+    GetParam().change(options);
+    return options;
+  }
+  static CallbackPtr power_cut(std::int64_t epoch, std::string loader, std::int64_t batch) {
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_start = [=](State& s) {
+      if (s.progress.epoch == epoch && s.loader == loader && s.loader_batch == batch) {
+        throw Error("power cut");
+      }
+    };
+    return hooks;
+  }
+  TemporaryDirectory folder_;
+};
+
+TEST_P(Resume, InTheMiddleOfTrainingEndsWithTheSameBits) {
+  const auto straight = toy::train(options());
+  EXPECT_EQ(hash_after_resume(options(), folder_ / "a", power_cut(2, "train", 5)),
+            straight.weights_hash);
+}
+
+TEST_P(Resume, InTheMiddleOfValidationEndsWithTheSameBits) {
+  const auto straight = toy::train(options());
+  EXPECT_EQ(hash_after_resume(options(), folder_ / "a", power_cut(2, "valid", 2)),
+            straight.weights_hash);
+}
+
+TEST_P(Resume, BetweenEpochsEndsWithTheSameBitsAndMetrics) {
+  TrainOptions straight_options = options();
+  straight_options.callbacks.add(AccuracyCallback({.num_classes = 3}));
+  const auto straight = toy::train(straight_options);
+
+  TrainOptions first = options();
+  first.callbacks.add(AccuracyCallback({.num_classes = 3}));
+  first.logdir = folder_ / "b";
+  first.callbacks.add(power_cut(3, "train", 1));
+  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "power cut");
+  TrainOptions second = options();
+  second.callbacks.add(AccuracyCallback({.num_classes = 3}));
+  second.logdir = folder_ / "b";
+  second.model = toy::model(99);
+  second.resume = "last";
+  const auto resumed = toy::train(second);
+  EXPECT_EQ(resumed.weights_hash, straight.weights_hash);
+  EXPECT_EQ(resumed.history, straight.history);
+  EXPECT_EQ(resumed.best_epoch, straight.best_epoch);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, Resume,
+    testing::Values(
+        ResumeCase{"Adam", [](TrainOptions&) {}},
+        ResumeCase{"SgdMomentumStepLr",
+                   [](TrainOptions& o) {
+                     o.optimizer = optim::SGD{.lr = 0.05, .momentum = 0.9};
+                     o.scheduler = optim::StepLR{.step_size = 1, .gamma = 0.5};
+                   }},
+        ResumeCase{"OneCycleEveryBatch",
+                   [](TrainOptions& o) { o.scheduler = optim::OneCycleLR{.max_lr = 0.05}; }},
+        ResumeCase{"Plateau",
+                   [](TrainOptions& o) {
+                     o.scheduler = optim::ReduceLROnPlateau{.factor = 0.5, .patience = 0, .threshold = 10};
+                   }},
+        ResumeCase{"Accumulation",
+                   [](TrainOptions& o) {
+                     o.accumulation_steps = 3;
+                     o.clip_grad_norm = 0.5;
+                   }},
+        ResumeCase{"TorchOptimizer",
+                   [](TrainOptions& o) {
+                     o.optimizer = [](std::vector<torch::Tensor> parameters) {
+                       return std::make_unique<torch::optim::Adam>(
+                           parameters, torch::optim::AdamOptions(0.01));
+                     };
+                   }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ResumedRun, MetricsOfTheBrokenEpochAreWhole) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3}),
+                       PrecisionRecallF1SupportCallback({.num_classes = 3})};
+  const auto straight = toy::train(options);
+
+  const auto fresh = [&] {
+    TrainOptions o = toy::options();
+    o.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3}),
+                   PrecisionRecallF1SupportCallback({.num_classes = 3}),
+                   CheckpointCallback({.save_every_batches = 1})};
+    o.logdir = folder / "run";
+    return o;
+  };
+  TrainOptions first = fresh();
+  auto cut = std::make_shared<toy::Hooks>();
+  cut->batch_start = [](State& s) {
+    if (s.progress.epoch == 3 && s.loader == "valid" && s.loader_batch == 3) throw Error("cut");
+  };
+  first.callbacks.add(cut);
+  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "cut");
+  TrainOptions second = fresh();
+  second.resume = "last";
+  EXPECT_EQ(toy::train(second).history, straight.history);
+}
+
+TEST(ResumedRun, GoesOnForMoreEpochs) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  const auto straight = [&] {
+    TrainOptions o = toy::options();
+    o.num_epochs = 5;
+    return toy::train(o);
+  }();
+  options.logdir = folder / "run";
+  toy::train(options);
+  options.model = toy::model();
+  options.num_epochs = 5;
+  options.resume = "last";
+  EXPECT_EQ(toy::train(options).weights_hash, straight.weights_hash);
+}
+
+TEST(ResumedRun, FromAnotherFolderLeavesThatAlone) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "a";
+  toy::train(options);
+  const auto before = read_file(folder / "a/logs/train.csv");
+  options.logdir = folder / "b";
+  options.num_epochs = 4;
+  options.resume = (folder / "a/checkpoints/last.pth").string();
+  toy::train(options);
+  EXPECT_EQ(read_file(folder / "a/logs/train.csv"), before);
+  EXPECT_TRUE(fs::exists(folder / "b/checkpoints/last.pth"));
+}
+
+TEST(ResumedRun, TakesTheSeedOfTheCheckpointUnlessTold) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.seed = 7;
+  options.num_epochs = 4;
+  const auto straight = toy::train(options).weights_hash;
+  options.model = toy::model();
+  options.num_epochs = 2;
+  options.logdir = folder / "run";
+  toy::train(options);
+  options.seed.reset();
+  options.model = toy::model();
+  options.num_epochs = 4;
+  options.resume = "last";
+  EXPECT_EQ(toy::train(options).weights_hash, straight);
+}
+
+TEST(ResumedRun, AnotherModelIsRefusedByName) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  toy::train(options);
+  options.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
+  options.resume = "last";
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::AllOf(HasSubstr("last.pth"), HasSubstr("0.weight"), HasSubstr("[3, 4]")));
+}
+
+TEST(ResumedRun, InsideAnEpochTheBatchSizeMayNotChange) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  auto cut = std::make_shared<toy::Hooks>();
+  cut->batch_start = [](State& s) {
+    if (s.loader_batch == 3) throw Error("cut");
+  };
+  options.callbacks = {cut, CheckpointCallback({.save_every_batches = 1})};
+  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "cut");
+  TrainOptions second = toy::options();
+  second.logdir = folder / "run";
+  second.loaders = toy::loaders(/*batch_size=*/10);
+  second.resume = "last";
+  EXPECT_THAT(toy::error_of([&] { toy::train(second); }),
+              testing::AllOf(HasSubstr("batch"), HasSubstr("inside an epoch")));
+}
+
+TEST(ResumedRun, TheBestOfBeforeIsLoadedAtTheEnd) {
+  TemporaryDirectory folder;
+  const auto options = [&] {
+    TrainOptions o = toy::options();
+    o.logdir = folder / "run";
+    auto script = std::make_shared<toy::Hooks>();
+    script->loader_end = [](State& s) {
+      if (s.loader == "valid") s.loader_metrics["loss"] = static_cast<double>(s.progress.epoch);
+    };
+    o.callbacks = {script};
+    o.num_epochs = 1;
+    return o;
+  };
+  const std::string best = toy::train(options()).weights_hash;
+  TrainOptions second = options();
+  second.num_epochs = 3;
+  second.resume = "last";
+  second.load_best_on_end = true;
+  const auto result = toy::train(second);
+  EXPECT_EQ(result.best_epoch, 1);
+  EXPECT_EQ(weights_hash(result.model.weights()), best);
+}
+
+TEST(LogDirectory, ARerunNeverMixesTwoRuns) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  toy::train(options);
+  const auto first = read_file(folder / "run/logs/train.csv");
+  options.model = toy::model(3);
+  toy::train(options);
+  const auto second = read_file(folder / "run/logs/train.csv");
+  EXPECT_EQ(std::ranges::count(second, '\n'), 4) << "a header and three epochs";
+  EXPECT_NE(first, second);
+  EXPECT_EQ(read_file(folder / "run/previous/1/logs/train.csv"), first);
+  EXPECT_EQ(std::ranges::distance(fs::directory_iterator(folder / "run/tensorboard/train")), 1);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include "lockstep/runner/state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(MetricKeys, AnUnknownLoaderGetsTheNearestName) {
+  State state;
+  state.loaders = toy::loaders();
+  EXPECT_THAT(toy::error_of([&] { check_metric_key(state, {"vaild", "loss"}, "EarlyStopping"); }),
+              AllOf(HasSubstr("EarlyStopping"), HasSubstr("'vaild'"), HasSubstr("'valid'")));
+}
+
+TEST(MetricKeys, AnUnknownMetricIsRefusedWhereAllAreKnown) {
+  State state;
+  state.loaders = toy::loaders();
+  EXPECT_NO_THROW(check_metric_key(state, {"valid", "mine"}, "x"));
+  state.known_metrics = {"loss", "accuracy01"};
+  EXPECT_NO_THROW(check_metric_key(state, {"valid", "accuracy01"}, "x"));
+  EXPECT_THAT(toy::error_of([&] { check_metric_key(state, {"valid", "acuracy01"}, "x"); }),
+              AllOf(HasSubstr("'acuracy01'"), HasSubstr("'accuracy01'")));
+}
+
+TEST(MetricKeys, AValueThatIsNotThereIsNamed) {
+  State state;
+  state.progress.epoch = 3;
+  state.epoch_metrics["valid"]["loss"] = 0.5;
+  EXPECT_EQ(metric_value(state, {"valid", "loss"}, "x"), 0.5);
+  EXPECT_THAT(toy::error_of([&] { metric_value(state, {"valid", "los"}, "x"); }),
+              HasSubstr("'loss'"));
+  EXPECT_THAT(toy::error_of([&] { metric_value(state, {"train", "loss"}, "x"); }),
+              HasSubstr("epoch 3"));
+}
+
+}  // namespace
+}  // namespace lockstep

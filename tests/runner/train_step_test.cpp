@@ -1,0 +1,94 @@
+#include "lockstep/runner/train_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+// A line through the origin, fitted by one step of SGD.
+struct Line {
+  torch::Tensor weight = torch::tensor({1.0, -2.0}, torch::kDouble).requires_grad_();
+  optim::FlatParameters parameters{{{"weight", weight}}};
+  std::unique_ptr<optim::Optimizer> optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(parameters);
+
+  torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
+};
+
+const torch::Tensor kData = torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}},
+                                          torch::kDouble);
+
+torch::Tensor after_whole_batch(StepSettings settings = {}) {
+  Line line;
+  TrainStep step(line.parameters, *line.optimizer, settings);
+  step.backward(line.loss(kData), kData.size(0));
+  Metrics metrics;
+  step.update(metrics);
+  return line.weight.detach().clone();
+}
+
+TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
+  Line line;
+  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 3});
+  for (const auto& part : kData.split_with_sizes({2, 2, 1})) {
+    EXPECT_FALSE(step.due(false));
+    step.backward(line.loss(part), part.size(0));
+  }
+  ASSERT_TRUE(step.due(false));
+  EXPECT_FALSE(step.between_steps());
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(step.between_steps());
+  EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12)) << line.weight;
+}
+
+TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
+  Line line;
+  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 3});
+  EXPECT_FALSE(step.due(true)) << "nothing to update with";
+  step.backward(line.loss(kData), kData.size(0));
+  ASSERT_TRUE(step.due(true));
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12));
+}
+
+// torch.nn.utils.clip_grad_norm_ on the mean gradient, by hand.
+TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().mean().backward();
+  const double norm = weight.grad().norm().item<double>();
+  const auto expected = weight.detach() - 0.1 * weight.grad() * (0.5 / (norm + 1e-6));
+  EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
+
+  Line line;
+  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 2, .clip_grad_norm = 0.5});
+  for (const auto& part : kData.split_with_sizes({4, 1})) step.backward(line.loss(part), part.size(0));
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(torch::allclose(line.weight, expected, 1e-12)) << "clipped once, not each batch";
+  EXPECT_NEAR(metrics.at("gradient/norm"), norm, 1e-12 * norm);
+}
+
+TEST(TrainStep, ClipsTheValuesOfTheMeanGradient) {
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().mean().backward();
+  const auto expected = weight.detach() - 0.1 * weight.grad().clamp(-0.5, 0.5);
+  EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_value = 0.5}), expected, 1e-12));
+}
+
+TEST(TrainStep, RefusesSettingsWithoutMeaning) {
+  Line line;
+  const auto with = [&](StepSettings settings) {
+    return toy::error_of([&] { TrainStep(line.parameters, *line.optimizer, settings); });
+  };
+  EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
+  EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));
+  EXPECT_THAT(with({.clip_grad_value = std::nan("")}), testing::HasSubstr("clip_grad_value"));
+}
+
+}  // namespace
+}  // namespace lockstep
