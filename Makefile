@@ -38,7 +38,7 @@ bench:
 	@scripts/bootstrap test bench
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_bench
-	@bench/run --build $(BUILD)
+	@$(BUILD)/bin/lockstep_bench $(BUILD)/bench.json
 
 check:
 	@scripts/check
