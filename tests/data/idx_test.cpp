@@ -59,8 +59,8 @@ struct Damage {
 class DamagedIdx : public testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedIdx, IsNamedPlainAndPacked) {
-  const auto& [name, file, message] = GetParam();
-  const auto expected = AllOf(HasSubstr("/file: "), HasSubstr(message));
+  const std::string& file = GetParam().file;
+  const auto expected = AllOf(HasSubstr("/file: "), HasSubstr(GetParam().message));
   EXPECT_THAT(error_text<DataError>([&] { read(file); }), expected);
   EXPECT_THAT(error_text<DataError>([&] { read(gzip(file)); }), HasSubstr("/file: "));
 }

@@ -20,13 +20,13 @@ TEST(Criterion, TakesAModuleAndAFunction) {
 }
 
 TEST(Criterion, ItsClassWeightsAreSavedAndLoaded) {
-  const auto make = [](double first) {
+  const auto make = [](float first) {
     return torch::nn::CrossEntropyLoss(
-        torch::nn::CrossEntropyLossOptions().weight(torch::tensor({first, 1.0, 1.0})));
+        torch::nn::CrossEntropyLossOptions().weight(torch::tensor({first, 1.0f, 1.0f})));
   };
   const Criterion a = make(5), b = make(1);
   b.load_state(a.state());
-  const auto outputs = torch::randn({5, 3}, torch::kDouble);
+  const auto outputs = torch::randn({5, 3});
   const auto targets = torch::tensor({0, 1, 2, 1, 0});
   EXPECT_TRUE(a(outputs, targets).equal(b(outputs, targets)));
   EXPECT_THROW(b.load_state({{"weight", torch::ones({4})}}), CheckpointError);

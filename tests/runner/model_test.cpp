@@ -64,7 +64,7 @@ TEST(Model, AStateThatDoesNotFitIsRefusedByNameAndChangesNothing) {
 TEST(Model, ATorchScriptFileTrainsLikeAnyOther) {
   TemporaryDirectory folder;
   torch::jit::Module module("Line");
-  module.register_parameter("weight", torch::zeros({3, 4}), false);
+  module.register_parameter("weight", torch::zeros({3, 4}, torch::requires_grad()), false);
   module.define("def forward(self, x):\n  return torch.matmul(x, self.weight.t())\n");
   module.save((folder / "line.pt").string());
 

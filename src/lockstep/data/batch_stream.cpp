@@ -9,7 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/batch_pool.h"
@@ -22,7 +23,7 @@ class BatchStream::Source {
   Source(DatasetPtr dataset, StreamPlan plan)
       : dataset_(std::move(dataset)),
         plan_(std::move(plan)),
-        // What waits, what the user has, what he had before, and one to fill.
+        // Those that wait, the one in use, the one used before it, and one to fill.
         pool_(static_cast<std::size_t>(plan_.prefetch) + 3) {}
 
   std::optional<Batch> next() {

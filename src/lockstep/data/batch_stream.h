@@ -24,7 +24,9 @@ struct Slice {
 struct StreamPlan {
   std::vector<std::int64_t> order;  // sample indices
   std::vector<Slice> batches;       // batch k has the samples of this slice of the order
-  std::int64_t prefetch = 0;        // batches prepared ahead by a thread; 0: by next() itself
+  // Batches prepared ahead by a thread; 0: by next() itself. Pays where a batch takes longer to
+  // make than a thread to wake, tens of microseconds; small tensors in memory do not.
+  std::int64_t prefetch = 0;
 };
 
 // Movable; one thread may use it. The memory of a batch is used again once all that hold its

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "lockstep/base/text.h"
 

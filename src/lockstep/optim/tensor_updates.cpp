@@ -1,6 +1,7 @@
 #include "lockstep/optim/tensor_updates.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 namespace lockstep::optim {
 namespace {

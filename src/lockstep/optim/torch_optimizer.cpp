@@ -8,7 +8,8 @@
 
 #include <c10/util/Type.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/serialize.h>
 
 #include "lockstep/optim/check.h"
 

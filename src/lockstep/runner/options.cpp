@@ -5,11 +5,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/log/loader_name.h"
 
 namespace lockstep {
 namespace {
 
 void check_loader(const std::string& name, const data::Loader& loader) {
+  check_loader_name(name);
   constexpr std::array kPrefixes = {"train", "valid", "test", "infer"};
   const bool known = std::ranges::any_of(
       kPrefixes, [&](const char* prefix) { return name.starts_with(prefix); });

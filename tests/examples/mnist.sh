@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The mnist example as a user runs it: straight, resumed, killed and resumed, and with wrong input.
+# usage: mnist.sh PATH_TO_MNIST
+set -euo pipefail
+mnist=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+hash_of() { grep -o '"weights_hash": *"[0-9a-f]*"' "$1/summary.json" | grep -o '[0-9a-f]\{16\}'; }
+run() { "$mnist" --batch-size 256 --quiet "$@" > out.txt 2> err.txt; }
+
+run --epochs 2 --logdir straight || fail "straight run: $(cat err.txt)"
+want=$(hash_of straight)
+grep -q "weights $want" out.txt || fail "the hash is not printed"
+grep -q 'valid (2/2) ' out.txt || fail "no line for the second validation"
+for file in logs/train.csv logs/valid.csv logs/_epoch_.csv logs/hparams.yml checkpoints/best.pth \
+            checkpoints/last.pth checkpoints/_metrics.json; do
+  [ -s "straight/$file" ] || fail "$file is missing"
+done
+
+run --epochs 1 --logdir twice || fail "first epoch: $(cat err.txt)"
+run --epochs 2 --logdir twice --resume last || fail "resumed: $(cat err.txt)"
+[ "$(hash_of twice)" = "$want" ] || fail "resumed between epochs: $(hash_of twice), expected $want"
+[ "$(wc -l < twice/logs/valid.csv)" -eq 3 ] || fail "valid.csv: $(cat twice/logs/valid.csv)"
+
+# Killed without warning, somewhere in the second epoch.
+"$mnist" --batch-size 256 --quiet --epochs 2 --logdir killed --save-every 10 > out.txt 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+  grep -q 'valid (1/2)' out.txt && break
+  sleep 0.05
+done
+sleep 0.2
+kill -9 $pid 2>/dev/null || true
+wait $pid 2>/dev/null || true
+run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.txt)"
+[ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
+[ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
+
+refused() { if run "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }
+refused 'nowhere' --root nowhere
+refused 'nothing.pth' --resume nothing.pth
+refused 'batch_size' --batch-size 0
+refused 'num_epochs' --epochs 0
+refused 'model' --model transformer
+echo "mnist: all as expected"
