@@ -1,5 +1,6 @@
 #include "lockstep/base/file.h"
 
+#include <fstream>
 #include <utility>
 
 #include <fcntl.h>
@@ -144,6 +145,19 @@ TEST(ReadFile, SaysWhyItCannot) {
                                          HasSubstr("cannot open: No such file"))));
   EXPECT_THAT([&] { read_file(folder.path()); },
               ThrowsMessage<Error>(HasSubstr("cannot read: Is a directory")));
+}
+
+TEST(AbandonedWrites, AreRemovedAndNothingElseIs) {
+  TemporaryDirectory folder;
+  for (const char* name : {"a.pth", "a.pth.tmp.123", "b.tmp.", "c.tmp.12x", "notes.tmp.txt"}) {
+    std::ofstream(folder / name) << "x";
+  }
+  remove_abandoned_writes(folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.pth.tmp.123"));
+  for (const char* name : {"a.pth", "b.tmp.", "c.tmp.12x", "notes.tmp.txt"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  }
+  EXPECT_NO_THROW(remove_abandoned_writes(folder / "nowhere"));
 }
 
 TEST(MakeDirectories, MakesTheParentsToo) {

@@ -47,6 +47,14 @@ TEST(ConsoleLogger, BatchesAreNotPrinted) {
             "");
 }
 
+TEST(ConsoleLogger, DeviationsAndSecondNamesAreLeftToFiles) {
+  EXPECT_EQ(Printed().log({.scope = Scope::kLoader,
+                           .loader = "train",
+                           .progress = kFirst,
+                           .metrics = {{"loss", 0.5}, {"loss/mean", 0.5}, {"loss/std", 0.1}}}),
+            "train (1/8) loss: 0.500\n");
+}
+
 TEST(ConsoleLogger, WhatIsNoNumberIsShownAsSuch) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();

@@ -18,11 +18,14 @@ std::string last_error() {
   return std::strerror(errno);
 }
 
+// Between a file's name and the writer's process number.
+constexpr std::string_view kAsideMark = ".tmp.";
+
 // Removes a half-written file unless the write went through.
 class Aside {
  public:
   explicit Aside(const fs::path& target)
-      : path_(target.string() + ".tmp." + std::to_string(::getpid())) {}
+      : path_(target.string() + std::string(kAsideMark) + std::to_string(::getpid())) {}
   ~Aside() {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
@@ -81,6 +84,18 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
   }
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
   aside.rename_to(path);
+}
+
+void remove_abandoned_writes(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const auto mark = name.rfind(kAsideMark);
+    if (mark == std::string::npos) continue;
+    const auto pid = std::string_view(name).substr(mark + kAsideMark.size());
+    if (pid.empty() || pid.find_first_not_of("0123456789") != pid.npos) continue;
+    fs::remove(entry.path(), error);
+  }
 }
 
 void link_file_atomically(const fs::path& target, const fs::path& link) {

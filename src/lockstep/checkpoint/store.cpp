@@ -73,6 +73,7 @@ Store::Store(StoreOptions options) : options_(std::move(options)) {
     throw ConfigError("checkpoints to keep: expected 0 or more, got {}", options_.keep_best);
   }
   make_directories(options_.folder);
+  remove_abandoned_writes(options_.folder);
 }
 
 void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state) {

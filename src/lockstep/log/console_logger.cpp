@@ -16,6 +16,7 @@ void ConsoleLogger::log_metrics(const Record& record) {
       fmt::format("{} ({}/{})", what, record.progress.epoch, record.progress.num_epochs);
   std::string_view separator = " ";
   for (const auto& [name, value] : record.metrics) {
+    if (name.ends_with("/mean") || name.ends_with("/std")) continue;
     line += fmt::format("{}{}: {}", separator, name, format_metric(value));
     separator = " | ";
   }

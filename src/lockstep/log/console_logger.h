@@ -15,7 +15,8 @@ class ConsoleLogger : public Logger {
   // `console` outlives the logger.
   explicit ConsoleLogger(Console& console = Console::standard()) : console_(console) {}
 
-  // Batches are not printed.
+  // Batches are not printed, nor are deviations ("loss/std") and second names of means
+  // ("loss/mean"): a line should fit a terminal. Files have them all.
   void log_metrics(const Record& record) override;
 
  private:

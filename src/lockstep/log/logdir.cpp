@@ -57,6 +57,7 @@ fs::path next_numbered(const fs::path& folder) {
 
 LogDirectory prepare_logdir(const fs::path& path, const LogDirectoryOptions& options) {
   require_writable_folder(path);
+  for (const fs::path& folder : {path, path / "logs"}) remove_abandoned_writes(folder);
   LogDirectory result{.path = path};
   const std::vector<fs::path> outputs = outputs_in(path);
   if (options.resume || outputs.empty()) return result;
