@@ -5,6 +5,8 @@ ifneq ($(PRESET),release)
 BUILD  := build/$(PRESET)
 endif
 JOBS   ?= $(shell nproc)
+# The quickstart does without the packages that only tests need.
+WITH_TESTS := ON
 
 .PHONY: help quickstart build test bench check format clean configure
 
@@ -19,12 +21,12 @@ help:
 
 quickstart:
 	@scripts/bootstrap
-	@$(MAKE) --no-print-directory configure
+	@$(MAKE) --no-print-directory configure WITH_TESTS=OFF
 	@cmake --build $(BUILD) --target quickstart -j $(JOBS)
 	@$(BUILD)/bin/quickstart
 
 configure:
-	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev -DLOCKSTEP_TESTS=$(WITH_TESTS) > /dev/null
 
 build:
 	@scripts/bootstrap test
@@ -44,7 +46,7 @@ check:
 	@scripts/check
 
 format:
-	@git ls-files --cached --others --exclude-standard '*.h' '*.cpp' | xargs -r clang-format -i
+	@find src tests examples bench -name '*.h' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
 	@rm -rf build

@@ -1,12 +1,13 @@
 // The seed's workload (Flatten, Linear(784, 10), cross entropy, Adam, batch 32, one epoch of
-// Fashion-MNIST, one process, one thread), three ways: Lockstep's runner, a LibTorch loop written by
-// hand, and a PyTorch loop. They take turns, so that a machine that slows down slows all of them.
-#include <lockstep/lockstep.h>
-
+// Fashion-MNIST, one process, one thread), three ways: Lockstep's runner, a LibTorch loop written
+// by hand, and a PyTorch loop. They take turns, so that a machine that slows down slows all of
+// them.
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+
+#include <lockstep/lockstep.h>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
@@ -22,7 +23,7 @@ constexpr double kLr = 0.02;
 
 struct Measured {
   double samples_per_second = 0;
-  double loss = 0;   // the mean over the epoch: all three must have done the same work
+  double loss = 0;  // the mean over the epoch: all three must have done the same work
 };
 
 nn::Sequential make_model() {
@@ -78,6 +79,10 @@ Measured run_pytorch() {
   while (const std::size_t n = fread(chunk.data(), 1, chunk.size(), pipe.get())) {
     output.append(chunk.data(), n);
   }
+  if (output.empty()) {
+    throw ls::Error("{} printed nothing: is python3-torch installed? scripts/bootstrap bench",
+                    command);
+  }
   const auto json = nlohmann::json::parse(output);
   return {json.at("samples_per_second"), json.at("loss")};
 }
@@ -109,7 +114,8 @@ int main(int argc, char** argv) try {
 
   std::array<Series, 3> series = {
       Series{"lockstep", [&] { return run_lockstep(train); }, {}, 0},
-      Series{"libtorch by hand", [&] { return run_bare(whole["features"], whole["targets"]); }, {}, 0},
+      Series{
+          "libtorch by hand", [&] { return run_bare(whole["features"], whole["targets"]); }, {}, 0},
       Series{"pytorch", run_pytorch, {}, 0}};
   for (int round = 0; round < kRounds; ++round) {
     for (auto& one : series) {
@@ -121,10 +127,10 @@ int main(int argc, char** argv) try {
   }
 
   nlohmann::json json;
-  fmt::print("Flatten, Linear(784, 10), Adam, batch {}, one epoch, one thread; {} rounds\n\n", kBatch,
-             kRounds);
+  fmt::print("Flatten, Linear(784, 10), Adam, batch {}, one epoch, one thread; {} rounds\n\n",
+             kBatch, kRounds);
   fmt::print("{:<18} {:>14} {:>8} {:>10} {:>22}\n", "", "samples/s", "spread", "loss",
-             "lockstep's time to its");
+             "lockstep time / this");
   for (const auto& one : series) {
     const double ratio = one.median() / series[0].median();
     fmt::print("{:<18} {:>14} {:>7.0f}% {:>10.5f} {:>22.2f}\n", one.name,

@@ -1,8 +1,8 @@
 // The classic: handwritten digits (or clothes), a model of choice, metrics, logs and checkpoints.
-#include <lockstep/lockstep.h>
+#include <iostream>
 
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <lockstep/lockstep.h>
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -12,8 +12,8 @@ namespace {
 nn::Sequential make_model(const std::string& kind) {
   if (kind == "linear") return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 10));
   if (kind == "mlp") {
-    return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 512), nn::ReLU(),
-                          nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10));
+    return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 512), nn::ReLU(), nn::Linear(512, 256),
+                          nn::ReLU(), nn::Linear(256, 10));
   }
   const auto conv = [](int in, int out) {
     return nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1));
@@ -40,8 +40,9 @@ int main(int argc, char** argv) try {
   bool quiet = false;
 
   CLI::App app("Trains on MNIST or Fashion-MNIST.");
-  app.add_option("--root", root, "Folder with MNIST's or Fashion-MNIST's files; default: Debian's "
-                                 "Fashion-MNIST");
+  app.add_option("--root", root,
+                 "Folder with MNIST's or Fashion-MNIST's files; default: Debian's "
+                 "Fashion-MNIST");
   app.add_option("--model", kind, "linear, mlp or cnn")
       ->check(CLI::IsMember({"linear", "mlp", "cnn"}))
       ->capture_default_str();
@@ -51,8 +52,9 @@ int main(int argc, char** argv) try {
   app.add_option("--seed", seed, "Seed of weights, order and dropout; default: 42");
   app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--resume", resume, "A checkpoint's path, or last or best in --logdir");
-  app.add_option("--save-every", save_every, "Also save last.pth every N batches; 0: only at the "
-                                             "end of epochs")
+  app.add_option("--save-every", save_every,
+                 "Also save last.pth every N batches; 0: only at the "
+                 "end of epochs")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "No progress bar");
   CLI11_PARSE(app, argc, argv);

@@ -1,7 +1,7 @@
 // `make quickstart`: a multilayer perceptron learns to tell clothes apart on 60,000 real images.
-#include <lockstep/lockstep.h>
-
 #include <iostream>
+
+#include <lockstep/lockstep.h>
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -26,9 +26,9 @@ int main() try {
       .minimize_valid_metric = false,
       .verbose = true,
       .callbacks = {ls::AccuracyCallback({.num_classes = 10}),
-                    ls::ConfusionMatrixCallback({.class_names = {"T-shirt", "Trouser", "Pullover",
-                                                                 "Dress", "Coat", "Sandal", "Shirt",
-                                                                 "Sneaker", "Bag", "Boot"}})},
+                    ls::ConfusionMatrixCallback(
+                        {.class_names = {"T-shirt", "Trouser", "Pullover", "Dress", "Coat",
+                                         "Sandal", "Shirt", "Sneaker", "Bag", "Boot"}})},
   });
   std::cout << "Validation accuracy: " << result.best_metric << '\n';
 } catch (const std::exception& error) {

@@ -32,5 +32,10 @@ TEST(BuiltinCallbacks, AreNotAddedBesideTheUsersOwn) {
   EXPECT_THAT(names({.logdir = "x"}, {CheckpointCallback({.save_n_best = 3})}), testing::IsEmpty());
 }
 
+TEST(BuiltinCallbacks, TwoCheckpointsNeedTwoFolders) {
+  EXPECT_THROW(names({}, {CheckpointCallback(), CheckpointCallback()}), ConfigError);
+  EXPECT_NO_THROW(names({}, {CheckpointCallback(), CheckpointCallback({.folder = "elsewhere"})}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -39,7 +39,9 @@ TEST(CheckpointCallback, KeepsTheBestByTheRunsMetric) {
   EXPECT_THAT(files(folder / "run/checkpoints"),
               UnorderedElementsAre("best.pth", "last.pth", "epoch.0002.pth", "epoch.0003.pth",
                                    "_metrics.json"));
-  EXPECT_EQ(checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"), 2);
+  EXPECT_EQ(
+      checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"),
+      2);
 }
 
 TEST(CheckpointCallback, WithoutAMetricTheNewestIsTheBest) {
@@ -49,7 +51,9 @@ TEST(CheckpointCallback, WithoutAMetricTheNewestIsTheBest) {
   options.valid_loader.reset();
   const auto result = toy::train(options);
   EXPECT_EQ(result.best_epoch, 3);
-  EXPECT_EQ(checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"), 3);
+  EXPECT_EQ(
+      checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"),
+      3);
 }
 
 TEST(CheckpointCallback, AResumedRunKeepsNoMoreThanItShould) {
@@ -70,14 +74,15 @@ TEST(CheckpointCallback, AResumedRunKeepsNoMoreThanItShould) {
 TEST(CheckpointCallback, WeightsAloneAreSmallAndEnoughToEvaluate) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();
-  options.callbacks = {CheckpointCallback({.folder = folder / "w", .mode = CheckpointMode::kModel})};
+  options.callbacks = {
+      CheckpointCallback({.folder = folder / "w", .mode = CheckpointMode::kModel})};
   const auto result = toy::train(options);
   EXPECT_FALSE(checkpoint::load(*result.last_checkpoint).contains("optimizer_state_dict"));
-  const Metrics metrics = SupervisedRunner().evaluate_loader(
-      {.loader = options.loaders.at("valid"),
-       .model = toy::model(5),
-       .criterion = torch::nn::CrossEntropyLoss(),
-       .resume = result.last_checkpoint->string()});
+  const Metrics metrics =
+      SupervisedRunner().evaluate_loader({.loader = options.loaders.at("valid"),
+                                          .model = toy::model(5),
+                                          .criterion = torch::nn::CrossEntropyLoss(),
+                                          .resume = result.last_checkpoint->string()});
   EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
 }
 
@@ -100,7 +105,8 @@ TEST(CheckpointCallback, SavesInsideEpochsOnlyWhereARunCanGoOn) {
 }
 
 TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {
-  EXPECT_THAT(toy::error_of([] { CheckpointCallback({.save_n_best = -1}); }), HasSubstr("save_n_best"));
+  EXPECT_THAT(toy::error_of([] { CheckpointCallback({.save_n_best = -1}); }),
+              HasSubstr("save_n_best"));
   EXPECT_THAT(toy::error_of([] {
                 CheckpointCallback({.save_every_batches = 1, .mode = CheckpointMode::kModel});
               }),

@@ -30,8 +30,12 @@ TEST(MetricCallbacks, AreOfTheWholeLoader) {
   std::vector<std::int64_t> all(101);
   std::iota(all.begin(), all.end(), 0);
   const Batch batch = dataset->gather(all, {});
-  const double right =
-      model(batch["features"]).argmax(1).eq(batch["targets"]).to(torch::kDouble).mean().item<double>();
+  const double right = model(batch["features"])
+                           .argmax(1)
+                           .eq(batch["targets"])
+                           .to(torch::kDouble)
+                           .mean()
+                           .item<double>();
   EXPECT_DOUBLE_EQ(whole.at("accuracy01"), right);
 }
 

@@ -34,8 +34,9 @@ TEST(ConfusionMatrixCallback, CountsAndDraws) {
 }
 
 TEST(ConfusionMatrixCallback, NamesAndNumberMustAgree) {
-  EXPECT_THAT(toy::error_of([] { ConfusionMatrixCallback({.num_classes = 3, .class_names = {"a"}}); }),
-              testing::HasSubstr("class_names"));
+  EXPECT_THAT(
+      toy::error_of([] { ConfusionMatrixCallback({.num_classes = 3, .class_names = {"a"}}); }),
+      testing::HasSubstr("class_names"));
   EXPECT_THROW(ConfusionMatrixCallback({}), ConfigError);
 }
 

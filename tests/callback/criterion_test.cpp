@@ -7,7 +7,9 @@
 namespace lockstep {
 namespace {
 
-const auto kPenalty = [](const torch::Tensor& x, const torch::Tensor&) { return x.square().mean(); };
+const auto kPenalty = [](const torch::Tensor& x, const torch::Tensor&) {
+  return x.square().mean();
+};
 
 TEST(CriterionCallback, WatchesWithoutChangingTheRun) {
   TrainOptions options = toy::options();
@@ -22,7 +24,8 @@ TEST(CriterionCallback, WatchesWithoutChangingTheRun) {
 
 TEST(CriterionCallback, AddsToTheLossWithItsWeight) {
   TrainOptions options = toy::options();
-  options.callbacks = {CriterionCallback({.criterion = kPenalty, .metric_key = "penalty", .weight = 0.5})};
+  options.callbacks = {
+      CriterionCallback({.criterion = kPenalty, .metric_key = "penalty", .weight = 0.5})};
   const auto with_callback = toy::train(options);
 
   TrainOptions by_hand = toy::options();

@@ -1,9 +1,9 @@
 #include "lockstep/callback/early_stopping.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "tests/support/toy.h"
 
@@ -45,16 +45,19 @@ TEST(EarlyStopping, NotANumberIsNeverBetter) {
 }
 
 TEST(EarlyStopping, AResumedRunRemembersItsMisses) {
-  EarlyStoppingCallback first({.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
+  EarlyStoppingCallback first(
+      {.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
   State state;
   state.loaders = toy::loaders();
   const auto epoch = [&](EarlyStoppingCallback& callback, double score) {
     state.epoch_metrics["valid"]["loss"] = score;
     callback.on_epoch_end(state);
   };
+  state.progress.epoch = 1;
   first.on_run_start(state);
   for (const double score : {1.0, 2.0, 2.0}) epoch(first, score);
-  EarlyStoppingCallback second({.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
+  EarlyStoppingCallback second(
+      {.patience = 3, .metric = MetricKey{"valid", "loss"}, .minimize = true});
   second.load_state(first.state());
   second.on_run_start(state);
   EXPECT_FALSE(state.stop_reason);
@@ -64,7 +67,8 @@ TEST(EarlyStopping, AResumedRunRemembersItsMisses) {
 
 TEST(EarlyStopping, SaysWhatIsWrongWithIt) {
   EXPECT_THAT(toy::error_of([] { EarlyStoppingCallback({.patience = 0}); }), HasSubstr("patience"));
-  EXPECT_THAT(toy::error_of([] { EarlyStoppingCallback({.min_delta = -1}); }), HasSubstr("min_delta"));
+  EXPECT_THAT(toy::error_of([] { EarlyStoppingCallback({.min_delta = -1}); }),
+              HasSubstr("min_delta"));
   TrainOptions options = toy::options();
   options.callbacks = {EarlyStoppingCallback({.metric = MetricKey{"vald", "loss"}})};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("'valid'"));

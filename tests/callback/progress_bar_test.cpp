@@ -1,9 +1,9 @@
 #include "lockstep/callback/progress_bar.h"
 
+#include <cstdlib>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 #include "lockstep/callback/classification.h"
 #include "tests/support/toy.h"

@@ -43,7 +43,8 @@ TEST(SchedulerCallback, APlateauFollowsTheMetricItIsTold) {
   options.optimizer = optim::SGD{.lr = 1e-9};
   options.loaders = {{"train", {toy::points(4), {.batch_size = 4}}},
                      {"valid", {toy::points(4), {.batch_size = 4}}}};
-  options.scheduler = optim::ReduceLROnPlateau{.factor = 0.1, .patience = 0, .threshold = 0.5, .eps = 0};
+  options.scheduler =
+      optim::ReduceLROnPlateau{.factor = 0.1, .patience = 0, .threshold = 0.5, .eps = 0};
   const auto seen = rates(options);
   EXPECT_DOUBLE_EQ(seen[1], 1e-9) << "the first epoch is the best so far";
   EXPECT_NEAR(seen[2], 1e-10, 1e-20) << "the second was not better by half";

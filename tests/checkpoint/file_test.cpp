@@ -1,9 +1,9 @@
 #include "lockstep/checkpoint/file.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <fstream>
+
+#include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"

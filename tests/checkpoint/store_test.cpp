@@ -1,10 +1,10 @@
 #include "lockstep/checkpoint/store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -31,9 +31,15 @@ std::vector<std::string> files(const fs::path& folder) {
 void save_epochs(Store& store, const std::vector<double>& scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto epoch = static_cast<std::int64_t>(i) + 1;
-    store.save_epoch({.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}},
-                     [&] { return StateDict{{"epoch", epoch}, {"store", store.state()}}; });
+    store.save_epoch(
+        {.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}}, [&] {
+          return StateDict{{"epoch", epoch}, {"store", store.state()}};
+        });
   }
+}
+
+std::optional<double> by_loss(std::int64_t, const EpochMetrics& metrics) {
+  return metrics.at("valid").at("loss");
 }
 
 std::int64_t epoch_of(const fs::path& path) {
@@ -104,10 +110,30 @@ TEST(Store, GoesOnFromItsOwnState) {
     save_epochs(store, {0.5, 0.3});
   }
   Store again({.folder = folder.path(), .keep_best = 2});
-  again.load_state(load(folder / "last.pth").get<StateDict>("store"));
+  again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
   ASSERT_EQ(again.best().size(), 2u) << "the saved state must count the epoch it was saved in";
   EXPECT_EQ(again.best().front().epoch, 2);
   EXPECT_EQ(again.best().front().metrics.at("valid").at("loss"), 0.3);
+}
+
+TEST(Store, AfterAStepBackItKeepsNoFileOfTheOtherFuture) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 2});
+  save_epochs(store, {0.5, 0.3, 0.4});
+  Store again({.folder = folder.path(), .keep_best = 2});
+  again.load_state(load(folder / "epoch.0002.pth").get<StateDict>("store"), by_loss);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "last.pth"));
+}
+
+TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 2});
+  save_epochs(store, {0.5, 0.3});
+  Store again({.folder = folder.path(), .keep_best = 2, .minimize = false});
+  again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
+  EXPECT_EQ(again.best().front().epoch, 1);
+  EXPECT_EQ(epoch_of(again.best_path()), 1);
 }
 
 TEST(LoadByName, FindsPathsAndNames) {
@@ -127,7 +153,8 @@ TEST(LoadByName, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
   Store store({.folder = folder.path(), .keep_best = 3});
   save_epochs(store, {0.5, 0.3, 0.4});
   std::vector<std::string> warnings;
-  const auto previous = set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  const auto previous =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
   for (const char* victim : {"last.pth", "epoch.0003.pth"}) {
     fs::resize_file(folder / victim, fs::file_size(folder / victim) / 2);
   }

@@ -1,13 +1,19 @@
-# cmake -DKIND=find_package|add_subdirectory -DSOURCE=… -DBUILD=… -DWORK=… -P run.cmake
+# cmake -DKIND=find_package|add_subdirectory -DSOURCE=… -DBUILD=… -P run.cmake
 #
 # Builds and runs a consumer project in a folder of its own, outside of Lockstep's tree.
-file(REMOVE_RECURSE ${WORK})
+string(RANDOM LENGTH 12 unique)
+if(DEFINED ENV{TMPDIR})
+  set(WORK $ENV{TMPDIR}/lockstep-consumer-${unique})
+else()
+  set(WORK /tmp/lockstep-consumer-${unique})
+endif()
 file(MAKE_DIRECTORY ${WORK})
 file(COPY ${SOURCE}/tests/consumer/${KIND}/ DESTINATION ${WORK}/project)
 
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
+    file(REMOVE_RECURSE ${WORK})
     message(FATAL_ERROR "failed (${result}): ${ARGV}\n${output}")
   endif()
 endfunction()

@@ -28,13 +28,14 @@ run --epochs 2 --logdir twice --resume last || fail "resumed: $(cat err.txt)"
 # Killed without warning, somewhere in the second epoch.
 "$mnist" --batch-size 256 --quiet --epochs 2 --logdir killed --save-every 10 > out.txt 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-  grep -q 'valid (1/2)' out.txt && break
-  sleep 0.05
+for _ in $(seq 6000); do
+  [ killed/checkpoints/last.pth -nt killed/logs/_epoch_.csv ] && break
+  sleep 0.01
 done
-sleep 0.2
 kill -9 $pid 2>/dev/null || true
-wait $pid 2>/dev/null || true
+code=0
+wait $pid 2>/dev/null || code=$?
+[ "$code" -eq 137 ] || fail "the run was over (exit $code) before it could be killed"
 run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.txt)"
 [ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"

@@ -50,7 +50,9 @@ TEST(Notify, EveryEndHookRunsEvenWhereAnotherThrew) {
     throw Error("second failed");
   };
   State state;
-  EXPECT_EQ(toy::error_of([&] { notify_end({first, second}, &Callback::on_epoch_end, state); }),
+  EXPECT_EQ(toy::error_of([&] {
+              notify_end({first, second}, &Callback::on_epoch_end, state);
+            }),
             "first failed");
   EXPECT_THAT(calls, ElementsAre("first", "second"));
 }

@@ -71,6 +71,7 @@ TEST_F(PassTest, GoesOnInTheMiddleWithTheSameResult) {
   callbacks = {stop};
   run();
   callbacks = {};
+  state.loader_end_requested = false;
   run(1, saved);
   EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5);
 }

@@ -1,10 +1,10 @@
 #include "lockstep/runner/model.h"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/script.h>
-
-#include <fstream>
 
 #include "lockstep/base/file.h"
 #include "lockstep/state/hash.h"
@@ -34,9 +34,9 @@ TEST(Model, TakesASequentialAHolderAndASharedPointer) {
 TEST(Model, NamesWeightsAsPythonDoes) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : Model(toy::model()).weights()) names.push_back(name);
-  EXPECT_THAT(names, testing::ElementsAre("0.weight", "0.bias", "1.weight", "1.bias", "4.weight",
-                                          "4.bias", "1.running_mean", "1.running_var",
-                                          "1.num_batches_tracked"));
+  EXPECT_THAT(names,
+              testing::ElementsAre("0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias",
+                                   "1.running_mean", "1.running_var", "1.num_batches_tracked"));
 }
 
 TEST(Model, StateGoesIntoAnotherModelOfItsKind) {

@@ -1,9 +1,9 @@
 #include "lockstep/runner/random.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include <set>
 
 namespace lockstep {
 namespace {

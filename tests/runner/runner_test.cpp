@@ -62,13 +62,14 @@ TEST(Runner, AModelMadeInGetModelDependsOnTheSeed) {
 }
 
 TEST(Runner, AMetricOnlyTheCustomRunnerKnowsCanSelect) {
-  const auto result =
-      Custom().train({.num_epochs = 2, .valid_loader = "valid", .valid_metric = "twice", .console = false});
+  const auto result = Custom().train(
+      {.num_epochs = 2, .valid_loader = "valid", .valid_metric = "twice", .console = false});
   EXPECT_EQ(result.best_metric, result.best_metrics.at("valid").at("twice"));
-  EXPECT_THAT(toy::error_of([] {
-                Custom().train({.valid_loader = "valid", .valid_metric = "twise", .console = false});
-              }),
-              HasSubstr("'twice'"));
+  EXPECT_THAT(
+      toy::error_of([] {
+        Custom().train({.valid_loader = "valid", .valid_metric = "twise", .console = false});
+      }),
+      HasSubstr("'twice'"));
 }
 
 TEST(EvaluateLoader, GivesWhatTrainingSaw) {
@@ -76,9 +77,8 @@ TEST(EvaluateLoader, GivesWhatTrainingSaw) {
   options.callbacks = {AccuracyCallback({.num_classes = 3})};
   SupervisedRunner runner;
   const auto result = runner.train(options);
-  const Metrics metrics =
-      runner.evaluate_loader({.loader = options.loaders.at("valid"),
-                              .callbacks = {AccuracyCallback({.num_classes = 3})}});
+  const Metrics metrics = runner.evaluate_loader(
+      {.loader = options.loaders.at("valid"), .callbacks = {AccuracyCallback({.num_classes = 3})}});
   EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
   EXPECT_EQ(metrics.at("accuracy01"), result.last_metrics.at("valid").at("accuracy01"));
 }
@@ -86,10 +86,10 @@ TEST(EvaluateLoader, GivesWhatTrainingSaw) {
 TEST(EvaluateLoader, NeedsNoCallbacksAndLeavesTheModelAlone) {
   const Model model(toy::model());
   const auto before = weights_hash(model.weights());
-  const Metrics metrics = SupervisedRunner().evaluate_loader(
-      {.loader = {toy::points(20), {.batch_size = 8}},
-       .model = model,
-       .criterion = torch::nn::CrossEntropyLoss()});
+  const Metrics metrics =
+      SupervisedRunner().evaluate_loader({.loader = {toy::points(20), {.batch_size = 8}},
+                                          .model = model,
+                                          .criterion = torch::nn::CrossEntropyLoss()});
   EXPECT_GT(metrics.at("loss"), 0);
   EXPECT_EQ(weights_hash(model.weights()), before);
 }
@@ -115,18 +115,19 @@ TEST(EvaluateLoader, TakesWeightsFromACheckpoint) {
   TrainOptions options = toy::options();
   options.logdir = folder / "run";
   const auto result = toy::train(options);
-  const Metrics metrics = SupervisedRunner().evaluate_loader(
-      {.loader = options.loaders.at("valid"),
-       .model = toy::model(99),
-       .criterion = torch::nn::CrossEntropyLoss(),
-       .resume = result.last_checkpoint->string()});
+  const Metrics metrics =
+      SupervisedRunner().evaluate_loader({.loader = options.loaders.at("valid"),
+                                          .model = toy::model(99),
+                                          .criterion = torch::nn::CrossEntropyLoss(),
+                                          .resume = result.last_checkpoint->string()});
   EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
 }
 
 TEST(PredictLoader, UsesThePredictBatchOfTheRunner) {
   Custom runner;
   runner.train({.console = false});
-  const auto labels = runner.predict_loader({.loader = {toy::points(9), {.batch_size = 4}}}).concat("labels");
+  const auto labels =
+      runner.predict_loader({.loader = {toy::points(9), {.batch_size = 4}}}).concat("labels");
   EXPECT_EQ(labels.sizes(), (std::vector<std::int64_t>{9}));
   EXPECT_EQ(labels.scalar_type(), torch::kLong);
 }

@@ -1,10 +1,10 @@
 #include "lockstep/runner/snapshot.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/early_stopping.h"
@@ -42,8 +42,9 @@ TEST(Snapshot, CallbacksOfOneNameKeepTheirOwnMemory) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();
   options.logdir = folder / "run";
-  options.callbacks = {EarlyStoppingCallback({.patience = 50}),
-                       EarlyStoppingCallback({.patience = 60, .metric = MetricKey{"train", "loss"}})};
+  options.callbacks = {
+      EarlyStoppingCallback({.patience = 50}),
+      EarlyStoppingCallback({.patience = 60, .metric = MetricKey{"train", "loss"}})};
   const auto callbacks = checkpoint_of(options).get<StateDict>("callbacks");
   ASSERT_TRUE(callbacks.contains("EarlyStoppingCallback"));
   ASSERT_TRUE(callbacks.contains("EarlyStoppingCallback.2"));
@@ -67,7 +68,9 @@ TEST(Snapshot, ACallbackThatIsGoneIsWarnedOf) {
 
 TEST(Snapshot, WeightsAloneCannotBeResumed) {
   State state;
-  EXPECT_THAT(toy::error_of([&] { restore_snapshot({{"model_state_dict", StateDict()}}, state, {}); }),
+  EXPECT_THAT(toy::error_of([&] {
+                restore_snapshot({{"model_state_dict", StateDict()}}, state, {});
+              }),
               HasSubstr("weights only"));
 }
 
@@ -92,7 +95,7 @@ TEST(Snapshot, PythonContinuesWithTheWeights) {
          "assert abs(value - float(sys.argv[2])) < 1e-5, value\n"
          "assert state['run']['epoch'] == 3\n";
   const auto command = fmt::format("/usr/bin/python3 {} {} {}", (folder / "read.py").string(),
-                                (folder / "run/checkpoints/last.pth").string(), expected);
+                                   (folder / "run/checkpoints/last.pth").string(), expected);
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 

@@ -14,7 +14,9 @@ using testing::HasSubstr;
 TEST(MetricKeys, AnUnknownLoaderGetsTheNearestName) {
   State state;
   state.loaders = toy::loaders();
-  EXPECT_THAT(toy::error_of([&] { check_metric_key(state, {"vaild", "loss"}, "EarlyStopping"); }),
+  EXPECT_THAT(toy::error_of([&] {
+                check_metric_key(state, {"vaild", "loss"}, "EarlyStopping");
+              }),
               AllOf(HasSubstr("EarlyStopping"), HasSubstr("'vaild'"), HasSubstr("'valid'")));
 }
 
@@ -24,7 +26,9 @@ TEST(MetricKeys, AnUnknownMetricIsRefusedWhereAllAreKnown) {
   EXPECT_NO_THROW(check_metric_key(state, {"valid", "mine"}, "x"));
   state.known_metrics = {"loss", "accuracy01"};
   EXPECT_NO_THROW(check_metric_key(state, {"valid", "accuracy01"}, "x"));
-  EXPECT_THAT(toy::error_of([&] { check_metric_key(state, {"valid", "acuracy01"}, "x"); }),
+  EXPECT_THAT(toy::error_of([&] {
+                check_metric_key(state, {"valid", "acuracy01"}, "x");
+              }),
               AllOf(HasSubstr("'acuracy01'"), HasSubstr("'accuracy01'")));
 }
 
@@ -33,9 +37,13 @@ TEST(MetricKeys, AValueThatIsNotThereIsNamed) {
   state.progress.epoch = 3;
   state.epoch_metrics["valid"]["loss"] = 0.5;
   EXPECT_EQ(metric_value(state, {"valid", "loss"}, "x"), 0.5);
-  EXPECT_THAT(toy::error_of([&] { metric_value(state, {"valid", "los"}, "x"); }),
+  EXPECT_THAT(toy::error_of([&] {
+                metric_value(state, {"valid", "los"}, "x");
+              }),
               HasSubstr("'loss'"));
-  EXPECT_THAT(toy::error_of([&] { metric_value(state, {"train", "loss"}, "x"); }),
+  EXPECT_THAT(toy::error_of([&] {
+                metric_value(state, {"train", "loss"}, "x");
+              }),
               HasSubstr("epoch 3"));
 }
 

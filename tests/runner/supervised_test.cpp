@@ -10,18 +10,21 @@ namespace {
 TEST(SupervisedRunner, UsesTheKeysItWasTold) {
   const auto dataset = data::tensor_dataset(
       {{"x", torch::randn({6, 4})}, {"y", torch::randint(0, 3, {6}, torch::kInt64)}});
-  SupervisedRunner runner({.input_key = "x", .output_key = "scores", .target_key = "y", .loss_key = "nll"});
+  SupervisedRunner runner(
+      {.input_key = "x", .output_key = "scores", .target_key = "y", .loss_key = "nll"});
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->batch_end = [](State& s) {
     EXPECT_TRUE(s.batch.contains("scores"));
     EXPECT_TRUE(s.batch.contains("nll"));
   };
   TrainOptions options = toy::options();
-  options.loaders = {{"train", {dataset, {.batch_size = 3}}}, {"valid", {dataset, {.batch_size = 3}}}};
+  options.loaders = {{"train", {dataset, {.batch_size = 3}}},
+                     {"valid", {dataset, {.batch_size = 3}}}};
   options.callbacks = {hooks};
   const auto result = runner.train(options);
   EXPECT_EQ(result.best_metric, result.best_metrics.at("valid").at("nll")) << "the default metric";
-  EXPECT_EQ(runner.predict_loader({.loader = {dataset, {.batch_size = 6}}}).concat("scores").size(0), 6);
+  EXPECT_EQ(
+      runner.predict_loader({.loader = {dataset, {.batch_size = 6}}}).concat("scores").size(0), 6);
 }
 
 // The run without Lockstep: the same order, the same seeds, LibTorch's own optimizer.
@@ -44,7 +47,8 @@ TEST(SupervisedRunner, FollowsALoopWrittenByHand) {
   const data::Loader loader(dataset, {.batch_size = 8, .shuffle = true});
   for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
     for (Batch& batch : loader.stream({.seed = 42, .epoch = epoch})) {
-      const auto loss = torch::cross_entropy_loss(model->forward(batch["features"]), batch["targets"]);
+      const auto loss =
+          torch::cross_entropy_loss(model->forward(batch["features"]), batch["targets"]);
       adam.zero_grad();
       loss.backward();
       adam.step();

@@ -13,13 +13,14 @@ namespace {
 struct Line {
   torch::Tensor weight = torch::tensor({1.0, -2.0}, torch::kDouble).requires_grad_();
   optim::FlatParameters parameters{{{"weight", weight}}};
-  std::unique_ptr<optim::Optimizer> optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(parameters);
+  std::unique_ptr<optim::Optimizer> optimizer =
+      optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(parameters);
 
   torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
 };
 
-const torch::Tensor kData = torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}},
-                                          torch::kDouble);
+const torch::Tensor kData =
+    torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}}, torch::kDouble);
 
 torch::Tensor after_whole_batch(StepSettings settings = {}) {
   Line line;
@@ -65,8 +66,10 @@ TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
 
   Line line;
-  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 2, .clip_grad_norm = 0.5});
-  for (const auto& part : kData.split_with_sizes({4, 1})) step.backward(line.loss(part), part.size(0));
+  TrainStep step(line.parameters, *line.optimizer,
+                 {.accumulation_steps = 2, .clip_grad_norm = 0.5});
+  for (const auto& part : kData.split_with_sizes({4, 1}))
+    step.backward(line.loss(part), part.size(0));
   Metrics metrics;
   step.update(metrics);
   EXPECT_TRUE(torch::allclose(line.weight, expected, 1e-12)) << "clipped once, not each batch";

@@ -1,11 +1,11 @@
 // A small problem that trains in milliseconds, for tests of the runner and its callbacks.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <torch/torch.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
@@ -67,7 +67,8 @@ std::string error_of(Action action) {
 class Warnings {
  public:
   Warnings()
-      : previous_(set_warning_handler([this](const std::string& text) { texts.push_back(text); })) {}
+      : previous_(set_warning_handler([this](const std::string& text) { texts.push_back(text); })) {
+  }
   ~Warnings() { set_warning_handler(previous_); }
   Warnings(const Warnings&) = delete;
   Warnings& operator=(const Warnings&) = delete;

@@ -27,8 +27,8 @@ class FileDescriptor {
 // loses power, sees the old content or the new one. Throws Error; nothing is left behind then.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
-// Removes what writers that were killed in write_file_atomically left beside their files in `folder`.
-// Nobody may be writing there. A folder that is not there has nothing to remove.
+// Removes what writers that were killed in write_file_atomically left beside their files in
+// `folder`. Nobody may be writing there. A folder that is not there has nothing to remove.
 void remove_abandoned_writes(const std::filesystem::path& folder);
 
 // Makes `link` another name of `target`'s content, replacing what `link` was, whole or not at all.

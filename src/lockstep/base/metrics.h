@@ -10,7 +10,8 @@ namespace lockstep {
 // One loader's metrics (or one batch's), sorted by name, as they are printed.
 using Metrics = std::map<std::string, double, std::less<>>;
 
-// An epoch's metrics by loader; "_epoch_" holds what belongs to no loader (learning rate, momentum).
+// An epoch's metrics by loader; "_epoch_" holds what belongs to no loader (learning rate,
+// momentum).
 using EpochMetrics = std::map<std::string, Metrics, std::less<>>;
 
 inline constexpr const char* kEpochKey = "_epoch_";

@@ -47,7 +47,8 @@ BatchOverfitCallback::BatchOverfitCallback(BatchOverfitCallbackOptions options)
     const auto* count = std::get_if<std::int64_t>(&amount);
     const auto* share = std::get_if<double>(&amount);
     if (count != nullptr && *count < 1) {
-      throw ConfigError("BatchOverfitCallback: {}: expected 1 or more batches, got {}", name, *count);
+      throw ConfigError("BatchOverfitCallback: {}: expected 1 or more batches, got {}", name,
+                        *count);
     }
     if (share != nullptr && !(*share > 0 && *share <= 1)) {
       throw ConfigError("BatchOverfitCallback: {}: expected a share above 0 and up to 1, got {}",
@@ -56,7 +57,7 @@ BatchOverfitCallback::BatchOverfitCallback(BatchOverfitCallbackOptions options)
   }
 }
 
-void BatchOverfitCallback::on_run_start(State& state) {
+void BatchOverfitCallback::check(const State& state) const {
   for (const auto& [name, amount] : options_.batches) {
     if (state.loaders.contains(name)) continue;
     throw ConfigError("BatchOverfitCallback: there is no loader '{}'; {}", name,
@@ -70,8 +71,7 @@ std::int64_t BatchOverfitCallback::kept_batches(const std::string& name,
   if (found == options_.batches.end()) return 1;
   if (const auto* count = std::get_if<std::int64_t>(&found->second)) return *count;
   const double share = std::get<double>(found->second);
-  return std::max<std::int64_t>(
-      1, std::llround(share * static_cast<double>(loader.batches())));
+  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(loader.batches())));
 }
 
 void BatchOverfitCallback::on_epoch_start(State& state) {

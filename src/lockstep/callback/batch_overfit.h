@@ -28,7 +28,7 @@ class BatchOverfitCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
-  void on_run_start(State& state) override;
+  void check(const State& state) const override;
   void on_epoch_start(State& state) override;
   void on_epoch_end(State& state) override;
 

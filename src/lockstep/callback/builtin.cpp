@@ -1,7 +1,11 @@
 #include "lockstep/runner/builtin.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
 
+#include "lockstep/base/error.h"
 #include "lockstep/callback/batch_overfit.h"
 #include "lockstep/callback/check_run.h"
 #include "lockstep/callback/checkpoint.h"
@@ -19,9 +23,21 @@ bool has(const Callbacks& callbacks) {
   });
 }
 
+// Each deletes what it does not know in its folder.
+void check_checkpoint_folders(const Callbacks& callbacks) {
+  std::set<std::optional<std::filesystem::path>> folders;
+  for (const auto& callback : callbacks) {
+    const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(callback.get());
+    if (checkpoint != nullptr && !folders.insert(checkpoint->folder()).second) {
+      throw ConfigError("CheckpointCallback: two of them write to one folder; give each its own");
+    }
+  }
+}
+
 }  // namespace
 
 Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given) {
+  check_checkpoint_folders(given);
   Callbacks added;
   const auto add = [&]<typename C>(bool wanted, C callback) {
     if (wanted && !has<C>(given)) added.add(std::move(callback));

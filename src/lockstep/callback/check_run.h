@@ -8,7 +8,7 @@
 namespace lockstep {
 
 struct CheckRunCallbackOptions {
-  std::int64_t num_batches = 3;   // of each loader
+  std::int64_t num_batches = 3;  // of each loader
   std::int64_t num_epochs = 3;
 };
 

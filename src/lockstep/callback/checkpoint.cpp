@@ -1,5 +1,7 @@
 #include "lockstep/callback/checkpoint.h"
 
+#include <utility>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -17,29 +19,47 @@ CheckpointCallback::CheckpointCallback(CheckpointCallbackOptions options)
                       options_.save_every_batches);
   }
   if (options_.save_every_batches > 0 && options_.mode == CheckpointMode::kModel) {
-    throw ConfigError("{}: save_every_batches makes sense with full checkpoints only: weights "
-                      "alone cannot be resumed",
-                      kWho);
+    throw ConfigError(
+        "{}: save_every_batches makes sense with full checkpoints only: weights "
+        "alone cannot be resumed",
+        kWho);
   }
 }
 
-void CheckpointCallback::on_run_start(State& state) {
+void CheckpointCallback::check(const State& state) const {
   if (!options_.folder && !state.logdir) {
     throw ConfigError("{}: set its folder, or the run's logdir", kWho);
   }
-  if (!options_.metric) options_.metric = state.selection.key;
   if (options_.metric) check_metric_key(state, *options_.metric, kWho);
-  const bool minimize = options_.minimize.value_or(state.selection.minimize);
+}
+
+void CheckpointCallback::on_run_start(State& state) {
+  metric_ = options_.metric ? options_.metric : state.selection.key;
+  // Without a metric the score is the epoch itself: the newest is the best.
+  const bool minimize = metric_ && options_.minimize.value_or(state.selection.minimize);
   store_.emplace(checkpoint::StoreOptions{
       .folder = options_.folder ? *options_.folder : *state.logdir / "checkpoints",
       .keep_best = options_.save_n_best,
-      .minimize = options_.metric && minimize});
+      .minimize = minimize});
   unsaved_batches_ = 0;
-  if (!loaded_) return;
-  store_->load_state(*loaded_);
-  loaded_.reset();
-  if (!store_->best().empty()) state.best_checkpoint = store_->best_path();
-  state.last_checkpoint = store_->last_path();
+  const auto loaded = std::exchange(loaded_, std::nullopt);
+  if (!loaded || state.progress.epoch == 0) return;
+  store_->load_state(*loaded, [this](std::int64_t epoch, const EpochMetrics& metrics) {
+    if (!metric_) return std::optional(static_cast<double>(epoch));
+    const auto loader = metrics.find(metric_->loader);
+    if (loader == metrics.end()) return std::optional<double>();
+    const auto score = loader->second.find(metric_->metric);
+    return score == loader->second.end() ? std::nullopt : std::optional(score->second);
+  });
+  publish(state);
+}
+
+// The run's best epoch need not be ours: its checkpoint is named only where they are the same.
+void CheckpointCallback::publish(State& state) const {
+  const auto& best = store_->best();
+  const bool same = !best.empty() && best.front().epoch == state.best.epoch;
+  state.best_checkpoint = same ? std::optional(store_->best_path()) : std::nullopt;
+  if (std::filesystem::exists(store_->last_path())) state.last_checkpoint = store_->last_path();
 }
 
 void CheckpointCallback::on_batch_end(State& state) {
@@ -52,15 +72,14 @@ void CheckpointCallback::on_batch_end(State& state) {
 }
 
 void CheckpointCallback::on_epoch_end(State& state) {
-  // Without a metric the store maximizes the epoch itself: the newest is the best.
-  const double score = options_.metric ? metric_value(state, *options_.metric, kWho)
-                                       : static_cast<double>(state.progress.epoch);
+  if (!state.can_snapshot) return;  // a callback before this one failed
+  const double score =
+      metric_ ? metric_value(state, *metric_, kWho) : static_cast<double>(state.progress.epoch);
   store_->save_epoch(
       {.epoch = state.progress.epoch, .score = score, .metrics = state.epoch_metrics, .path = {}},
       [&] { return content(state); });
   unsaved_batches_ = 0;
-  if (!store_->best().empty()) state.best_checkpoint = store_->best_path();
-  state.last_checkpoint = store_->last_path();
+  publish(state);
 }
 
 void CheckpointCallback::on_exception(State& state) {

@@ -12,16 +12,16 @@
 namespace lockstep {
 
 enum class CheckpointMode {
-  kFull,    // everything a run needs to go on
-  kModel,   // the weights alone: small, and enough to evaluate and predict
+  kFull,   // everything a run needs to go on
+  kModel,  // the weights alone: small, and enough to evaluate and predict
 };
 
 struct CheckpointCallbackOptions {
-  std::optional<std::filesystem::path> folder = std::nullopt;   // default: logdir/checkpoints
-  std::optional<MetricKey> metric = std::nullopt;   // what is best; default: valid_loader's
-  std::optional<bool> minimize = std::nullopt;      // default: minimize_valid_metric
-  std::int64_t save_n_best = 1;                     // epochs kept; 0: only the last one
-  std::int64_t save_every_batches = 0;              // last.pth inside epochs, too; 0: never
+  std::optional<std::filesystem::path> folder = std::nullopt;  // default: logdir/checkpoints
+  std::optional<MetricKey> metric = std::nullopt;  // what is best; default: valid_loader's
+  std::optional<bool> minimize = std::nullopt;     // default: minimize_valid_metric
+  std::int64_t save_n_best = 1;                    // epochs kept; 0: only the last one
+  std::int64_t save_every_batches = 0;             // last.pth inside epochs, too; 0: never
   CheckpointMode mode = CheckpointMode::kFull;
 };
 
@@ -31,12 +31,16 @@ class CheckpointCallback : public Callback {
  public:
   explicit CheckpointCallback(CheckpointCallbackOptions options = {});
 
+  // The folder it was told, or the default one.
+  const std::optional<std::filesystem::path>& folder() const { return options_.folder; }
+
   // After everybody else: their memory of the batch or epoch goes into the file.
   Order order() const override { return Order::kExternalExtra; }
   bool needs_training() const override { return true; }
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
+  void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_epoch_end(State& state) override;
@@ -46,10 +50,12 @@ class CheckpointCallback : public Callback {
 
  private:
   StateDict content(const State& state) const;
+  void publish(State& state) const;
 
   CheckpointCallbackOptions options_;
+  std::optional<MetricKey> metric_;  // of the run at work
   std::optional<checkpoint::Store> store_;
-  std::optional<StateDict> loaded_;   // waits for the store
+  std::optional<StateDict> loaded_;  // waits for the store
   std::int64_t unsaved_batches_ = 0;
 };
 

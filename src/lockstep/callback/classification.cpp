@@ -38,11 +38,11 @@ void MetricCallback::load_state(const StateDict& state) {
 }
 
 AccuracyCallback::AccuracyCallback(AccuracyCallbackOptions options)
-    : MetricCallback(std::make_unique<metric::Accuracy>(metric::AccuracyOptions{
-                         .topk = options.topk,
-                         .num_classes = options.num_classes,
-                         .prefix = options.prefix,
-                         .suffix = options.suffix}),
+    : MetricCallback(std::make_unique<metric::Accuracy>(
+                         metric::AccuracyOptions{.topk = options.topk,
+                                                 .num_classes = options.num_classes,
+                                                 .prefix = options.prefix,
+                                                 .suffix = options.suffix}),
                      {options.input_key, options.target_key}) {}
 
 Metrics AccuracyCallback::running_metrics() const {
@@ -53,21 +53,21 @@ Metrics AccuracyCallback::running_metrics() const {
 
 PrecisionRecallF1SupportCallback::PrecisionRecallF1SupportCallback(
     PrecisionRecallF1SupportCallbackOptions options)
-    : MetricCallback(std::make_unique<metric::PrecisionRecallF1Support>(
-                         metric::PrecisionRecallF1SupportOptions{
-                             .num_classes = options.num_classes,
-                             .zero_division = options.zero_division,
-                             .per_class = options.per_class,
-                             .prefix = options.prefix,
-                             .suffix = options.suffix}),
-                     {options.input_key, options.target_key}) {}
+    : MetricCallback(
+          std::make_unique<metric::PrecisionRecallF1Support>(
+              metric::PrecisionRecallF1SupportOptions{.num_classes = options.num_classes,
+                                                      .zero_division = options.zero_division,
+                                                      .per_class = options.per_class,
+                                                      .prefix = options.prefix,
+                                                      .suffix = options.suffix}),
+          {options.input_key, options.target_key}) {}
 
 AUCCallback::AUCCallback(AUCCallbackOptions options)
-    : MetricCallback(std::make_unique<metric::AUC>(metric::AUCOptions{
-                         .num_classes = options.num_classes,
-                         .per_class = options.per_class,
-                         .prefix = options.prefix,
-                         .suffix = options.suffix}),
-                     {options.input_key, options.target_key}) {}
+    : MetricCallback(
+          std::make_unique<metric::AUC>(metric::AUCOptions{.num_classes = options.num_classes,
+                                                           .per_class = options.per_class,
+                                                           .prefix = options.prefix,
+                                                           .suffix = options.suffix}),
+          {options.input_key, options.target_key}) {}
 
 }  // namespace lockstep

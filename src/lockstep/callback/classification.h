@@ -16,8 +16,8 @@ namespace lockstep {
 class MetricCallback : public Callback {
  public:
   struct Keys {
-    std::string input_key = "logits";     // the model's outputs in the batch
-    std::string target_key = "targets";   // what they should have been
+    std::string input_key = "logits";    // the model's outputs in the batch
+    std::string target_key = "targets";  // what they should have been
   };
 
   MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys);
@@ -39,11 +39,11 @@ class MetricCallback : public Callback {
 };
 
 struct AccuracyCallbackOptions {
-  std::string input_key = "logits";          // scores [N, C], or predictions [N]
-  std::string target_key = "targets";        // labels [N]
-  std::vector<std::int64_t> topk = {};       // which k; empty: 1, and 3 and 5 where num_classes allows
+  std::string input_key = "logits";     // scores [N, C], or predictions [N]
+  std::string target_key = "targets";   // labels [N]
+  std::vector<std::int64_t> topk = {};  // which k; empty: 1, and 3 and 5 where num_classes allows
   std::optional<std::int64_t> num_classes = std::nullopt;
-  std::string prefix = "";                   // before and after the metric's name
+  std::string prefix = "";  // before and after the metric's name
   std::string suffix = "";
 };
 
@@ -55,11 +55,11 @@ class AccuracyCallback : public MetricCallback {
 };
 
 struct PrecisionRecallF1SupportCallbackOptions {
-  std::string input_key = "logits";          // scores [N, C], or predictions [N]
-  std::string target_key = "targets";        // labels [N]
-  std::int64_t num_classes = 0;              // required
-  double zero_division = 0;                  // what a ratio of nothing to nothing is said to be
-  bool per_class = false;                    // each class, and its support, besides the averages
+  std::string input_key = "logits";    // scores [N, C], or predictions [N]
+  std::string target_key = "targets";  // labels [N]
+  std::int64_t num_classes = 0;        // required
+  double zero_division = 0;            // what a ratio of nothing to nothing is said to be
+  bool per_class = false;              // each class, and its support, besides the averages
   std::string prefix = "";
   std::string suffix = "";
 };
@@ -71,10 +71,10 @@ class PrecisionRecallF1SupportCallback : public MetricCallback {
 };
 
 struct AUCCallbackOptions {
-  std::string input_key = "logits";          // scores [N, C], or [N] of being 1
-  std::string target_key = "targets";        // labels [N], or 0 and 1 as [N, C]
-  std::optional<std::int64_t> num_classes = std::nullopt;   // else the first batch tells
-  bool per_class = false;                    // each class besides the averages; needs num_classes
+  std::string input_key = "logits";                        // scores [N, C], or [N] of being 1
+  std::string target_key = "targets";                      // labels [N], or 0 and 1 as [N, C]
+  std::optional<std::int64_t> num_classes = std::nullopt;  // else the first batch tells
+  bool per_class = false;  // each class besides the averages; needs num_classes
   std::string prefix = "";
   std::string suffix = "";
 };

@@ -15,8 +15,9 @@ ConfusionMatrixCallbackOptions resolve(ConfusionMatrixCallbackOptions options) {
   } else if (options.num_classes == 0) {
     options.num_classes = named;
   } else if (options.num_classes != named) {
-    throw ConfigError("ConfusionMatrixCallback: class_names: expected num_classes = {} names, got {}",
-                      options.num_classes, named);
+    throw ConfigError(
+        "ConfusionMatrixCallback: class_names: expected num_classes = {} names, got {}",
+        options.num_classes, named);
   }
   return options;
 }

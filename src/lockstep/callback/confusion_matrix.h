@@ -10,12 +10,12 @@
 namespace lockstep {
 
 struct ConfusionMatrixCallbackOptions {
-  std::string input_key = "logits";          // scores [N, C], or predictions [N]
-  std::string target_key = "targets";        // labels [N]
-  std::int64_t num_classes = 0;              // or class_names
-  std::vector<std::string> class_names = {}; // default: 0, 1, 2, …
-  bool normalized = false;                   // shares of each true class instead of counts
-  std::string prefix = "";                   // before "confusion_matrix" in the picture's tag
+  std::string input_key = "logits";           // scores [N, C], or predictions [N]
+  std::string target_key = "targets";         // labels [N]
+  std::int64_t num_classes = 0;               // or class_names
+  std::vector<std::string> class_names = {};  // default: 0, 1, 2, …
+  bool normalized = false;                    // shares of each true class instead of counts
+  std::string prefix = "";                    // before "confusion_matrix" in the picture's tag
 };
 
 class ConfusionMatrixCallback : public Callback {
@@ -36,7 +36,7 @@ class ConfusionMatrixCallback : public Callback {
   torch::Tensor counts() const { return metric_.counts(); }
 
  private:
-  ConfusionMatrixCallbackOptions options_;   // class_names resolved
+  ConfusionMatrixCallbackOptions options_;  // class_names resolved
   metric::ConfusionMatrix metric_;
 };
 

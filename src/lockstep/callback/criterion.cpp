@@ -6,11 +6,13 @@ namespace lockstep {
 
 CriterionCallback::CriterionCallback(CriterionCallbackOptions options)
     : options_(std::move(options)) {
-  if (!options_.criterion) throw ConfigError("CriterionCallback: criterion: expected one, got none");
+  if (!options_.criterion)
+    throw ConfigError("CriterionCallback: criterion: expected one, got none");
   if (options_.metric_key == options_.loss_key) {
-    throw ConfigError("CriterionCallback: metric_key: '{}' is the loss itself, which the runner "
-                      "computes; expected another name",
-                      options_.metric_key);
+    throw ConfigError(
+        "CriterionCallback: metric_key: '{}' is the loss itself, which the runner "
+        "computes; expected another name",
+        options_.metric_key);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 struct CriterionCallbackOptions {
-  Criterion criterion;                   // required
+  Criterion criterion;  // required
   std::string input_key = "logits";
   std::string target_key = "targets";
   std::string metric_key = "criterion";  // its name in the batch and among the metrics

@@ -1,6 +1,7 @@
 #include "lockstep/callback/early_stopping.h"
 
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -20,30 +21,40 @@ EarlyStoppingCallback::EarlyStoppingCallback(EarlyStoppingCallbackOptions option
   }
 }
 
+void EarlyStoppingCallback::check(const State& state) const {
+  const auto& key = options_.metric ? options_.metric : state.selection.key;
+  if (!key) throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kWho);
+  check_metric_key(state, *key, kWho);
+}
+
 void EarlyStoppingCallback::on_run_start(State& state) {
-  if (!options_.metric) options_.metric = state.selection.key;
-  if (!options_.metric) {
-    throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kWho);
+  metric_ = options_.metric ? *options_.metric : *state.selection.key;
+  minimize_ = options_.minimize.value_or(state.selection.minimize);
+  const bool resumed = std::exchange(resumed_, false) && state.progress.epoch > 0;
+  if (!resumed) {
+    best_.reset();
+    misses_ = 0;
   }
-  if (!options_.minimize) options_.minimize = state.selection.minimize;
-  check_metric_key(state, *options_.metric, kWho);
-  if (std::exchange(resumed_, false)) return;
-  best_.reset();
-  misses_ = 0;
+  stop_if_out_of_patience(state);  // a run that was stopped before, resumed
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {
-  const double score = metric_value(state, *options_.metric, kWho);
-  const double gain = !best_ ? 0 : *options_.minimize ? *best_ - score : score - *best_;
+  const double score = metric_value(state, metric_, kWho);
+  const double gain = !best_ ? 0 : minimize_ ? *best_ - score : score - *best_;
   const bool better = best_ ? gain >= options_.min_delta && gain > 0 : !std::isnan(score);
   if (better) {
     best_ = score;
     misses_ = 0;
-  } else if (++misses_ >= options_.patience) {
-    state.request_stop(fmt::format("{} {} has not been better than {} for {} epochs",
-                                   options_.metric->loader, options_.metric->metric,
-                                   best_ ? format_metric(*best_) : "NaN", misses_));
+  } else {
+    ++misses_;
   }
+  stop_if_out_of_patience(state);
+}
+
+void EarlyStoppingCallback::stop_if_out_of_patience(State& state) const {
+  if (misses_ < options_.patience) return;
+  state.request_stop(fmt::format("{} {} has not been better than {} for {} epochs", metric_.loader,
+                                 metric_.metric, best_ ? format_metric(*best_) : "NaN", misses_));
 }
 
 StateDict EarlyStoppingCallback::state() const {

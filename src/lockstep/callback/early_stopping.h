@@ -9,10 +9,10 @@
 namespace lockstep {
 
 struct EarlyStoppingCallbackOptions {
-  std::int64_t patience = 10;                       // epochs in a row without getting better
-  std::optional<MetricKey> metric = std::nullopt;   // default: valid_loader's valid_metric
-  std::optional<bool> minimize = std::nullopt;      // default: minimize_valid_metric
-  double min_delta = 1e-6;                          // by how much an epoch must be better to count
+  std::int64_t patience = 10;                      // epochs in a row without getting better
+  std::optional<MetricKey> metric = std::nullopt;  // default: valid_loader's valid_metric
+  std::optional<bool> minimize = std::nullopt;     // default: minimize_valid_metric
+  double min_delta = 1e-6;                         // by how much an epoch must be better to count
 };
 
 // An epoch is better when its score is at least min_delta beyond the best before it. NaN never is.
@@ -24,16 +24,21 @@ class EarlyStoppingCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
+  void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_epoch_end(State& state) override;
   StateDict state() const override;
   void load_state(const StateDict& state) override;
 
  private:
+  void stop_if_out_of_patience(State& state) const;
+
   EarlyStoppingCallbackOptions options_;
+  MetricKey metric_;  // of the run at work
+  bool minimize_ = true;
   std::optional<double> best_;
   std::int64_t misses_ = 0;
-  bool resumed_ = false;   // the memory is of the run that is resumed
+  bool resumed_ = false;  // the memory is of the run that is resumed
 };
 
 }  // namespace lockstep

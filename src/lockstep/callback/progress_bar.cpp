@@ -10,12 +10,12 @@ BarPosition position(const State& state) {
 }  // namespace
 
 void ProgressBarCallback::on_loader_start(State& state) {
-  bar_ = std::make_unique<ProgressBar>(
-      *console_, ProgressBarOptions{.epoch = state.progress.epoch,
-                                    .num_epochs = state.progress.num_epochs,
-                                    .loader = state.loader,
-                                    .num_batches = state.loader_batches,
-                                    .begin = position(state)});
+  bar_ = std::make_unique<ProgressBar>(*console_,
+                                       ProgressBarOptions{.epoch = state.progress.epoch,
+                                                          .num_epochs = state.progress.num_epochs,
+                                                          .loader = state.loader,
+                                                          .num_batches = state.loader_batches,
+                                                          .begin = position(state)});
 }
 
 void ProgressBarCallback::on_batch_end(State& state) {

@@ -1,5 +1,6 @@
-// Moves the learning rate: steps the run's scheduler after an update or after an epoch. train() adds
-// one by itself where a scheduler is given; pass your own to say what a plateau is measured by.
+// Moves the learning rate: steps the run's scheduler after an update or after an epoch. train()
+// adds one by itself where a scheduler is given; pass your own to say what a plateau is measured
+// by.
 #pragma once
 
 #include <optional>
@@ -10,8 +11,7 @@
 namespace lockstep {
 
 struct SchedulerCallbackOptions {
-  std::optional<optim::Per> mode = std::nullopt;    // default: the scheduler's own
-  std::optional<MetricKey> metric = std::nullopt;   // for a plateau; default: valid_loader's
+  std::optional<MetricKey> metric = std::nullopt;  // for a plateau; default: valid_loader's
 };
 
 class SchedulerCallback : public Callback {
@@ -23,12 +23,13 @@ class SchedulerCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
-  void on_run_start(State& state) override;
+  void check(const State& state) const override;
   void on_batch_end(State& state) override;
   void on_epoch_end(State& state) override;
 
  private:
-  optim::Per mode(const State& state) const;
+  // What a plateau is measured by in this run.
+  const std::optional<MetricKey>& metric(const State& state) const;
 
   SchedulerCallbackOptions options_;
 };

@@ -1,6 +1,6 @@
 // How long data, model and batch take, as metrics of the loader: `_timer/batch_time`,
-// `_timer/data_time`, `_timer/model_time` in seconds, `_timer/_fps` in samples a second. The model's
-// time is all that is not the data's: forward, backward, optimizer, callbacks.
+// `_timer/data_time`, `_timer/model_time` in seconds, `_timer/_fps` in samples a second. The
+// model's time is all that is not the data's: forward, backward, optimizer, callbacks.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class TimerCallback : public Callback {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point batch_end_;     // of the batch before: from there on the data is waited for
+  Clock::time_point batch_end_;  // of the batch before: from there on the data is waited for
   Clock::time_point batch_start_;
   metric::Additive data_, model_, batch_, rate_;
 };

@@ -1,11 +1,11 @@
 #include "lockstep/checkpoint/pickle.h"
 
+#include <exception>
+
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/serialization/pickle.h>
-
-#include <exception>
 
 namespace lockstep::checkpoint {
 namespace {
@@ -78,9 +78,10 @@ StateValue from_ivalue(const c10::IValue& value) {
   if (value.isGenericDict()) return from_dict(value.toGenericDict());
   if (value.isTuple()) return from_list(value.toTupleRef().elements());
   if (value.isList()) return from_list(value.toList().vec());
-  throw CheckpointError("holds a value of kind {}, expected numbers, text, tensors, lists and "
-                        "dictionaries",
-                        value.tagKind());
+  throw CheckpointError(
+      "holds a value of kind {}, expected numbers, text, tensors, lists and "
+      "dictionaries",
+      value.tagKind());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -29,8 +30,8 @@ nlohmann::json to_json(const Kept& kept) {
           {"checkpoint", kept.path.filename().string()}};
 }
 
-// Checkpoints in the folder other than `except`: last.pth, then the newest epochs first. best.pth is
-// one of these by another name.
+// Checkpoints in the folder other than `except`: last.pth, then the newest epochs first. best.pth
+// is one of these by another name.
 std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   std::map<std::int64_t, fs::path, std::greater<>> by_epoch;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -81,13 +82,7 @@ void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make
   kept.path = options_.folder / epoch_name(epoch.epoch);
   // An epoch run again after a resume replaces its earlier self.
   std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
-  const auto better = [this](const Kept& a, const Kept& b) {
-    return options_.minimize ? a.score < b.score : a.score > b.score;
-  };
-  if (!std::isnan(kept.score)) {
-    // Behind those of the same score: the first epoch that reached it stays the best.
-    best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
-  }
+  if (!std::isnan(kept.score)) insert(kept);
   std::vector<Kept> dropped;
   while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
     dropped.push_back(best_.back());
@@ -96,12 +91,24 @@ void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make
   // Made now, so that the list of the best inside it counts this epoch.
   const StateDict state = make_state();
   const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
-  if (among_best) save(kept.path, state);
+  if (among_best) {
+    save(kept.path, state);
+  } else {
+    dropped.push_back(kept);  // where it was among them before a resume
+  }
   save_last(state);
   if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
   for (const auto& old : dropped) fs::remove(old.path);
   kept.path = last_path();
   write_index(kept);
+}
+
+// Behind those of the same score: the first epoch that reached it stays the best.
+void Store::insert(const Kept& kept) {
+  const auto better = [this](const Kept& a, const Kept& b) {
+    return options_.minimize ? a.score < b.score : a.score > b.score;
+  };
+  best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
 }
 
 void Store::save_last(const StateDict& state) {
@@ -120,40 +127,47 @@ void Store::write_index(const Kept& last) const {
 StateDict Store::state() const {
   StateList kept;
   for (const auto& entry : best_) {
-    kept.push_back(StateDict{{"epoch", entry.epoch},
-                             {"score", entry.score},
-                             {"metrics", to_state(entry.metrics)},
-                             {"file", entry.path.filename().string()}});
+    kept.push_back(StateDict{{"epoch", entry.epoch}, {"metrics", to_state(entry.metrics)}});
   }
   return {{"best", kept}};
 }
 
-void Store::load_state(const StateDict& state) {
+void Store::load_state(const StateDict& state, const Score& score) {
   best_.clear();
   for (const auto& value : state.get<StateList>("best")) {
     const auto* entry = value.get_if<StateDict>();
     if (entry == nullptr) throw CheckpointError("best: expected dictionaries in the list");
     Kept kept;
     kept.epoch = entry->get<std::int64_t>("epoch");
-    kept.score = entry->get<double>("score");
     kept.metrics = metrics_from_state(entry->get<StateDict>("metrics"));
-    kept.path = options_.folder / entry->get<std::string>("file");
-    if (fs::exists(kept.path)) best_.push_back(kept);
+    kept.path = options_.folder / epoch_name(kept.epoch);
+    const auto scored = score(kept.epoch, kept.metrics);
+    if (!scored || std::isnan(*scored) || !fs::exists(kept.path)) continue;
+    kept.score = *scored;
+    insert(kept);
   }
+  const auto keep = static_cast<std::size_t>(options_.keep_best);
+  if (best_.size() > keep) best_.resize(keep);
+  for (const auto& path : others(options_.folder, last_path())) {
+    if (std::ranges::count(best_, path, &Kept::path) == 0) fs::remove(path);
+  }
+  if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
 }
 
 Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {
   if (fs::is_regular_file(name)) return {load(name), name};
   if (!folder) {
-    throw CheckpointError("resume '{}': no such file, and there is no logdir to look for a "
-                          "checkpoint of that name",
-                          name);
+    throw CheckpointError(
+        "resume '{}': no such file, and there is no logdir to look for a "
+        "checkpoint of that name",
+        name);
   }
   const fs::path wanted = *folder / (name.ends_with(".pth") ? name : name + ".pth");
   if (!fs::is_regular_file(wanted)) {
-    throw CheckpointError("resume '{}': no such file, and no {}; expected a path, or 'best' or "
-                          "'last' of an earlier run in the logdir",
-                          name, wanted.string());
+    throw CheckpointError(
+        "resume '{}': no such file, and no {}; expected a path, or 'best' or "
+        "'last' of an earlier run in the logdir",
+        name, wanted.string());
   }
   std::string damage;
   try {

@@ -20,8 +20,8 @@ namespace lockstep::checkpoint {
 
 struct StoreOptions {
   std::filesystem::path folder;
-  std::int64_t keep_best = 1;   // epochs kept; 0 keeps only the last one
-  bool minimize = true;         // a smaller score is better
+  std::int64_t keep_best = 1;  // epochs kept; 0 keeps only the last one
+  bool minimize = true;        // a smaller score is better
 };
 
 struct Kept {
@@ -48,11 +48,16 @@ class Store {
   std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
   std::filesystem::path last_path() const { return options_.folder / "last.pth"; }
 
-  // The list of the best, for a checkpoint; entries whose files are gone are left out on loading.
+  // The list of the best, for a checkpoint. Loading scores the epochs anew (nothing: it cannot be
+  // scored and is forgotten), forgets those whose files are gone, and removes files of epochs that
+  // are not among the best.
+  using Score =
+      std::function<std::optional<double>(std::int64_t epoch, const EpochMetrics& metrics)>;
   StateDict state() const;
-  void load_state(const StateDict& state);
+  void load_state(const StateDict& state, const Score& score);
 
  private:
+  void insert(const Kept& kept);
   void write_index(const Kept& last) const;
 
   StoreOptions options_;
@@ -64,9 +69,9 @@ struct Loaded {
   std::filesystem::path path;
 };
 
-// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it. Where
-// `name` is no path and that file is damaged, says so in a warning and takes the newest other whole
-// checkpoint of the folder; throws CheckpointError where there is none.
+// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it.
+// Where `name` is no path and that file is damaged, says so in a warning and takes the newest other
+// whole checkpoint of the folder; throws CheckpointError where there is none.
 Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);
 
 // Metrics as they are kept in a checkpoint, and back.

@@ -2,14 +2,14 @@
 // runner adds "logits" and "loss", callbacks read what they are told to.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <torch/types.h>
 
 namespace lockstep {
 

@@ -3,7 +3,8 @@
 //   class Squares : public ls::data::Dataset {
 //     std::int64_t size() const override { return 100; }
 //     ls::Batch sample(std::int64_t i) const override {
-//       return {{"features", torch::tensor({float(i)})}, {"targets", torch::tensor({float(i * i)})}};
+//       return {{"features", torch::tensor({float(i)})}, {"targets", torch::tensor({float(i *
+//       i)})}};
 //     }
 //   };
 #pragma once

@@ -41,7 +41,7 @@ IdxImages clothes() {
                           "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"}},
       .mirrors =
           {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-           "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"},
+           "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"},
       .system_folders = {"/usr/share/datasets/fashion-mnist"},
       .advice = "on Debian `apt-get install dataset-fashion-mnist`",
   };
@@ -69,8 +69,9 @@ DatasetPtr load(const IdxImages& images, const MnistOptions& options, const Firs
                                                 .transform = options.transform,
                                                 .mirrors = options.mirrors});
   if (starts_with(*dataset, other)) {
-    warn(fmt::format("{} was asked for, but the files in {} are those of {}", images.name,
-                     options.root.string(), images.folder == "MNIST" ? "Fashion-MNIST" : "MNIST"));
+    warn_once(fmt::format("{} was asked for, but the files in {} are those of {}", images.name,
+                          options.root.string(),
+                          images.folder == "MNIST" ? "Fashion-MNIST" : "MNIST"));
   }
   return dataset;
 }

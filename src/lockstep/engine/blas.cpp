@@ -1,9 +1,9 @@
 #include "lockstep/engine/blas.h"
 
+#include <filesystem>
+
 #include <dlfcn.h>
 #include <fmt/format.h>
-
-#include <filesystem>
 
 #include "lockstep/base/warn.h"
 
@@ -26,9 +26,10 @@ std::optional<std::string> find_reference_blas() {
 
 void warn_of_slow_blas() {
   if (const auto path = find_reference_blas()) {
-    warn_once(fmt::format("LibTorch uses the reference BLAS ({}), which is many times slower than "
-                          "it needs to be; install a fast one: apt-get install libopenblas0-openmp",
-                          *path));
+    warn_once(
+        fmt::format("LibTorch uses the reference BLAS ({}), which is many times slower than "
+                    "it needs to be; install a fast one: apt-get install libopenblas0-openmp",
+                    *path));
   }
 }
 

@@ -1,11 +1,11 @@
 // Where and how the arithmetic of a run happens.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
+
+#include <torch/types.h>
 
 namespace lockstep {
 
@@ -23,8 +23,8 @@ class Engine {
 };
 
 struct DeviceEngineOptions {
-  std::optional<torch::Device> device;   // default: the first GPU, else the CPU
-  std::optional<int> threads;            // for arithmetic inside an operation; default: LibTorch's
+  std::optional<torch::Device> device;  // default: the first GPU, else the CPU
+  std::optional<int> threads;           // for arithmetic inside an operation; default: LibTorch's
 };
 
 // One process, one device.

@@ -17,12 +17,12 @@ struct EpochSummary {
 };
 
 struct RunSummary {
-  std::optional<EpochSummary> best = {};  // none where no metric selects one
+  std::optional<EpochSummary> best = {};  // none where no epoch could be scored
   std::optional<EpochSummary> last = {};  // none where no epoch was finished
   double train_samples_per_second = 0;
   double seconds = 0;
   std::int64_t workers = 1;
-  std::string weights_hash = {};  // of the model the run returned
+  std::string weights_hash = {};  // of the weights after the last step
 };
 
 // Writes, whole or not at all,

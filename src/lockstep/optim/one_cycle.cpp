@@ -76,8 +76,10 @@ class OneCycleScheduler final : public Scheduler {
     check_scheduler_name(*this, state);
     const auto total_steps = state.get<std::int64_t>("total_steps");
     if (total_steps != total_steps_) {
-      throw CheckpointError("scheduler {}: this cycle is over {} steps, its state's over {}", kName,
-                            total_steps_, total_steps);
+      throw CheckpointError(
+          "scheduler {}: this cycle is over {} steps, its state's over {}; keep "
+          "num_epochs, or set total_steps to {}",
+          kName, total_steps_, total_steps, total_steps);
     }
     const auto num_steps = state.get<std::int64_t>("step");
     const auto lr = state.get<double>("lr");

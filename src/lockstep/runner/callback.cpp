@@ -1,12 +1,13 @@
 #include "lockstep/runner/callback.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <typeinfo>
 
+#include <cxxabi.h>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ Callbacks::Callbacks(std::initializer_list<Item> items) {
 }
 
 void Callbacks::add(Item item) {
-  if (item.held_ == nullptr) throw ConfigError("callbacks: expected a callback, got a null pointer");
+  if (item.held_ == nullptr)
+    throw ConfigError("callbacks: expected a callback, got a null pointer");
   items_.push_back(std::move(item.held_));
 }
 
@@ -45,9 +47,23 @@ void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& sta
       (callback.get()->*hook)(state);
     } catch (...) {
       if (!first) first = std::current_exception();
+      // Somebody missed this moment: a run resumed from it would not be the straight one.
+      state.can_snapshot = false;
     }
   }
   if (first) std::rethrow_exception(first);
+}
+
+void notify_failure(const std::vector<CallbackPtr>& callbacks, State& state) noexcept {
+  for (const Hook hook : {&Callback::on_exception, &Callback::on_run_end}) {
+    try {
+      notify_end(callbacks, hook, state);
+    } catch (const std::exception& error) {
+      warn(fmt::format("while the run was ending: {}", error.what()));
+    } catch (...) {
+      warn("while the run was ending, a callback threw something that is no exception");
+    }
+  }
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // A callback observes a run and requests; it never does the loop's numerics. The whole loop, with
 // the hooks in the order they are called:
 //
+//   check                                    nothing is written yet
 //   on_run_start
 //     on_epoch_start
 //       on_loader_start
@@ -9,8 +10,8 @@
 //         on_forward                         the batch has its outputs and its loss
 //           backward                         train loaders only
 //         on_backward                        gradients are there, the model is not yet updated
-//           clip, optimizer, scheduler       every accumulation_steps-th batch
-//         on_batch_end                       state.batch_metrics is complete
+//           clip, optimizer                  every accumulation_steps-th batch
+//         on_batch_end                       state.batch_metrics is complete; schedulers step here
 //       on_loader_end                        put the loader's metrics into state.loader_metrics
 //     on_epoch_end                           state.epoch_metrics is complete
 //   on_run_end                               always, if on_run_start was called
@@ -58,6 +59,10 @@ class Callback {
 
   // Makes sense in train() only: evaluate_loader refuses it.
   virtual bool needs_training() const { return false; }
+
+  // Throws ConfigError where its options cannot work in this run. Called before anything is
+  // written, so that a typo costs nothing.
+  virtual void check(const State&) const {}
 
   virtual void on_run_start(State&) {}
   virtual void on_epoch_start(State&) {}
@@ -116,5 +121,9 @@ class Callbacks {
 using Hook = void (Callback::*)(State&);
 void notify_all(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
 void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
+
+// The end of a run that failed with state.exception: on_exception and on_run_end for everybody.
+// What they throw becomes a warning: the first error is the one that must reach the caller.
+void notify_failure(const std::vector<CallbackPtr>& callbacks, State& state) noexcept;
 
 }  // namespace lockstep

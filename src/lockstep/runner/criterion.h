@@ -1,15 +1,16 @@
 // A loss: a criterion of LibTorch's or of yours, or a function of (outputs, targets).
 //
 //   ls::Criterion a = torch::nn::CrossEntropyLoss();
-//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x - y).abs().mean(); };
+//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x -
+//   y).abs().mean(); };
 #pragma once
-
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
 
 #include <concepts>
 #include <functional>
 #include <memory>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include "lockstep/state/state_dict.h"
 
@@ -17,9 +18,9 @@ namespace lockstep {
 
 template <typename M>
 concept LossModule = std::derived_from<M, torch::nn::Module> &&
-                     requires(M module, torch::Tensor input, torch::Tensor target) {
-                       { module.forward(input, target) } -> std::convertible_to<torch::Tensor>;
-                     };
+    requires(M module, torch::Tensor input, torch::Tensor target) {
+  { module.forward(input, target) } -> std::convertible_to<torch::Tensor>;
+};
 
 // A handle: copies share one criterion.
 class Criterion {
@@ -30,7 +31,8 @@ class Criterion {
 
   template <LossModule M>
   Criterion(std::shared_ptr<M> module)
-      : module_(module), function_([module](const torch::Tensor& outputs, const torch::Tensor& targets) {
+      : module_(module),
+        function_([module](const torch::Tensor& outputs, const torch::Tensor& targets) {
           return module->forward(outputs, targets);
         }) {}
 
@@ -38,7 +40,7 @@ class Criterion {
   Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
 
   template <typename F>
-    requires std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&>
+  requires std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&>
   Criterion(F function) : function_(std::move(function)) {}
 
   explicit operator bool() const { return function_ != nullptr; }

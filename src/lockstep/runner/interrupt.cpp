@@ -22,7 +22,6 @@ Interrupted::Interrupted(int signal)
       signal_number(signal) {}
 
 InterruptGuard::InterruptGuard() {
-  pending_signal = 0;
   for (const int signal_number : {SIGINT, SIGTERM}) {
     struct sigaction current;
     sigaction(signal_number, nullptr, &current);
@@ -33,7 +32,11 @@ InterruptGuard::InterruptGuard() {
 }
 
 InterruptGuard::~InterruptGuard() {
+  if (caught_.empty()) return;  // another guard's
   for (const int signal_number : caught_) std::signal(signal_number, SIG_DFL);
+  const int pending = pending_signal;
+  pending_signal = 0;
+  if (pending != 0) std::raise(pending);
 }
 
 void InterruptGuard::check() {

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-// Catches SIGINT and SIGTERM while it lives, where nobody else handles them; one at a time.
+// Catches SIGINT and SIGTERM while it lives, where nobody else handles them. A signal that no
+// check() has turned into an exception by the guard's end takes its usual course then.
 class InterruptGuard {
  public:
   InterruptGuard();

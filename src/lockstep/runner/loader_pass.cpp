@@ -1,7 +1,5 @@
 #include "lockstep/runner/loader_pass.h"
 
-#include <cmath>
-
 #include "lockstep/base/error.h"
 #include "lockstep/runner/interrupt.h"
 #include "lockstep/runner/random.h"
@@ -21,35 +19,39 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
 }
 
 void LoaderPass::run(const Start& start) {
-  const data::Loader& loader = state_.loaders.at(start.loader);
+  const data::Loader loader = state_.loaders.at(start.loader);
   state_.loader = start.loader;
-  state_.is_train = step_ != nullptr && start.loader.starts_with("train");
+  state_.is_train = step_ != nullptr && is_train_loader(start.loader);
   state_.loader_batch = start.first_batch;
   state_.loader_batches = loader.batches();
   state_.loader_batch_size = loader.options().batch_size;
   state_.loader_sample_count = loader.samples();
   state_.loader_samples = std::min(start.first_batch * state_.loader_batch_size, loader.samples());
   state_.loader_metrics.clear();
-  state_.loader_end_requested = false;
-  if (start.first_batch == 0) averages_.clear();
+  if (start.first_batch == 0) {
+    state_.loader_end_requested = false;
+    averages_.clear();
+  }
 
   state_.model.train(state_.is_train);
   const torch::AutoGradMode grad_mode(state_.is_train);
   notify_all(callbacks_, &Callback::on_loader_start, state_);
 
-  auto stream = loader.stream({.seed = state_.seed,
-                               .epoch = state_.progress.epoch,
-                               .first_batch = start.first_batch});
+  auto stream = loader.stream(
+      {.seed = state_.seed, .epoch = state_.progress.epoch, .first_batch = start.first_batch});
   for (std::int64_t index = start.first_batch; !state_.loader_end_requested; ++index) {
     std::optional<Batch> batch;
     {
       Profiler::Scope scope(profiler_, Part::kData);
+      seed_batch(start, index, Draws::kData);
       batch = stream.next();
       if (batch && !state_.engine->device().is_cpu()) batch = batch->to(state_.engine->device());
     }
     if (!batch) break;
     one_batch(start, index, std::move(*batch));
-    InterruptGuard::check();
+    // Where gradients wait for a later batch, a signal waits, too: a checkpoint can be written
+    // then.
+    if (state_.can_snapshot) InterruptGuard::check();
   }
   state_.can_snapshot = false;
   state_.batch = {};
@@ -68,10 +70,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, Batch batch) 
   state_.batch_metrics.clear();
   const std::int64_t samples = state_.batch.size();
   state_.loader_samples += samples;
-  seed_draws({.seed = state_.seed,
-              .epoch = state_.progress.epoch,
-              .loader = start.index,
-              .batch = index});
+  seed_batch(start, index, Draws::kModel);
   {
     Profiler::Scope scope(profiler_, Part::kCallbacks);
     notify_all(callbacks_, &Callback::on_batch_start, state_);
@@ -84,6 +83,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, Batch batch) 
     Profiler::Scope scope(profiler_, Part::kCallbacks);
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
+  check_loss();
   if (state_.is_train) {
     train_batch();
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
@@ -92,31 +92,43 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, Batch batch) 
   }
   record_batch_metrics();
   profiler_.count_batch();
-  state_.can_snapshot = step_ == nullptr || step_->between_steps();
+  state_.can_snapshot = step_ != nullptr && step_->between_steps();
   Profiler::Scope scope(profiler_, Part::kCallbacks);
   notify_end(callbacks_, &Callback::on_batch_end, state_);
 }
 
+void LoaderPass::seed_batch(const Start& start, std::int64_t index, Draws draws) const {
+  seed_draws({.seed = state_.seed,
+              .epoch = state_.progress.epoch,
+              .loader = start.index,
+              .batch = index,
+              .draws = draws});
+}
+
+void LoaderPass::check_loss() const {
+  if (!settings_.terminate_on_nan || !state_.batch.contains(settings_.loss_key)) return;
+  const torch::Tensor& loss = state_.batch[settings_.loss_key];
+  if (loss.isfinite().all().item<bool>()) return;
+  throw Error(
+      "loader '{}', epoch {}, batch {}: '{}' is {}, expected a finite number "
+      "(terminate_on_nan is set)",
+      state_.loader, state_.progress.epoch, state_.loader_batch, settings_.loss_key,
+      loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
+}
+
 void LoaderPass::train_batch() {
   if (!state_.batch.contains(settings_.loss_key)) {
-    throw ConfigError("loader '{}': nothing to train on: handle_batch left no '{}' in the batch "
-                      "(batch has: {}); is a criterion missing?",
-                      state_.loader, settings_.loss_key, fmt::join(state_.batch.keys(), ", "));
+    throw ConfigError(
+        "loader '{}': nothing to train on: handle_batch left no '{}' in the batch "
+        "(batch has: {}); is a criterion missing?",
+        state_.loader, settings_.loss_key, fmt::join(state_.batch.keys(), ", "));
   }
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
   if (loss.numel() != 1) {
-    throw ConfigError("loader '{}': '{}' has {} elements, expected one number: the mean over the "
-                      "batch",
-                      state_.loader, settings_.loss_key, loss.numel());
-  }
-  if (settings_.terminate_on_nan) {
-    const double value = loss.item<double>();
-    if (!std::isfinite(value)) {
-      throw Error("loader '{}', epoch {}, batch {}: '{}' is {}, expected a finite number "
-                  "(terminate_on_nan is set)",
-                  state_.loader, state_.progress.epoch, state_.loader_batch, settings_.loss_key,
-                  value);
-    }
+    throw ConfigError(
+        "loader '{}': '{}' has {} elements, expected one number: the mean over the "
+        "batch",
+        state_.loader, settings_.loss_key, loss.numel());
   }
   {
     Profiler::Scope scope(profiler_, Part::kBackward);

@@ -10,15 +10,16 @@
 #include "lockstep/metric/additive.h"
 #include "lockstep/runner/callback.h"
 #include "lockstep/runner/profiler.h"
+#include "lockstep/runner/random.h"
 #include "lockstep/runner/state.h"
 #include "lockstep/runner/train_step.h"
 
 namespace lockstep {
 
 struct PassSettings {
-  std::string loss_key = "loss";     // where handle_batch leaves the loss
-  bool terminate_on_nan = false;     // a loss that is not finite ends the run
-  bool log_batches = false;          // every batch's metrics go to the loggers, too
+  std::string loss_key = "loss";  // where handle_batch leaves the loss
+  bool terminate_on_nan = false;  // a loss that is not finite ends the run
+  bool log_batches = false;       // every batch's metrics go to the loggers, too
 };
 
 class LoaderPass {
@@ -30,8 +31,8 @@ class LoaderPass {
 
   struct Start {
     std::string loader;
-    std::int64_t index = 0;         // of the loader in the epoch
-    std::int64_t first_batch = 0;   // batches done before a resume
+    std::int64_t index = 0;        // of the loader in the epoch
+    std::int64_t first_batch = 0;  // batches done before a resume
   };
 
   // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
@@ -43,10 +44,12 @@ class LoaderPass {
 
  private:
   void one_batch(const Start& start, std::int64_t index, Batch batch);
+  void seed_batch(const Start& start, std::int64_t index, Draws draws) const;
+  void check_loss() const;
   void train_batch();
   void record_batch_metrics();
   Metrics running_metrics() const;
-  void add_hyper_metrics(Metrics& metrics) const;   // learning rate and momentum as they are now
+  void add_hyper_metrics(Metrics& metrics) const;  // learning rate and momentum as they are now
 
   State& state_;
   const std::vector<CallbackPtr>& callbacks_;

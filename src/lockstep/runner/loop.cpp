@@ -30,19 +30,19 @@ double seconds_since(Clock::time_point start) {
 std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps) {
   std::int64_t steps = 0;
   for (const auto& [name, loader] : loaders) {
-    if (!name.starts_with("train")) continue;
+    if (!is_train_loader(name)) continue;
     steps += (loader.batches() + accumulation_steps - 1) / accumulation_steps;
   }
   return steps;
 }
 
 // The user's, and what the run itself knows; the user's word counts.
-HParams complete_hparams(const Plan& plan, const State& state) {
+HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   HParams hparams = state.hparams;
   hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
   hparams.try_emplace("num_epochs", plan.options.num_epochs);
   hparams.try_emplace("optimizer", state.optimizer->name());
-  hparams.try_emplace("lr", state.optimizer->lr());
+  hparams.try_emplace("lr", lr);
   for (const auto& [name, loader] : plan.loaders) {
     hparams.try_emplace(name + "_batch_size", loader.options().batch_size);
   }
@@ -62,17 +62,17 @@ Loop::Loop(Plan plan) : plan_(std::move(plan)), profiler_(plan_.options.profile)
   plan_.criterion.to(plan_.engine->device());
   parameters_ = std::make_unique<optim::FlatParameters>(plan_.model.parameters());
   optimizer_ = plan_.optimizer.make(*parameters_);
+  initial_lr_ = optimizer_->lr();
   if (plan_.scheduler) {
     scheduler_ = plan_.scheduler.make(
         *optimizer_,
         {.num_epochs = options.num_epochs,
          .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps)});
   }
-  step_ = std::make_unique<TrainStep>(
-      *parameters_, *optimizer_,
-      StepSettings{.accumulation_steps = options.accumulation_steps,
-                   .clip_grad_norm = options.clip_grad_norm,
-                   .clip_grad_value = options.clip_grad_value});
+  step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_,
+                                      StepSettings{.accumulation_steps = options.accumulation_steps,
+                                                   .clip_grad_norm = options.clip_grad_norm,
+                                                   .clip_grad_value = options.clip_grad_value});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
@@ -106,17 +106,27 @@ Loop::~Loop() = default;
 
 TrainResult Loop::run() {
   const InterruptGuard interrupts;
-  prepare_logging(resume());
+  for (const auto& callback : plan_.callbacks) callback->check(state_);
+  const bool continued = resume();
+  std::exception_ptr late;
   try {
+    prepare_logging(continued);
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
     run_epochs();
   } catch (...) {
     state_.exception = std::current_exception();
-    fail();
+    notify_failure(plan_.callbacks, state_);
+    close_loggers();
     throw;
   }
-  notify_end(plan_.callbacks, &Callback::on_run_end, state_);
-  return finish();
+  try {
+    notify_end(plan_.callbacks, &Callback::on_run_end, state_);
+  } catch (...) {
+    late = std::current_exception();  // what was trained is still worth its summary
+  }
+  TrainResult result = finish();
+  if (late) std::rethrow_exception(late);
+  return result;
 }
 
 // Whether the run goes on in the files of the run that it resumes.
@@ -132,14 +142,15 @@ bool Loop::resume() {
     inside_epoch_ = !restored.position.loader.empty();
     if (inside_epoch_) {
       const auto names = state_.loaders.names();
-      loader_index_ = static_cast<std::size_t>(
-          std::ranges::find(names, restored.position.loader) - names.begin());
+      loader_index_ = static_cast<std::size_t>(std::ranges::find(names, restored.position.loader) -
+                                               names.begin());
       first_batch_ = restored.position.loader_batches_done;
       pass_->load_averages(restored.averages);
     }
   } catch (const CheckpointError& error) {
     throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
   }
+  find_best_of_history(loaded.path.parent_path() / "best.pth");
   say(fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
                   state_.progress.epoch,
                   inside_epoch_ ? fmt::format(", and {} batches of '{}'", first_batch_,
@@ -163,19 +174,30 @@ void Loop::prepare_logging(bool continued) {
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
-  const RunStart start{state_.progress, continued, complete_hparams(plan_, state_)};
+  const RunStart start{state_.progress, continued, complete_hparams(plan_, state_, initial_lr_)};
   for (const auto& logger : state_.loggers) logger->start(start);
+  // Of the epoch that is resumed inside, these were logged by a run whose rows beyond the last
+  // whole epoch are dropped now.
+  if (!inside_epoch_) return;
+  Progress progress = state_.progress;
+  progress.epoch += 1;
+  for (const auto& [loader, metrics] : state_.epoch_metrics) {
+    const Record record{Scope::kLoader, loader, progress, metrics};
+    for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  }
 }
 
 void Loop::run_epochs() {
   if (state_.progress.epoch >= state_.progress.num_epochs) {
-    warn(fmt::format("resume: the checkpoint has finished {} epochs and num_epochs is {}: there is "
-                     "nothing left to train",
-                     state_.progress.epoch, state_.progress.num_epochs));
+    warn(
+        fmt::format("resume: the checkpoint has finished {} epochs and num_epochs is {}: there is "
+                    "nothing left to train",
+                    state_.progress.epoch, state_.progress.num_epochs));
   }
   while (state_.progress.epoch < state_.progress.num_epochs && !state_.stop_reason) {
     state_.progress.epoch += 1;
     run_epoch();
+    InterruptGuard::check();
   }
 }
 
@@ -229,19 +251,56 @@ void Loop::finish_epoch() {
 
 void Loop::update_best() {
   const Selection& selection = state_.selection;
-  const double score = selection.key ? metric_value(state_, *selection.key, "valid_metric")
-                                     : std::numeric_limits<double>::quiet_NaN();
-  const bool better = selection.minimize ? score < state_.best.score : score > state_.best.score;
-  const bool first = state_.best.epoch == 0 && !std::isnan(score);
-  if (selection.key && !first && !better) return;
+  if (!selection.key) {
+    state_.best = {state_.progress.epoch, std::numeric_limits<double>::quiet_NaN(),
+                   state_.epoch_metrics};
+    return;
+  }
+  const double score = metric_value(state_, *selection.key, "valid_metric");
+  if (!is_better(score)) return;
   state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
-  if (plan_.options.load_best_on_end && selection.key) best_weights_ = state_.model.state();
+  if (plan_.options.load_best_on_end) best_weights_ = state_.model.state();
+}
+
+bool Loop::is_better(double score) const {
+  if (std::isnan(score)) return false;
+  if (state_.best.epoch == 0) return true;
+  return state_.selection.minimize ? score < state_.best.score : score > state_.best.score;
+}
+
+// The best epoch before a resume, by what this run says is best. Its weights are in `checkpoint`,
+// if that is still of the same epoch.
+void Loop::find_best_of_history(const fs::path& checkpoint) {
+  const auto& key = state_.selection.key;
+  for (const auto& [epoch, metrics] : state_.history) {
+    if (!key) {
+      state_.best = {epoch, std::numeric_limits<double>::quiet_NaN(), metrics};
+      continue;
+    }
+    const auto loader = metrics.find(key->loader);
+    if (loader == metrics.end()) continue;
+    const auto score = loader->second.find(key->metric);
+    if (score == loader->second.end() || !is_better(score->second)) continue;
+    state_.best = {epoch, score->second, metrics};
+  }
+  if (!plan_.options.load_best_on_end || state_.best.epoch == 0) return;
+  if (state_.best.epoch == state_.progress.epoch && !inside_epoch_) {
+    best_weights_ = state_.model.state();
+    return;
+  }
+  if (!fs::exists(checkpoint)) return;
+  const StateDict saved = checkpoint::load(checkpoint);
+  if (saved.contains("run") &&
+      saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
+    best_weights_ = saved.get<StateDict>("model_state_dict");
+  }
 }
 
 StateDict Loop::snapshot() const {
   if (!state_.can_snapshot) {
-    throw Error("a snapshot was asked for where the run could not be resumed exactly; look at "
-                "state.can_snapshot");
+    throw Error(
+        "a snapshot was asked for where the run could not be resumed exactly; look at "
+        "state.can_snapshot");
   }
   Position position{.finished_epochs = state_.progress.epoch};
   StateDict averages;
@@ -252,18 +311,14 @@ StateDict Loop::snapshot() const {
   return make_snapshot(state_, position, plan_.callbacks, averages);
 }
 
-// The error that ends the run must reach the caller, not one that a callback adds to it.
-void Loop::fail() noexcept {
-  const auto attempt = [](const auto& action) {
+void Loop::close_loggers() noexcept {
+  for (const auto& logger : state_.loggers) {
     try {
-      action();
+      logger->close();
     } catch (const std::exception& error) {
-      warn(fmt::format("while the run was ending: {}", error.what()));
+      warn(fmt::format("while a logger was closed: {}", error.what()));
     }
-  };
-  attempt([&] { notify_end(plan_.callbacks, &Callback::on_exception, state_); });
-  attempt([&] { notify_end(plan_.callbacks, &Callback::on_run_end, state_); });
-  for (const auto& logger : state_.loggers) attempt([&] { logger->close(); });
+  }
 }
 
 TrainResult Loop::finish() {
@@ -271,12 +326,14 @@ TrainResult Loop::finish() {
   TrainResult result;
   result.weights_hash = weights_hash(state_.model.weights());
   if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
-    // Before a resume the best epoch was another process's: then its checkpoint has the weights.
-    if (!best_weights_ && state_.best_checkpoint) {
-      best_weights_ =
-          checkpoint::load(*state_.best_checkpoint).get<StateDict>("model_state_dict");
+    if (best_weights_) {
+      state_.model.load_state(*best_weights_);
+    } else {
+      warn(fmt::format(
+          "load_best_on_end: the weights of the best epoch, {}, are gone: it was before "
+          "the resume, and its checkpoint was not beside the one that was resumed",
+          state_.best.epoch));
     }
-    if (best_weights_) state_.model.load_state(*best_weights_);
   }
   state_.model.train(false);
 
@@ -294,7 +351,7 @@ TrainResult Loop::finish() {
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
   report(result);
-  for (const auto& logger : state_.loggers) logger->close();
+  close_loggers();
   return result;
 }
 
@@ -303,10 +360,13 @@ void Loop::report(const TrainResult& result) const {
   const auto name = [](const auto& path) {
     return path ? std::optional(path->string()) : std::nullopt;
   };
+  std::optional<EpochSummary> best;
+  if (result.best_epoch > 0) {
+    best = EpochSummary{result.best_epoch, result.best_metrics, name(result.best_checkpoint)};
+  }
   if (options.logdir) {
     write_summary(*options.logdir / "summary.json",
-                  {.best = EpochSummary{result.best_epoch, result.best_metrics,
-                                        name(result.best_checkpoint)},
+                  {.best = best,
                    .last = EpochSummary{state_.progress.epoch, result.last_metrics,
                                         name(result.last_checkpoint)},
                    .train_samples_per_second = result.train_samples_per_second,
@@ -319,16 +379,15 @@ void Loop::report(const TrainResult& result) const {
     if (options.logdir) profiler_.write_chrome_trace(*options.logdir / "profile.json");
   }
   if (result.stop_reason) say("Stopped: " + *result.stop_reason);
-  if (state_.selection.key) {
+  if (state_.selection.key && best) {
     say(fmt::format("Best epoch: {} ({} {}: {})", result.best_epoch, state_.selection.key->loader,
                     state_.selection.key->metric, format_metric(result.best_metric)));
   }
-  say(fmt::format("Trained {} in {}, {} samples/s, weights {}",
-                  state_.progress.epoch == 1 ? "1 epoch"
-                                             : fmt::format("{} epochs", state_.progress.epoch),
-                  format_duration(result.seconds),
-                  with_thousands(std::llround(result.train_samples_per_second)),
-                  result.weights_hash));
+  say(fmt::format(
+      "Trained {} in {}, {} samples/s, weights {}",
+      state_.progress.epoch == 1 ? "1 epoch" : fmt::format("{} epochs", state_.progress.epoch),
+      format_duration(result.seconds),
+      with_thousands(std::llround(result.train_samples_per_second)), result.weights_hash));
   if (result.best_checkpoint) say("Best checkpoint: " + result.best_checkpoint->string());
   if (options.logdir) say("Logs: " + options.logdir->string());
 }

@@ -19,17 +19,17 @@ namespace lockstep {
 
 // What the runner resolved the options to. Everything is there.
 struct Plan {
-  TrainOptions options;                   // as given
+  TrainOptions options;  // as given
   Model model;
-  Criterion criterion;                    // may be empty
+  Criterion criterion;  // may be empty
   optim::OptimizerSpec optimizer;
-  optim::SchedulerSpec scheduler;         // may be empty
+  optim::SchedulerSpec scheduler;  // may be empty
   data::Loaders loaders;
-  std::vector<CallbackPtr> callbacks;     // built-in ones included, in their order
+  std::vector<CallbackPtr> callbacks;  // built-in ones included, in their order
   std::shared_ptr<Engine> engine;
   std::string loss_key;
   std::function<void(State&)> handle_batch;
-  bool metrics_are_known = false;         // nobody but the callbacks adds metrics
+  bool metrics_are_known = false;  // nobody but the callbacks adds metrics
 };
 
 class Loop {
@@ -47,7 +47,9 @@ class Loop {
   void finish_loader();
   void finish_epoch();
   void update_best();
-  void fail() noexcept;
+  bool is_better(double score) const;
+  void find_best_of_history(const std::filesystem::path& checkpoint);
+  void close_loggers() noexcept;
   StateDict snapshot() const;
   TrainResult finish();
   void report(const TrainResult& result) const;
@@ -62,10 +64,11 @@ class Loop {
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
 
-  std::size_t loader_index_ = 0;          // the loader at work
-  std::int64_t first_batch_ = 0;          // in it, after a resume
-  bool inside_epoch_ = false;             // an epoch is under way, its metrics are not complete
+  std::size_t loader_index_ = 0;  // the loader at work
+  std::int64_t first_batch_ = 0;  // in it, after a resume
+  bool inside_epoch_ = false;     // an epoch is under way, its metrics are not complete
   std::optional<StateDict> best_weights_;
+  double initial_lr_ = 0;
   double train_seconds_ = 0;
   std::int64_t train_samples_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -6,12 +6,12 @@
 //   ls::Model c = ls::Model::script("traced.pt");
 #pragma once
 
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
-
 #include <concepts>
 #include <filesystem>
 #include <memory>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include "lockstep/state/named_tensors.h"
 #include "lockstep/state/state_dict.h"
@@ -19,8 +19,8 @@
 namespace lockstep {
 
 template <typename M>
-concept TensorModule = std::derived_from<M, torch::nn::Module> && requires(M module,
-                                                                           torch::Tensor input) {
+concept TensorModule = std::derived_from<M, torch::nn::Module> &&
+    requires(M module, torch::Tensor input) {
   { module.forward(input) } -> std::convertible_to<torch::Tensor>;
 };
 
@@ -46,13 +46,13 @@ class Model {
   // In a fixed order, by the names Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
   NamedTensors buffers() const { return impl_->buffers(); }
-  NamedTensors weights() const;   // parameters, then buffers
+  NamedTensors weights() const;  // parameters, then buffers
 
   void train(bool on) const { impl_->train(on); }
   void to(torch::Device device) const { impl_->to(device); }
 
-  // The weights by name, copied; and back into the same tensors. A name, shape or type that does not
-  // fit is a CheckpointError that names it, and then nothing has changed.
+  // The weights by name, copied; and back into the same tensors. A name, shape or type that does
+  // not fit is a CheckpointError that names it, and then nothing has changed.
   StateDict state() const;
   void load_state(const StateDict& state) const;
 
@@ -84,7 +84,7 @@ class Model {
     M* typed;
   };
 
-  struct Script;   // of TorchScript
+  struct Script;  // of TorchScript
 
   std::shared_ptr<Interface> impl_;
 };

@@ -13,18 +13,20 @@ namespace {
 void check_loader(const std::string& name, const data::Loader& loader) {
   check_loader_name(name);
   constexpr std::array kPrefixes = {"train", "valid", "test", "infer"};
-  const bool known = std::ranges::any_of(
-      kPrefixes, [&](const char* prefix) { return name.starts_with(prefix); });
+  const bool known =
+      std::ranges::any_of(kPrefixes, [&](const char* prefix) { return name.starts_with(prefix); });
   if (!known) {
-    throw ConfigError("loader '{}': expected a name that begins with train, valid, test or infer, "
-                      "which says what is done with it",
-                      name);
+    throw ConfigError(
+        "loader '{}': expected a name that begins with train, valid, test or infer, "
+        "which says what is done with it",
+        name);
   }
   if (loader.batches() > 0) return;
   if (loader.dataset()->size() == 0) throw ConfigError("loader '{}': its dataset is empty", name);
-  throw ConfigError("loader '{}': has no batch: {} samples are fewer than batch_size {} and "
-                    "drop_last is set",
-                    name, loader.dataset()->size(), loader.options().batch_size);
+  throw ConfigError(
+      "loader '{}': has no batch: {} samples are fewer than batch_size {} and "
+      "drop_last is set",
+      name, loader.dataset()->size(), loader.options().batch_size);
 }
 
 }  // namespace
@@ -32,6 +34,9 @@ void check_loader(const std::string& name, const data::Loader& loader) {
 void check_options(const TrainOptions& options) {
   if (options.num_epochs < 1) {
     throw ConfigError("num_epochs: expected 1 or more, got {}", options.num_epochs);
+  }
+  if (options.accumulation_steps < 1) {
+    throw ConfigError("accumulation_steps: expected 1 or more, got {}", options.accumulation_steps);
   }
   if (options.valid_metric && !options.valid_loader) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
@@ -44,13 +49,14 @@ void check_options(const TrainOptions& options) {
 
 void check_loaders(const data::Loaders& loaders, const TrainOptions& options) {
   if (loaders.size() == 0) {
-    throw ConfigError("loaders: expected at least a 'train' loader, got none; pass .loaders or "
-                      "override get_loaders()");
+    throw ConfigError(
+        "loaders: expected at least a 'train' loader, got none; pass .loaders or "
+        "override get_loaders()");
   }
   for (const auto& [name, loader] : loaders) check_loader(name, loader);
   const auto names = loaders.names();
   const bool trains =
-      std::ranges::any_of(names, [](const auto& name) { return name.starts_with("train"); });
+      std::ranges::any_of(names, [](const auto& name) { return is_train_loader(name); });
   if (!trains) {
     throw ConfigError("loaders: expected one whose name begins with 'train', got {}",
                       join(names, ", "));
@@ -63,7 +69,8 @@ void check_loaders(const data::Loaders& loaders, const TrainOptions& options) {
 
 std::optional<std::vector<std::string>> known_metrics(const std::vector<CallbackPtr>& callbacks,
                                                       const std::string& loss_key) {
-  std::vector<std::string> names = {loss_key, loss_key + "/mean", loss_key + "/std"};
+  std::vector<std::string> names = {loss_key, loss_key + "/mean", loss_key + "/std",
+                                    "lr",     "momentum",         "gradient/norm"};
   for (const auto& callback : callbacks) {
     const auto added = callback->metric_names();
     if (!added) return std::nullopt;

@@ -21,71 +21,71 @@ namespace lockstep {
 
 struct TrainOptions {
   // What is trained, on what.
-  Model model;                        // or override get_model()
-  Criterion criterion;                // or override get_criterion()
-  optim::OptimizerSpec optimizer;     // or override get_optimizer()
-  optim::SchedulerSpec scheduler;     // none: the learning rate stays
-  data::Loaders loaders;              // names begin with train, valid, test or infer
+  Model model;                     // or override get_model()
+  Criterion criterion;             // or override get_criterion()
+  optim::OptimizerSpec optimizer;  // or override get_optimizer()
+  optim::SchedulerSpec scheduler;  // none: the learning rate stays
+  data::Loaders loaders;           // names begin with train, valid, test or infer
 
   // The run.
   std::optional<std::uint64_t> seed;  // of sample order and random layers; default 42, or the one
                                       // of the checkpoint that is resumed
   HParams hparams;                    // logged with the run
   std::int64_t num_epochs = 1;        // altogether, those before a resume included
-  std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
+  std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // a checkpoint's path, or "last", "best", "epoch.0007" in
                                       // logdir: go on from there
-  std::optional<std::string> valid_loader;   // whose metric tells the best epoch; none: the newest
-  std::optional<std::string> valid_metric;   // default "loss"
+  std::optional<std::string> valid_loader;  // whose metric tells the best epoch; none: the newest
+  std::optional<std::string> valid_metric;  // default "loss"
   bool minimize_valid_metric = true;
 
   // What it shows and how far it goes.
-  bool verbose = false;               // a progress bar (plain lines where there is no terminal)
-  bool timeit = false;                // time of data, model and batch among the metrics
-  bool check = false;                 // a quick look: 3 epochs of 3 batches
-  bool overfit = false;               // each loader repeats its first batch: the loss must fall
-  bool profile = false;               // where the time goes: a table, and logdir/profile.json
-  bool load_best_on_end = false;      // the model ends with the weights of its best epoch
+  bool verbose = false;           // a progress bar (plain lines where there is no terminal)
+  bool timeit = false;            // time of data, model and batch among the metrics
+  bool check = false;             // a quick look: 3 epochs of 3 batches
+  bool overfit = false;           // each loader repeats its first batch: the loss must fall
+  bool profile = false;           // where the time goes: a table, and logdir/profile.json
+  bool load_best_on_end = false;  // the model ends with the weights of its best epoch
 
   // The step.
-  std::int64_t accumulation_steps = 1;     // batches whose gradients make one update
-  std::optional<double> clip_grad_norm;    // the largest L2 norm of all gradients together
-  std::optional<double> clip_grad_value;   // the largest absolute value of a gradient's element
-  bool terminate_on_nan = false;           // a loss that is not finite ends the run
+  std::int64_t accumulation_steps = 1;    // batches whose gradients make one update
+  std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
+  std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
+  bool terminate_on_nan = false;          // a loss that is not finite ends the run
 
   // Who looks on.
   Callbacks callbacks;
-  std::vector<std::shared_ptr<Logger>> loggers;   // beside those that logdir brings
-  bool console = true;                // a line a loader and epoch on standard output
-  bool log_batches = false;           // TensorBoard gets every batch's metrics, too
+  std::vector<std::shared_ptr<Logger>> loggers;  // beside those that logdir brings
+  bool console = true;                           // a line a loader and epoch on standard output
+  bool log_batches = false;                      // TensorBoard gets every batch's metrics, too
 
   // Where it runs.
-  std::shared_ptr<Engine> engine;     // default: the GPU, else the CPU
+  std::shared_ptr<Engine> engine;  // default: the GPU, else the CPU
 };
 
 struct TrainResult {
-  Model model;                        // as training left it, or its best with load_best_on_end
-  double best_metric = 0;             // of valid_metric; NaN without a valid_loader
+  Model model;             // as training left it, or its best with load_best_on_end
+  double best_metric = 0;  // of valid_metric; NaN without a valid_loader
   std::int64_t best_epoch = 0;
   EpochMetrics best_metrics;
   EpochMetrics last_metrics;
-  std::map<std::int64_t, EpochMetrics> history;   // every finished epoch's, also before a resume
+  std::map<std::int64_t, EpochMetrics> history;  // every finished epoch's, also before a resume
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;
-  std::optional<std::string> stop_reason;   // why it ended before num_epochs, if it did
-  std::string weights_hash;           // of the weights after the last step
-  double seconds = 0;                 // of this call
+  std::optional<std::string> stop_reason;  // why it ended before num_epochs, if it did
+  std::string weights_hash;                // of the weights after the last step
+  double seconds = 0;                      // of this call
   double train_samples_per_second = 0;
 };
 
 struct EvaluateOptions {
   data::Loader loader;
-  Model model;                        // default: the one this runner trained last
-  Criterion criterion;                // default: likewise; without one there is no loss
+  Model model;          // default: the one this runner trained last
+  Criterion criterion;  // default: likewise; without one there is no loss
   Callbacks callbacks;
   std::optional<std::string> resume;  // a checkpoint's path: take its weights first
   std::uint64_t seed = 42;
-  bool verbose = false;               // a progress bar
+  bool verbose = false;  // a progress bar
   std::shared_ptr<Engine> engine;
 };
 

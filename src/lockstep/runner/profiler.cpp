@@ -1,10 +1,10 @@
 #include "lockstep/runner/profiler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
 
@@ -38,8 +38,8 @@ Profiler::Scope::~Scope() {
 std::string Profiler::table() const {
   const double total = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
   const auto batches = static_cast<double>(std::max<std::int64_t>(batches_, 1));
-  std::string text = fmt::format("{:<10} {:>10} {:>7} {:>12}\n", "part", "seconds", "share",
-                                 "us a batch");
+  std::string text =
+      fmt::format("{:<10} {:>10} {:>7} {:>12}\n", "part", "seconds", "share", "us a batch");
   for (std::size_t i = 0; i < kParts; ++i) {
     text += fmt::format("{:<10} {:>10.3f} {:>6.1f}% {:>12.1f}\n", kNames[i], seconds_[i],
                         total > 0 ? 100 * seconds_[i] / total : 0.0, seconds_[i] / batches * 1e6);

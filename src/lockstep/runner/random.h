@@ -6,11 +6,14 @@
 
 namespace lockstep {
 
+enum class Draws { kModel, kData };
+
 struct DrawKey {
   std::uint64_t seed = 42;
   std::int64_t epoch = 0;
-  std::int64_t loader = 0;   // its index in the epoch
+  std::int64_t loader = 0;  // its index in the epoch
   std::int64_t batch = 0;
+  Draws draws = Draws::kModel;  // what a transform draws does not move what dropout draws
 };
 
 std::uint64_t mix_seed(const DrawKey& key);

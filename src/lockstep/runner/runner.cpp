@@ -63,8 +63,9 @@ Plan Runner::plan_of(const TrainOptions& options) {
   plan.criterion = get_criterion();
   plan.optimizer = get_optimizer();
   if (!plan.optimizer) {
-    throw ConfigError("optimizer: expected one, got none; pass .optimizer or override "
-                      "get_optimizer()");
+    throw ConfigError(
+        "optimizer: expected one, got none; pass .optimizer or override "
+        "get_optimizer()");
   }
   plan.scheduler = get_scheduler();
   Callbacks callbacks = get_callbacks();
@@ -104,6 +105,7 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   Profiler profiler(false);
   LoaderPass pass(state, sorted, [this](State& s) { handle_batch(s); }, nullptr, profiler,
                   {.loss_key = loss_key()});
+  for (const auto& callback : sorted) callback->check(state);
   try {
     notify_all(sorted, &Callback::on_run_start, state);
     notify_all(sorted, &Callback::on_epoch_start, state);
@@ -112,15 +114,14 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
     notify_end(sorted, &Callback::on_epoch_end, state);
   } catch (...) {
     state.exception = std::current_exception();
-    notify_end(sorted, &Callback::on_exception, state);
-    notify_end(sorted, &Callback::on_run_end, state);
+    notify_failure(sorted, state);
     throw;
   }
   notify_end(sorted, &Callback::on_run_end, state);
   return state.loader_metrics;
 }
 
-Predictions Runner::predict_loader(PredictOptions options) {
+Predictions Runner::predict_loader(PredictOptions options) & {
   const Model model = model_or_last(options.model, options.resume);
   const auto engine = or_default(options.engine);
   engine->start();
@@ -135,7 +136,8 @@ Predictions Runner::predict_loader(PredictOptions options) {
 Model Runner::model_or_last(const Model& model, const std::optional<std::string>& resume) const {
   const Model chosen = model ? model : last_model_;
   if (!chosen) {
-    throw ConfigError("model: expected one, got none; pass .model, or train with this runner first");
+    throw ConfigError(
+        "model: expected one, got none; pass .model, or train with this runner first");
   }
   if (resume) chosen.load_state(checkpoint::load(*resume).get<StateDict>("model_state_dict"));
   return chosen;

@@ -36,7 +36,9 @@ class Runner {
   // What predict_batch makes of each batch, lazily, without gradients and in evaluation mode:
   //
   //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
-  Predictions predict_loader(PredictOptions options);
+  //
+  // The runner outlives what it returns.
+  Predictions predict_loader(PredictOptions options) &;
 
  protected:
   // Forward and loss of state.batch. Leave the loss, a mean over the batch, in the batch under
@@ -46,7 +48,8 @@ class Runner {
   // What predict_loader yields for a batch.
   virtual Batch predict_batch(const Model& model, const Batch& batch);
 
-  // Where the parts come from. By default from the options of train(), which `options()` are.
+  // Where the parts of train() come from. By default from its options, which `options()` are.
+  // evaluate_loader and predict_loader take theirs from their own options.
   virtual std::shared_ptr<Engine> get_engine();
   virtual data::Loaders get_loaders();
   virtual Model get_model();

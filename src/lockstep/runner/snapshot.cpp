@@ -55,21 +55,24 @@ void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& c
   }
 }
 
-// Inside an epoch, samples already seen must not come again, so nothing that orders them may change.
+// Inside an epoch, samples already seen must not come again, so nothing that orders them may
+// change.
 void check_position(const StateDict& run, const Position& position, const State& state) {
   if (position.loader.empty()) return;
   const data::Loader& loader = state.loaders.at(position.loader);
   const auto expect_same = [&](const char* what, std::int64_t now) {
     const auto then = run.get<std::int64_t>(what);
     if (then != now) {
-      throw CheckpointError("resume: the checkpoint was made inside an epoch with {} {}, this run "
-                            "has {}; only between epochs can it change",
-                            what, then, now);
+      throw CheckpointError(
+          "resume: the checkpoint was made inside an epoch with {} {}, this run "
+          "has {}; only between epochs can it change",
+          what, then, now);
     }
   };
   expect_same("seed", static_cast<std::int64_t>(state.seed));
   expect_same("loader_batches", loader.batches());
   expect_same("loader_batch_size", loader.options().batch_size);
+  expect_same("loader_sample_count", loader.samples());
 }
 
 }  // namespace
@@ -91,12 +94,11 @@ StateDict make_snapshot(const State& state, const Position& position,
                                 {"loader", position.loader},
                                 {"loader_batches_done", position.loader_batches_done},
                                 {"loader_batches", state.loader_batches},
-                                {"loader_batch_size", state.loader_batch_size}});
+                                {"loader_batch_size", state.loader_batch_size},
+                                {"loader_sample_count", state.loader_sample_count},
+                                {"loader_end_requested", state.loader_end_requested}});
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
   snapshot.set("history", history_state(state.history));
-  snapshot.set("best", StateDict{{"epoch", state.best.epoch},
-                                 {"score", state.best.score},
-                                 {"metrics", checkpoint::to_state(state.best.metrics)}});
   snapshot.set("averages", averages);
   StateDict remembered;
   for (const auto& [key, callback] : with_keys(callbacks)) {
@@ -111,8 +113,9 @@ StateDict make_snapshot(const State& state, const Position& position,
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks) {
   if (!snapshot.contains("run") || !snapshot.contains("optimizer_state_dict")) {
-    throw CheckpointError("resume: the checkpoint holds weights only; a run goes on from one that "
-                          "was saved whole");
+    throw CheckpointError(
+        "resume: the checkpoint holds weights only; a run goes on from one that "
+        "was saved whole");
   }
   const auto run = snapshot.get<StateDict>("run");
   Restored restored;
@@ -135,17 +138,14 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.progress.epoch = restored.position.finished_epochs;
   state.progress.batch_step = run.get<std::int64_t>("batch_step");
   state.progress.sample_step = run.get<std::int64_t>("sample_step");
-  state.epoch_metrics =
-      checkpoint::metrics_from_state(snapshot.get<StateDict>("epoch_metrics"));
+  state.loader_end_requested =
+      !restored.position.loader.empty() && run.get<bool>("loader_end_requested");
+  state.epoch_metrics = checkpoint::metrics_from_state(snapshot.get<StateDict>("epoch_metrics"));
   const auto history = snapshot.get<StateDict>("history");
   for (const auto& epoch : history.keys()) {
     state.history[std::stoll(epoch)] =
         checkpoint::metrics_from_state(history.get<StateDict>(epoch));
   }
-  const auto best = snapshot.get<StateDict>("best");
-  state.best = {.epoch = best.get<std::int64_t>("epoch"),
-                .score = best.get<double>("score"),
-                .metrics = checkpoint::metrics_from_state(best.get<StateDict>("metrics"))};
   restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks);
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;

@@ -15,7 +15,7 @@ namespace lockstep {
 // Where a run stopped, beyond what State knows.
 struct Position {
   std::int64_t finished_epochs = 0;
-  std::string loader;                 // the one under way; empty: between two epochs
+  std::string loader;  // the one under way; empty: between two epochs
   std::int64_t loader_batches_done = 0;
 };
 

@@ -6,6 +6,10 @@
 
 namespace lockstep {
 
+bool is_train_loader(std::string_view name) {
+  return name.starts_with("train");
+}
+
 void check_metric_key(const State& state, const MetricKey& key, std::string_view who) {
   if (!state.loaders.contains(key.loader)) {
     throw ConfigError("{}: there is no loader '{}'; {}", who, key.loader,

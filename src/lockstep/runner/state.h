@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -35,8 +36,8 @@ struct MetricKey {
 
 // How the best epoch is told from the others.
 struct Selection {
-  std::optional<MetricKey> key;   // none: the newest epoch is the best
-  bool minimize = true;           // smaller is better
+  std::optional<MetricKey> key;  // none: the newest epoch is the best
+  bool minimize = true;          // smaller is better
 };
 
 // The user, or the system, asked the process to end (Ctrl-C, SIGTERM).
@@ -47,7 +48,7 @@ class Interrupted : public Error {
 };
 
 struct Best {
-  std::int64_t epoch = 0;      // 0: there is none yet
+  std::int64_t epoch = 0;  // 0: there is none yet
   double score = 0;
   EpochMetrics metrics;
 };
@@ -55,11 +56,11 @@ struct Best {
 struct State {
   // What is trained. The run owns it; it is valid while the run lasts.
   Model model;
-  Criterion criterion;                     // may be empty
-  optim::Optimizer* optimizer = nullptr;   // null when evaluating
-  optim::Scheduler* scheduler = nullptr;   // null when there is none
+  Criterion criterion;                    // may be empty
+  optim::Optimizer* optimizer = nullptr;  // null when evaluating
+  optim::Scheduler* scheduler = nullptr;  // null when there is none
   std::shared_ptr<Engine> engine;
-  data::Loaders loaders;                   // a callback may exchange some at an epoch's start
+  data::Loaders loaders;  // a callback may exchange some at an epoch's start
   std::vector<std::shared_ptr<Logger>> loggers;
 
   // What was asked for.
@@ -71,27 +72,27 @@ struct State {
 
   // Where the run is. Epochs and a loader's batches count from 1.
   Progress progress;
-  std::string loader;                      // the loader at work
-  bool is_train = false;                   // its gradients are taken and the model is updated
-  std::int64_t loader_batch = 0;           // the batch at work
-  std::int64_t loader_batches = 0;         // in this pass
-  std::int64_t loader_samples = 0;         // handled in this pass so far, the batch at work included
-  std::int64_t loader_sample_count = 0;    // in this pass altogether
-  std::int64_t loader_batch_size = 0;      // as the loader was told; a last batch may be smaller
+  std::string loader;                    // the loader at work
+  bool is_train = false;                 // its gradients are taken and the model is updated
+  std::int64_t loader_batch = 0;         // the batch at work
+  std::int64_t loader_batches = 0;       // in this pass
+  std::int64_t loader_samples = 0;       // handled in this pass so far, the batch at work included
+  std::int64_t loader_sample_count = 0;  // in this pass altogether
+  std::int64_t loader_batch_size = 0;    // as the loader was told; a last batch may be smaller
 
-  Batch batch;                             // the batch at work, and what was made of it
-  Metrics batch_metrics;                   // numbers of this batch; averaged into the loader's
-  Metrics loader_metrics;                  // of this pass; complete when on_loader_end is over
-  EpochMetrics epoch_metrics;              // of the epoch at work, by loader
-  std::map<std::int64_t, EpochMetrics> history;   // of finished epochs
+  Batch batch;                 // the batch at work, and what was made of it
+  Metrics batch_metrics;       // numbers of this batch; averaged into the loader's
+  Metrics loader_metrics;      // of this pass; complete when on_loader_end is over
+  EpochMetrics epoch_metrics;  // of the epoch at work, by loader
+  std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
   Best best;
-  std::optional<std::filesystem::path> best_checkpoint;   // set by whoever writes checkpoints
+  std::optional<std::filesystem::path> best_checkpoint;  // set by whoever writes checkpoints
   std::optional<std::filesystem::path> last_checkpoint;
 
   // Metrics of this pass so far: averages of batch metrics, and what callbacks know at no cost.
   std::function<Metrics()> running_metrics;
 
-  std::exception_ptr exception;            // what ended the run, in on_exception and on_run_end
+  std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
 
   // Requests: the end of this loader's pass after the batch at work, the end of the run after the
   // epoch at work.
@@ -109,8 +110,11 @@ struct State {
   std::optional<std::vector<std::string>> known_metrics;
 };
 
+// Whether the model is trained on a loader of this name, or evaluated.
+bool is_train_loader(std::string_view name);
+
 // Throws ConfigError, naming `who` asks and the nearest right name, where there is no such loader,
-// or where it is known that nobody computes such a metric. For on_run_start.
+// or where it is known that nobody computes such a metric. For Callback::check.
 void check_metric_key(const State& state, const MetricKey& key, std::string_view who);
 
 // The metric's value in this epoch. Throws ConfigError likewise.

@@ -9,10 +9,10 @@ namespace lockstep {
 
 // Under which names a batch holds what.
 struct SupervisedKeys {
-  std::string input_key = "features";    // goes into the model
-  std::string output_key = "logits";     // comes out of it
-  std::string target_key = "targets";    // what should have come out
-  std::string loss_key = "loss";         // the criterion's verdict
+  std::string input_key = "features";  // goes into the model
+  std::string output_key = "logits";   // comes out of it
+  std::string target_key = "targets";  // what should have come out
+  std::string loss_key = "loss";       // the criterion's verdict
 };
 
 class SupervisedRunner : public Runner {

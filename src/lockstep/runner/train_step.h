@@ -2,10 +2,10 @@
 // the numerics cannot be got wrong.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <optional>
+
+#include <torch/types.h>
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/optim/flat_parameters.h"
@@ -14,9 +14,9 @@
 namespace lockstep {
 
 struct StepSettings {
-  std::int64_t accumulation_steps = 1;     // batches whose gradients make one update
-  std::optional<double> clip_grad_norm;    // the largest L2 norm of all gradients together
-  std::optional<double> clip_grad_value;   // the largest absolute value of a gradient's element
+  std::int64_t accumulation_steps = 1;    // batches whose gradients make one update
+  std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
+  std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
 };
 
 class TrainStep {

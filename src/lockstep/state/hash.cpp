@@ -1,9 +1,9 @@
 #include "lockstep/state/hash.h"
 
-#include <xxhash.h>
-
 #include <memory>
 #include <string_view>
+
+#include <xxhash.h>
 
 #include "lockstep/base/text.h"
 
@@ -17,10 +17,8 @@ class Hasher {
   void bytes(const void* data, std::size_t size) { XXH3_64bits_update(state_.get(), data, size); }
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  void number(T value) {
-    bytes(&value, sizeof value);
-  }
+  requires std::is_arithmetic_v<T>
+  void number(T value) { bytes(&value, sizeof value); }
 
   // With its length, so that ("ab", "c") and ("a", "bc") differ.
   void text(std::string_view value) {

@@ -1,11 +1,11 @@
 // Tensors with their names, in a fixed order: a model's parameters, its buffers, its weights.
 #pragma once
 
-#include <torch/types.h>
-
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <torch/types.h>
 
 namespace lockstep {
 

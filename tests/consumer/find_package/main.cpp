@@ -1,6 +1,6 @@
-#include <lockstep/lockstep.h>
-
 #include <iostream>
+
+#include <lockstep/lockstep.h>
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
