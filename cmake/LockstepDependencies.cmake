@@ -12,7 +12,7 @@ find_package(Threads REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 if(NOT TARGET lockstep::xxhash)
-  add_library(lockstep::xxhash UNKNOWN IMPORTED)
+  add_library(lockstep::xxhash UNKNOWN IMPORTED GLOBAL)
   set_target_properties(lockstep::xxhash PROPERTIES
     IMPORTED_LOCATION ${XXHASH_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})

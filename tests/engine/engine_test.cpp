@@ -1,6 +1,7 @@
 #include "lockstep/engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"

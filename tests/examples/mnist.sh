@@ -9,7 +9,8 @@ cd "$work"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 hash_of() { grep -o '"weights_hash": *"[0-9a-f]*"' "$1/summary.json" | grep -o '[0-9a-f]\{16\}'; }
-run() { "$mnist" --batch-size 256 --quiet "$@" > out.txt 2> err.txt; }
+mnist() { "$mnist" --quiet "$@" > out.txt 2> err.txt; }
+run() { mnist --batch-size 256 "$@"; }
 
 run --epochs 2 --logdir straight || fail "straight run: $(cat err.txt)"
 want=$(hash_of straight)
@@ -40,7 +41,7 @@ run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.t
 [ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
 
-refused() { if run "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }
+refused() { if mnist "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }
 refused 'nowhere' --root nowhere
 refused 'nothing.pth' --resume nothing.pth
 refused 'batch_size' --batch-size 0

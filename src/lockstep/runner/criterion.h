@@ -39,9 +39,11 @@ class Criterion {
   template <LossModule M>
   Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
 
+  // A holder can be called, too, but is more than a function: it has buffers to move and to save.
   template <typename F>
-  requires std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&>
-  Criterion(F function) : function_(std::move(function)) {}
+  requires(std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&> &&
+           !requires(F holder) { holder.ptr(); }) Criterion(F function)
+      : function_(std::move(function)) {}
 
   explicit operator bool() const { return function_ != nullptr; }
 
