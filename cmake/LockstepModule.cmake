@@ -32,16 +32,19 @@ endfunction()
 # A precompiled header for many targets. torch costs half a minute a file without one. With one, GCC
 # still instantiates whatever templates the header left pending, in every file: 3 s for the tensors,
 # 6.6 s for all of torch, which is why there are two.
+#
+# lockstep_precompiled_header(name HEADERS headers... [LINK libraries...] [OPTIONS flags...])
 function(lockstep_precompiled_header name)
+  cmake_parse_arguments(P "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
   file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp "// carries the precompiled header\n")
   add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
-  target_link_libraries(${name} PRIVATE ${TORCH_LIBRARIES} fmt::fmt)
+  target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS} ${P_OPTIONS})
+  target_link_libraries(${name} PRIVATE ${TORCH_LIBRARIES} fmt::fmt ${P_LINK})
   target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
   target_precompile_headers(${name} PRIVATE
     <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string>
-    <string_view> <utility> <variant> <vector> <fmt/format.h> ${ARGN})
+    <string_view> <utility> <variant> <vector> <fmt/format.h> ${P_HEADERS})
 endfunction()
 
 # lockstep_program(name sources...): an executable in build/bin that uses all of Lockstep.

@@ -1,5 +1,6 @@
 #include "lockstep/runner/model.h"
 
+#include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -74,6 +75,40 @@ TEST(Model, ATorchScriptFileTrainsLikeAnyOther) {
   options.optimizer = optim::Adam{.lr = 0.1};
   const auto result = toy::train(options);
   EXPECT_LT(result.last_metrics.at("train").at("loss"), 0.6) << "ln 3 = 1.1 at the start";
+}
+
+TEST(Model, AFileThatPythonScriptedTrainsAndResumes) {
+  if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "python3-torch is not installed";
+  }
+  TemporaryDirectory folder;
+  std::ofstream(folder / "make.py")
+      << "import sys, torch\n"
+         "from torch import nn\n"
+         "torch.manual_seed(0)\n"
+         "model = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2),\n"
+         "                      nn.Linear(16, 3))\n"
+         "torch.jit.script(model).save(sys.argv[1])\n";
+  const std::string file = (folder / "model.pt").string();
+  const std::string command = "/usr/bin/python3 " + (folder / "make.py").string() + " " + file;
+  ASSERT_EQ(std::system(command.c_str()), 0);
+
+  const auto options = [&](std::int64_t epochs) {
+    TrainOptions o = toy::options();
+    o.model = Model::script(file);
+    o.num_epochs = epochs;
+    return o;
+  };
+  const auto straight = toy::train(options(4));
+  EXPECT_LT(straight.history.at(4).at("train").at("loss"),
+            straight.history.at(1).at("train").at("loss"));
+  TrainOptions first = options(2);
+  first.logdir = folder / "run";
+  toy::train(first);
+  TrainOptions second = options(4);
+  second.logdir = folder / "run";
+  second.resume = "last";
+  EXPECT_EQ(toy::train(second).weights_hash, straight.weights_hash);
 }
 
 TEST(Model, SomethingElseThanTorchScriptIsRefusedByName) {

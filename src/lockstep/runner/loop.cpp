@@ -11,9 +11,9 @@
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/logdir.h"
-#include "lockstep/log/summary.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/runner/interrupt.h"
+#include "lockstep/runner/report.h"
 #include "lockstep/runner/snapshot.h"
 #include "lockstep/state/hash.h"
 
@@ -151,7 +151,8 @@ bool Loop::resume() {
     throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
   }
   find_best_of_history(loaded.path.parent_path() / "best.pth");
-  say(fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
+  say(plan_.options,
+      fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
                   state_.progress.epoch,
                   inside_epoch_ ? fmt::format(", and {} batches of '{}'", first_batch_,
                                               state_.loaders.names()[loader_index_])
@@ -166,8 +167,8 @@ void Loop::prepare_logging(bool continued) {
   if (options.logdir) {
     const auto prepared = prepare_logdir(*options.logdir, {.resume = continued});
     if (prepared.moved_to) {
-      say(fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
-                      prepared.moved_to->string()));
+      say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
+                               prepared.moved_to->string()));
     }
     state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
     state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
@@ -350,50 +351,9 @@ TrainResult Loop::finish() {
   result.train_samples_per_second =
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
-  report(result);
+  report_run(result, state_, options, profiler_);
   close_loggers();
   return result;
-}
-
-void Loop::report(const TrainResult& result) const {
-  const TrainOptions& options = plan_.options;
-  const auto name = [](const auto& path) {
-    return path ? std::optional(path->string()) : std::nullopt;
-  };
-  std::optional<EpochSummary> best;
-  if (result.best_epoch > 0) {
-    best = EpochSummary{result.best_epoch, result.best_metrics, name(result.best_checkpoint)};
-  }
-  if (options.logdir) {
-    write_summary(*options.logdir / "summary.json",
-                  {.best = best,
-                   .last = EpochSummary{state_.progress.epoch, result.last_metrics,
-                                        name(result.last_checkpoint)},
-                   .train_samples_per_second = result.train_samples_per_second,
-                   .seconds = result.seconds,
-                   .workers = plan_.engine->workers(),
-                   .weights_hash = result.weights_hash});
-  }
-  if (profiler_.enabled()) {
-    say(profiler_.table());
-    if (options.logdir) profiler_.write_chrome_trace(*options.logdir / "profile.json");
-  }
-  if (result.stop_reason) say("Stopped: " + *result.stop_reason);
-  if (state_.selection.key && best) {
-    say(fmt::format("Best epoch: {} ({} {}: {})", result.best_epoch, state_.selection.key->loader,
-                    state_.selection.key->metric, format_metric(result.best_metric)));
-  }
-  say(fmt::format(
-      "Trained {} in {}, {} samples/s, weights {}",
-      state_.progress.epoch == 1 ? "1 epoch" : fmt::format("{} epochs", state_.progress.epoch),
-      format_duration(result.seconds),
-      with_thousands(std::llround(result.train_samples_per_second)), result.weights_hash));
-  if (result.best_checkpoint) say("Best checkpoint: " + result.best_checkpoint->string());
-  if (options.logdir) say("Logs: " + options.logdir->string());
-}
-
-void Loop::say(const std::string& line) const {
-  if (plan_.options.console) Console::standard().line(line);
 }
 
 }  // namespace lockstep

@@ -52,8 +52,6 @@ class Loop {
   void close_loggers() noexcept;
   StateDict snapshot() const;
   TrainResult finish();
-  void report(const TrainResult& result) const;
-  void say(const std::string& line) const;
 
   Plan plan_;
   State state_;

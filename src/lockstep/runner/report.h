@@ -1,0 +1,19 @@
+// What a run says of itself when it is over: summary.json, the profile, the last lines.
+#pragma once
+
+#include <string>
+
+#include "lockstep/runner/options.h"
+#include "lockstep/runner/profiler.h"
+#include "lockstep/runner/state.h"
+
+namespace lockstep {
+
+// A line on standard output, unless the run was told to be silent.
+void say(const TrainOptions& options, const std::string& line);
+
+// Writes logdir/summary.json and, where it was asked for, logdir/profile.json, and says the rest.
+void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
+                const Profiler& profiler);
+
+}  // namespace lockstep

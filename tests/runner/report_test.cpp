@@ -1,0 +1,70 @@
+#include "lockstep/runner/report.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+struct ReportTest : testing::Test {
+  ReportTest() {
+    state.engine = std::make_shared<DeviceEngine>();
+    state.progress.epoch = 4;
+    options.logdir = folder.path();
+    result.weights_hash = "0123456789abcdef";
+  }
+
+  std::string report() {
+    testing::internal::CaptureStdout();
+    report_run(result, state, options, profiler);
+    return testing::internal::GetCapturedStdout();
+  }
+
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(read_file(folder / "summary.json"));
+  }
+
+  TemporaryDirectory folder;
+  State state;
+  TrainOptions options;
+  TrainResult result;
+  Profiler profiler{false};
+};
+
+TEST_F(ReportTest, SaysWhereEverythingIs) {
+  state.selection.key = MetricKey{"valid", "loss"};
+  result.best_epoch = 2;
+  result.best_metric = 0.25;
+  result.best_checkpoint = "x/best.pth";
+  result.stop_reason = "enough";
+  const std::string text = report();
+  for (const char* part : {"Best epoch: 2 (valid loss: 0.250)", "Trained 4 epochs",
+                           "weights 0123456789abcdef", "x/best.pth", "Stopped: enough"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_EQ(summary()["best"]["epoch"], 2);
+}
+
+TEST_F(ReportTest, WithoutABestThereIsNone) {
+  state.selection.key = MetricKey{"valid", "loss"};
+  result.best_metric = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(report(), testing::Not(HasSubstr("Best epoch")));
+  EXPECT_TRUE(summary()["best"].is_null());
+}
+
+TEST_F(ReportTest, IsSilentWhenToldTo) {
+  options.console = false;
+  EXPECT_EQ(report(), "");
+  EXPECT_EQ(summary()["last"]["epoch"], 4);
+}
+
+}  // namespace
+}  // namespace lockstep
