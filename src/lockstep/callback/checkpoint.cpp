@@ -6,31 +6,32 @@
 
 namespace lockstep {
 namespace {
-constexpr const char* kWho = "CheckpointCallback";
+constexpr const char* kCheckpoint = "CheckpointCallback";
 }
 
 CheckpointCallback::CheckpointCallback(CheckpointCallbackOptions options)
     : options_(std::move(options)) {
   if (options_.save_n_best < 0) {
-    throw ConfigError("{}: save_n_best: expected 0 or more, got {}", kWho, options_.save_n_best);
+    throw ConfigError("{}: save_n_best: expected 0 or more, got {}", kCheckpoint,
+                      options_.save_n_best);
   }
   if (options_.save_every_batches < 0) {
-    throw ConfigError("{}: save_every_batches: expected 0 or more, got {}", kWho,
+    throw ConfigError("{}: save_every_batches: expected 0 or more, got {}", kCheckpoint,
                       options_.save_every_batches);
   }
   if (options_.save_every_batches > 0 && options_.mode == CheckpointMode::kModel) {
     throw ConfigError(
         "{}: save_every_batches makes sense with full checkpoints only: weights "
         "alone cannot be resumed",
-        kWho);
+        kCheckpoint);
   }
 }
 
 void CheckpointCallback::check(const State& state) const {
   if (!options_.folder && !state.logdir) {
-    throw ConfigError("{}: set its folder, or the run's logdir", kWho);
+    throw ConfigError("{}: set its folder, or the run's logdir", kCheckpoint);
   }
-  if (options_.metric) check_metric_key(state, *options_.metric, kWho);
+  if (options_.metric) check_metric_key(state, *options_.metric, kCheckpoint);
 }
 
 void CheckpointCallback::on_run_start(State& state) {
@@ -73,8 +74,8 @@ void CheckpointCallback::on_batch_end(State& state) {
 
 void CheckpointCallback::on_epoch_end(State& state) {
   if (!state.can_snapshot) return;  // a callback before this one failed
-  const double score =
-      metric_ ? metric_value(state, *metric_, kWho) : static_cast<double>(state.progress.epoch);
+  const double score = metric_ ? metric_value(state, *metric_, kCheckpoint)
+                               : static_cast<double>(state.progress.epoch);
   store_->save_epoch(
       {.epoch = state.progress.epoch, .score = score, .metrics = state.epoch_metrics, .path = {}},
       [&] { return content(state); });

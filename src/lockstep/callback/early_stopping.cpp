@@ -8,23 +8,26 @@
 
 namespace lockstep {
 namespace {
-constexpr const char* kWho = "EarlyStoppingCallback";
+constexpr const char* kEarlyStopping = "EarlyStoppingCallback";
 }
 
 EarlyStoppingCallback::EarlyStoppingCallback(EarlyStoppingCallbackOptions options)
     : options_(std::move(options)) {
   if (options_.patience < 1) {
-    throw ConfigError("{}: patience: expected 1 or more, got {}", kWho, options_.patience);
+    throw ConfigError("{}: patience: expected 1 or more, got {}", kEarlyStopping,
+                      options_.patience);
   }
   if (!(options_.min_delta >= 0)) {
-    throw ConfigError("{}: min_delta: expected 0 or more, got {}", kWho, options_.min_delta);
+    throw ConfigError("{}: min_delta: expected 0 or more, got {}", kEarlyStopping,
+                      options_.min_delta);
   }
 }
 
 void EarlyStoppingCallback::check(const State& state) const {
   const auto& key = options_.metric ? options_.metric : state.selection.key;
-  if (!key) throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kWho);
-  check_metric_key(state, *key, kWho);
+  if (!key)
+    throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kEarlyStopping);
+  check_metric_key(state, *key, kEarlyStopping);
 }
 
 void EarlyStoppingCallback::on_run_start(State& state) {
@@ -39,7 +42,7 @@ void EarlyStoppingCallback::on_run_start(State& state) {
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {
-  const double score = metric_value(state, metric_, kWho);
+  const double score = metric_value(state, metric_, kEarlyStopping);
   const double gain = !best_ ? 0 : minimize_ ? *best_ - score : score - *best_;
   const bool better = best_ ? gain >= options_.min_delta && gain > 0 : !std::isnan(score);
   if (better) {
