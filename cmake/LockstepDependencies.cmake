@@ -17,3 +17,6 @@ if(NOT TARGET lockstep::xxhash)
     IMPORTED_LOCATION ${XXHASH_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
 endif()
+
+# c10d's process groups name Gloo's types; the code is in LibTorch.
+find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)

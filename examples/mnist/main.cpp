@@ -37,6 +37,8 @@ int main(int argc, char** argv) try {
   std::int64_t epochs = 8, batch_size = 32, save_every = 0;
   double lr = 0.02;
   std::optional<std::uint64_t> seed;
+  std::optional<int> workers, shards;
+  std::string backend = "auto";
   bool quiet = false;
 
   CLI::App app("Trains on MNIST or Fashion-MNIST.");
@@ -55,6 +57,13 @@ int main(int argc, char** argv) try {
   app.add_option("--save-every", save_every,
                  "Also save last.pth every N batches; 0: only at the "
                  "end of epochs")
+      ->capture_default_str();
+  app.add_option("--workers", workers, "Processes that train together; default: one a core");
+  app.add_option("--shards", shards,
+                 "Parts of every batch; results depend on them, not on the workers; "
+                 "default: one a worker");
+  app.add_option("--backend", backend, "How workers talk: shm or gloo")
+      ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "No progress bar");
   CLI11_PARSE(app, argc, argv);
@@ -83,6 +92,9 @@ int main(int argc, char** argv) try {
       .minimize_valid_metric = true,
       .verbose = !quiet,
       .callbacks = callbacks,
+      .engine = std::make_shared<ls::DistributedDataParallelEngine>(
+          ls::DistributedDataParallelOptions{
+              .workers = workers, .shards = shards, .backend = backend}),
   });
   std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {

@@ -23,6 +23,7 @@
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/transform.h"
+#include "lockstep/engine/distributed.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"

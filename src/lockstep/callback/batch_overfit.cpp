@@ -28,10 +28,10 @@ class RepeatSampler : public data::Sampler {
   std::int64_t size_;
 };
 
-data::Loader overfitting(const data::Loader& loader, std::int64_t batches, std::uint64_t seed) {
+// `count`: so many of the samples.
+data::Loader overfitting(const data::Loader& loader, std::int64_t count, std::uint64_t seed) {
   auto samples = loader.order({.seed = seed, .epoch = 1});
-  const std::int64_t count =
-      std::min(batches * loader.options().batch_size, static_cast<std::int64_t>(samples.size()));
+  count = std::min(count, static_cast<std::int64_t>(samples.size()));
   samples.resize(static_cast<std::size_t>(count));
   data::LoaderOptions options = loader.options();
   options.shuffle = false;
@@ -77,7 +77,9 @@ std::int64_t BatchOverfitCallback::kept_batches(const std::string& name,
 void BatchOverfitCallback::on_epoch_start(State& state) {
   originals_ = state.loaders;
   for (const auto& [name, loader] : originals_) {
-    state.loaders.set(name, overfitting(loader, kept_batches(name, loader), state.seed));
+    const std::int64_t kept =
+        kept_batches(name, loader) * loader.options().batch_size * state.engine->shards();
+    state.loaders.set(name, overfitting(loader, kept, state.seed));
   }
 }
 

@@ -11,7 +11,7 @@ CheckRunCallback::CheckRunCallback(CheckRunCallbackOptions options) : options_(o
   }
 }
 
-void CheckRunCallback::on_batch_end(State& state) {
+void CheckRunCallback::on_step(State& state) {
   if (state.loader_batch >= options_.num_batches) state.request_loader_end();
 }
 

@@ -20,7 +20,7 @@ class CheckRunCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
-  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 
  private:

@@ -36,13 +36,14 @@ void CheckpointCallback::check(const State& state) const {
 
 void CheckpointCallback::on_run_start(State& state) {
   metric_ = options_.metric ? options_.metric : state.selection.key;
+  unsaved_batches_ = 0;
+  if (!state.comm->is_primary()) return;
   // Without a metric the score is the epoch itself: the newest is the best.
   const bool minimize = metric_ && options_.minimize.value_or(state.selection.minimize);
   store_.emplace(checkpoint::StoreOptions{
-      .folder = options_.folder ? *options_.folder : *state.logdir / "checkpoints",
+      .folder = options_.folder ? *options_.folder : checkpoint::folder_in(*state.logdir),
       .keep_best = options_.save_n_best,
       .minimize = minimize});
-  unsaved_batches_ = 0;
   const auto loaded = std::exchange(loaded_, std::nullopt);
   if (!loaded || state.progress.epoch == 0) return;
   store_->load_state(*loaded, [this](std::int64_t epoch, const EpochMetrics& metrics) {
@@ -63,17 +64,23 @@ void CheckpointCallback::publish(State& state) const {
   if (std::filesystem::exists(store_->last_path())) state.last_checkpoint = store_->last_path();
 }
 
-void CheckpointCallback::on_batch_end(State& state) {
+void CheckpointCallback::on_step(State& state) {
   if (options_.save_every_batches == 0) return;
   // Where gradients wait for a later batch, the save waits, too.
   if (++unsaved_batches_ < options_.save_every_batches || !state.can_snapshot) return;
   unsaved_batches_ = 0;
-  store_->save_last(content(state));
+  save_last(state);
+}
+
+void CheckpointCallback::save_last(State& state) {
+  const StateDict whole = content(state);
+  if (!store_) return;
+  store_->save_last(whole);
   state.last_checkpoint = store_->last_path();
 }
 
 void CheckpointCallback::on_epoch_end(State& state) {
-  if (!state.can_snapshot) return;  // a callback before this one failed
+  if (!state.can_snapshot || !store_) return;  // a callback before this one failed, or not rank 0
   const double score = metric_ ? metric_value(state, *metric_, kCheckpoint)
                                : static_cast<double>(state.progress.epoch);
   store_->save_epoch(
@@ -84,12 +91,11 @@ void CheckpointCallback::on_epoch_end(State& state) {
 }
 
 void CheckpointCallback::on_exception(State& state) {
-  if (!store_ || !state.can_snapshot || options_.mode == CheckpointMode::kModel) return;
+  if (!state.can_snapshot || options_.mode == CheckpointMode::kModel) return;
   try {
     std::rethrow_exception(state.exception);
   } catch (const Interrupted&) {
-    store_->save_last(content(state));
-    state.last_checkpoint = store_->last_path();
+    save_last(state);
   } catch (...) {
     // An error: what the run was doing wrong is not worth keeping.
   }

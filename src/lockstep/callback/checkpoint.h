@@ -42,13 +42,15 @@ class CheckpointCallback : public Callback {
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;
-  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
   void on_epoch_end(State& state) override;
   void on_exception(State& state) override;
   StateDict state() const override;
   void load_state(const StateDict& state) override;
 
  private:
+  // Rank 0 writes; the others take part in what is collective.
+  void save_last(State& state);
   StateDict content(const State& state) const;
   void publish(State& state) const;
 

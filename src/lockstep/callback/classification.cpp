@@ -4,6 +4,7 @@
 #include "lockstep/metric/accuracy.h"
 #include "lockstep/metric/auc.h"
 #include "lockstep/metric/precision_recall.h"
+#include "lockstep/runner/merge.h"
 
 namespace lockstep {
 
@@ -16,9 +17,9 @@ std::optional<std::vector<std::string>> MetricCallback::metric_names() const {
   return metric_->names();
 }
 
-// Not after a resume inside the pass: then it goes on with what was loaded.
+// Not after a resume inside the pass: then rank 0 goes on with what was loaded, which is everybody's.
 void MetricCallback::on_loader_start(State& state) {
-  if (state.loader_batch == 0) metric_->reset();
+  if (state.loader_batch == 0 || !state.comm->is_primary()) metric_->reset();
 }
 
 void MetricCallback::on_batch_end(State& state) {
@@ -26,7 +27,13 @@ void MetricCallback::on_batch_end(State& state) {
 }
 
 void MetricCallback::on_loader_end(State& state) {
-  for (const auto& [name, value] : metric_->compute()) state.loader_metrics[name] = value;
+  for (const auto& [name, value] : merged(*metric_, *state.comm)) {
+    state.loader_metrics[name] = value;
+  }
+}
+
+void MetricCallback::gather(comm::Communicator& communicator) {
+  gather_metric(*metric_, communicator);
 }
 
 StateDict MetricCallback::state() const {

@@ -27,6 +27,7 @@ class MetricCallback : public Callback {
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_loader_end(State& state) override;
+  void gather(comm::Communicator& communicator) override;
   StateDict state() const override;
   void load_state(const StateDict& state) override;
 

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/log/confusion_image.h"
+#include "lockstep/runner/merge.h"
 
 namespace lockstep {
 namespace {
@@ -29,14 +30,19 @@ ConfusionMatrixCallback::ConfusionMatrixCallback(ConfusionMatrixCallbackOptions 
       metric_({.num_classes = options_.num_classes, .normalized = options_.normalized}) {}
 
 void ConfusionMatrixCallback::on_loader_start(State& state) {
-  if (state.loader_batch == 0) metric_.reset();
+  if (state.loader_batch == 0 || !state.comm->is_primary()) metric_.reset();
 }
 
 void ConfusionMatrixCallback::on_batch_end(State& state) {
   metric_.update(state.batch[options_.input_key].detach(), state.batch[options_.target_key]);
 }
 
+void ConfusionMatrixCallback::gather(comm::Communicator& communicator) {
+  gather_metric(metric_, communicator);
+}
+
 void ConfusionMatrixCallback::on_loader_end(State& state) {
+  gather(*state.comm);
   if (state.loggers.empty()) return;
   const torch::Tensor values = metric_.values().contiguous();
   const double* cells = values.data_ptr<double>();

@@ -29,10 +29,11 @@ class ConfusionMatrixCallback : public Callback {
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_loader_end(State& state) override;
+  void gather(comm::Communicator& communicator) override;
   StateDict state() const override { return metric_.state(); }
   void load_state(const StateDict& state) override { metric_.load_state(state); }
 
-  // Of the last pass: int64 [C, C], rows true, columns predicted.
+  // Of the last pass, on rank 0: int64 [C, C], rows true, columns predicted.
   torch::Tensor counts() const { return metric_.counts(); }
 
  private:

@@ -18,7 +18,7 @@ void ProgressBarCallback::on_loader_start(State& state) {
                                                           .begin = position(state)});
 }
 
-void ProgressBarCallback::on_batch_end(State& state) {
+void ProgressBarCallback::on_step(State& state) {
   if (bar_->due()) bar_->update(position(state), state.running_metrics());
 }
 

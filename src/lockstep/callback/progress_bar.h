@@ -14,11 +14,12 @@ class ProgressBarCallback : public Callback {
   explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
 
   Order order() const override { return Order::kExternal; }
+  Ranks ranks() const override { return Ranks::kPrimary; }
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
   void on_loader_start(State& state) override;
-  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
   void on_loader_end(State& state) override;
   void on_run_end(State& state) override;
 

@@ -32,7 +32,7 @@ void SchedulerCallback::check(const State& state) const {
 }
 
 // Only where the model was updated: with gradient accumulation not every batch does.
-void SchedulerCallback::on_batch_end(State& state) {
+void SchedulerCallback::on_step(State& state) {
   if (!state.is_train || !state.can_snapshot || state.scheduler->per() != optim::Per::kBatch)
     return;
   state.scheduler->step();

@@ -24,7 +24,7 @@ class SchedulerCallback : public Callback {
     return std::vector<std::string>();
   }
   void check(const State& state) const override;
-  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 
  private:

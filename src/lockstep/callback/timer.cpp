@@ -1,5 +1,7 @@
 #include "lockstep/callback/timer.h"
 
+#include <utility>
+
 namespace lockstep {
 
 TimerCallback::TimerCallback()
@@ -13,25 +15,30 @@ std::optional<std::vector<std::string>> TimerCallback::metric_names() const {
                                   "_timer/_fps"};
 }
 
-void TimerCallback::on_loader_start(State&) {
+void TimerCallback::on_loader_start(State& state) {
   for (auto* metric : {&data_, &model_, &batch_, &rate_}) metric->reset();
   batch_end_ = Clock::now();
+  batch_start_.reset();
+  samples_ = state.loader_samples;
 }
 
+// The first of this worker's shards.
 void TimerCallback::on_batch_start(State&) {
-  batch_start_ = Clock::now();
+  if (!batch_start_) batch_start_ = Clock::now();
 }
 
-void TimerCallback::on_batch_end(State& state) {
+void TimerCallback::on_step(State& state) {
   const auto now = Clock::now();
+  const auto start = std::exchange(batch_start_, std::nullopt).value_or(now);
+  const std::int64_t samples = state.loader_samples - std::exchange(samples_, state.loader_samples);
   const auto seconds = [](auto from, auto to) {
     return std::chrono::duration<double>(to - from).count();
   };
   const double whole = seconds(batch_end_, now);
-  data_.update(seconds(batch_end_, batch_start_), 1);
-  model_.update(seconds(batch_start_, now), 1);
+  data_.update(seconds(batch_end_, start), 1);
+  model_.update(seconds(start, now), 1);
   batch_.update(whole, 1);
-  rate_.update(whole > 0 ? static_cast<double>(state.batch.size()) / whole : 0, 1);
+  rate_.update(whole > 0 ? static_cast<double>(samples) / whole : 0, 1);
   batch_end_ = now;
 }
 

@@ -19,14 +19,15 @@ class TimerCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override;
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override;
-  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
   void on_loader_end(State& state) override;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   Clock::time_point batch_end_;  // of the batch before: from there on the data is waited for
-  Clock::time_point batch_start_;
+  std::optional<Clock::time_point> batch_start_;
+  std::int64_t samples_ = 0;  // of the loader, before the batch at work
   metric::Additive data_, model_, batch_, rate_;
 };
 

@@ -50,6 +50,10 @@ std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
 
 }  // namespace
 
+std::filesystem::path folder_in(const std::filesystem::path& logdir) {
+  return logdir / "checkpoints";
+}
+
 StateDict to_state(const EpochMetrics& metrics) {
   StateDict state;
   for (const auto& [loader, values] : metrics) {

@@ -74,6 +74,9 @@ struct Loaded {
 // whole checkpoint of the folder; throws CheckpointError where there is none.
 Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);
 
+// Where a run with a log folder has its checkpoints.
+std::filesystem::path folder_in(const std::filesystem::path& logdir);
+
 // Metrics as they are kept in a checkpoint, and back.
 StateDict to_state(const EpochMetrics& metrics);
 EpochMetrics metrics_from_state(const StateDict& state);

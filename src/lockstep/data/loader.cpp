@@ -37,6 +37,12 @@ std::int64_t Loader::samples() const {
 }
 
 std::vector<std::int64_t> Loader::order(const EpochKey& key) const {
+  std::vector<std::int64_t> order = full_order(key);
+  order.resize(static_cast<std::size_t>(samples()));
+  return order;
+}
+
+std::vector<std::int64_t> Loader::full_order(const EpochKey& key) const {
   std::vector<std::int64_t> order;
   if (options_.sampler) {
     order = options_.sampler->indices(key.epoch);
@@ -49,7 +55,6 @@ std::vector<std::int64_t> Loader::order(const EpochKey& key) const {
   if (static_cast<std::int64_t>(order.size()) != order_size()) {
     throw DataError("loader: the sampler said {} samples and gave {}", order_size(), order.size());
   }
-  order.resize(static_cast<std::size_t>(samples()));
   return order;
 }
 

@@ -52,6 +52,9 @@ class Loader {
   // The samples() indices of an epoch: batch k is [k * batch_size, (k + 1) * batch_size) of them.
   std::vector<std::int64_t> order(const EpochKey& key = {}) const;
 
+  // The same with what drop_last leaves out.
+  std::vector<std::int64_t> full_order(const EpochKey& key = {}) const;
+
   // Throws ConfigError where first_batch is not in [0, batches()].
   BatchStream stream(const StreamOptions& options = {}) const;
 

@@ -30,7 +30,7 @@ std::uint64_t epoch_seed(std::uint64_t seed, std::int64_t epoch) {
 }
 
 std::int64_t samples_of_replica(std::int64_t n, const DistributedSamplerOptions& options) {
-  const std::int64_t replicas = options.num_replicas;
+  const std::int64_t replicas = options.num_replicas.value_or(1);
   return options.drop_last ? n / replicas : (n + replicas - 1) / replicas;
 }
 
@@ -61,15 +61,29 @@ std::vector<std::int64_t> RandomSampler::indices(std::int64_t epoch) const {
 DistributedSampler::DistributedSampler(std::int64_t dataset_size,
                                        const DistributedSamplerOptions& options)
     : dataset_size_(checked_size("DistributedSampler", dataset_size)), options_(options) {
-  if (options.num_replicas < 1) {
+  const std::int64_t replicas = options.num_replicas.value_or(1);
+  const std::int64_t rank = options.rank.value_or(0);
+  if (replicas < 1) {
     throw ConfigError("DistributedSampler: num_replicas: expected a positive integer, got {}",
-                      options.num_replicas);
+                      replicas);
   }
-  if (options.rank < 0 || options.rank >= options.num_replicas) {
-    throw ConfigError("DistributedSampler: rank: expected 0 to {}, got {}",
-                      options.num_replicas - 1, options.rank);
+  if (rank < 0 || rank >= replicas) {
+    throw ConfigError("DistributedSampler: rank: expected 0 to {}, got {}", replicas - 1, rank);
   }
   samples_ = samples_of_replica(dataset_size, options);
+}
+
+DistributedSampler DistributedSampler::of_replica(const Replica& replica) const {
+  if (options_.num_replicas && *options_.num_replicas != replica.count) {
+    throw ConfigError(
+        "DistributedSampler: num_replicas: expected {}, as many as the run has shards, got {}; "
+        "leave it out to have the run's",
+        replica.count, *options_.num_replicas);
+  }
+  DistributedSamplerOptions options = options_;
+  options.num_replicas = replica.count;
+  options.rank = replica.index;
+  return DistributedSampler(dataset_size_, options);
 }
 
 std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const {
@@ -80,7 +94,8 @@ std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const 
   mine.reserve(static_cast<std::size_t>(samples_));
   for (std::int64_t k = 0; k < samples_; ++k) {
     // Past the end it starts over: PyTorch's padding.
-    const std::int64_t at = (options_.rank + k * options_.num_replicas) % dataset_size_;
+    const std::int64_t at =
+        (options_.rank.value_or(0) + k * options_.num_replicas.value_or(1)) % dataset_size_;
     mine.push_back(all[static_cast<std::size_t>(at)]);
   }
   return mine;

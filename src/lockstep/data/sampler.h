@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep::data {
@@ -51,19 +52,29 @@ class RandomSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
-  std::int64_t num_replicas = 1;  // how many share the data set
-  std::int64_t rank = 0;          // which of them this is
+  // How many share the data set, and which of them this is. A run knows both: leave them out there.
+  std::optional<std::int64_t> num_replicas = {};
+  std::optional<std::int64_t> rank = {};
   bool shuffle = true;            // another order each epoch
   std::uint64_t seed = 0;         // the same on every rank; the epoch is added to it
   bool drop_last = false;  // drop the tail that not all can have, instead of repeating samples
 };
 
 // torch.utils.data.DistributedSampler, to the last index: its permutation, its padding with
-// repeated samples. For those who compare with PyTorch; a Loader needs no padding.
+// repeated samples. For those who compare with PyTorch; a Loader needs no padding. In a run, shard s
+// of every batch is of replica s; without one, what is left out is one replica, the first.
 class DistributedSampler : public Sampler {
  public:
   // Throws ConfigError where the options make no sense.
-  DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options);
+  explicit DistributedSampler(std::int64_t dataset_size,
+                              const DistributedSamplerOptions& options = {});
+
+  struct Replica {
+    std::int64_t index = 0;
+    std::int64_t count = 1;
+  };
+  // The same for one of `count` replicas. Throws ConfigError where it was made for another number.
+  DistributedSampler of_replica(const Replica& replica) const;
 
   std::int64_t size() const override { return samples_; }
   std::vector<std::int64_t> indices(std::int64_t epoch) const override;

@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/local.h"
 #include "lockstep/engine/blas.h"
 
 namespace lockstep {
@@ -14,6 +15,13 @@ torch::Device default_device() {
 }
 
 }  // namespace
+
+void Engine::run(const Job& job) {
+  job.prepare();
+  start();
+  comm::Local alone;
+  job.work(alone);
+}
 
 DeviceEngine::DeviceEngine(DeviceEngineOptions options)
     : device_(options.device.value_or(default_device())), threads_(options.threads) {

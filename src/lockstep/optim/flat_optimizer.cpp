@@ -25,8 +25,9 @@ FlatOptimizer::FlatOptimizer(FlatParameters& parameters, std::vector<std::string
 }
 
 void FlatOptimizer::use_slot(std::size_t slot, double initial) {
-  for (const auto& buffer : parameters_.buffers()) {
-    slots_[slot].flat.push_back(torch::full_like(buffer.values, initial));
+  for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    const torch::Tensor& flat = slots_[slot].flat.emplace_back(parameters_.zeros_like_values(i));
+    if (initial != 0.0) flat.fill_(initial);
   }
 }
 
@@ -41,7 +42,8 @@ UpdateTensors FlatOptimizer::tensors_of(std::size_t buffer) const {
 }
 
 void FlatOptimizer::step(const StepOptions& options) {
-  parameters_.collect_grads();
+  part_ = options.part;
+  if (part_.count == 1) parameters_.collect_grads();
   ++num_steps_;
   update({.scale = options.grad_scale, .zero = options.zero_grad});
   parameters_.mark_updated();
@@ -68,19 +70,19 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(const std::string& name,
                                              const StateDict& tensors) const {
   Slot slot{.name = name, .flat = {}};
   std::vector<std::string> known;
-  for (const auto& buffer : parameters_.buffers()) {
-    const torch::Tensor& flat = slot.flat.emplace_back(torch::zeros_like(buffer.values));
-    for (const auto& slice : buffer.slices) {
+  for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    const torch::Tensor& flat = slot.flat.emplace_back(parameters_.zeros_like_values(i));
+    for (const auto& slice : parameters_.buffers()[i].slices) {
       known.push_back(slice.name);
       if (!tensors.contains(slice.name)) {
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",
                               this->name(), name, slice.name);
       }
       const auto tensor = tensors.get<torch::Tensor>(slice.name);
-      if (tensor.sizes() != slice.grad.sizes() ||
-          tensor.scalar_type() != slice.grad.scalar_type()) {
+      if (tensor.sizes() != slice.parameter.sizes() ||
+          tensor.scalar_type() != slice.parameter.scalar_type()) {
         throw CheckpointError("optimizer {}: {}: parameter {}: expected {}, found {}", this->name(),
-                              name, slice.name, describe(slice.grad), describe(tensor));
+                              name, slice.name, describe(slice.parameter), describe(tensor));
       }
       slice_view(slice, flat).copy_(tensor);
     }

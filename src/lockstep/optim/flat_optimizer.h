@@ -18,6 +18,7 @@ namespace lockstep::optim {
 class FlatOptimizer : public Optimizer {
  public:
   void step(const StepOptions& options) final;
+  bool steps_in_parts() const final { return true; }
   StateDict state() const final;
   void load_state(const StateDict& state) final;
 
@@ -56,21 +57,23 @@ class FlatOptimizer : public Optimizer {
   FlatParameters& parameters_;
   std::vector<Slot> slots_;
   std::int64_t num_steps_ = 0;
+  Part part_;  // of the step at work
 };
 
 // Below this many elements a thread costs more than it brings.
 inline constexpr std::int64_t kElementsPerThread = 32768;
 
 template <typename T, typename Update>
-void apply_fused(const Update& update, const UpdateTensors& tensors) {
+void apply_fused(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
   kernels::Arrays<T> arrays{.values = tensors.values.data_ptr<T>(),
                             .grads = tensors.grads.data_ptr<T>()};
   for (std::size_t i = 0; i < arrays.state.size(); ++i) {
     if (tensors.state[i].defined()) arrays.state[i] = tensors.state[i].data_ptr<T>();
   }
-  for_ranges({.size = tensors.values.numel(), .grain = kElementsPerThread},
+  for_ranges({.size = range.size(), .grain = kElementsPerThread},
              [&](std::int64_t begin, std::int64_t end) {
-               kernels::apply(update, arrays, {.begin = begin, .end = end});
+               kernels::apply(update, arrays,
+                              {.begin = range.begin + begin, .end = range.begin + end});
              });
 }
 
@@ -78,13 +81,14 @@ template <typename Update>
 void FlatOptimizer::apply_to_all(const Update& update) {
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
     const UpdateTensors tensors = tensors_of(i);
+    const ElementRange range = range_of(part_, tensors.values.numel());
     const bool cpu = tensors.values.device().is_cpu();
     if (cpu && tensors.values.scalar_type() == torch::kFloat32) {
-      apply_fused<float>(update, tensors);
+      apply_fused<float>(update, tensors, range);
     } else if (cpu && tensors.values.scalar_type() == torch::kFloat64) {
-      apply_fused<double>(update, tensors);
+      apply_fused<double>(update, tensors, range);
     } else {
-      apply(update, tensors);
+      apply(update, narrowed(tensors, range));
     }
   }
 }

@@ -102,8 +102,9 @@ std::vector<std::int64_t> dense_strides(const torch::Tensor& tensor) {
   return torch::empty(tensor.sizes(), torch::device(torch::kMeta)).strides().vec();
 }
 
-void move_into(Buffer& buffer) {
-  const torch::TensorOptions options = buffer.slices.front().parameter.options();
+void move_into(Buffer& buffer, const FlatOptions& how) {
+  const torch::TensorOptions options =
+      buffer.slices.front().parameter.options().requires_grad(false);
   const std::int64_t element_size = buffer.slices.front().parameter.element_size();
   std::int64_t total = 0;
   for (Slice& slice : buffer.slices) {
@@ -111,13 +112,19 @@ void move_into(Buffer& buffer) {
     const std::int64_t bytes = slice.size * element_size;
     total += (bytes + kAlignment - 1) / kAlignment * kAlignment / element_size;
   }
-  buffer.values = torch::zeros({total}, options.requires_grad(false));
-  buffer.grads = torch::zeros({total}, options.requires_grad(false));
+  buffer.values = how.memory(total, options);
+  for (std::int64_t set = 0; set < how.grad_sets; ++set) {
+    buffer.grad_sets.push_back(how.memory(total, options));
+  }
+  buffer.grads = buffer.grad_sets.front();
   for (Slice& slice : buffer.slices) {
     const std::vector<std::int64_t> strides = dense_strides(slice.parameter);
     const torch::Tensor value = place_in(buffer.values, slice, strides);
-    value.copy_(slice.parameter);
-    slice.grad = place_in(buffer.grads, slice, strides);
+    if (how.owns_values) value.copy_(slice.parameter);
+    for (const torch::Tensor& set : buffer.grad_sets) {
+      slice.set_grads.push_back(place_in(set, slice, strides));
+    }
+    slice.grad = slice.set_grads.front();
     slice.parameter.set_data(value);
     slice.parameter.mutable_grad() = slice.grad;
   }
@@ -149,42 +156,88 @@ void take_grad(Slice& slice) {
   grad = slice.grad;
 }
 
-template <typename T>
-double squared_norm(const torch::Tensor& flat) {
-  const T* data = flat.data_ptr<T>();
-  const std::int64_t size = flat.numel();
-  const std::int64_t num_blocks = (size + kernels::kSumBlock - 1) / kernels::kSumBlock;
-  std::vector<double> sums(num_blocks);
-  for_ranges({.size = num_blocks, .grain = 16}, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kernels::kSumBlock;
-      sums[block] =
-          kernels::sum_of_squares(data + first, std::min(kernels::kSumBlock, size - first));
-    }
-  });
-  double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
+std::int64_t blocks_in(std::int64_t size) {
+  return (size + kernels::kSumBlock - 1) / kernels::kSumBlock;
 }
 
-double squared_norm_of(const torch::Tensor& flat) {
-  if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat32) {
-    return squared_norm<float>(flat);
+// The squared norms of the blocks of a range that begins with one.
+template <typename T>
+void squared_norms(const torch::Tensor& flat, const ElementRange& range, double* sums) {
+  const T* data = flat.data_ptr<T>() + range.begin;
+  for_ranges({.size = blocks_in(range.size()), .grain = 16},
+             [&](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t block = begin; block < end; ++block) {
+                 const std::int64_t first = block * kernels::kSumBlock;
+                 sums[block] = kernels::sum_of_squares(
+                     data + first, std::min(kernels::kSumBlock, range.size() - first));
+               }
+             });
+}
+
+bool has_kernels(const torch::Tensor& flat) {
+  return flat.device().is_cpu() &&
+         (flat.scalar_type() == torch::kFloat32 || flat.scalar_type() == torch::kFloat64);
+}
+
+void squared_norms_of(const torch::Tensor& flat, const ElementRange& range, double* sums) {
+  if (flat.scalar_type() == torch::kFloat32) {
+    squared_norms<float>(flat, range, sums);
+  } else {
+    squared_norms<double>(flat, range, sums);
   }
-  if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64) {
-    return squared_norm<double>(flat);
-  }
-  return flat.to(torch::kFloat64).square().sum().item<double>();
 }
 
 }  // namespace
 
-FlatParameters::FlatParameters(const NamedTensors& parameters)
-    : buffers_(sort_into_buffers(parameters)) {
+ElementRange range_of(const Part& part, std::int64_t size) {
+  const std::int64_t blocks = blocks_in(size);
+  const auto bound = [&](std::int64_t index) {
+    return std::min(size, blocks * index / part.count * kernels::kSumBlock);
+  };
+  return {.begin = bound(part.index), .end = bound(part.index + 1)};
+}
+
+FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions options)
+    : options_(std::move(options)), buffers_(sort_into_buffers(parameters)) {
+  if (!options_.memory) {
+    options_.memory = [](std::int64_t count, const torch::TensorOptions& like) {
+      return torch::zeros({count}, like);
+    };
+  }
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
-    move_into(buffer);
+    move_into(buffer, options_);
     for (const Slice& slice : buffer.slices) size_ += slice.size;
+  }
+}
+
+void FlatParameters::bind_grads(std::int64_t set) {
+  const auto index = static_cast<std::size_t>(set);
+  for (Buffer& buffer : buffers_) {
+    for (Slice& slice : buffer.slices) {
+      slice.grad = slice.set_grads[index];
+      slice.parameter.mutable_grad() = slice.grad;
+    }
+  }
+}
+
+torch::Tensor FlatParameters::zeros_like_values(std::size_t buffer) const {
+  const torch::Tensor& values = buffers_[buffer].values;
+  return options_.memory(values.numel(), values.options());
+}
+
+void FlatParameters::move_to_own_memory() {
+  torch::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) {
+    buffer.values = buffer.values.clone();
+    for (Slice& slice : buffer.slices) {
+      slice.parameter.set_data(place_in(buffer.values, slice, slice.parameter.strides()));
+      slice.parameter.mutable_grad().reset();
+      slice.grad.reset();
+      slice.set_grads.clear();
+    }
+    buffer.grad_sets.clear();
+    buffer.grads.reset();
   }
 }
 
@@ -201,23 +254,57 @@ void FlatParameters::collect_grads() {
 
 void FlatParameters::zero_grad() {
   for (Buffer& buffer : buffers_) {
-    buffer.grads.zero_();
+    for (const torch::Tensor& set : buffer.grad_sets) set.zero_();
     // One that was replaced is dropped: the flat gradient counts.
     for (Slice& slice : buffer.slices) slice.parameter.mutable_grad() = slice.grad;
   }
 }
 
 double FlatParameters::grad_norm() const {
+  const bool all = std::ranges::all_of(buffers_, [](const Buffer& b) { return has_kernels(b.grads); });
+  if (all) {
+    std::vector<double> blocks(static_cast<std::size_t>(num_blocks()));
+    block_norms({}, blocks);
+    return norm_of_blocks(blocks);
+  }
   double total = 0.0;
-  for (const Buffer& buffer : buffers_) total += squared_norm_of(buffer.grads);
+  for (const Buffer& buffer : buffers_) {
+    total += buffer.grads.to(torch::kFloat64).square().sum().item<double>();
+  }
   return std::sqrt(total);
 }
 
-void FlatParameters::clip_grad_value(double limit) {
+std::int64_t FlatParameters::num_blocks() const {
+  std::int64_t total = 0;
+  for (const Buffer& buffer : buffers_) total += blocks_in(buffer.values.numel());
+  return total;
+}
+
+void FlatParameters::block_norms(const Part& part, std::span<double> blocks) const {
+  double* first = blocks.data();
+  for (const Buffer& buffer : buffers_) {
+    const ElementRange range = range_of(part, buffer.grads.numel());
+    if (range.size() > 0) {
+      squared_norms_of(buffer.grads, range, first + range.begin / kernels::kSumBlock);
+    }
+    first += blocks_in(buffer.grads.numel());
+  }
+}
+
+double FlatParameters::norm_of_blocks(std::span<const double> blocks) const {
+  double total = 0.0;
+  for (const double block : blocks) total += block;
+  return std::sqrt(total);
+}
+
+void FlatParameters::clip_grad_value(double limit, const Part& part) {
   if (!(limit >= 0.0)) {
     throw ConfigError("clip_grad_value: expected a limit that is not negative, got {}", limit);
   }
-  for (Buffer& buffer : buffers_) buffer.grads.clamp_(-limit, limit);
+  for (Buffer& buffer : buffers_) {
+    const ElementRange range = range_of(part, buffer.grads.numel());
+    buffer.grads.narrow(0, range.begin, range.size()).clamp_(-limit, limit);
+  }
 }
 
 void FlatParameters::mark_updated() {
@@ -227,7 +314,7 @@ void FlatParameters::mark_updated() {
 }
 
 torch::Tensor slice_view(const FlatParameters::Slice& slice, const torch::Tensor& flat) {
-  return flat.as_strided(slice.grad.sizes(), slice.grad.strides(), slice.offset);
+  return flat.as_strided(slice.parameter.sizes(), slice.parameter.strides(), slice.offset);
 }
 
 double clip_scale(const ClipNorm& options) {

@@ -30,6 +30,8 @@ struct StepOptions {
   double grad_scale = 1.0;
   // Sets the gradients to zero in the same pass; where false, they stay, scaled.
   bool zero_grad = true;
+  // The share of the elements that is updated, where others update the rest in the same memory.
+  Part part = {};
 };
 
 // Updates the parameters it was made for. Every parameter is updated in every step: one that the
@@ -42,6 +44,9 @@ class Optimizer {
 
   // Brings in gradients that were replaced (FlatParameters::collect_grads) and updates.
   virtual void step(const StepOptions& options = {}) = 0;
+
+  // Whether step() can update a share of the elements.
+  virtual bool steps_in_parts() const { return false; }
 
   // Where a torch optimizer has several groups: the first one's. Setting it scales the others so
   // that they keep the ratio they were made with.

@@ -20,6 +20,15 @@ void finish(const GradientUse& use, const UpdateTensors& tensors) {
 
 }  // namespace
 
+UpdateTensors narrowed(const UpdateTensors& tensors, const ElementRange& range) {
+  const auto view = [&](const torch::Tensor& tensor) {
+    return tensor.defined() ? tensor.narrow(0, range.begin, range.size()) : tensor;
+  };
+  UpdateTensors views{.values = view(tensors.values), .grads = view(tensors.grads), .state = {}};
+  for (std::size_t i = 0; i < views.state.size(); ++i) views.state[i] = view(tensors.state[i]);
+  return views;
+}
+
 void apply(const AdamUpdate& update, const UpdateTensors& tensors) {
   torch::NoGradGuard no_grad;
   const auto& [exp_avg, exp_avg_sq, max_exp_avg_sq] = tensors.state;

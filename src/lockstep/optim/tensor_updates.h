@@ -6,6 +6,7 @@
 
 #include <torch/types.h>
 
+#include "lockstep/optim/flat_parameters.h"
 #include "lockstep/optim/update.h"
 
 namespace lockstep::optim {
@@ -15,6 +16,9 @@ struct UpdateTensors {
   torch::Tensor grads;
   std::array<torch::Tensor, 3> state;  // in the order the update names them; undefined where none
 };
+
+// Views of the range's elements.
+UpdateTensors narrowed(const UpdateTensors& tensors, const ElementRange& range);
 
 void apply(const AdamUpdate& update, const UpdateTensors& tensors);
 void apply(const SGDUpdate& update, const UpdateTensors& tensors);

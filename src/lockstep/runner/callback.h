@@ -5,16 +5,21 @@
 //   on_run_start
 //     on_epoch_start
 //       on_loader_start
-//         on_batch_start
+//         on_batch_start                     for each shard of this worker that has samples
 //           handle_batch                     the runner's: forward and loss
 //         on_forward                         the batch has its outputs and its loss
 //           backward                         train loaders only
-//         on_backward                        gradients are there, the model is not yet updated
-//           clip, optimizer                  every accumulation_steps-th batch
-//         on_batch_end                       state.batch_metrics is complete; schedulers step here
+//         on_backward                        its gradients are there; the model is not yet updated
+//           reduce, clip, optimizer          all workers, every accumulation_steps-th batch
+//         on_batch_end                       for those shards again; batch_metrics is complete
+//       on_step                              once a global batch, on every worker
 //       on_loader_end                        put the loader's metrics into state.loader_metrics
 //     on_epoch_end                           state.epoch_metrics is complete
 //   on_run_end                               always, if on_run_start was called
+//
+// With several workers each has its own copy of every callback. Those of rank 0 are the caller's
+// own, and what they remember after the run is what they were told there. Metrics of loaders and
+// epochs are the same on all ranks, so what is decided by them is, too.
 //
 // Starts are called in the order of `order()`, ties as they were given. Every callback's end hook
 // runs, even where another's threw; the first exception goes on afterwards. When anything throws,
@@ -42,6 +47,9 @@ enum class Order : int {
   kExternalExtra = 120,
 };
 
+// Where a callback is called.
+enum class Ranks { kAll, kPrimary };
+
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -49,6 +57,7 @@ class Callback {
   // Names it in checkpoints and messages. By default its type's name.
   virtual std::string name() const;
   virtual Order order() const { return Order::kExternal; }
+  virtual Ranks ranks() const { return Ranks::kAll; }
 
   // The metrics it adds to a loader, where it knows; a wrong valid_metric is then refused before
   // the first batch. Nothing: it may add any.
@@ -71,10 +80,15 @@ class Callback {
   virtual void on_forward(State&) {}
   virtual void on_backward(State&) {}
   virtual void on_batch_end(State&) {}
+  virtual void on_step(State&) {}
   virtual void on_loader_end(State&) {}
   virtual void on_epoch_end(State&) {}
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
+
+  // Collective, before a checkpoint inside an epoch: what it accumulated on other ranks goes to rank
+  // 0 (gather_metric), whose state() is saved.
+  virtual void gather(comm::Communicator&) {}
 
   // What it remembers, for a checkpoint. Empty: nothing.
   virtual StateDict state() const { return {}; }

@@ -39,11 +39,12 @@ InterruptGuard::~InterruptGuard() {
   if (pending != 0) std::raise(pending);
 }
 
-void InterruptGuard::check() {
-  if (const int signal_number = pending_signal) {
-    pending_signal = 0;
-    throw Interrupted(signal_number);
-  }
+int InterruptGuard::pending() {
+  return pending_signal;
+}
+
+void InterruptGuard::take() {
+  pending_signal = 0;
 }
 
 }  // namespace lockstep

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Catches SIGINT and SIGTERM while it lives, where nobody else handles them. A signal that no
-// check() has turned into an exception by the guard's end takes its usual course then.
+// Catches SIGINT and SIGTERM while it lives, where nobody else handles them. A signal that
+// nobody has taken by the guard's end takes its usual course then.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -16,8 +16,9 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  // Throws Interrupted once a signal has come. A second one ends the process at once.
-  static void check();
+  // The signal that has come and waits to be taken, or 0. A second one ends the process at once.
+  static int pending();
+  static void take();
 
  private:
   std::vector<int> caught_;

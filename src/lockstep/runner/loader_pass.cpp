@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/runner/interrupt.h"
+#include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
 
 namespace lockstep {
@@ -14,19 +15,25 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
       handle_batch_(std::move(handle_batch)),
       step_(step),
       profiler_(profiler),
-      settings_(std::move(settings)) {
+      settings_(std::move(settings)),
+      shards_(comm::leaves_of({.rank = state.comm->rank(), .size = state.comm->size()},
+                              static_cast<int>(settings_.shards))) {
   state_.running_metrics = [this] { return running_metrics(); };
 }
 
 void LoaderPass::run(const Start& start) {
   const data::Loader loader = state_.loaders.at(start.loader);
+  const data::ShardedEpoch epoch(loader, {.seed = state_.seed, .epoch = state_.progress.epoch},
+                                 settings_.shards);
+  const data::EpochSize size = data::epoch_size(loader, settings_.shards);
   state_.loader = start.loader;
   state_.is_train = step_ != nullptr && is_train_loader(start.loader);
   state_.loader_batch = start.first_batch;
-  state_.loader_batches = loader.batches();
+  state_.loader_batches = size.batches;
   state_.loader_batch_size = loader.options().batch_size;
-  state_.loader_sample_count = loader.samples();
-  state_.loader_samples = std::min(start.first_batch * state_.loader_batch_size, loader.samples());
+  state_.loader_sample_count = size.samples;
+  state_.loader_samples =
+      std::min(start.first_batch * state_.loader_batch_size * settings_.shards, size.samples);
   state_.loader_metrics.clear();
   if (start.first_batch == 0) {
     state_.loader_end_requested = false;
@@ -37,40 +44,78 @@ void LoaderPass::run(const Start& start) {
   const torch::AutoGradMode grad_mode(state_.is_train);
   notify_all(callbacks_, &Callback::on_loader_start, state_);
 
-  auto stream = loader.stream(
-      {.seed = state_.seed, .epoch = state_.progress.epoch, .first_batch = start.first_batch});
-  for (std::int64_t index = start.first_batch; !state_.loader_end_requested; ++index) {
-    std::optional<Batch> batch;
-    {
-      Profiler::Scope scope(profiler_, Part::kData);
-      seed_batch(start, index, Draws::kData);
-      batch = stream.next();
-      if (batch && !state_.engine->device().is_cpu()) batch = batch->to(state_.engine->device());
-    }
-    if (!batch) break;
-    one_batch(start, index, std::move(*batch));
-    // Where gradients wait for a later batch, a signal waits, too: a checkpoint can be written
-    // then.
-    if (state_.can_snapshot) InterruptGuard::check();
+  auto stream = epoch.stream({.first_shard = shards_.begin,
+                              .count = shards_.count(),
+                              .first_batch = start.first_batch});
+  for (std::int64_t index = start.first_batch;
+       index < size.batches && !state_.loader_end_requested; ++index) {
+    one_batch(start, index, epoch, stream);
+    decide();
   }
   state_.can_snapshot = false;
   state_.batch = {};
   // Where the pass was cut short, gradients may still wait: no later epoch shall inherit them.
   if (state_.is_train && step_->due(/*last=*/true)) step_->update(state_.batch_metrics);
 
-  for (const auto& [name, average] : averages_) state_.loader_metrics.merge(average.compute());
+  gather();
+  Metrics averages;
+  for (const auto& [name, average] : averages_) averages.merge(average.compute());
+  state_.loader_metrics = broadcast(averages, *state_.comm);
   if (state_.is_train) add_hyper_metrics(state_.loader_metrics);
   notify_end(callbacks_, &Callback::on_loader_end, state_);
+  // What a callback computed from this worker's samples alone is rank 0's word.
+  state_.loader_metrics = broadcast(state_.loader_metrics, *state_.comm);
 }
 
-void LoaderPass::one_batch(const Start& start, std::int64_t index, Batch batch) {
+void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
+                           data::BatchStream& stream) {
   state_.can_snapshot = false;
   state_.loader_batch = index + 1;
-  state_.batch = std::move(batch);
-  state_.batch_metrics.clear();
-  const std::int64_t samples = state_.batch.size();
+  const std::int64_t samples = epoch.samples(index);
   state_.loader_samples += samples;
-  seed_batch(start, index, Draws::kModel);
+  state_.comm->set_progress(state_.progress.epoch, state_.loader_batch);
+  done_.clear();
+  const bool last = state_.loader_batch == state_.loader_batches;
+  if (state_.is_train) {
+    step_->begin_batch(
+        {.samples = samples, .batch_size = state_.loader_batch_size, .last = last});
+  }
+  for (int local = 0; local < shards_.count(); ++local) {
+    const std::int64_t shard = shards_.begin + local;
+    if (state_.is_train) step_->begin_shard(local);
+    if (epoch.slice(index, shard).count > 0) one_shard(start, index, shard, stream);
+    if (state_.is_train) step_->end_shard(local);
+  }
+  Metrics of_update;
+  if (state_.is_train) {
+    if (step_->due(last)) {
+      Profiler::Scope scope(profiler_, Part::kOptimizer);
+      step_->update(of_update);
+    }
+    // Counted before callbacks, so a checkpoint made in one resumes after this batch.
+    state_.progress.batch_step += 1;
+    state_.progress.sample_step += samples;
+  }
+  for (Shard& shard : done_) shard.metrics.insert(of_update.begin(), of_update.end());
+  finish_shards();
+  profiler_.count_batch();
+  state_.can_snapshot = step_ != nullptr && step_->between_steps();
+  Profiler::Scope scope(profiler_, Part::kCallbacks);
+  notify_end(callbacks_, &Callback::on_step, state_);
+}
+
+void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t shard,
+                           data::BatchStream& stream) {
+  state_.shard = shard;
+  state_.batch = {};
+  state_.batch_metrics.clear();
+  {
+    Profiler::Scope scope(profiler_, Part::kData);
+    seed_shard(start, index, shard, Draws::kData);
+    state_.batch = *stream.next();
+    if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
+  }
+  seed_shard(start, index, shard, Draws::kModel);
   {
     Profiler::Scope scope(profiler_, Part::kCallbacks);
     notify_all(callbacks_, &Callback::on_batch_start, state_);
@@ -84,24 +129,49 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, Batch batch) 
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
   check_loss();
-  if (state_.is_train) {
-    train_batch();
-    // Counted before callbacks, so a checkpoint made in one resumes after this batch.
-    state_.progress.batch_step += 1;
-    state_.progress.sample_step += samples;
-  }
-  record_batch_metrics();
-  profiler_.count_batch();
-  state_.can_snapshot = step_ != nullptr && step_->between_steps();
-  Profiler::Scope scope(profiler_, Part::kCallbacks);
-  notify_end(callbacks_, &Callback::on_batch_end, state_);
+  if (state_.is_train) backward();
+  done_.push_back({.index = shard,
+                   .batch = std::move(state_.batch),
+                   .metrics = std::move(state_.batch_metrics)});
 }
 
-void LoaderPass::seed_batch(const Start& start, std::int64_t index, Draws draws) const {
+// After the update, each of this worker's shards comes once more.
+void LoaderPass::finish_shards() {
+  for (Shard& shard : done_) {
+    state_.shard = shard.index;
+    state_.batch = std::move(shard.batch);
+    state_.batch_metrics = std::move(shard.metrics);
+    record_batch_metrics();
+    Profiler::Scope scope(profiler_, Part::kCallbacks);
+    notify_end(callbacks_, &Callback::on_batch_end, state_);
+  }
+}
+
+// What one worker wants, all do, after the same batch.
+void LoaderPass::decide() {
+  constexpr std::uint64_t kEndLoader = 1;
+  constexpr int kSignal = 8;
+  // Where gradients wait for a later batch, a signal waits, too: a checkpoint can be written then.
+  const int pending = state_.can_snapshot ? InterruptGuard::pending() : 0;
+  std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
+  if (state_.loader_end_requested) mine |= kEndLoader;
+  std::uint64_t signal = 0;
+  for (const std::uint64_t vote : state_.comm->vote(mine)) {
+    if ((vote & kEndLoader) != 0) state_.loader_end_requested = true;
+    signal = std::max(signal, vote >> kSignal);
+  }
+  if (signal == 0) return;
+  InterruptGuard::take();
+  throw Interrupted(static_cast<int>(signal));
+}
+
+void LoaderPass::seed_shard(const Start& start, std::int64_t index, std::int64_t shard,
+                            Draws draws) const {
   seed_draws({.seed = state_.seed,
               .epoch = state_.progress.epoch,
               .loader = start.index,
               .batch = index,
+              .shard = shard,
               .draws = draws});
 }
 
@@ -116,7 +186,7 @@ void LoaderPass::check_loss() const {
       loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
 }
 
-void LoaderPass::train_batch() {
+void LoaderPass::backward() {
   if (!state_.batch.contains(settings_.loss_key)) {
     throw ConfigError(
         "loader '{}': nothing to train on: handle_batch left no '{}' in the batch "
@@ -134,15 +204,8 @@ void LoaderPass::train_batch() {
     Profiler::Scope scope(profiler_, Part::kBackward);
     step_->backward(loss, state_.batch.size());
   }
-  {
-    Profiler::Scope scope(profiler_, Part::kCallbacks);
-    notify_all(callbacks_, &Callback::on_backward, state_);
-  }
-  const bool last = state_.loader_batch == state_.loader_batches || state_.loader_end_requested;
-  if (step_->due(last)) {
-    Profiler::Scope scope(profiler_, Part::kOptimizer);
-    step_->update(state_.batch_metrics);
-  }
+  Profiler::Scope scope(profiler_, Part::kCallbacks);
+  notify_all(callbacks_, &Callback::on_backward, state_);
 }
 
 void LoaderPass::add_hyper_metrics(Metrics& metrics) const {
@@ -176,6 +239,22 @@ Metrics LoaderPass::running_metrics() const {
   return running;
 }
 
+// Names may differ between ranks: one that had no sample has none.
+void LoaderPass::gather() {
+  if (state_.comm->size() == 1) return;
+  const auto states = lockstep::gather(averages(), *state_.comm);
+  if (!state_.comm->is_primary()) {
+    averages_.clear();
+    return;
+  }
+  for (std::size_t rank = 1; rank < states.size(); ++rank) {
+    for (const auto& name : states[rank].keys()) {
+      averages_.try_emplace(name, metric::AdditiveOptions{.name = name})
+          .first->second.merge(states[rank].get<StateDict>(name));
+    }
+  }
+}
+
 StateDict LoaderPass::averages() const {
   StateDict saved;
   for (const auto& [name, average] : averages_) saved.set(name, average.state());
@@ -184,6 +263,7 @@ StateDict LoaderPass::averages() const {
 
 void LoaderPass::load_averages(const StateDict& saved) {
   averages_.clear();
+  if (!state_.comm->is_primary()) return;  // rank 0 has everybody's
   for (const auto& name : saved.keys()) {
     metric::Additive average({.name = name});
     average.load_state(saved.get<StateDict>(name));

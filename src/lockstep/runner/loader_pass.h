@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/sharding.h"
 #include "lockstep/metric/additive.h"
 #include "lockstep/runner/callback.h"
 #include "lockstep/runner/profiler.h"
@@ -20,11 +21,13 @@ struct PassSettings {
   std::string loss_key = "loss";  // where handle_batch leaves the loss
   bool terminate_on_nan = false;  // a loss that is not finite ends the run
   bool log_batches = false;       // every batch's metrics go to the loggers, too
+  std::int64_t shards = 1;        // that every batch is split into, over all workers
 };
 
 class LoaderPass {
  public:
   // `step` is null where nothing is trained. All references outlive the pass.
+  // state.comm is set.
   LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
              std::function<void(State&)> handle_batch, TrainStep* step, Profiler& profiler,
              PassSettings settings);
@@ -38,15 +41,29 @@ class LoaderPass {
   // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
   void run(const Start& start);
 
-  // Averages of batch metrics so far, for a checkpoint inside the pass.
+  // Averages of batch metrics so far, for a checkpoint inside the pass. gather() brings those of all
+  // ranks to rank 0 first; it is collective.
+  void gather();
   StateDict averages() const;
   void load_averages(const StateDict& saved);
 
  private:
-  void one_batch(const Start& start, std::int64_t index, Batch batch);
-  void seed_batch(const Start& start, std::int64_t index, Draws draws) const;
+  // A shard of the batch at work, after its forward, while it waits for on_batch_end.
+  struct Shard {
+    std::int64_t index = 0;
+    Batch batch;
+    Metrics metrics;
+  };
+
+  void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
+                 data::BatchStream& stream);
+  void one_shard(const Start& start, std::int64_t index, std::int64_t shard,
+                 data::BatchStream& stream);
+  void finish_shards();
+  void decide();
+  void seed_shard(const Start& start, std::int64_t index, std::int64_t shard, Draws draws) const;
   void check_loss() const;
-  void train_batch();
+  void backward();
   void record_batch_metrics();
   Metrics running_metrics() const;
   void add_hyper_metrics(Metrics& metrics) const;  // learning rate and momentum as they are now
@@ -57,6 +74,8 @@ class LoaderPass {
   TrainStep* step_;
   Profiler& profiler_;
   PassSettings settings_;
+  comm::LeafRange shards_;    // this worker's
+  std::vector<Shard> done_;  // of the batch at work
   std::map<std::string, metric::Additive, std::less<>> averages_;
 };
 

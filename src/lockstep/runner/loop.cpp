@@ -1,5 +1,6 @@
 #include "lockstep/runner/loop.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,11 +9,13 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/runner/interrupt.h"
+#include "lockstep/runner/merge.h"
 #include "lockstep/runner/report.h"
 #include "lockstep/runner/snapshot.h"
 #include "lockstep/state/hash.h"
@@ -27,11 +30,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps) {
+std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
+                             std::int64_t shards) {
   std::int64_t steps = 0;
   for (const auto& [name, loader] : loaders) {
     if (!is_train_loader(name)) continue;
-    steps += (loader.batches() + accumulation_steps - 1) / accumulation_steps;
+    const std::int64_t batches = data::epoch_size(loader, shards).batches;
+    steps += (batches + accumulation_steps - 1) / accumulation_steps;
   }
   return steps;
 }
@@ -49,36 +54,52 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   return hparams;
 }
 
-fs::path checkpoint_folder(const fs::path& logdir) {
-  return logdir / "checkpoints";
+// Rank 0 writes. What the others are asked to write or show is left out of their plan.
+Plan plan_for(Plan plan, const comm::Communicator& comm) {
+  if (comm.is_primary()) return plan;
+  plan.options.console = false;
+  plan.options.profile = false;
+  plan.options.loggers.clear();
+  std::erase_if(plan.callbacks,
+                [](const CallbackPtr& item) { return item->ranks() == Ranks::kPrimary; });
+  return plan;
 }
 
 }  // namespace
 
-Loop::Loop(Plan plan) : plan_(std::move(plan)), profiler_(plan_.options.profile) {
+Loop::Loop(Plan plan, comm::Communicator& communicator)
+    : plan_(plan_for(std::move(plan), communicator)),
+      comm_(communicator),
+      profiler_(plan_.options.profile) {
   const TrainOptions& options = plan_.options;
-  plan_.engine->start();
+  const std::int64_t shards = plan_.engine->shards();
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
-  parameters_ = std::make_unique<optim::FlatParameters>(plan_.model.parameters());
-  optimizer_ = plan_.optimizer.make(*parameters_);
+  replica_ = std::make_unique<Replica>(
+      plan_.model.parameters(), plan_.model.buffers(), comm_,
+      ReplicaOptions{.shards = static_cast<int>(shards),
+                     .share_memory = plan_.engine->shares_updates(),
+                     .overlap = !plan_.engine->synchronizes_batch_norm()});
+  optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
   if (plan_.scheduler) {
     scheduler_ = plan_.scheduler.make(
         *optimizer_,
         {.num_epochs = options.num_epochs,
-         .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps)});
+         .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps, shards)});
   }
-  step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_,
+  step_ = std::make_unique<TrainStep>(*replica_, *optimizer_,
                                       StepSettings{.accumulation_steps = options.accumulation_steps,
                                                    .clip_grad_norm = options.clip_grad_norm,
-                                                   .clip_grad_value = options.clip_grad_value});
+                                                   .clip_grad_value = options.clip_grad_value,
+                                                   .shards = shards});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
   state_.optimizer = optimizer_.get();
   state_.scheduler = scheduler_.get();
   state_.engine = plan_.engine;
+  state_.comm = &comm_;
   state_.loaders = plan_.loaders;
   state_.logdir = options.logdir;
   state_.seed = options.seed.value_or(state_.seed);
@@ -99,24 +120,34 @@ Loop::Loop(Plan plan) : plan_(std::move(plan)), profiler_(plan_.options.profile)
                                        profiler_,
                                        PassSettings{.loss_key = plan_.loss_key,
                                                     .terminate_on_nan = options.terminate_on_nan,
-                                                    .log_batches = options.log_batches});
+                                                    .log_batches = options.log_batches,
+                                                    .shards = shards});
 }
 
 Loop::~Loop() = default;
 
 TrainResult Loop::run() {
   const InterruptGuard interrupts;
-  for (const auto& callback : plan_.callbacks) callback->check(state_);
-  const bool continued = resume();
   std::exception_ptr late;
   try {
-    prepare_logging(continued);
+    for (const auto& callback : plan_.callbacks) callback->check(state_);
+    const bool continued = resume();
+    if (comm_.is_primary()) prepare_logging(continued);
+    comm_.barrier();  // the parameters may be in memory that all write to when they resume
+    begun_ = true;
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
     run_epochs();
+  } catch (const Interrupted&) {
+    fail();
+    throw;
+  } catch (const std::exception& error) {
+    // First of all: no other rank shall wait for this one.
+    comm_.abort(error.what());
+    fail();
+    throw;
   } catch (...) {
-    state_.exception = std::current_exception();
-    notify_failure(plan_.callbacks, state_);
-    close_loggers();
+    comm_.abort("threw something that is no exception");
+    fail();
     throw;
   }
   try {
@@ -129,13 +160,22 @@ TrainResult Loop::run() {
   return result;
 }
 
+void Loop::fail() {
+  state_.exception = std::current_exception();
+  if (begun_) notify_failure(plan_.callbacks, state_);
+  close_loggers();
+}
+
 // Whether the run goes on in the files of the run that it resumes.
 bool Loop::resume() {
   const TrainOptions& options = plan_.options;
   if (!options.resume) return false;
   std::optional<fs::path> folder;
-  if (options.logdir) folder = checkpoint_folder(*options.logdir);
-  const auto loaded = checkpoint::load_by_name(*options.resume, folder);
+  if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
+  // Rank 0 reads: the others may not see its disk.
+  checkpoint::Loaded loaded;
+  if (comm_.is_primary()) loaded = checkpoint::load_by_name(*options.resume, folder);
+  loaded.state = broadcast(loaded.state, comm_);
   try {
     if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
     Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
@@ -198,7 +238,7 @@ void Loop::run_epochs() {
   while (state_.progress.epoch < state_.progress.num_epochs && !state_.stop_reason) {
     state_.progress.epoch += 1;
     run_epoch();
-    InterruptGuard::check();
+    agree_to_stop();
   }
 }
 
@@ -250,6 +290,22 @@ void Loop::finish_epoch() {
   for (const auto& logger : state_.loggers) logger->flush();
 }
 
+// One rank's wish is everybody's, for the reason that the first of them has.
+void Loop::agree_to_stop() {
+  const auto pending = static_cast<std::uint64_t>(InterruptGuard::pending());
+  const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
+  std::uint64_t signal = 0;
+  for (const std::uint64_t vote : votes) signal = std::max(signal, vote >> 8);
+  if (signal != 0) {
+    InterruptGuard::take();
+    throw Interrupted(static_cast<int>(signal));
+  }
+  const auto first = std::ranges::find_if(votes, [](std::uint64_t vote) { return (vote & 1) != 0; });
+  if (first == votes.end()) return;
+  state_.stop_reason = comm_.broadcast_bytes(state_.stop_reason.value_or(""),
+                                             static_cast<int>(first - votes.begin()));
+}
+
 void Loop::update_best() {
   const Selection& selection = state_.selection;
   if (!selection.key) {
@@ -289,15 +345,19 @@ void Loop::find_best_of_history(const fs::path& checkpoint) {
     best_weights_ = state_.model.state();
     return;
   }
-  if (!fs::exists(checkpoint)) return;
-  const StateDict saved = checkpoint::load(checkpoint);
-  if (saved.contains("run") &&
-      saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
-    best_weights_ = saved.get<StateDict>("model_state_dict");
+  StateDict weights;
+  if (comm_.is_primary() && fs::exists(checkpoint)) {
+    const StateDict saved = checkpoint::load(checkpoint);
+    if (saved.contains("run") &&
+        saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
+      weights = saved.get<StateDict>("model_state_dict");
+    }
   }
+  weights = broadcast(weights, comm_);
+  if (weights.size() > 0) best_weights_ = std::move(weights);
 }
 
-StateDict Loop::snapshot() const {
+StateDict Loop::snapshot() {
   if (!state_.can_snapshot) {
     throw Error(
         "a snapshot was asked for where the run could not be resumed exactly; look at "
@@ -307,8 +367,11 @@ StateDict Loop::snapshot() const {
   StateDict averages;
   if (inside_epoch_) {
     position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
+    pass_->gather();
+    for (const auto& callback : plan_.callbacks) callback->gather(comm_);
     averages = pass_->averages();
   }
+  if (!comm_.is_primary()) return {};
   return make_snapshot(state_, position, plan_.callbacks, averages);
 }
 
@@ -326,10 +389,11 @@ TrainResult Loop::finish() {
   const TrainOptions& options = plan_.options;
   TrainResult result;
   result.weights_hash = weights_hash(state_.model.weights());
+  comm_.barrier();  // all have read the weights, which may be the same memory
   if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
     if (best_weights_) {
       state_.model.load_state(*best_weights_);
-    } else {
+    } else if (comm_.is_primary()) {
       warn(fmt::format(
           "load_best_on_end: the weights of the best epoch, {}, are gone: it was before "
           "the resume, and its checkpoint was not beside the one that was resumed",
@@ -339,6 +403,7 @@ TrainResult Loop::finish() {
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  replica_->finish();
   result.model = state_.model;
   result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
   result.best_epoch = state_.best.epoch;
@@ -351,7 +416,7 @@ TrainResult Loop::finish() {
   result.train_samples_per_second =
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
-  report_run(result, state_, options, profiler_);
+  if (comm_.is_primary()) report_run(result, state_, options, profiler_);
   close_loggers();
   return result;
 }

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/optim/flat_parameters.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/engine/replica.h"
 #include "lockstep/runner/loader_pass.h"
 #include "lockstep/runner/options.h"
 #include "lockstep/runner/profiler.h"
@@ -34,7 +35,8 @@ struct Plan {
 
 class Loop {
  public:
-  explicit Loop(Plan plan);
+  // One worker's; all make one.
+  Loop(Plan plan, comm::Communicator& communicator);
   ~Loop();
 
   TrainResult run();
@@ -46,16 +48,19 @@ class Loop {
   void run_epoch();
   void finish_loader();
   void finish_epoch();
+  void agree_to_stop();
   void update_best();
   bool is_better(double score) const;
   void find_best_of_history(const std::filesystem::path& checkpoint);
+  void fail();
   void close_loggers() noexcept;
-  StateDict snapshot() const;
+  StateDict snapshot();
   TrainResult finish();
 
   Plan plan_;
   State state_;
-  std::unique_ptr<optim::FlatParameters> parameters_;
+  comm::Communicator& comm_;
+  std::unique_ptr<Replica> replica_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Scheduler> scheduler_;
   std::unique_ptr<TrainStep> step_;
@@ -64,6 +69,7 @@ class Loop {
 
   std::size_t loader_index_ = 0;  // the loader at work
   std::int64_t first_batch_ = 0;  // in it, after a resume
+  bool begun_ = false;            // on_run_start is to be called: so is on_run_end
   bool inside_epoch_ = false;     // an epoch is under way, its metrics are not complete
   std::optional<StateDict> best_weights_;
   double initial_lr_ = 0;

@@ -42,6 +42,15 @@ void check_options(const TrainOptions& options) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
                       *options.valid_metric);
   }
+  for (const auto& [name, count] :
+       {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
+    if (!count) continue;
+    if (*count < 1) throw ConfigError("{}: expected 1 or more, got {}", name, *count);
+    if (!options.ddp) throw ConfigError("{}: {} makes sense with ddp = true only", name, *count);
+    if (options.engine) {
+      throw ConfigError("{}: {} and an engine contradict: tell the engine", name, *count);
+    }
+  }
   for (const auto& logger : options.loggers) {
     if (logger == nullptr) throw ConfigError("loggers: expected a logger, got a null pointer");
   }

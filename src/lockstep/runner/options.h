@@ -60,7 +60,11 @@ struct TrainOptions {
   bool log_batches = false;                      // TensorBoard gets every batch's metrics, too
 
   // Where it runs.
-  std::shared_ptr<Engine> engine;  // default: the GPU, else the CPU
+  bool ddp = false;            // by several workers: every core or GPU of this machine
+  std::optional<int> workers;  // how many instead; needs ddp
+  std::optional<int> shards;   // parts of every batch, at least one a worker; default: one a worker.
+                               // Results depend on it, not on the workers. Needs ddp
+  std::shared_ptr<Engine> engine;  // all else about it; default: the GPU, else the CPU
 };
 
 struct TrainResult {

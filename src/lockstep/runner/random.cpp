@@ -18,7 +18,7 @@ std::uint64_t splitmix(std::uint64_t x) {
 std::uint64_t mix_seed(const DrawKey& key) {
   std::uint64_t mixed = splitmix(key.seed);
   for (const std::int64_t part :
-       {key.epoch, key.loader, key.batch, static_cast<std::int64_t>(key.draws)}) {
+       {key.epoch, key.loader, key.batch, key.shard, static_cast<std::int64_t>(key.draws)}) {
     mixed = splitmix(mixed ^ static_cast<std::uint64_t>(part));
   }
   return mixed;

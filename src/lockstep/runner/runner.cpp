@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/engine/distributed.h"
 #include "lockstep/runner/builtin.h"
 #include "lockstep/runner/loop.h"
 
@@ -30,28 +31,65 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
+// The engine that was given, or the one that the options ask for.
+std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const TrainOptions& options) {
+  if (given == nullptr && options.ddp) {
+    return std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = options.workers, .shards = options.shards});
+  }
+  // Somebody who asks for workers shall not get one in silence.
+  if (options.ddp && dynamic_cast<DeviceEngine*>(given.get()) != nullptr) {
+    throw ConfigError(
+        "ddp = true and a DeviceEngine, which is one process, contradict; leave the engine out, or "
+        "pass a DistributedDataParallelEngine");
+  }
+  return or_default(std::move(given));
+}
+
+std::vector<CallbackPtr> callbacks_for(const Callbacks& callbacks, const comm::Communicator& comm) {
+  auto sorted = callbacks.sorted();
+  if (!comm.is_primary()) {
+    std::erase_if(sorted, [](const auto& item) { return item->ranks() == Ranks::kPrimary; });
+  }
+  return sorted;
+}
+
 }  // namespace
 
 TrainResult Runner::train(TrainOptions options) {
-  try {
-    const Borrowed borrowed(options_, options);
-    Plan plan = plan_of(options);
-    last_model_ = plan.model;
-    last_criterion_ = plan.criterion;
-    return Loop(std::move(plan)).run();
-  } catch (const Interrupted& interrupt) {
+  const Borrowed borrowed(options_, options);
+  check_options(options);
+  const auto engine = resolve_engine(get_engine(), options);
+  Plan plan;
+  std::optional<TrainResult> result;
+  std::optional<Interrupted> interrupt;
+  engine->run({.prepare =
+                   [&] {
+                     plan = plan_of(options, engine);
+                     last_model_ = plan.model;
+                     last_criterion_ = plan.criterion;
+                   },
+               .work =
+                   [&](comm::Communicator& communicator) {
+                     try {
+                       result = Loop(plan, communicator).run();
+                     } catch (const Interrupted& caught) {
+                       interrupt = caught;  // all workers are: none has failed
+                     }
+                   }});
+  if (interrupt) {
     // Everything is put away: now the signal may do what it does by default.
-    std::raise(interrupt.signal_number);
-    throw;
+    std::raise(interrupt->signal_number);
+    throw *interrupt;
   }
+  return std::move(*result);
 }
 
-Plan Runner::plan_of(const TrainOptions& options) {
-  check_options(options);
+Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>& engine) {
   Plan plan;
   plan.options = options;
   plan.loss_key = loss_key();
-  plan.engine = or_default(get_engine());
+  plan.engine = engine;
   // What is built by the overrides below draws its random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
   plan.loaders = get_loaders();
@@ -88,11 +126,25 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   if (options.verbose) callbacks.add(progress_callback());
   if (options.loader.batches() == 0) throw ConfigError("evaluate_loader: the loader is empty");
 
+  const Model model = model_or_last(options.model, options.resume);
+  const auto engine = or_default(options.engine);
+  Metrics metrics;
+  engine->run({.prepare = [] {},
+               .work =
+                   [&](comm::Communicator& communicator) {
+                     metrics = evaluate(options, callbacks, model, engine, communicator);
+                   }});
+  return metrics;
+}
+
+Metrics Runner::evaluate(const EvaluateOptions& options, const Callbacks& callbacks,
+                         const Model& model, const std::shared_ptr<Engine>& engine,
+                         comm::Communicator& communicator) {
   State state;
-  state.model = model_or_last(options.model, options.resume);
+  state.model = model;
   state.criterion = options.criterion ? options.criterion : last_criterion_;
-  state.engine = or_default(options.engine);
-  state.engine->start();
+  state.engine = engine;
+  state.comm = &communicator;
   state.model.to(state.engine->device());
   state.criterion.to(state.engine->device());
   state.loaders.set("valid", options.loader);
@@ -101,10 +153,10 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   state.progress.epoch = 1;
   state.progress.num_epochs = 1;
 
-  const auto sorted = callbacks.sorted();
+  const auto sorted = callbacks_for(callbacks, communicator);
   Profiler profiler(false);
   LoaderPass pass(state, sorted, [this](State& s) { handle_batch(s); }, nullptr, profiler,
-                  {.loss_key = loss_key()});
+                  {.loss_key = loss_key(), .shards = engine->shards()});
   for (const auto& callback : sorted) callback->check(state);
   try {
     notify_all(sorted, &Callback::on_run_start, state);
@@ -124,6 +176,10 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
 Predictions Runner::predict_loader(PredictOptions options) & {
   const Model model = model_or_last(options.model, options.resume);
   const auto engine = or_default(options.engine);
+  if (engine->workers() > 1) {
+    throw ConfigError("predict_loader: expected an engine of one process, got one of {} workers",
+                      engine->workers());
+  }
   engine->start();
   const torch::Device device = engine->device();
   model.to(device);

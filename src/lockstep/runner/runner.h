@@ -67,7 +67,9 @@ class Runner {
   // handle_batch adds no metrics beyond the loss; true only where the class is known to the bottom.
   virtual bool adds_only_loss() const { return false; }
 
-  Plan plan_of(const TrainOptions& options);
+  Plan plan_of(const TrainOptions& options, const std::shared_ptr<Engine>& engine);
+  Metrics evaluate(const EvaluateOptions& options, const Callbacks& callbacks, const Model& model,
+                   const std::shared_ptr<Engine>& engine, comm::Communicator& communicator);
   Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
 
   const TrainOptions* options_ = nullptr;

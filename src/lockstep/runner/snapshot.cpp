@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/data/sharding.h"
 
 namespace lockstep {
 namespace {
@@ -69,10 +70,12 @@ void check_position(const StateDict& run, const Position& position, const State&
           what, then, now);
     }
   };
+  const data::EpochSize size = data::epoch_size(loader, state.engine->shards());
   expect_same("seed", static_cast<std::int64_t>(state.seed));
-  expect_same("loader_batches", loader.batches());
+  expect_same("shards", state.engine->shards());
+  expect_same("loader_batches", size.batches);
   expect_same("loader_batch_size", loader.options().batch_size);
-  expect_same("loader_sample_count", loader.samples());
+  expect_same("loader_sample_count", size.samples);
 }
 
 }  // namespace
@@ -91,6 +94,7 @@ StateDict make_snapshot(const State& state, const Position& position,
                                 {"num_epochs", state.progress.num_epochs},
                                 {"batch_step", state.progress.batch_step},
                                 {"sample_step", state.progress.sample_step},
+                                {"shards", state.engine->shards()},
                                 {"loader", position.loader},
                                 {"loader_batches_done", position.loader_batches_done},
                                 {"loader_batches", state.loader_batches},

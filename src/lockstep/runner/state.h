@@ -17,6 +17,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
+#include "lockstep/comm/communicator.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
@@ -60,6 +61,7 @@ struct State {
   optim::Optimizer* optimizer = nullptr;  // null when evaluating
   optim::Scheduler* scheduler = nullptr;  // null when there is none
   std::shared_ptr<Engine> engine;
+  comm::Communicator* comm = nullptr;  // this worker's way to the others; never null in a run
   data::Loaders loaders;  // a callback may exchange some at an epoch's start
   std::vector<std::shared_ptr<Logger>> loggers;
 
@@ -74,14 +76,16 @@ struct State {
   Progress progress;
   std::string loader;                    // the loader at work
   bool is_train = false;                 // its gradients are taken and the model is updated
+  // A global batch, of all workers, is what counts below.
   std::int64_t loader_batch = 0;         // the batch at work
   std::int64_t loader_batches = 0;       // in this pass
   std::int64_t loader_samples = 0;       // handled in this pass so far, the batch at work included
   std::int64_t loader_sample_count = 0;  // in this pass altogether
-  std::int64_t loader_batch_size = 0;    // as the loader was told; a last batch may be smaller
+  std::int64_t loader_batch_size = 0;    // of a shard, as the loader was told
+  std::int64_t shard = 0;                // of the batch at work: this worker's part, `batch`
 
-  Batch batch;                 // the batch at work, and what was made of it
-  Metrics batch_metrics;       // numbers of this batch; averaged into the loader's
+  Batch batch;                 // the shard at work, and what was made of it
+  Metrics batch_metrics;       // numbers of it; averaged, over all workers, into the loader's
   Metrics loader_metrics;      // of this pass; complete when on_loader_end is over
   EpochMetrics epoch_metrics;  // of the epoch at work, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
@@ -95,15 +99,16 @@ struct State {
   std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
 
   // Requests: the end of this loader's pass after the batch at work, the end of the run after the
-  // epoch at work.
+  // epoch at work. One worker's request is everybody's.
   void request_loader_end() { loader_end_requested = true; }
   void request_stop(std::string why) { stop_reason = std::move(why); }
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
 
-  // The whole run as a checkpoint holds it; throws Error unless can_snapshot.
+  // The whole run as a checkpoint holds it, on rank 0; elsewhere empty. Throws Error unless
+  // can_snapshot. Collective, but for on_epoch_end, where it is rank 0's alone.
   std::function<StateDict()> snapshot;
-  // In on_batch_end where no gradient waits for a later batch, in on_epoch_end, and in on_exception
+  // In on_step where no gradient waits for a later batch, in on_epoch_end, and in on_exception
   // after an interrupt: a run resumed from a snapshot goes on exactly.
   bool can_snapshot = false;
   // The metrics every loader will have, where that is known.

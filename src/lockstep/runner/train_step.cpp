@@ -4,9 +4,8 @@
 
 namespace lockstep {
 
-TrainStep::TrainStep(optim::FlatParameters& parameters, optim::Optimizer& optimizer,
-                     StepSettings settings)
-    : parameters_(parameters), optimizer_(optimizer), settings_(settings) {
+TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
+    : replica_(replica), optimizer_(optimizer), settings_(settings) {
   if (settings_.accumulation_steps < 1) {
     throw ConfigError("accumulation_steps: expected 1 or more, got {}",
                       settings_.accumulation_steps);
@@ -20,16 +19,28 @@ TrainStep::TrainStep(optim::FlatParameters& parameters, optim::Optimizer& optimi
   }
 }
 
-void TrainStep::backward(const torch::Tensor& loss, std::int64_t samples) {
-  if (settings_.accumulation_steps == 1) {
-    loss.backward();
-  } else {
-    // Weighted by samples here, divided by all samples of the window in update().
-    loss.backward(torch::full_like(loss, static_cast<double>(samples)));
-  }
-  parameters_.collect_grads();
+void TrainStep::begin_batch(const GlobalBatch& batch) {
+  batch_ = batch;
   ++batches_;
-  samples_ += samples;
+  weight_ += static_cast<double>(batch.samples) / static_cast<double>(batch.batch_size);
+}
+
+void TrainStep::begin_shard(int local) {
+  replica_.begin_shard(local, due(batch_.last));
+}
+
+void TrainStep::backward(const torch::Tensor& loss, std::int64_t samples) {
+  if (!is_weighted() || samples == batch_.batch_size) {
+    loss.backward();
+    return;
+  }
+  // In full shards; update() divides by all of them.
+  const double weight = static_cast<double>(samples) / static_cast<double>(batch_.batch_size);
+  loss.backward(torch::full_like(loss, weight));
+}
+
+void TrainStep::end_shard(int local) {
+  replica_.end_shard(local);
 }
 
 bool TrainStep::due(bool last) const {
@@ -37,16 +48,12 @@ bool TrainStep::due(bool last) const {
 }
 
 void TrainStep::update(Metrics& metrics) {
-  double scale = settings_.accumulation_steps == 1 ? 1.0 : 1.0 / static_cast<double>(samples_);
-  if (settings_.clip_grad_value) parameters_.clip_grad_value(*settings_.clip_grad_value / scale);
-  if (settings_.clip_grad_norm) {
-    const double norm = parameters_.grad_norm() * scale;
-    metrics["gradient/norm"] = norm;
-    scale *= optim::clip_scale({.norm = norm, .max_norm = *settings_.clip_grad_norm});
-  }
-  optimizer_.step({.grad_scale = scale, .zero_grad = true});
+  const auto norm = replica_.update(optimizer_, {.scale = is_weighted() ? 1.0 / weight_ : 1.0,
+                                                 .clip_value = settings_.clip_grad_value,
+                                                 .clip_norm = settings_.clip_grad_norm});
+  if (norm) metrics["gradient/norm"] = *norm;
   batches_ = 0;
-  samples_ = 0;
+  weight_ = 0;
 }
 
 }  // namespace lockstep

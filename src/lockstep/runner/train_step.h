@@ -1,5 +1,5 @@
-// One update of the model: backward, accumulate, clip, step. Kept in one place, where the order of
-// the numerics cannot be got wrong.
+// One update of the model: backward, accumulate, reduce, clip, step. Kept in one place, where the
+// order of the numerics cannot be got wrong.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/base/metrics.h"
-#include "lockstep/optim/flat_parameters.h"
+#include "lockstep/engine/replica.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep {
@@ -17,32 +17,47 @@ struct StepSettings {
   std::int64_t accumulation_steps = 1;    // batches whose gradients make one update
   std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
+  std::int64_t shards = 1;                // parts of every batch, over all workers
 };
 
+// For each global batch: begin_batch(); for each of this worker's shards begin_shard(), backward()
+// where it has samples, end_shard(); then update() where due().
 class TrainStep {
  public:
-  TrainStep(optim::FlatParameters& parameters, optim::Optimizer& optimizer, StepSettings settings);
+  TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings);
 
+  struct GlobalBatch {
+    std::int64_t samples = 0;     // of all shards
+    std::int64_t batch_size = 1;  // what a full shard has
+    bool last = false;            // no batch will come after it
+  };
+  void begin_batch(const GlobalBatch& batch);
+
+  void begin_shard(int local);
   // Adds the gradient of `loss`, the mean over `samples` samples.
   void backward(const torch::Tensor& loss, std::int64_t samples);
+  void end_shard(int local);
 
   // The batches added so far are enough for an update, or `last` says that no more will come.
   bool due(bool last) const;
 
-  // Updates the model with the mean gradient over all samples added, each sample counting the same
-  // whatever the size of its batch; clips that mean. Adds "gradient/norm" to `metrics` where the
-  // norm had to be known.
+  // Collective. Updates the model with the mean gradient over all samples of all workers, each
+  // sample counting the same whatever the size of its batch; clips that mean. Adds "gradient/norm"
+  // to `metrics` where the norm had to be known.
   void update(Metrics& metrics);
 
   // No gradient waits for an update.
   bool between_steps() const { return batches_ == 0; }
 
  private:
-  optim::FlatParameters& parameters_;
+  bool is_weighted() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
+
+  Replica& replica_;
   optim::Optimizer& optimizer_;
   StepSettings settings_;
+  GlobalBatch batch_;
   std::int64_t batches_ = 0;
-  std::int64_t samples_ = 0;
+  double weight_ = 0;  // samples added, in full shards
 };
 
 }  // namespace lockstep

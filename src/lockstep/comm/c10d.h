@@ -1,0 +1,50 @@
+// Ranks of several hosts, through a process group of LibTorch's (Gloo, NCCL, MPI).
+//
+// A reduction is not the process group's own, whose order of adding is its secret: the parts are
+// exchanged, added up in our order, and the results exchanged.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/launch/rendezvous.h"
+
+namespace lockstep::comm {
+
+struct C10dOptions {
+  Topology topology;
+  std::string backend = "gloo";
+  std::string address = "127.0.0.1";  // of this host, as others reach it
+  std::string group = "world";        // tells it from other groups of the run
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+class C10d : public Communicator {
+ public:
+  // Collective among the ranks of the group. `rendezvous` has the ranks of the whole run;
+  // `world_ranks` are this group's among them.
+  C10d(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+       std::vector<int> world_ranks);
+  ~C10d() override;
+
+  std::vector<std::uint64_t> vote(std::uint64_t word) override;
+  std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
+  void abort(std::string_view reason) noexcept override;
+  void check() override;
+  void set_progress(std::int64_t epoch, std::int64_t batch) override;
+  std::string name() const override;
+
+ protected:
+  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
+  void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
+
+ private:
+  class Group;
+
+  std::unique_ptr<Group> group_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,217 @@
+#include "lockstep/comm/communicator.h"
+
+#include <cstring>
+
+#include <fmt/ranges.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+bool is_plain(const torch::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.is_contiguous();
+}
+
+// A tensor's elements as contiguous memory of the CPU; what is done to it goes back by finish().
+class Staged {
+ public:
+  explicit Staged(const torch::Tensor& tensor)
+      : tensor_(tensor.detach()),
+        plain_(is_plain(tensor_) ? tensor_ : tensor_.cpu().contiguous()) {}
+
+  std::byte* data() const { return static_cast<std::byte*>(plain_.data_ptr()); }
+  Elements elements() const { return {plain_.numel(), plain_.scalar_type()}; }
+  torch::Tensor& plain() { return plain_; }
+  void finish() {
+    if (!plain_.is_same(tensor_)) tensor_.copy_(plain_);
+  }
+
+ private:
+  torch::Tensor tensor_;
+  torch::Tensor plain_;
+};
+
+std::string_view bytes_of(const torch::Tensor& plain) {
+  return {static_cast<const char*>(plain.data_ptr()), plain.nbytes()};
+}
+
+// Shape and type before the elements, so that each rank may have its own shape.
+std::string packed(const torch::Tensor& plain) {
+  std::string text(2 * sizeof(std::int64_t) + static_cast<std::size_t>(plain.dim()) * 8, '\0');
+  std::vector<std::int64_t> head{static_cast<std::int64_t>(plain.scalar_type()), plain.dim()};
+  head.insert(head.end(), plain.sizes().begin(), plain.sizes().end());
+  std::memcpy(text.data(), head.data(), text.size());
+  return text.append(bytes_of(plain));
+}
+
+torch::Tensor unpacked(const std::string& bytes, const torch::Tensor& like, int rank) {
+  std::int64_t head[2] = {};
+  std::memcpy(head, bytes.data(), sizeof head);
+  const auto type = static_cast<torch::ScalarType>(head[0]);
+  if (type != like.scalar_type()) {
+    throw CommError("gather: rank {} sent {}, expected {}", rank, c10::toString(type),
+                    c10::toString(like.scalar_type()));
+  }
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(head[1]));
+  std::memcpy(sizes.data(), bytes.data() + sizeof head, sizes.size() * 8);
+  torch::Tensor tensor = torch::empty(sizes, torch::dtype(type));
+  std::memcpy(tensor.data_ptr(), bytes.data() + sizeof head + sizes.size() * 8, tensor.nbytes());
+  return tensor.to(like.device());
+}
+
+void check_root(const Communicator& comm, int root) {
+  if (root >= 0 && root < comm.size()) return;
+  throw CommError("root: expected a rank from 0 to {}, got {}", comm.size() - 1, root);
+}
+
+void check_dense(const torch::Tensor& tensor) {
+  if (tensor.defined() && tensor.layout() == torch::kStrided) return;
+  throw CommError("a collective: expected a dense tensor, got {}",
+                  tensor.defined() ? "a sparse one" : "an undefined one");
+}
+
+std::vector<std::vector<Node>> all_nodes(int size, int leaves) {
+  std::vector<std::vector<Node>> all;
+  for (int rank = 0; rank < size; ++rank) {
+    all.push_back(nodes_of({.rank = rank, .size = size}, leaves));
+  }
+  return all;
+}
+
+}  // namespace
+
+Tree Communicator::Reduction::tree() const {
+  std::vector<Node> inputs;
+  for (const auto& of_rank : nodes) inputs.insert(inputs.end(), of_rank.begin(), of_rank.end());
+  return Tree(inputs, leaves);
+}
+
+void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
+  check_dense(tensor);
+  check_reducible(tensor.scalar_type(), op);
+  if (size() == 1) return;
+  torch::NoGradGuard no_grad;
+  Staged staged(tensor);
+  std::byte* const outputs[] = {staged.data()};
+  do_reduce({.nodes = all_nodes(size(), size()),
+             .data = {staged.data()},
+             .elements = staged.elements(),
+             .leaves = size(),
+             .op = op},
+            outputs);
+  if (op == ReduceOp::kMean) staged.plain().div_(size());
+  staged.finish();
+}
+
+void Communicator::reduce(const torch::Tensor& tensor, ReduceOp op, int root) {
+  check_root(*this, root);
+  check_dense(tensor);
+  all_reduce(rank() == root ? tensor : tensor.detach().clone(), op);
+}
+
+void Communicator::broadcast(const torch::Tensor& tensor, int root) {
+  check_root(*this, root);
+  check_dense(tensor);
+  if (size() == 1) return;
+  torch::NoGradGuard no_grad;
+  Staged staged(tensor);
+  do_broadcast(staged.data(), staged.elements().bytes(), root);
+  if (rank() != root) staged.finish();
+}
+
+std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor) {
+  check_dense(tensor);
+  const auto all = do_gather(packed(Staged(tensor).plain()), std::nullopt);
+  std::vector<torch::Tensor> tensors;
+  for (int i = 0; i < size(); ++i) tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
+  return tensors;
+}
+
+std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int root) {
+  check_root(*this, root);
+  check_dense(tensor);
+  const auto all = do_gather(packed(Staged(tensor).plain()), root);
+  std::vector<torch::Tensor> tensors;
+  if (rank() != root) return tensors;
+  for (int i = 0; i < size(); ++i) tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
+  return tensors;
+}
+
+torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor, ReduceOp op) {
+  check_dense(tensor);
+  if (tensor.dim() == 0 || tensor.size(0) % size() != 0) {
+    throw CommError(
+        "reduce_scatter: expected a first dimension that {} ranks divide, got a tensor of shape "
+        "[{}]",
+        size(), fmt::join(tensor.sizes(), ", "));
+  }
+  torch::Tensor all = tensor.detach().clone();
+  all_reduce(all, op);
+  const std::int64_t piece = tensor.size(0) / size();
+  return all.narrow(0, rank() * piece, piece).clone();
+}
+
+std::vector<std::string> Communicator::all_gather_bytes(std::string_view bytes) {
+  return do_gather(bytes, std::nullopt);
+}
+
+std::vector<std::string> Communicator::gather_bytes(std::string_view bytes, int root) {
+  check_root(*this, root);
+  auto all = do_gather(bytes, root);
+  if (rank() != root) all.clear();
+  return all;
+}
+
+std::string Communicator::broadcast_bytes(std::string_view bytes, int root) {
+  check_root(*this, root);
+  if (size() == 1) return std::string(bytes);
+  std::uint64_t length = bytes.size();
+  do_broadcast(reinterpret_cast<std::byte*>(&length), sizeof length, root);
+  std::string text(length, '\0');
+  if (rank() == root) text = bytes;
+  do_broadcast(reinterpret_cast<std::byte*>(text.data()), text.size(), root);
+  return text;
+}
+
+void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
+  torch::NoGradGuard no_grad;
+  const LeafRange range = leaves_of({.rank = rank(), .size = size()}, parts.leaves);
+  if (range.count() != static_cast<int>(parts.tensors.size())) {
+    throw CommError("sum_parts: expected {} tensors on rank {}, got {}", range.count(), rank(),
+                    parts.tensors.size());
+  }
+  const Elements elements{out.numel(), out.scalar_type()};
+  check_reducible(elements.type, ReduceOp::kSum);
+  std::vector<Staged> staged;
+  std::vector<const void*> inputs;
+  for (const auto& tensor : parts.tensors) {
+    check_dense(tensor);
+    inputs.push_back(staged.emplace_back(tensor).data());
+  }
+  // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
+  // place of its first term.
+  const Tree own(leaf_nodes(range), parts.leaves);
+  std::vector<void*> sums;
+  for (const Node& node : own.outputs()) {
+    sums.push_back(staged[static_cast<std::size_t>((node.index << node.level) - range.begin)].data());
+  }
+  own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum);
+
+  Staged target(out);
+  if (size() == 1) {
+    if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
+  } else {
+    std::byte* const outputs[] = {target.data()};
+    do_reduce({.nodes = all_nodes(size(), parts.leaves),
+               .data = {sums.begin(), sums.end()},
+               .elements = elements,
+               .leaves = parts.leaves,
+               .op = ReduceOp::kSum},
+              outputs);
+  }
+  target.finish();
+}
+
+}  // namespace lockstep::comm

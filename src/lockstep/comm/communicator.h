@@ -1,0 +1,130 @@
+// How the ranks of a run talk to each other.
+//
+// Every call below is collective: all ranks must make it, in the same order, with tensors of the
+// same shape and type where not said otherwise. A call throws WorkerError where a rank failed, and
+// CommError past the time limit, with the operation, the ranks that came and those that did not;
+// after that the communicator is of no more use. Sums have a fixed order (tree.h): the same bits on
+// every rank, over any kind of communicator.
+//
+// Tensors may be on any device and of any layout in memory; those not contiguous on the CPU are
+// copied there and back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/base/topology.h"
+#include "lockstep/comm/tree.h"
+
+namespace lockstep::comm {
+
+// An array in memory.
+struct Elements {
+  std::int64_t count = 0;
+  torch::ScalarType type = torch::kFloat32;
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(count) * c10::elementSize(type);
+  }
+};
+
+// This rank's terms of a sum over logical shards.
+struct Parts {
+  int leaves = 1;                      // terms altogether; this rank's are leaves_of() it
+  std::vector<torch::Tensor> tensors;  // one a leaf, alike; used as scratch
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  int rank() const { return topology_.rank; }
+  int size() const { return topology_.world_size; }
+  const Topology& topology() const { return topology_; }
+  bool is_primary() const { return rank() == 0; }
+
+  // In place; the mean of integers is refused.
+  void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+
+  // In place on `root`; elsewhere the tensor stays as it is.
+  void reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum, int root = 0);
+
+  // In place, from `root` to all.
+  void broadcast(const torch::Tensor& tensor, int root = 0);
+
+  // Every rank's tensor, by rank. They may differ in shape, not in type.
+  std::vector<torch::Tensor> all_gather(const torch::Tensor& tensor);
+  // The same on `root`; nothing elsewhere.
+  std::vector<torch::Tensor> gather(const torch::Tensor& tensor, int root = 0);
+
+  // The reduction's part for this rank: of `tensor`'s first dimension, which the number of ranks
+  // divides, the rank-th piece.
+  torch::Tensor reduce_scatter(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+
+  // Bytes of any length.
+  std::vector<std::string> all_gather_bytes(std::string_view bytes);
+  std::vector<std::string> gather_bytes(std::string_view bytes, int root = 0);
+  std::string broadcast_bytes(std::string_view bytes, int root = 0);
+
+  // out = the sum of all ranks' parts in the order of tree.h over `leaves`. `out` may be the first
+  // of the parts.
+  void sum_parts(const Parts& parts, const torch::Tensor& out);
+
+  void barrier() { vote(0); }
+
+  // Every rank's word, by rank. As cheap as a barrier.
+  virtual std::vector<std::uint64_t> vote(std::uint64_t word) = 0;
+
+  // Memory that all ranks have mapped, zeroed; nothing where they are not on one host. Collective.
+  virtual std::optional<torch::Tensor> shared_memory(std::size_t bytes) = 0;
+
+  // Between writing memory of shared_memory() and reading what others wrote there.
+  virtual void synchronize() { barrier(); }
+
+  // Not collective: tells the others that this rank fails, and why. They throw.
+  virtual void abort(std::string_view reason) noexcept = 0;
+
+  // Throws WorkerError where another rank is known to have failed. Not collective.
+  virtual void check() {}
+
+  // Not collective: where training is, for messages about this rank.
+  virtual void set_progress(std::int64_t /*epoch*/, std::int64_t /*batch*/) {}
+
+  // "shm", "gloo", … for messages and logs.
+  virtual std::string name() const = 0;
+
+ protected:
+  explicit Communicator(const Topology& topology) : topology_(topology) {}
+
+  // What a kind of communicator has to bring. Pointers are to contiguous memory of the CPU.
+  friend class Hierarchical;  // which is made of two others
+  virtual void do_broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  // Nothing: everybody receives.
+  virtual std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) = 0;
+  struct Reduction {
+    std::vector<std::vector<Node>> nodes;  // every rank's
+    std::vector<const void*> data;         // one array for each of this rank's
+    Elements elements;                     // of every array
+    int leaves = 1;
+    ReduceOp op = ReduceOp::kSum;
+
+    // All ranks' nodes, rank after rank, into as few as can be.
+    Tree tree() const;
+  };
+  // One array an output of reduction.tree(); they may be arrays of reduction.data.
+  virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
+
+ private:
+
+  Topology topology_;
+};
+
+}  // namespace lockstep::comm

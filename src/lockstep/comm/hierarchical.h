@@ -1,0 +1,48 @@
+// Two levels: ranks of a host through shared memory, one rank of each host through the network.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/comm/communicator.h"
+
+namespace lockstep::comm {
+
+struct HierarchicalOptions {
+  Topology topology;                    // of all ranks
+  std::vector<std::vector<int>> hosts;  // each host's ranks, leader first; by leader
+};
+
+class Hierarchical : public Communicator {
+ public:
+  // `local` is of this host's ranks, in the order of `hosts`; `leaders`, of the leaders in theirs,
+  // is null on the other ranks.
+  Hierarchical(const HierarchicalOptions& options, std::unique_ptr<Communicator> local,
+               std::unique_ptr<Communicator> leaders);
+
+  std::vector<std::uint64_t> vote(std::uint64_t word) override;
+  std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
+  void abort(std::string_view reason) noexcept override;
+  void check() override;
+  void set_progress(std::int64_t epoch, std::int64_t batch) override;
+  std::string name() const override;
+
+ protected:
+  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
+  void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
+
+ private:
+  struct Place {
+    int host = 0;
+    int local = 0;
+  };
+  Place place_of(int rank) const;
+
+  std::vector<std::vector<int>> hosts_;
+  int host_ = 0;  // this rank's
+  std::unique_ptr<Communicator> local_;
+  std::unique_ptr<Communicator> leaders_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,25 @@
+// A run of one rank.
+#pragma once
+
+#include "lockstep/comm/communicator.h"
+
+namespace lockstep::comm {
+
+class Local : public Communicator {
+ public:
+  Local() : Communicator({}) {}
+
+  std::vector<std::uint64_t> vote(std::uint64_t word) override { return {word}; }
+  std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
+  void abort(std::string_view) noexcept override {}
+  std::string name() const override { return "local"; }
+
+ protected:
+  void do_broadcast(std::byte*, std::size_t, int) override {}
+  std::vector<std::string> do_gather(std::string_view mine, std::optional<int>) override {
+    return {std::string(mine)};
+  }
+  void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,44 @@
+// How the ranks of a run come to one meeting place, whoever started them.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/topology.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/launch/announcement.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/rendezvous_server.h"
+
+namespace lockstep::comm {
+
+// A place that all ranks were told.
+struct Meeting {
+  Topology topology;
+  std::string address = "127.0.0.1";  // rank 0 listens here
+  int port = 0;
+  std::string token;  // the run's; a peer without it is turned away
+};
+
+// A rank's hold on the meeting place, and rank 0's on the place itself.
+struct Met {
+  Topology topology;
+  std::string own_address;  // of this host, as the others reach it
+  std::unique_ptr<launch::Announcement> announcement;  // rank 0's, where the ranks are on one host
+  std::unique_ptr<launch::RendezvousServer> server;    // rank 0's
+  std::shared_ptr<launch::Rendezvous> rendezvous;
+};
+
+// All throw CommError, naming the place, where not everybody comes within the time limit.
+Met meet_at(const Meeting& meeting, std::chrono::milliseconds timeout);
+
+// Ranks that have a communicator already tell each other through it.
+Met meet_through(Communicator& communicator, std::chrono::milliseconds timeout);
+
+// Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
+// by an announcement on their host. Throws ConfigError where the launcher says too little.
+Met meet_as_launched(const launch::Place& place, std::chrono::milliseconds timeout);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,34 @@
+// Lockstep's meeting place as c10d wants it, so that process groups find each other there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/launch/rendezvous.h"
+
+namespace lockstep::comm {
+
+class RendezvousStore : public c10d::Store {
+ public:
+  // All keys begin with `prefix`: several process groups may share a meeting place.
+  RendezvousStore(std::shared_ptr<launch::Rendezvous> rendezvous, std::string prefix,
+                  std::chrono::milliseconds timeout);
+
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
+  std::vector<std::uint8_t> get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t value) override;
+  bool deleteKey(const std::string& key) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::int64_t getNumKeys() override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+
+ private:
+  std::shared_ptr<launch::Rendezvous> rendezvous_;
+  std::string prefix_;
+};
+
+}  // namespace lockstep::comm

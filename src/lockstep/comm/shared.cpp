@@ -1,0 +1,147 @@
+#include "lockstep/comm/shared.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using launch::Operation;
+using launch::Team;
+
+Topology topology_of(const Team& team) {
+  return {.rank = team.rank(),
+          .world_size = team.size(),
+          .local_rank = team.rank(),
+          .local_size = team.size()};
+}
+
+// Up to this many bytes a rank sums everything itself; beyond, each sums its part for all, which is
+// less work but one more meeting.
+constexpr std::size_t kDirectBytes = 16 * 1024;
+
+}  // namespace
+
+Shared::Shared(Team& team) : Communicator(topology_of(team)), team_(team) {}
+
+std::vector<std::uint64_t> Shared::vote(std::uint64_t word) {
+  team_.meet({.operation = Operation::kVote, .word = word});
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(size()));
+  for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = team_.word(i);
+  return words;
+}
+
+void Shared::synchronize() {
+  team_.meet({.operation = Operation::kUpdate});
+}
+
+std::optional<torch::Tensor> Shared::shared_memory(std::size_t bytes) {
+  bytes = std::max<std::size_t>(bytes, 1);
+  std::shared_ptr<launch::SharedMemory> memory;
+  std::string handle;
+  if (rank() == 0) {
+    memory = std::make_shared<launch::SharedMemory>(bytes);
+    handle = memory->handle();
+  }
+  handle = broadcast_bytes(handle, 0);
+  if (rank() != 0) {
+    memory = std::make_shared<launch::SharedMemory>(launch::SharedMemory::open(handle));
+  }
+  barrier();
+  memory->close_handle();
+  return torch::from_blob(
+      memory->data(), {static_cast<std::int64_t>(bytes)}, [memory](void*) {}, torch::kUInt8);
+}
+
+void Shared::do_broadcast(std::byte* data, std::size_t bytes, int root) {
+  std::size_t done = 0;
+  do {
+    const std::size_t count = std::min(Team::kSlotBytes, bytes - done);
+    const int turn = next_turn();
+    if (rank() == root) std::memcpy(team_.slot(root, turn), data + done, count);
+    team_.meet({.operation = Operation::kBroadcast, .detail = bytes});
+    if (rank() != root) std::memcpy(data + done, team_.slot(root, turn), count);
+    done += count;
+  } while (done < bytes);
+}
+
+std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<int> root) {
+  const bool receives = !root || *root == rank();
+  std::vector<std::string> all(static_cast<std::size_t>(size()));
+  std::uint64_t longest = 0;
+  team_.meet({.operation = Operation::kGather, .word = mine.size()});
+  for (int i = 0; i < size(); ++i) {
+    const std::uint64_t length = team_.word(i);
+    longest = std::max(longest, length);
+    if (receives) all[static_cast<std::size_t>(i)].resize(length);
+  }
+  for (std::size_t done = 0; done < longest; done += Team::kSlotBytes) {
+    const int turn = next_turn();
+    if (done < mine.size()) {
+      std::memcpy(team_.slot(rank(), turn), mine.data() + done,
+                  std::min(Team::kSlotBytes, mine.size() - done));
+    }
+    team_.meet({.operation = Operation::kGather, .detail = longest});
+    if (!receives) continue;
+    for (int i = 0; i < size(); ++i) {
+      std::string& text = all[static_cast<std::size_t>(i)];
+      if (done >= text.size()) continue;
+      std::memcpy(text.data() + done, team_.slot(i, turn),
+                  std::min(Team::kSlotBytes, text.size() - done));
+    }
+  }
+  return all;
+}
+
+void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
+  const Tree tree = reduction.tree();
+  const Elements& elements = reduction.elements;
+  const std::size_t width = c10::elementSize(elements.type);
+  // A slot takes a piece of each of a rank's nodes.
+  std::size_t most = outputs.size();
+  for (const auto& of_rank : reduction.nodes) most = std::max(most, of_rank.size());
+  const auto piece = static_cast<std::int64_t>(Team::kSlotBytes / most / width / 64 * 64);
+  const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
+  const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = elements.bytes()};
+
+  std::vector<const void*> data;
+  std::vector<void*> sums(outputs.size());
+  std::int64_t done = 0;
+  do {
+    const std::int64_t count = std::min(piece, elements.count - done);
+    const std::size_t bytes = static_cast<std::size_t>(count) * width;
+    const std::size_t offset = static_cast<std::size_t>(done) * width;
+    const int turn = next_turn();
+    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
+      std::memcpy(team_.slot(rank(), turn) + i * piece_bytes,
+                  static_cast<const std::byte*>(reduction.data[i]) + offset, bytes);
+    }
+    team_.meet(meeting);
+    const bool direct = size() == 2 || bytes <= kDirectBytes;
+    const std::int64_t begin = direct ? 0 : count * rank() / size();
+    const std::int64_t end = direct ? count : count * (rank() + 1) / size();
+    const std::size_t skip = static_cast<std::size_t>(begin) * width;
+    data.clear();
+    for (int r = 0; r < size(); ++r) {
+      const std::size_t nodes = reduction.nodes[static_cast<std::size_t>(r)].size();
+      for (std::size_t i = 0; i < nodes; ++i) {
+        data.push_back(team_.slot(r, turn) + i * piece_bytes + skip);
+      }
+    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      sums[k] = direct ? outputs[k] + offset : team_.results(turn) + k * piece_bytes + skip;
+    }
+    tree.reduce(data, sums, end - begin, elements.type, reduction.op);
+    if (!direct) {
+      team_.meet(meeting);
+      for (std::size_t k = 0; k < outputs.size(); ++k) {
+        std::memcpy(outputs[k] + offset, team_.results(turn) + k * piece_bytes, bytes);
+      }
+    }
+    done += count;
+  } while (done < elements.count);
+}
+
+}  // namespace lockstep::comm

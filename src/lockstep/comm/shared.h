@@ -1,0 +1,39 @@
+// Ranks of one host, through memory they share.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/launch/team.h"
+
+namespace lockstep::comm {
+
+// `topology` is of these ranks alone: its rank and size are the team's. The team outlives it.
+class Shared : public Communicator {
+ public:
+  explicit Shared(launch::Team& team);
+
+  std::vector<std::uint64_t> vote(std::uint64_t word) override;
+  std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
+  void synchronize() override;
+  void abort(std::string_view reason) noexcept override { team_.fail(rank(), reason); }
+  void check() override { team_.check(); }
+  void set_progress(std::int64_t epoch, std::int64_t batch) override {
+    team_.set_progress(epoch, batch);
+  }
+  std::string name() const override { return "shm"; }
+
+ protected:
+  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
+  void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
+
+ private:
+  // The next of the two slots; after a meeting with everybody, what is in it is there to read.
+  int next_turn() { return turn_ ^= 1; }
+
+  launch::Team& team_;
+  int turn_ = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,177 @@
+#include "lockstep/comm/tree.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <type_traits>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Elements at a time: what is added up stays in the first cache.
+constexpr std::int64_t kBlock = 1024;
+
+template <typename T>
+T combined(T a, T b, ReduceOp op) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const bool any = op == ReduceOp::kSum || op == ReduceOp::kMax;
+    return any ? a || b : a && b;
+  } else {
+    switch (op) {
+      case ReduceOp::kSum:
+      case ReduceOp::kMean:
+        return static_cast<T>(a + b);
+      case ReduceOp::kMin:
+        return b < a || b != b ? b : a;  // a NaN is never lost
+      case ReduceOp::kMax:
+        return b > a || b != b ? b : a;
+      case ReduceOp::kProduct:
+        return static_cast<T>(a * b);
+    }
+    return a;
+  }
+}
+
+template <typename T>
+void combine(const T* a, const T* b, T* out, std::int64_t count, ReduceOp op) {
+  if (op == ReduceOp::kSum || op == ReduceOp::kMean) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = combined<T>(a[i], b[i], ReduceOp::kSum);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) out[i] = combined<T>(a[i], b[i], op);
+}
+
+}  // namespace
+
+Tree::Tree(std::vector<Node> inputs, int leaves) {
+  std::map<Node, int> here;  // node -> term
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    here[inputs[i]] = static_cast<int>(terms_.size());
+    terms_.push_back({.input = static_cast<int>(i)});
+  }
+  for (int level = 0; (1 << level) < leaves; ++level) {
+    for (int index = 0; (index << level) < leaves; index += 2) {
+      const auto left = here.find({level, index});
+      if (left == here.end()) continue;
+      const bool alone = ((index + 1) << level) >= leaves;  // nothing to its right: it goes up as is
+      const auto right = here.find({level, index + 1});
+      if (!alone && right == here.end()) continue;
+      int term = left->second;
+      if (!alone) {
+        terms_.push_back({.left = left->second, .right = right->second});
+        term = static_cast<int>(terms_.size()) - 1;
+        here.erase(right);
+      }
+      here.erase(left);
+      here[{level + 1, index / 2}] = term;
+    }
+  }
+  for (const auto& [node, term] : here) {
+    outputs_.push_back(node);
+    roots_.push_back(term);
+  }
+  whole_ = outputs_.size() == 1 && (1 << outputs_.front().level) >= leaves;
+}
+
+template <typename T>
+void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const> outputs,
+                     std::int64_t count, ReduceOp op) const {
+  const auto input = [&](const Term& term) {
+    return static_cast<const T*>(inputs[static_cast<std::size_t>(term.input)]);
+  };
+  // The common case: two arrays.
+  if (roots_.size() == 1 && terms_.size() == 3 && terms_[2].input < 0) {
+    const Term& sum = terms_[2];
+    combine(input(terms_[static_cast<std::size_t>(sum.left)]),
+            input(terms_[static_cast<std::size_t>(sum.right)]), static_cast<T*>(outputs[0]), count,
+            op);
+    return;
+  }
+  // A sum's block takes the scratch of its own term; terms come after what they are made of.
+  std::unique_ptr<T[]> scratch(new T[terms_.size() * kBlock]);
+  std::vector<const T*> blocks(terms_.size());
+  for (std::int64_t first = 0; first < count; first += kBlock) {
+    const std::int64_t length = std::min(kBlock, count - first);
+    for (std::size_t i = 0; i < terms_.size(); ++i) {
+      const Term& term = terms_[i];
+      if (term.input >= 0) {
+        blocks[i] = input(term) + first;
+      } else {
+        T* out = scratch.get() + i * kBlock;
+        combine(blocks[static_cast<std::size_t>(term.left)],
+                blocks[static_cast<std::size_t>(term.right)], out, length, op);
+        blocks[i] = out;
+      }
+    }
+    for (std::size_t k = 0; k < roots_.size(); ++k) {
+      T* out = static_cast<T*>(outputs[k]) + first;
+      const T* in = blocks[static_cast<std::size_t>(roots_[k])];
+      if (out != in) std::copy(in, in + length, out);
+    }
+  }
+}
+
+void Tree::reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
+                  std::int64_t count, torch::ScalarType type, ReduceOp op) const {
+  switch (type) {
+    case torch::kFloat32:
+      return reduce_as<float>(inputs, outputs, count, op);
+    case torch::kFloat64:
+      return reduce_as<double>(inputs, outputs, count, op);
+    case torch::kFloat16:
+      return reduce_as<c10::Half>(inputs, outputs, count, op);
+    case torch::kBFloat16:
+      return reduce_as<c10::BFloat16>(inputs, outputs, count, op);
+    case torch::kInt8:
+      return reduce_as<std::int8_t>(inputs, outputs, count, op);
+    case torch::kUInt8:
+      return reduce_as<std::uint8_t>(inputs, outputs, count, op);
+    case torch::kInt16:
+      return reduce_as<std::int16_t>(inputs, outputs, count, op);
+    case torch::kInt32:
+      return reduce_as<std::int32_t>(inputs, outputs, count, op);
+    case torch::kInt64:
+      return reduce_as<std::int64_t>(inputs, outputs, count, op);
+    case torch::kBool:
+      return reduce_as<bool>(inputs, outputs, count, op);
+    default:
+      check_reducible(type, op);
+  }
+}
+
+LeafRange leaves_of(const Share& share, int leaves) {
+  return {.begin = leaves * share.rank / share.size, .end = leaves * (share.rank + 1) / share.size};
+}
+
+std::vector<Node> leaf_nodes(const LeafRange& range) {
+  std::vector<Node> nodes;
+  for (int leaf = range.begin; leaf < range.end; ++leaf) nodes.push_back({.level = 0, .index = leaf});
+  return nodes;
+}
+
+std::vector<Node> nodes_of(const Share& share, int leaves) {
+  return Tree(leaf_nodes(leaves_of(share, leaves)), leaves).outputs();
+}
+
+void check_reducible(torch::ScalarType type, ReduceOp op) {
+  constexpr std::array kFloats = {torch::kFloat32, torch::kFloat64, torch::kFloat16,
+                                  torch::kBFloat16};
+  constexpr std::array kIntegers = {torch::kInt8,  torch::kUInt8, torch::kInt16,
+                                    torch::kInt32, torch::kInt64, torch::kBool};
+  const bool is_float = std::ranges::find(kFloats, type) != kFloats.end();
+  const bool is_integer = std::ranges::find(kIntegers, type) != kIntegers.end();
+  if (!is_float && !is_integer) {
+    throw ConfigError("a reduction: expected real numbers, integers or bool, got {}",
+                      c10::toString(type));
+  }
+  if (is_integer && op == ReduceOp::kMean) {
+    throw ConfigError("the mean of {}: expected floating point; take the sum, or convert first",
+                      c10::toString(type));
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,88 @@
+// Sums in a fixed order, so that their bits do not depend on who computes which part of them.
+//
+// The order is a binary tree over `leaves` terms (logical shards, or ranks):
+//
+//   level 2          +                  node (level, index) is the sum of the leaves from
+//   level 1     +         +             index * 2^level on, 2^level of them or as many as there are
+//   level 0   0   1     2   3
+//
+// Whoever has some of the terms adds those that are neighbours in the tree; what is left are a few
+// nodes, which others add to theirs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <torch/types.h>
+
+namespace lockstep::comm {
+
+enum class ReduceOp { kSum, kMean, kMin, kMax, kProduct };
+
+struct Node {
+  int level = 0;
+  int index = 0;
+
+  friend auto operator<=>(const Node&, const Node&) = default;
+};
+
+// How the nodes that are there make fewer and larger ones, as far as they can.
+class Tree {
+ public:
+  // Each leaf is in one of `inputs` at most.
+  Tree(std::vector<Node> inputs, int leaves);
+
+  // What comes out; one where all leaves went in.
+  const std::vector<Node>& outputs() const { return outputs_; }
+  bool is_whole() const { return whole_; }
+
+  // outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be the array
+  // of its own first input.
+  void reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
+              std::int64_t count, torch::ScalarType type, ReduceOp op) const;
+
+ private:
+  template <typename T>
+  void reduce_as(std::span<const void* const> inputs, std::span<void* const> outputs,
+                 std::int64_t count, ReduceOp op) const;
+
+  // An input, or the sum of two others.
+  struct Term {
+    int input = -1;
+    int left = -1;
+    int right = -1;
+  };
+
+  std::vector<Term> terms_;
+  std::vector<int> roots_;  // terms, one an output
+  std::vector<Node> outputs_;
+  bool whole_ = false;
+};
+
+// Which leaves a rank has: [begin, end).
+struct LeafRange {
+  int begin = 0;
+  int end = 0;
+
+  int count() const { return end - begin; }
+};
+
+struct Share {
+  int rank = 0;
+  int size = 1;  // ranks; leaves are at least as many
+};
+
+// Neighbours go together, and the first rank has the first leaf.
+LeafRange leaves_of(const Share& share, int leaves);
+
+std::vector<Node> leaf_nodes(const LeafRange& range);
+
+// What is left of a rank's leaves once it has added up what it can.
+std::vector<Node> nodes_of(const Share& share, int leaves);
+
+// Throws ConfigError for a type that cannot be reduced, and for the mean of integers.
+void check_reducible(torch::ScalarType type, ReduceOp op);
+
+}  // namespace lockstep::comm

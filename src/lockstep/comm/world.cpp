@@ -1,0 +1,215 @@
+#include "lockstep/comm/world.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/c10d.h"
+#include "lockstep/comm/hierarchical.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/shared.h"
+
+namespace lockstep::comm {
+namespace {
+
+using launch::Rendezvous;
+
+// The same for processes that can share memory: one boot of one kernel, one view of processes.
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  ::stat("/proc/self/ns/pid", &space);
+  struct stat net {};
+  ::stat("/proc/self/ns/net", &net);
+  return fmt::format("{} {} {} {}", boot, static_cast<unsigned long>(space.st_ino),
+                     static_cast<unsigned long>(net.st_ino), ::getuid());
+}
+
+void check_backend(const std::string& backend) {
+  if (backend == "auto" || backend == "shm") return;
+  const auto there = available_backends();
+  if (std::ranges::find(there, backend) != there.end()) return;
+  throw ConfigError("backend: expected auto, shm or one of this LibTorch's ({}), got '{}'",
+                    fmt::join(there, ", "), backend);
+}
+
+class ConnectedWorld final : public World {
+ public:
+  explicit ConnectedWorld(std::unique_ptr<Communicator> communicator) {
+    communicator_ = std::move(communicator);
+  }
+
+  ConnectedWorld(Met met, const WorldOptions& options, launch::Team* team)
+      : met_(std::move(met)), topology_(met_.topology), options_(options) {
+    check_backend(options_.backend);
+    const bool may_share = options_.backend == "auto" || options_.backend == "shm";
+    if (topology_.world_size == 1) {
+      communicator_ = std::make_unique<Local>();
+      return;
+    }
+    group_by_host();
+    if (!may_share) {
+      communicator_ = make_c10d(topology_, "world", everybody());
+      return;
+    }
+    const bool sharing = team != nullptr || make_team();
+    if (!agree(sharing)) {
+      refuse_shm("not every rank can open the memory of the others on its host");
+      communicator_ = make_c10d(topology_, "world", everybody());
+      return;
+    }
+    launch::Team* local = team != nullptr ? team : team_.get();
+    std::unique_ptr<Communicator> inside;
+    if (local != nullptr) {
+      inside = std::make_unique<Shared>(*local);
+    } else {
+      inside = std::make_unique<Local>();
+    }
+    if (hosts_.size() == 1) {
+      communicator_ = std::move(inside);
+      return;
+    }
+    refuse_shm(fmt::format("the ranks are on {} hosts", hosts_.size()));
+    if (static_cast<int>(hosts_.size()) == topology_.world_size) {
+      communicator_ = make_c10d(topology_, "world", everybody());
+      return;
+    }
+    communicator_ = make_hierarchical(std::move(inside));
+  }
+
+  // The last to leave closes the door: rank 0 serves the others until all are done.
+  ~ConnectedWorld() override { communicator_.reset(); }
+
+ private:
+  std::vector<int> everybody() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < topology_.world_size; ++rank) ranks.push_back(rank);
+    return ranks;
+  }
+
+  // Every rank learns of every other's host. Ranks of a host are in the order of their ranks.
+  void group_by_host() {
+    Rendezvous& rendezvous = *met_.rendezvous;
+    rendezvous.set(fmt::format("host/{}", topology_.rank), host_identity());
+    std::map<std::string, std::size_t> known;
+    for (int rank = 0; rank < topology_.world_size; ++rank) {
+      const std::string host =
+          rendezvous.get(fmt::format("host/{}", rank), options_.timeout);
+      const auto [place, fresh] = known.try_emplace(host, hosts_.size());
+      if (fresh) hosts_.emplace_back();
+      hosts_[place->second].push_back(rank);
+      if (rank == topology_.rank) host_ = place->second;
+    }
+    const auto& here = hosts_[host_];
+    topology_.local_size = static_cast<int>(here.size());
+    topology_.local_rank = static_cast<int>(std::ranges::find(here, topology_.rank) - here.begin());
+  }
+
+  // Shared memory of processes that were started apart. False where it cannot be had.
+  bool make_team() {
+    const auto& here = hosts_[host_];
+    if (here.size() == 1) return true;
+    Rendezvous& rendezvous = *met_.rendezvous;
+    const std::string key = fmt::format("team/{}", here.front());
+    std::shared_ptr<launch::TeamMemory> memory;
+    try {
+      if (topology_.local_rank == 0) {
+        memory = std::make_shared<launch::TeamMemory>(static_cast<int>(here.size()));
+        rendezvous.set(key, memory->memory.handle());
+      } else {
+        memory = std::make_shared<launch::TeamMemory>(
+            launch::SharedMemory::open(rendezvous.get(key, options_.timeout)));
+      }
+    } catch (const CommError&) {
+      if (rendezvous.failure()) throw;
+      return false;
+    }
+    team_ = std::make_unique<launch::Team>(
+        memory,
+        launch::TeamOptions{.rank = topology_.local_rank, .timeout = options_.timeout});
+    team_->join();
+    return true;
+  }
+
+  // Whether all ranks say yes.
+  bool agree(bool yes) {
+    Rendezvous& rendezvous = *met_.rendezvous;
+    rendezvous.set(fmt::format("shares/{}", topology_.rank), yes ? "yes" : "no");
+    bool all = true;
+    for (int rank = 0; rank < topology_.world_size; ++rank) {
+      all &= rendezvous.get(fmt::format("shares/{}", rank), options_.timeout) == "yes";
+    }
+    return all;
+  }
+
+  void refuse_shm(const std::string& why) const {
+    if (options_.backend != "shm") return;
+    throw ConfigError("backend: shm is for the ranks of one host, but {}; expected auto or gloo",
+                      why);
+  }
+
+  std::unique_ptr<Communicator> make_c10d(const Topology& topology, const std::string& group,
+                                          std::vector<int> world_ranks) const {
+    const bool sharing = options_.backend == "auto" || options_.backend == "shm";
+    return std::make_unique<C10d>(C10dOptions{.topology = topology,
+                                              .backend = sharing ? "gloo" : options_.backend,
+                                              .address = met_.own_address,
+                                              .group = group,
+                                              .timeout = options_.timeout},
+                                  met_.rendezvous, std::move(world_ranks));
+  }
+
+  std::unique_ptr<Communicator> make_hierarchical(std::unique_ptr<Communicator> inside) const {
+    std::unique_ptr<Communicator> leaders;
+    if (topology_.local_rank == 0) {
+      Topology among{.rank = static_cast<int>(host_),
+                     .world_size = static_cast<int>(hosts_.size())};
+      std::vector<int> world_ranks;
+      for (const auto& host : hosts_) world_ranks.push_back(host.front());
+      leaders = make_c10d(among, "leaders", std::move(world_ranks));
+    }
+    return std::make_unique<Hierarchical>(
+        HierarchicalOptions{.topology = topology_, .hosts = hosts_}, std::move(inside),
+        std::move(leaders));
+  }
+
+  Met met_;
+  Topology topology_;
+  WorldOptions options_;
+  std::vector<std::vector<int>> hosts_;
+  std::size_t host_ = 0;
+  std::unique_ptr<launch::Team> team_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& options) {
+  check_backend(options.backend);
+  auto shared = std::make_unique<Shared>(team);
+  if (options.backend == "auto" || options.backend == "shm") {
+    return std::make_unique<ConnectedWorld>(std::move(shared));
+  }
+  return std::make_unique<ConnectedWorld>(meet_through(*shared, options.timeout), options, &team);
+}
+
+std::unique_ptr<World> World::meet(const Meeting& meeting, const WorldOptions& options,
+                                   launch::Team* team) {
+  return std::make_unique<ConnectedWorld>(meet_at(meeting, options.timeout), options, team);
+}
+
+std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOptions& options) {
+  if (place.topology.world_size == 1) {
+    return std::make_unique<ConnectedWorld>(std::make_unique<Local>());
+  }
+  return std::make_unique<ConnectedWorld>(meet_as_launched(place, options.timeout), options,
+                                          nullptr);
+}
+
+}  // namespace lockstep::comm

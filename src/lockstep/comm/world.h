@@ -1,0 +1,44 @@
+// All ranks of a run, connected: who is on which host, and the communicator that suits that.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/comm/meeting.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/launch/team.h"
+
+namespace lockstep::comm {
+
+struct WorldOptions {
+  // auto: shared memory inside a host, gloo between hosts. shm: refused where there are several
+  // hosts. gloo, nccl, mpi: that alone, also inside a host.
+  std::string backend = "auto";
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  Communicator& communicator() { return *communicator_; }
+
+  // The ranks of one host, forked from one process. The team outlives the world.
+  static std::unique_ptr<World> of_team(launch::Team& team, const WorldOptions& options);
+
+  // Ranks that know where rank 0 is to be met. Where some of them were forked on this host, `team`
+  // is theirs. Throws CommError with the address, and who did not come.
+  static std::unique_ptr<World> meet(const Meeting& meeting, const WorldOptions& options,
+                                     launch::Team* team = nullptr);
+
+  // Ranks that a launcher started.
+  static std::unique_ptr<World> attach(const launch::Place& place, const WorldOptions& options);
+
+ protected:
+  std::unique_ptr<Communicator> communicator_;
+};
+
+}  // namespace lockstep::comm

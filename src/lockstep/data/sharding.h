@@ -1,0 +1,50 @@
+// How an epoch is cut: global batch k is a slice of the order, shard s a slice of that. The order and
+// the cuts depend on the seed, the epoch and the number of shards, never on who works on which.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/data/loader.h"
+
+namespace lockstep::data {
+
+// Global batches and samples of a loader's epoch, each batch `shards` times the loader's batch size.
+struct EpochSize {
+  std::int64_t batches = 0;
+  std::int64_t samples = 0;
+};
+EpochSize epoch_size(const Loader& loader, std::int64_t shards);
+
+class ShardedEpoch {
+ public:
+  // Throws ConfigError where a DistributedSampler is for another number of replicas.
+  ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64_t shards);
+
+  std::int64_t batches() const { return size_.batches; }
+
+  // Shard s of global batch k; it may be empty. As even as can be: sizes differ by one at most, and
+  // the first shards have more. With a DistributedSampler, its replica s has them.
+  Slice slice(std::int64_t batch, std::int64_t shard) const;
+
+  // Samples of global batch k.
+  std::int64_t samples(std::int64_t batch) const;
+
+  // The batches of shards [first_shard, first_shard + count), one after the other, from global
+  // batch `first_batch` on; empty ones are left out.
+  struct Worker {
+    std::int64_t first_shard = 0;
+    std::int64_t count = 1;
+    std::int64_t first_batch = 0;
+  };
+  BatchStream stream(const Worker& worker) const;
+
+ private:
+  Loader loader_;
+  std::int64_t shards_;
+  EpochSize size_;
+  std::vector<std::int64_t> order_;
+  std::int64_t per_replica_ = 0;  // samples, with a DistributedSampler
+};
+
+}  // namespace lockstep::data

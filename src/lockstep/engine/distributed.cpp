@@ -1,0 +1,258 @@
+#include "lockstep/engine/distributed.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include <torch/cuda.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/engine/blas.h"
+#include "lockstep/engine/sync_batch_norm.h"
+#include "lockstep/launch/affinity.h"
+#include "lockstep/launch/crew.h"
+#include "lockstep/log/console.h"
+
+namespace lockstep {
+namespace {
+
+int gpu_count() {
+  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+}
+
+// Sets LibTorch's threads for the length of a run.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(torch::get_num_threads()) {
+    torch::set_num_threads(threads);
+  }
+  ~ThreadScope() { torch::set_num_threads(before_); }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+// Whether autograd works in this process.
+bool autograd_works() {
+  try {
+    const torch::Tensor x = torch::ones({1}, torch::requires_grad());
+    (x * x).sum().backward();
+    return x.grad().item<float>() == 2.0F;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Lines of the other workers, above a progress bar. A warning that several have is shown once.
+class WorkerOutput {
+ public:
+  WorkerOutput() : previous_(set_warning_handler({})) {
+    set_warning_handler([this](const std::string& message) {
+      note("lockstep: warning: " + message);
+      if (previous_) {
+        previous_(message);
+      } else {
+        show(fmt::format("lockstep: warning: {}", message));
+      }
+    });
+  }
+  ~WorkerOutput() { set_warning_handler(previous_); }
+  WorkerOutput(const WorkerOutput&) = delete;
+  WorkerOutput& operator=(const WorkerOutput&) = delete;
+
+  void line(int rank, const std::string& text) {
+    if (text.starts_with("lockstep: warning: ") && !note(text)) return;
+    show(fmt::format("[rank {}] {}", rank, text));
+  }
+
+ private:
+  bool note(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return seen_.insert(text).second;
+  }
+
+  static void show(const std::string& text) {
+    Console::standard().interrupt([&] { std::fprintf(stderr, "%s\n", text.c_str()); });
+  }
+
+  WarningHandler previous_;
+  std::mutex mutex_;
+  std::set<std::string> seen_;
+};
+
+// Tells the others before the exception goes its way.
+template <typename Action>
+void or_abort(comm::Communicator& communicator, const Action& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    communicator.abort(error.what());
+    throw;
+  }
+}
+
+void check_positive(const char* name, const std::optional<int>& value) {
+  if (value && *value < 1) throw ConfigError("{}: expected 1 or more, got {}", name, *value);
+}
+
+}  // namespace
+
+DistributedDataParallelEngine::DistributedDataParallelEngine(DistributedDataParallelOptions options)
+    : options_(std::move(options)), place_(launch::find_place(launch::current_environment())) {
+  resolve();
+}
+
+void DistributedDataParallelEngine::resolve() {
+  check_positive("workers", options_.workers);
+  check_positive("shards", options_.shards);
+  check_positive("threads", options_.threads);
+  check_positive("world_size", options_.world_size);
+  const int gpus = options_.device && options_.device->is_cpu() ? 0 : gpu_count();
+  if (options_.device && options_.device->is_cuda() && gpus == 0) {
+    throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
+                      options_.device->str());
+  }
+  const int cores = launch::usable_cores();
+  int local_rank = 0;
+  if (place_) {
+    world_size_ = place_->topology.world_size;
+    local_workers_ = place_->topology.local_size;
+    local_rank = place_->topology.local_rank;
+  } else {
+    const int usual = gpus > 0 ? gpus : cores;
+    local_workers_ = options_.workers.value_or(
+        options_.shards && !options_.world_size ? std::min(usual, *options_.shards) : usual);
+    world_size_ = options_.world_size.value_or(local_workers_);
+    const bool alone = world_size_ == local_workers_;
+    if (options_.first_rank < 0 || options_.first_rank + local_workers_ > world_size_) {
+      throw ConfigError(
+          "first_rank: {} workers from rank {} on do not fit into a world_size of {}",
+          local_workers_, options_.first_rank, world_size_);
+    }
+    if (!alone && !options_.port) {
+      throw ConfigError(
+          "port: expected the one that rank 0 listens on at {}, got none; world_size {} is more "
+          "than the {} workers of this host",
+          options_.address, world_size_, local_workers_);
+    }
+  }
+  if (options_.port && (*options_.port < 1 || *options_.port > 65535)) {
+    throw ConfigError("port: expected 1 to 65535, got {}", *options_.port);
+  }
+  shards_ = options_.shards.value_or(world_size_);
+  if (shards_ < world_size_) {
+    throw ConfigError("shards: expected at least one a worker, got {} for {} workers", shards_,
+                      world_size_);
+  }
+  if (options_.sync_bn && shards_ != world_size_) {
+    throw ConfigError(
+        "sync_bn: needs one shard a worker: all must compute at the same time; got {} shards for "
+        "{} workers",
+        shards_, world_size_);
+  }
+  // By the shards, not by the workers: the number of threads changes the last bits of results.
+  const int local_shards = std::max(1, shards_ * local_workers_ / world_size_);
+  threads_ = options_.threads.value_or(std::max(1, cores / local_shards));
+  device_ = gpus > 0 ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
+                     : torch::Device(torch::kCPU);
+}
+
+comm::WorldOptions DistributedDataParallelEngine::world_options() const {
+  return {.backend = options_.backend, .timeout = options_.timeout};
+}
+
+void DistributedDataParallelEngine::start() {
+  if (device_.is_cpu()) warn_of_slow_blas();
+}
+
+void DistributedDataParallelEngine::run(const Job& job) {
+  if (place_) {
+    run_attached(job);
+  } else {
+    run_forked(job);
+  }
+}
+
+void DistributedDataParallelEngine::work_as(const Topology& local, const Job& job,
+                                            comm::Communicator& communicator) {
+  const auto cores = launch::available_cores();
+  const bool all = local.local_size * threads_ == static_cast<int>(cores.size());
+  const bool pin = options_.pin.value_or(all && local.local_size > 1);
+  const launch::PinnedScope pinned(
+      pin ? launch::cores_of(cores, {.local_rank = local.local_rank,
+                                     .workers = local.local_size,
+                                     .threads = threads_})
+          : std::vector<int>());
+  const ThreadScope threads(threads_);
+  if (communicator.is_primary()) start();
+  const SyncBatchNormScope batch_norm(options_.sync_bn ? &communicator : nullptr);
+  or_abort(communicator, [&] { job.work(communicator); });
+}
+
+void DistributedDataParallelEngine::run_attached(const Job& job) {
+  const auto world = comm::World::attach(*place_, world_options());
+  comm::Communicator& communicator = world->communicator();
+  or_abort(communicator, [&] {
+    if (communicator.is_primary()) job.prepare();
+    communicator.barrier();
+    if (!communicator.is_primary()) job.prepare();
+    communicator.barrier();
+  });
+  Topology local = communicator.topology();
+  if (communicator.size() == 1) local = place_->topology;
+  work_as(local, job, communicator);
+  communicator.barrier();
+}
+
+void DistributedDataParallelEngine::run_forked(const Job& job) {
+  job.prepare();
+  if (world_size_ == 1) {
+    comm::Local alone;
+    work_as({}, job, alone);
+    return;
+  }
+  // What every worker does, forked or not.
+  const auto work = [&](launch::Team& team) {
+    const Topology local{.rank = options_.first_rank + team.rank(),
+                         .world_size = world_size_,
+                         .local_rank = team.rank(),
+                         .local_size = team.size()};
+    if (device_.is_cuda()) {
+      device_ = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(team.rank()));
+    }
+    std::unique_ptr<comm::World> world;
+    if (world_size_ == local_workers_) {
+      world = comm::World::of_team(team, world_options());
+    } else {
+      world = comm::World::meet({.topology = local,
+                                 .address = options_.address,
+                                 .port = *options_.port,
+                                 .token = options_.token},
+                                world_options(), &team);
+    }
+    work_as(local, job, world->communicator());
+    world->communicator().barrier();
+  };
+  WorkerOutput output;
+  launch::Crew crew(
+      {.size = local_workers_,
+       .timeout = options_.timeout,
+       .probe = autograd_works,
+       .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
+      work);
+  try {
+    work(crew.team());
+  } catch (const std::exception& error) {
+    crew.team().fail(0, error.what());
+    throw;
+  }
+  crew.join();
+}
+
+}  // namespace lockstep

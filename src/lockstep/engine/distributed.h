@@ -1,0 +1,74 @@
+// Data-parallel training by several processes: the same model on each, every batch split between
+// them, one update.
+//
+//   .engine = std::make_shared<ls::DistributedDataParallelEngine>(
+//       ls::DistributedDataParallelOptions{.workers = 4})
+//
+// Workers of this host are forked from the caller, which is rank 0 itself. Where the program was
+// started by torchrun, mpirun or srun, it takes the place they gave it instead. Several hosts
+// without such a launcher: the same program on each, with rank 0's address, a port, the number of
+// workers altogether and the first rank of the host.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/world.h"
+#include "lockstep/engine/engine.h"
+
+namespace lockstep {
+
+struct DistributedDataParallelOptions {
+  std::optional<int> workers;  // on this host; default: its GPUs, else its cores
+  std::optional<int> shards;   // parts of every batch, over all hosts; default: one a worker
+
+  // Several hosts.
+  std::string address = "127.0.0.1";  // of the host with rank 0
+  std::optional<int> port;            // where rank 0 listens; the same on all hosts
+  std::optional<int> world_size;      // workers on all hosts; default: those of this one
+  int first_rank = 0;                 // of this host's workers
+  std::string token;                  // the same on all hosts; who has another is turned away
+
+  // auto: shared memory inside a host, gloo between hosts. Or shm, gloo, nccl, mpi.
+  std::string backend = "auto";
+  bool sync_bn = false;  // batch norm over all workers' samples; needs one shard a worker
+
+  std::optional<torch::Device> device;  // default: a GPU a worker, else the CPU
+  std::optional<int> threads;           // a worker; default: cores divided by shards
+  std::optional<bool> pin;  // a worker to its cores; default: where workers take all cores
+  bool share_updates = true;  // each worker of one host updates its part of the parameters
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
+};
+
+class DistributedDataParallelEngine : public Engine {
+ public:
+  // Throws ConfigError where the options, or the environment, contradict themselves.
+  explicit DistributedDataParallelEngine(DistributedDataParallelOptions options = {});
+
+  torch::Device device() const override { return device_; }
+  std::int64_t workers() const override { return world_size_; }
+  std::int64_t shards() const override { return shards_; }
+  bool synchronizes_batch_norm() const override { return options_.sync_bn; }
+  bool shares_updates() const override { return options_.share_updates; }
+  void start() override;
+  void run(const Job& job) override;
+
+ private:
+  void resolve();
+  void run_attached(const Job& job);
+  void run_forked(const Job& job);
+  void work_as(const Topology& local, const Job& job, comm::Communicator& communicator);
+  comm::WorldOptions world_options() const;
+
+  DistributedDataParallelOptions options_;
+  std::optional<launch::Place> place_;  // that a launcher gave
+  int local_workers_ = 1;
+  int world_size_ = 1;
+  int shards_ = 1;
+  int threads_ = 1;
+  torch::Device device_ = torch::kCPU;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// Gradients that are reduced while backward() still computes others, for workers that have to send
+// them: parameters are put into buckets from the last to the first, as backward() comes to them,
+// and a bucket goes off when the gradients of all its parameters are there. Always in the same
+// order, on every worker: one whose parameter the loss did not use waits for the end of backward().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/comm/communicator.h"
+#include "lockstep/optim/flat_parameters.h"
+
+namespace lockstep {
+
+struct BucketOptions {
+  int leaves = 1;
+  std::int64_t bytes = 8 << 20;
+};
+
+// While armed, nobody else may use the communicator. Both outlive it.
+class GradientBuckets {
+ public:
+  GradientBuckets(optim::FlatParameters& parameters, comm::Communicator& communicator,
+                  const BucketOptions& options);
+  ~GradientBuckets();
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+
+  // Before the last backward() of an update. Does nothing where a single bucket leaves nothing to
+  // overlap.
+  void arm();
+  bool armed() const;
+
+  // After it: the sums are in the first sets. Throws what the reduction threw.
+  void finish();
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;  // hooks of the model's parameters hold it, too
+};
+
+}  // namespace lockstep

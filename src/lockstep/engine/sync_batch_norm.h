@@ -1,0 +1,22 @@
+// Batch norm over the samples of all workers, for every model, TorchScript ones included: the
+// operation itself is replaced, not the layers.
+#pragma once
+
+#include "lockstep/comm/communicator.h"
+
+namespace lockstep {
+
+// While it lives, batch norm in training in this thread is collective over the communicator. With
+// null nothing changes.
+class SyncBatchNormScope {
+ public:
+  explicit SyncBatchNormScope(comm::Communicator* communicator);
+  ~SyncBatchNormScope();
+  SyncBatchNormScope(const SyncBatchNormScope&) = delete;
+  SyncBatchNormScope& operator=(const SyncBatchNormScope&) = delete;
+
+ private:
+  comm::Communicator* previous_;
+};
+
+}  // namespace lockstep

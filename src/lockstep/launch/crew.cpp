@@ -1,0 +1,422 @@
+#include "lockstep/launch/crew.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/background.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// From the failure of a team to the end of workers that do not see it.
+constexpr milliseconds kGrace(1000);
+// For a worker to come to life.
+constexpr milliseconds kBirth(20'000);
+
+constexpr int kUnfitExit = 96;
+
+std::string describe_end(const siginfo_t& end) {
+  if (end.si_code == CLD_EXITED)
+    return fmt::format("its process ended with code {}", end.si_status);
+  return fmt::format("its process was killed by signal {} ({})", end.si_status,
+                     strsignal(end.si_status));
+}
+
+// A process that this one forked. It does not outlive its owner.
+class Worker {
+ public:
+  Worker(const Team& team, int rank, pid_t pid, FileDescriptor output)
+      : rank_(rank),
+        name_(team.name(rank)),
+        pid_(pid),
+        process_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))),
+        output_(std::move(output)) {}
+  ~Worker() {
+    if (is_reaped()) return;
+    kill();
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  Worker(Worker&& other) noexcept
+      : rank_(other.rank_),
+        name_(other.name_),
+        pid_(std::exchange(other.pid_, 0)),
+        process_(std::move(other.process_)),
+        output_(std::move(other.output_)),
+        partial_(std::move(other.partial_)) {}
+
+  int rank() const { return rank_; }
+  bool is_reaped() const { return pid_ == 0; }
+  void kill() const {
+    if (!is_reaped()) ::kill(pid_, SIGKILL);  // 0 would be everybody
+  }
+  // In a process where it is a sibling.
+  void disown() { pid_ = 0; }
+
+  int process() const { return is_reaped() ? -1 : process_.get(); }  // readable when it has ended
+  int output() const { return output_.get(); }                       // what it prints
+
+  // How it ended, once.
+  std::optional<siginfo_t> reap() {
+    siginfo_t end{};
+    if (is_reaped() || ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG) != 0 ||
+        end.si_pid == 0) {
+      return std::nullopt;
+    }
+    pid_ = 0;
+    return end;
+  }
+
+  // Hands out whole lines of what is there to read; false where there is no more now.
+  template <typename OnLine>
+  bool read(const OnLine& on_line) {
+    char bytes[4096];
+    const auto count = ::read(output_.get(), bytes, sizeof bytes);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (count <= 0) {
+      finish(on_line);
+      return false;
+    }
+    partial_.append(bytes, static_cast<std::size_t>(count));
+    std::size_t begin = 0;
+    for (auto end = partial_.find('\n'); end != std::string::npos;
+         end = partial_.find('\n', begin)) {
+      on_line(name_, partial_.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    partial_.erase(0, begin);
+    return true;
+  }
+
+  // Hands out the rest, also where a child of the worker still has the other end.
+  template <typename OnLine>
+  void finish(const OnLine& on_line) {
+    if (!partial_.empty()) on_line(name_, std::exchange(partial_, {}));
+    output_ = FileDescriptor();
+  }
+
+ private:
+  int rank_;
+  int name_;   // what messages call it
+  pid_t pid_;  // 0 once it is reaped
+  FileDescriptor process_;
+  FileDescriptor output_;
+  std::string partial_;  // of a line
+};
+
+// Not all files: a thread that waits for input has that file locked.
+void flush_output() {
+  std::cout.flush();
+  std::cerr.flush();
+  std::clog.flush();
+  std::fflush(stdout);
+  std::fflush(stderr);
+}
+
+// The state letter of /proc/PID/stat: 'T' where somebody stopped the process.
+char process_state(pid_t pid) {
+  const std::string path = fmt::format("/proc/{}/stat", pid);
+  std::FILE* file = std::fopen(path.c_str(), "r");
+  if (file == nullptr) return '?';
+  char text[512] = {};
+  const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  const std::string_view view(text, length);
+  const auto end_of_name = view.rfind(')');
+  return end_of_name == std::string_view::npos || end_of_name + 2 >= length ? '?'
+                                                                            : view[end_of_name + 2];
+}
+
+// Nobody can throw into a caller that is stopped for good, and the run would never end.
+void end_stopped_caller(const Team& team, pid_t caller) {
+  if (const auto failure = team.failure(); !failure || failure->rank != 0) return;
+  for (int i = 0; i < 20; ++i) {
+    if (process_state(caller) != 'T') return;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  std::fprintf(stderr, "lockstep: rank %d is stopped: %s; the run ends\n", team.name(0),
+               team.failure()->reason.c_str());
+  ::kill(caller, SIGKILL);
+}
+
+int run_work(Team& team, const CrewOptions& options, const std::function<void(Team&)>& work) {
+  try {
+    if (options.probe && !options.probe()) {
+      team.set_state(SeatState::kUnfit);
+      return kUnfitExit;
+    }
+    team.join();
+    work(team);
+    team.set_state(SeatState::kLeft);
+    return 0;
+  } catch (const std::exception& error) {
+    team.fail(team.rank(), error.what());
+  } catch (...) {
+    team.fail(team.rank(), "threw something that is no exception");
+  }
+  return 1;
+}
+
+// The life of a worker's process.
+[[noreturn]] void live(Team& team, const CrewOptions& options,
+                       const std::function<void(Team&)>& work, pid_t caller) {
+  int code = 1;
+  std::thread([&] { code = run_work(team, options, work); }).join();
+  flush_output();
+  if (code != 0) end_stopped_caller(team, caller);
+  // Not exit(): what is to be done at the end of the program is the caller's to do.
+  ::_exit(code);
+}
+
+pid_t fork_process(bool bare) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+  if (bare) return ::_Fork();
+#endif
+  (void)bare;
+  return ::fork();
+}
+
+std::vector<int> names_of(const CrewOptions& options) {
+  std::vector<int> names(static_cast<std::size_t>(options.size));
+  std::iota(names.begin(), names.end(), options.first_rank);
+  return names;
+}
+
+}  // namespace
+
+// Watches the workers in a thread of the caller.
+class Crew::Supervisor {
+ public:
+  Supervisor(Team& team, std::vector<Worker> workers, const CrewOptions& options)
+      : team_(team),
+        workers_(std::move(workers)),
+        timeout_(options.timeout),
+        on_line_(options.on_line),
+        thread_([this] { watch(); }) {}
+
+  ~Supervisor() {
+    ending_ = true;
+    wakeup_.wake();
+    thread_.join();
+  }
+
+  void join() {
+    joining_ = true;
+    std::unique_lock lock(mutex_);
+    all_gone_.wait(lock, [this] { return gone_; });
+  }
+
+ private:
+  void watch() {
+    enter_background_thread("lockstep crew");
+    std::optional<Clock::time_point> failed_at;
+    std::chrono::nanoseconds joining{0};
+    while (true) {
+      const milliseconds limit(failed_at ? 20 : 100);
+      const auto start = Clock::now();
+      look(limit);
+      if (std::ranges::all_of(workers_, &Worker::is_reaped)) break;
+      // Not by the clock alone: where this process was stopped itself, nobody was late.
+      if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
+      if (joining > timeout_) miss_somebody();
+      if (!failed_at && (team_.failure() || ending_)) failed_at = Clock::now();
+      if (failed_at && (ending_ || Clock::now() - *failed_at > kGrace)) {
+        announce();
+        for (const Worker& worker : workers_) worker.kill();
+      }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      gone_ = true;
+    }
+    all_gone_.notify_all();
+    end_stuck_caller();
+  }
+
+  // Waits for news of any worker.
+  void look(milliseconds limit) {
+    std::vector<pollfd> polls{{.fd = wakeup_.fd(), .events = POLLIN, .revents = 0}};
+    for (const Worker& worker : workers_) {
+      polls.push_back({.fd = worker.process(), .events = POLLIN, .revents = 0});
+      polls.push_back({.fd = worker.output(), .events = POLLIN, .revents = 0});
+    }
+    if (::poll(polls.data(), polls.size(), static_cast<int>(limit.count())) < 0) return;
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      if (polls[2 * i + 2].revents != 0) read(workers_[i]);
+      // Where there is no descriptor to be had, it is asked for every time.
+      if (polls[2 * i + 1].revents != 0 || workers_[i].process() < 0) reap(workers_[i]);
+    }
+    if (polls[0].revents != 0) wakeup_.clear();
+  }
+
+  void reap(Worker& worker) {
+    const auto end = worker.reap();
+    if (!end) return;
+    while (read(worker)) {
+    }
+    if (worker.output() >= 0) worker.finish(on_line_);
+    const bool unfit = end->si_code == CLD_EXITED && end->si_status == kUnfitExit;
+    if (unfit || ending_ || team_.state(worker.rank()) == SeatState::kLeft) return;
+    team_.fail(worker.rank(), describe_end(*end));
+  }
+
+  bool read(Worker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
+
+  void miss_somebody() {
+    for (const Worker& worker : workers_) {
+      if (worker.is_reaped()) continue;
+      team_.fail(worker.rank(),
+                 fmt::format("the end: waited {} for it after rank {} was done",
+                             format_duration(std::chrono::duration<double>(timeout_).count()),
+                             team_.name(0)));
+      return;
+    }
+  }
+
+  // The caller says it, too, once it gets to know; but it may be in the middle of a long batch.
+  void announce() {
+    const auto failure = team_.failure();
+    if (!failure || failure->rank == 0 || announced_ || ending_ || joining_) return;
+    announced_ = true;
+    std::fprintf(
+        stderr, "lockstep: %s; the run ends\n",
+        describe_failure(team_.name(failure->rank), team_.progress(failure->rank), failure->reason)
+            .c_str());
+  }
+
+  // A caller that hangs in a batch would keep a failed run for ever. It had its time.
+  void end_stuck_caller() {
+    const auto start = Clock::now();
+    while (!ending_ && team_.failure()) {
+      if (Clock::now() - start > kGrace) announce();
+      if (Clock::now() - start > timeout_) {
+        std::fprintf(stderr, "lockstep: rank %d did not end within the time limit after that\n",
+                     team_.name(0));
+        std::fflush(stderr);
+        ::_exit(1);
+      }
+      look(milliseconds(100));
+    }
+  }
+
+  Team& team_;
+  std::vector<Worker> workers_;
+  milliseconds timeout_;
+  std::function<void(int, const std::string&)> on_line_;
+  Wakeup wakeup_;
+  std::atomic<bool> ending_ = false;
+  std::atomic<bool> joining_ = false;
+  bool announced_ = false;
+  std::mutex mutex_;
+  std::condition_variable all_gone_;
+  bool gone_ = false;
+  std::thread thread_;  // the last: it uses the others
+};
+
+Crew::Crew(const CrewOptions& options, const std::function<void(Team&)>& work) {
+  if (options.size < 1) throw ConfigError("workers: expected 1 or more, got {}", options.size);
+  // A fork leaves behind what autograd's threads were doing. Where they run, plain fork() has a
+  // handler that forbids autograd to the child; a bare one has none, but works only there.
+  if (start(options, work, /*bare=*/false)) return;
+  if (start(options, work, /*bare=*/true)) return;
+  throw WorkerError(
+      "cannot fork {} workers: this process has started what does not survive a fork (autograd on "
+      "a GPU, say); train before using it, or start one process a worker with torchrun, mpirun or "
+      "srun",
+      options.size - 1);
+}
+
+bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& work, bool bare) {
+  const auto memory = std::make_shared<TeamMemory>(options.size);
+  const TeamOptions team_options{.timeout = options.timeout, .names = names_of(options)};
+  team_ = std::make_unique<Team>(memory, team_options);
+  team_->join();
+  flush_output();  // or it would be printed once more by each worker
+  const pid_t caller = ::getpid();
+  std::vector<Worker> workers;
+  workers.reserve(static_cast<std::size_t>(options.size));
+  for (int rank = 1; rank < options.size; ++rank) {
+    int ends[2] = {-1, -1};
+    if (options.on_line && ::pipe2(ends, O_CLOEXEC) != 0) {
+      throw WorkerError("cannot make a pipe for worker {}: {}", rank, std::strerror(errno));
+    }
+    FileDescriptor reading(ends[0]);
+    FileDescriptor writing(ends[1]);
+    const pid_t pid = fork_process(bare);
+    if (pid < 0) {
+      throw WorkerError("cannot fork worker {} of {}: {}", rank, options.size,
+                        std::strerror(errno));
+    }
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != caller) ::_exit(1);  // it died before it could be watched
+      for (Worker& sibling : workers) sibling.disown();
+      workers.clear();
+      reading = FileDescriptor();
+      if (writing) {
+        ::dup2(writing.get(), STDOUT_FILENO);
+        ::dup2(writing.get(), STDERR_FILENO);
+        writing = FileDescriptor();
+        std::setvbuf(stdout, nullptr, _IOLBF, 4096);
+      }
+      TeamOptions own_options = team_options;
+      own_options.rank = rank;
+      Team own(memory, own_options);
+      live(own, options, work, caller);
+    }
+    if (reading) ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
+    workers.emplace_back(*team_, rank, pid, std::move(reading));
+  }
+  supervisor_ = std::make_unique<Supervisor>(*team_, std::move(workers), options);
+
+  // They come, or turn out to be unfit, before anything else happens.
+  const auto start = Clock::now();
+  for (int rank = 1; rank < options.size; ++rank) {
+    while (team_->state(rank) == SeatState::kEmpty) {
+      team_->check();
+      if (Clock::now() - start > kBirth) {
+        supervisor_.reset();
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    if (team_->state(rank) == SeatState::kUnfit) {
+      supervisor_.reset();
+      return false;
+    }
+  }
+  return true;
+}
+
+Crew::~Crew() = default;
+
+void Crew::join() {
+  team_->set_state(SeatState::kLeft);
+  supervisor_->join();
+  team_->check();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,84 @@
+#include "lockstep/launch/shared_memory.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+
+SharedMemory::SharedMemory(std::size_t size) : size_(size) {
+  descriptor_ = FileDescriptor(::memfd_create("lockstep", MFD_CLOEXEC));
+  if (!descriptor_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) != 0) {
+    throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
+  }
+  map();
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : descriptor_(std::move(other.descriptor_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void SharedMemory::map() {
+  void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.get(), 0);
+  if (address == MAP_FAILED) {
+    throw CommError("shared memory: cannot map {} bytes: {}", size_, std::strerror(errno));
+  }
+  data_ = static_cast<std::byte*>(address);
+}
+
+// A memory file's inode tells it from whatever else may have that number by now.
+std::string SharedMemory::handle() const {
+  struct stat status {};
+  if (!descriptor_ || ::fstat(descriptor_.get(), &status) != 0) {
+    throw CommError("shared memory: its handle is closed");
+  }
+  return fmt::format("{} {} {} {}", ::getpid(), descriptor_.get(), size_,
+                     static_cast<unsigned long>(status.st_ino));
+}
+
+SharedMemory SharedMemory::open(std::string_view handle) {
+  const std::string text(handle);
+  int pid = 0;
+  int fd = 0;
+  std::size_t size = 0;
+  unsigned long inode = 0;
+  if (std::sscanf(text.c_str(), "%d %d %zu %lu", &pid, &fd, &size, &inode) != 4) {
+    throw CommError("shared memory: expected a handle, got '{}'", text);
+  }
+  SharedMemory memory;
+  memory.size_ = size;
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  memory.descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status {};
+  if (!memory.descriptor_ || ::fstat(memory.descriptor_.get(), &status) != 0) {
+    throw CommError("shared memory of process {}: {}", pid, std::strerror(errno));
+  }
+  if (status.st_ino != inode || static_cast<std::size_t>(status.st_size) != size) {
+    throw CommError("shared memory of process {}: it is not there any more", pid);
+  }
+  memory.map();
+  memory.descriptor_ = FileDescriptor();
+  return memory;
+}
+
+}  // namespace lockstep::launch

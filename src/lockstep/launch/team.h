@@ -1,0 +1,141 @@
+// The ranks of one host, as they see each other through shared memory: who is there, who failed and
+// why, and a meeting point that costs a fraction of a microsecond when nobody is late.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/file.h"
+#include "lockstep/launch/shared_memory.h"
+
+namespace lockstep::launch {
+
+// What the ranks meet for. All must meet for the same thing.
+enum class Operation : std::uint8_t {
+  kBarrier,
+  kVote,
+  kBroadcast,
+  kAllReduce,
+  kGather,
+  kGradients,
+  kUpdate,
+  kJoin,
+};
+std::string_view name_of(Operation operation);
+
+struct Failure {
+  int rank = 0;
+  std::string reason;
+};
+
+// "rank 2 (in epoch 1, batch 3): out of memory". A reason that was passed on names its rank itself.
+std::string describe_failure(int rank, std::string_view progress, std::string_view reason);
+
+// "rank 1", "ranks 0, 2"
+std::string list_ranks(const std::vector<int>& ranks);
+
+enum class SeatState : std::uint32_t {
+  kEmpty,    // nobody has come yet
+  kUnfit,    // came, and cannot work in this process
+  kPresent,  // works
+  kLeft,     // went, all being well
+};
+
+// The memory of a team of `size`, and room for their messages behind it. A fork inherits it, or
+// others open its handle.
+struct TeamMemory {
+  explicit TeamMemory(int size);
+  explicit TeamMemory(SharedMemory opened) : memory(std::move(opened)) {}
+
+  SharedMemory memory;
+};
+
+struct TeamOptions {
+  int rank = 0;
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every meeting
+  // What messages call the ranks, where the team is a part of a run; their numbers where empty.
+  std::vector<int> names = {};
+};
+
+// One rank's view. A single thread may meet; any thread may look, fail and leave.
+class Team {
+ public:
+  Team(std::shared_ptr<TeamMemory> memory, const TeamOptions& options);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int name(int rank) const;
+
+  // Takes this rank's seat.
+  void join();
+  void set_state(SeatState state);
+  SeatState state(int rank) const;
+  int pid(int rank) const;
+
+  struct Meeting {
+    Operation operation = Operation::kBarrier;
+    std::uint64_t detail = 0;  // a size in bytes, say: must be the same on all ranks
+    std::uint64_t word = 0;    // this rank's, for all to read
+  };
+  // Returns when all ranks have come. What each wrote to shared memory before is visible to all
+  // after. Throws WorkerError where a rank fails, CommError past the time limit or where others
+  // meet for something else; both name the ranks.
+  void meet(const Meeting& meeting);
+
+  // The words of the last meeting, by rank.
+  std::uint64_t word(int rank) const;
+
+  // This rank's share of the memory for messages: two, used in turns, so that one meeting an
+  // exchange is enough. kSlotBytes each.
+  static constexpr std::size_t kSlotBytes = 512 * 1024;
+  std::byte* slot(int rank, int turn) const;
+  std::byte* results(int turn) const;  // one for all
+
+  // Where training is, for messages about this rank.
+  void set_progress(std::int64_t epoch, std::int64_t batch);
+  std::string progress(int rank) const;
+
+  // The first failure counts; false where there was one before. Wakes everybody.
+  bool fail(int rank, std::string_view reason) noexcept;
+  std::optional<Failure> failure() const;
+  // Throws WorkerError where there is one.
+  void check() const;
+
+ private:
+  struct Seat;
+  struct Header;
+  struct Patience;
+
+  Seat& seat(int rank) const;
+  void sleep_until_arrival(int rank, const Meeting& meeting, Patience& patience);
+  bool arrived(int rank) const;
+  void look_for_the_gone(Patience& patience);
+  bool is_gone(int rank);
+  void compare(const Meeting& meeting) const;
+  void time_out(const Meeting& meeting);
+  int spins() const;
+
+  std::shared_ptr<TeamMemory> memory_;
+  Header* header_;
+  int rank_;
+  int size_;
+  std::chrono::milliseconds timeout_;
+  std::vector<int> names_;
+  int spins_ = 0;
+  std::uint32_t meetings_ = 0;
+  std::mutex failing_;                     // of this process's threads
+  std::vector<FileDescriptor> processes_;  // of the others, opened when one is late
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,98 @@
+#include "lockstep/launch/shared_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "tests/launch/rank_process.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SharedMemory, IsZeroedAndAsLargeAsWasAsked) {
+  const SharedMemory memory(10'000);
+  EXPECT_EQ(memory.size(), 10'000U);
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.size(),
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
+TEST(SharedMemory, AForkSeesTheSame) {
+  const SharedMemory memory(64);
+  RankProcess other([&] {
+    std::memcpy(memory.data(), "hello", 6);
+    return 0;
+  });
+  EXPECT_EQ(other.wait(), 0);
+  EXPECT_STREQ(reinterpret_cast<const char*>(memory.data()), "hello");
+}
+
+TEST(SharedMemory, AProcessThatWasStartedBeforeOpensItsHandle) {
+  const NumberPipe numbers;
+  RankProcess other([&] {
+    const SharedMemory memory(1 << 20);
+    std::memcpy(memory.data(), "from the other", 15);
+    const std::string handle = memory.handle();
+    for (const char letter : handle) numbers.put(letter);
+    numbers.put(0);
+    return eventually([&] { return memory.data()[100] == std::byte{42}; }) ? 0 : 1;
+  });
+  std::string handle;
+  for (int letter = numbers.take(); letter != 0; letter = numbers.take()) {
+    handle += static_cast<char>(letter);
+  }
+  const SharedMemory memory = SharedMemory::open(handle);
+  EXPECT_EQ(memory.size(), std::size_t{1} << 20);
+  EXPECT_STREQ(reinterpret_cast<const char*>(memory.data()), "from the other");
+  memory.data()[100] = std::byte{42};
+  EXPECT_EQ(other.wait(), 0);
+  // What is mapped stays.
+  EXPECT_EQ(memory.data()[100], std::byte{42});
+}
+
+TEST(SharedMemory, AHandleOfSomethingElseIsRefused) {
+  std::optional<SharedMemory> memory(4096);
+  const std::string handle = memory->handle();
+  memory.reset();
+  const SharedMemory another(8192);  // most likely with the same descriptor
+  EXPECT_THAT(message_of<CommError>([&] { SharedMemory::open(handle); }),
+              HasSubstr("shared memory of process " + std::to_string(::getpid())));
+  EXPECT_THAT(message_of<CommError>([&] { SharedMemory::open("1 2 x"); }),
+              HasSubstr("expected a handle, got '1 2 x'"));
+  EXPECT_THAT(message_of<CommError>([&] { SharedMemory::open("999999999 3 64 1"); }),
+              HasSubstr("No such file"));
+}
+
+TEST(SharedMemory, AClosedHandleCannotBeAskedFor) {
+  SharedMemory memory(64);
+  const std::string handle = memory.handle();
+  memory.close_handle();
+  EXPECT_THAT(message_of<CommError>([&] { memory.handle(); }), HasSubstr("closed"));
+  EXPECT_NE(message_of<CommError>([&] { SharedMemory::open(handle); }), "");
+  memory.data()[0] = std::byte{1};
+}
+
+TEST(SharedMemory, MovesWithItsMapping) {
+  SharedMemory first(64);
+  first.data()[0] = std::byte{7};
+  SharedMemory second(std::move(first));
+  EXPECT_EQ(second.data()[0], std::byte{7});
+  SharedMemory third(32);
+  third = std::move(second);
+  EXPECT_EQ(third.size(), 64U);
+  EXPECT_EQ(third.data()[0], std::byte{7});
+}
+
+TEST(SharedMemory, TooMuchIsRefusedWithTheSize) {
+  EXPECT_THAT(message_of<CommError>([] { SharedMemory(std::size_t{1} << 62); }),
+              HasSubstr("4611686018427387904 bytes"));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

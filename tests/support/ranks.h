@@ -1,0 +1,53 @@
+// Runs a test's body on several ranks, each a process of its own.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/crew.h"
+
+namespace lockstep {
+
+struct RanksOptions {
+  int size = 1;
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);  // of every meeting
+};
+
+// Expectations of the test that failed in this process.
+inline int failed_expectations() {
+  return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+}
+
+// The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
+// expectation that fails there.
+inline void run_ranks(const RanksOptions& options,
+                      const std::function<void(launch::Team&)>& body) {
+  launch::Crew crew({.size = options.size, .timeout = options.timeout}, [&](launch::Team& team) {
+    const int before = failed_expectations();
+    body(team);
+    if (failed_expectations() > before) throw Error("an expectation failed, see above");
+  });
+  body(crew.team());
+  crew.join();
+}
+
+inline void run_ranks(int size, const std::function<void(launch::Team&)>& body) {
+  run_ranks({.size = size}, body);
+}
+
+// What the ranks' error says; empty where there is none.
+inline std::string error_of_ranks(const RanksOptions& options,
+                                  const std::function<void(launch::Team&)>& body) {
+  try {
+    run_ranks(options, body);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace lockstep
