@@ -39,6 +39,7 @@ int main(int argc, char** argv) try {
   std::optional<std::uint64_t> seed;
   std::optional<int> workers, shards;
   std::string backend = "auto";
+  int timeout = 300;
   bool quiet = false;
 
   CLI::App app("Trains on MNIST or Fashion-MNIST.");
@@ -64,6 +65,8 @@ int main(int argc, char** argv) try {
                  "default: one a worker");
   app.add_option("--backend", backend, "How workers talk: shm or gloo")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
+      ->capture_default_str();
+  app.add_option("--timeout", timeout, "Seconds that a worker waits for the others")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "No progress bar");
   CLI11_PARSE(app, argc, argv);
@@ -94,9 +97,12 @@ int main(int argc, char** argv) try {
       .callbacks = callbacks,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(
           ls::DistributedDataParallelOptions{
-              .workers = workers, .shards = shards, .backend = backend}),
+              .workers = workers,
+              .shards = shards,
+              .backend = backend,
+              .timeout = std::chrono::seconds(timeout)}),
   });
-  std::cout << result.best_metric << '\n';
+  if (result.rank == 0) std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {
   std::cerr << "mnist: " << error.what() << '\n';
   return 1;

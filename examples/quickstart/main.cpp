@@ -17,7 +17,7 @@ int main() try {
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = 1e-3},
       .scheduler = ls::optim::OneCycleLR{.max_lr = 3e-3},
-      .loaders = {{"train", {train, {.batch_size = 128, .shuffle = true}}},
+      .loaders = {{"train", {train, {.batch_size = 64, .shuffle = true}}},
                   {"valid", {valid, {.batch_size = 500}}}},
       .num_epochs = 6,
       .logdir = "logs/quickstart",
@@ -29,6 +29,7 @@ int main() try {
                     ls::ConfusionMatrixCallback(
                         {.class_names = {"T-shirt", "Trouser", "Pullover", "Dress", "Coat",
                                          "Sandal", "Shirt", "Sneaker", "Bag", "Boot"}})},
+      .ddp = true,  // every core of this machine
   });
   std::cout << "Validation accuracy: " << result.best_metric << '\n';
 } catch (const std::exception& error) {

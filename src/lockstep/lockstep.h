@@ -23,6 +23,8 @@
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/transform.h"
+#include "lockstep/dist/dist.h"
+#include "lockstep/dist/distributed_model.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/console_logger.h"

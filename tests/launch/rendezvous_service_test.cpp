@@ -70,10 +70,10 @@ TEST_F(RendezvousServiceTest, AnAwaitIsAnsweredWithTheSet) {
   EXPECT_THAT(handle(2, FrameKind::kCancel, FieldWriter().integer(7)), IsEmpty());
   const auto sent = handle(1, FrameKind::kSet, FieldWriter().integer(3).text("k").text("v"));
   ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(sent[0].connection, 2u);
-  EXPECT_EQ(sent[0].payload, FieldWriter().integer(8).integer(1).text("v").payload());
-  EXPECT_EQ(sent[1].connection, 1u);
-  EXPECT_EQ(sent[1].id(), 3);
+  EXPECT_EQ(sent[0].connection, 1u);
+  EXPECT_EQ(sent[0].id(), 3);
+  EXPECT_EQ(sent[1].connection, 2u);
+  EXPECT_EQ(sent[1].payload, FieldWriter().integer(8).integer(1).text("v").payload());
 }
 
 TEST_F(RendezvousServiceTest, ASumThatCannotBeIsRefusedAndChangesNothing) {

@@ -121,8 +121,9 @@ TEST(Team, DifferentOperationsAreToldToAll) {
       }
     });
     if (team.rank() == 0) {
-      EXPECT_THAT(text, AllOf(HasSubstr("rank 0 came for 'all_reduce of 4000 bytes'"),
-                              HasSubstr("rank 1 (in epoch 3, batch 7) for 'broadcast of 8 bytes'")));
+      EXPECT_THAT(text,
+                  AllOf(HasSubstr("rank 0 came for 'all_reduce of 4000 bytes'"),
+                        HasSubstr("rank 1 (in epoch 3, batch 7) for 'broadcast of 8 bytes'")));
     } else {
       EXPECT_THAT(text, AllOf(HasSubstr("rank 1 came for 'broadcast of 8 bytes'"),
                               HasSubstr("rank 0 (in epoch 3, batch 7) for 'all_reduce of")));
@@ -132,11 +133,11 @@ TEST(Team, DifferentOperationsAreToldToAll) {
 
 TEST(Team, DifferentSizesAreTold) {
   run_ranks(2, [](Team& team) {
-    EXPECT_THAT(message_of<CommError>([&] {
-                  team.meet({.operation = Operation::kAllReduce,
-                             .detail = team.rank() == 0 ? 40U : 44U});
-                }),
-                HasSubstr("all ranks must do the same"));
+    EXPECT_THAT(
+        message_of<CommError>([&] {
+          team.meet({.operation = Operation::kAllReduce, .detail = team.rank() == 0 ? 40U : 44U});
+        }),
+        HasSubstr("all ranks must do the same"));
   });
 }
 

@@ -35,9 +35,9 @@ void expect_agreement(const Update& update, std::size_t num_states = 3) {
     }
     for (int step = 0; step < 3; ++step) {
       if (dtype == torch::kFloat64) {
-        apply_fused<double>(update, fused);
+        apply_fused<double>(update, fused, {0, fused.values.numel()});
       } else {
-        apply_fused<float>(update, fused);
+        apply_fused<float>(update, fused, {0, fused.values.numel()});
       }
       apply(update, plain);
       expect_close(fused.values, plain.values, tolerance);

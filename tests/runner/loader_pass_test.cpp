@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/comm/local.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -17,6 +18,7 @@ struct PassTest : testing::Test {
     auto dataset = std::make_shared<data::TensorDataset>(values, values);
     state.model = torch::nn::Sequential(torch::nn::Identity());
     state.engine = std::make_shared<DeviceEngine>();
+    state.comm = &alone;
     state.loaders.set("valid", {dataset, {.batch_size = 4}});
   }
 
@@ -27,6 +29,7 @@ struct PassTest : testing::Test {
     saved = pass.averages();
   }
 
+  comm::Local alone;
   State state;
   std::vector<CallbackPtr> callbacks;
   std::function<void(State&)> handle = [](State& s) {

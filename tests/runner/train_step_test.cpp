@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/comm/local.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -12,9 +13,10 @@ namespace {
 // A line through the origin, fitted by one step of SGD.
 struct Line {
   torch::Tensor weight = torch::tensor({1.0, -2.0}, torch::kDouble).requires_grad_();
-  optim::FlatParameters parameters{{{"weight", weight}}};
+  comm::Local alone;
+  Replica replica{{{"weight", weight}}, {}, alone, {}};
   std::unique_ptr<optim::Optimizer> optimizer =
-      optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(parameters);
+      optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
 
   torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
 };
@@ -22,10 +24,18 @@ struct Line {
 const torch::Tensor kData =
     torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}}, torch::kDouble);
 
+// One batch of one shard; a full one would have two samples.
+void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
+  step.begin_batch({.samples = part.size(0), .batch_size = 2});
+  step.begin_shard(0);
+  step.backward(line.loss(part), part.size(0));
+  step.end_shard(0);
+}
+
 torch::Tensor after_whole_batch(StepSettings settings = {}) {
   Line line;
-  TrainStep step(line.parameters, *line.optimizer, settings);
-  step.backward(line.loss(kData), kData.size(0));
+  TrainStep step(line.replica, *line.optimizer, settings);
+  add(step, line, kData);
   Metrics metrics;
   step.update(metrics);
   return line.weight.detach().clone();
@@ -33,10 +43,10 @@ torch::Tensor after_whole_batch(StepSettings settings = {}) {
 
 TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
   Line line;
-  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 3});
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
   for (const auto& part : kData.split_with_sizes({2, 2, 1})) {
     EXPECT_FALSE(step.due(false));
-    step.backward(line.loss(part), part.size(0));
+    add(step, line, part);
   }
   ASSERT_TRUE(step.due(false));
   EXPECT_FALSE(step.between_steps());
@@ -48,9 +58,9 @@ TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
 
 TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
   Line line;
-  TrainStep step(line.parameters, *line.optimizer, {.accumulation_steps = 3});
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
   EXPECT_FALSE(step.due(true)) << "nothing to update with";
-  step.backward(line.loss(kData), kData.size(0));
+  add(step, line, kData);
   ASSERT_TRUE(step.due(true));
   Metrics metrics;
   step.update(metrics);
@@ -66,10 +76,9 @@ TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
 
   Line line;
-  TrainStep step(line.parameters, *line.optimizer,
+  TrainStep step(line.replica, *line.optimizer,
                  {.accumulation_steps = 2, .clip_grad_norm = 0.5});
-  for (const auto& part : kData.split_with_sizes({4, 1}))
-    step.backward(line.loss(part), part.size(0));
+  for (const auto& part : kData.split_with_sizes({4, 1})) add(step, line, part);
   Metrics metrics;
   step.update(metrics);
   EXPECT_TRUE(torch::allclose(line.weight, expected, 1e-12)) << "clipped once, not each batch";
@@ -86,7 +95,7 @@ TEST(TrainStep, ClipsTheValuesOfTheMeanGradient) {
 TEST(TrainStep, RefusesSettingsWithoutMeaning) {
   Line line;
   const auto with = [&](StepSettings settings) {
-    return toy::error_of([&] { TrainStep(line.parameters, *line.optimizer, settings); });
+    return toy::error_of([&] { TrainStep(line.replica, *line.optimizer, settings); });
   };
   EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
   EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));

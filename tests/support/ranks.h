@@ -24,8 +24,7 @@ inline int failed_expectations() {
 
 // The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
 // expectation that fails there.
-inline void run_ranks(const RanksOptions& options,
-                      const std::function<void(launch::Team&)>& body) {
+inline void run_ranks(const RanksOptions& options, const std::function<void(launch::Team&)>& body) {
   launch::Crew crew({.size = options.size, .timeout = options.timeout}, [&](launch::Team& team) {
     const int before = failed_expectations();
     body(team);

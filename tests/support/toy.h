@@ -82,7 +82,7 @@ class Warnings {
 // Calls functions given for single hooks.
 struct Hooks : Callback {
   std::function<void(State&)> run_start, epoch_start, loader_start, batch_start, forward, backward,
-      batch_end, loader_end, epoch_end, run_end, exception;
+      batch_end, step, loader_end, epoch_end, run_end, exception;
 
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
@@ -94,6 +94,7 @@ struct Hooks : Callback {
   void on_forward(State& s) override { call(forward, s); }
   void on_backward(State& s) override { call(backward, s); }
   void on_batch_end(State& s) override { call(batch_end, s); }
+  void on_step(State& s) override { call(step, s); }
   void on_loader_end(State& s) override { call(loader_end, s); }
   void on_epoch_end(State& s) override { call(epoch_end, s); }
   void on_run_end(State& s) override { call(run_end, s); }

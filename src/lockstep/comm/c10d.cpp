@@ -5,7 +5,6 @@
 #include <functional>
 #include <thread>
 
-#include <fmt/ranges.h>
 #include <torch/cuda.h>
 
 #include "lockstep/base/error.h"
@@ -22,6 +21,43 @@ using std::chrono::milliseconds;
 // Up to here, sending everything to everybody is sooner done than two exchanges.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
+// For news of who failed to come after what the process group throws about it.
+constexpr milliseconds kNews(1000);
+// For who forked a rank to say what became of it.
+constexpr milliseconds kMoment(300);
+
+// The group's threads may use an array after an error was thrown: it must own its memory.
+torch::Tensor room(std::size_t bytes) {
+  return torch::empty({static_cast<std::int64_t>(bytes)}, torch::kUInt8);
+}
+
+std::byte* data_of(const torch::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.data_ptr());
+}
+
+torch::Tensor copied(const void* data, std::size_t bytes) {
+  const torch::Tensor tensor = room(bytes);
+  if (bytes > 0) std::memcpy(tensor.data_ptr(), data, bytes);
+  return tensor;
+}
+
+// What a rank does, as the others see it.
+struct Status {
+  std::uint64_t operation = 0;  // so manieth of the group
+  std::string what;
+  std::string progress;
+
+  std::string text() const { return fmt::format("{}\n{}\n{}", operation, what, progress); }
+  static Status parse(const std::string& text) {
+    const auto first = text.find('\n');
+    if (first == std::string::npos) return {};
+    const auto second = text.find('\n', first + 1);
+    return {.operation = std::strtoull(text.c_str(), nullptr, 10),
+            .what = text.substr(first + 1, second - first - 1),
+            .progress = text.substr(second + 1)};
+  }
+};
+
 }  // namespace
 
 // The process group, and what to do when it does not answer.
@@ -31,6 +67,7 @@ class C10d::Group {
         std::vector<int> world_ranks)
       : backend_(options.backend),
         timeout_(options.timeout),
+        team_(options.team),
         rendezvous_(std::move(rendezvous)),
         world_ranks_(std::move(world_ranks)),
         rank_(options.topology.rank),
@@ -38,7 +75,8 @@ class C10d::Group {
                                           : torch::Device(torch::kCPU)) {
     const auto store = c10::make_intrusive<RendezvousStore>(
         rendezvous_, options.group + "/" + options.backend + "/", timeout_);
-    guarded("start", 0, [&] {
+    status_.what = "start";
+    guarded([&] {
       group_ = make_process_group(store, {.backend = backend_,
                                           .address = options.address,
                                           .rank = rank_,
@@ -57,23 +95,17 @@ class C10d::Group {
   const std::string& backend() const { return backend_; }
   launch::Rendezvous& rendezvous() { return *rendezvous_; }
 
-  // An array as the backend wants it: in its own memory, or on the device that it works on.
-  torch::Tensor bytes(const void* data, std::size_t size) const {
-    const torch::Tensor tensor = torch::from_blob(
-        const_cast<void*>(data), {static_cast<std::int64_t>(size)}, torch::kUInt8);
-    return device_.is_cpu() ? tensor : tensor.to(device_);
-  }
-  torch::Tensor room(std::size_t size) const {
-    return torch::empty({static_cast<std::int64_t>(size)}, torch::device(device_).dtype(torch::kUInt8));
-  }
+  // An array where the backend works.
+  torch::Tensor placed(const torch::Tensor& tensor) const { return tensor.to(device_); }
 
   // Starts an operation and waits for it, with an eye on the others.
   template <typename Start>
-  void run(const char* operation, std::size_t size, const Start& start) {
+  void run(const char* operation, std::size_t bytes, const Start& start) {
     check();
-    ++operations_;
-    rendezvous_->set_status(status(operation, size));
-    guarded(operation, size, [&] {
+    ++status_.operation;
+    status_.what = bytes == 0 ? operation : fmt::format("{} of {} bytes", operation, bytes);
+    rendezvous_->set_status(status_.text());
+    guarded([&] {
       auto work = start(*group_);
       const auto began = Clock::now();
       auto looked = began;
@@ -87,7 +119,8 @@ class C10d::Group {
         if (now - looked < milliseconds(20)) continue;
         looked = now;
         check();
-        if (now - began > timeout_) time_out(operation, size);
+        compare();
+        if (now - began > timeout_) time_out();
       }
       work->wait();
       if (device_.is_cuda()) torch::cuda::synchronize(device_.index());
@@ -95,77 +128,103 @@ class C10d::Group {
   }
 
   void check() {
+    if (team_ != nullptr && team_->failure()) {
+      broken_ = true;
+      team_->check();
+    }
     const auto failure = rendezvous_->failure();
     if (!failure) return;
     broken_ = true;
-    throw WorkerError("rank {}: {}", failure->rank, failure->reason);
+    for (const auto start = Clock::now(); team_ != nullptr && Clock::now() - start < kMoment;
+         std::this_thread::sleep_for(milliseconds(1))) {
+      team_->check();
+    }
+    throw WorkerError(launch::describe_failure(failure->rank, status_of(failure->rank).progress,
+                                               failure->reason));
   }
 
   void set_broken() { broken_ = true; }
   void set_progress(std::int64_t epoch, std::int64_t batch) {
-    epoch_ = epoch;
-    batch_ = batch;
+    status_.progress = fmt::format(" (in epoch {}, batch {})", epoch, batch);
+    if (team_ != nullptr) team_->set_progress(epoch, batch);
   }
 
  private:
   // What the process group throws says little; what became of the others says more, and reaches us
   // in a moment.
-  void guarded(const char* operation, std::size_t size, const std::function<void()>& action) {
+  void guarded(const std::function<void()>& action) {
     try {
       action();
     } catch (const Error&) {
       broken_ = true;
+      check();
       throw;
     } catch (const std::exception& error) {
       broken_ = true;
-      const auto start = Clock::now();
-      while (Clock::now() - start < milliseconds(1000)) {
+      for (const auto start = Clock::now(); Clock::now() - start < kNews;
+           std::this_thread::sleep_for(milliseconds(10))) {
         check();
-        std::this_thread::sleep_for(milliseconds(10));
+        compare();
       }
       const std::string text = error.what();
-      throw CommError("{}: {} of {} bytes: {}", backend_, operation, size,
-                      text.substr(0, text.find('\n')));
+      throw CommError("{}: {}: {}", backend_, status_.what, text.substr(0, text.find('\n')));
     }
   }
 
-  std::string status(const char* operation, std::size_t size) const {
-    return fmt::format("{} {} {} of {} bytes", operations_, epoch_ > 0
-                           ? fmt::format("(in epoch {}, batch {})", epoch_, batch_)
-                           : "()",
-                       operation, size);
+  Status status_of(int world_rank) const {
+    return Status::parse(rendezvous_->peers()[static_cast<std::size_t>(world_rank)].status);
+  }
+  int own_world_rank() const { return world_ranks_[static_cast<std::size_t>(rank_)]; }
+
+  // Throws where others do something else, or have left.
+  void compare() const {
+    const auto peers = rendezvous_->peers();
+    for (const int world_rank : world_ranks_) {
+      if (world_rank == own_world_rank()) continue;
+      const auto& peer = peers[static_cast<std::size_t>(world_rank)];
+      const Status theirs = Status::parse(peer.status);
+      if (theirs.operation == status_.operation && theirs.what != status_.what) {
+        throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
+                        own_world_rank(), status_.what, world_rank, theirs.progress, theirs.what);
+      }
+      if (peer.left && theirs.operation < status_.operation) {
+        throw WorkerError("rank {}{}: left before the others were done", world_rank,
+                          theirs.progress);
+      }
+    }
   }
 
-  [[noreturn]] void time_out(const char* operation, std::size_t size) {
+  [[noreturn]] void time_out() {
     const auto peers = rendezvous_->peers();
-    std::vector<std::string> came, missing;
-    int culprit = -1;
+    std::vector<int> came, missing;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
-      const bool is_self = world_ranks_[static_cast<std::size_t>(rank_)] == world_rank;
-      const bool here = is_self || (peer.silent < milliseconds(1000) &&
-                                    std::strtoull(peer.status.c_str(), nullptr, 10) >= operations_);
-      (here ? came : missing).push_back(std::to_string(world_rank));
-      if (!here && culprit < 0) culprit = world_rank;
+      const bool here = world_rank == own_world_rank() ||
+                        (peer.silent < milliseconds(1000) &&
+                         Status::parse(peer.status).operation >= status_.operation);
+      (here ? came : missing).push_back(world_rank);
     }
     const std::string reason = fmt::format(
-        "{} of {} bytes: waited {}: ranks {} came, {} did not", operation, size,
-        format_duration(std::chrono::duration<double>(timeout_).count()), fmt::join(came, ", "),
-        missing.empty() ? "but the network" : fmt::format("ranks {}", fmt::join(missing, ", ")));
-    rendezvous_->fail(reason);
-    throw CommError("{}: {}", backend_, reason);
+        "{}: waited {}: {} came, {} did not", status_.what,
+        format_duration(std::chrono::duration<double>(timeout_).count()), launch::list_ranks(came),
+        missing.empty() ? "but what they sent" : launch::list_ranks(missing));
+    const std::string text =
+        missing.empty() ? fmt::format("{}: {}", backend_, reason)
+                        : launch::describe_failure(missing.front(),
+                                                   status_of(missing.front()).progress, reason);
+    rendezvous_->fail(text);
+    throw CommError(text);
   }
 
   std::string backend_;
   milliseconds timeout_;
+  launch::Team* team_;
   std::shared_ptr<launch::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;
   torch::Device device_;
   c10::intrusive_ptr<ProcessGroup> group_;
-  std::uint64_t operations_ = 0;
-  std::int64_t epoch_ = 0;
-  std::int64_t batch_ = 0;
+  Status status_;
   bool broken_ = false;
 };
 
@@ -197,167 +256,158 @@ void C10d::set_progress(std::int64_t epoch, std::int64_t batch) {
   group_->set_progress(epoch, batch);
 }
 
-std::vector<std::uint64_t> C10d::vote(std::uint64_t word) {
-  const auto words = static_cast<std::size_t>(size());
-  torch::Tensor mine = group_->bytes(&word, sizeof word);
-  std::vector<torch::Tensor> inputs{mine};
+std::vector<torch::Tensor> C10d::exchange(const char* operation, const torch::Tensor& mine) {
+  std::vector<torch::Tensor> inputs{group_->placed(mine)};
   std::vector<std::vector<torch::Tensor>> outputs(1);
-  for (std::size_t i = 0; i < words; ++i) outputs[0].push_back(torch::empty_like(mine));
-  group_->run("vote", sizeof word,
+  for (int i = 0; i < size(); ++i) outputs[0].push_back(torch::empty_like(inputs[0]));
+  group_->run(operation, mine.nbytes(),
               [&](ProcessGroup& group) { return group.allgather(outputs, inputs); });
-  std::vector<std::uint64_t> votes(words);
-  for (std::size_t i = 0; i < words; ++i) {
-    std::memcpy(&votes[i], outputs[0][i].cpu().data_ptr(), sizeof word);
+  for (auto& tensor : outputs[0]) tensor = tensor.cpu();
+  return outputs[0];
+}
+
+void C10d::barrier() {
+  exchange("barrier", room(1));
+}
+
+std::vector<std::uint64_t> C10d::vote(std::uint64_t word) {
+  std::vector<std::uint64_t> votes;
+  for (const auto& bytes : exchange("vote", copied(&word, sizeof word))) {
+    std::memcpy(&votes.emplace_back(), bytes.data_ptr(), sizeof word);
   }
   return votes;
 }
 
 void C10d::do_broadcast(std::byte* data, std::size_t bytes, int root) {
   if (bytes == 0) return;
-  std::vector<torch::Tensor> tensors{group_->bytes(data, bytes)};
+  const bool sends = rank() == root;
+  std::vector<torch::Tensor> tensors{group_->placed(sends ? copied(data, bytes) : room(bytes))};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   group_->run("broadcast", bytes,
               [&](ProcessGroup& group) { return group.broadcast(tensors, options); });
-  if (tensors[0].data_ptr() != data) std::memcpy(data, tensors[0].cpu().data_ptr(), bytes);
+  if (!sends) std::memcpy(data, tensors[0].cpu().data_ptr(), bytes);
 }
 
 std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<int> root) {
-  const auto lengths = vote(mine.size());
+  std::vector<std::uint64_t> lengths;
+  const std::uint64_t own = mine.size();
+  for (const auto& bytes : exchange("gather", copied(&own, sizeof own))) {
+    std::memcpy(&lengths.emplace_back(), bytes.data_ptr(), sizeof own);
+  }
   const std::uint64_t longest = *std::ranges::max_element(lengths);
   std::vector<std::string> all(lengths.size());
   if (longest == 0) return all;
   // Gathered as tensors of one length.
-  std::string padded(mine);
-  padded.resize(longest);
-  torch::Tensor tensor = group_->bytes(padded.data(), padded.size());
-  std::vector<torch::Tensor> inputs{tensor};
-  std::vector<std::vector<torch::Tensor>> outputs;
-  if (!root || *root == rank()) {
-    outputs.emplace_back();
-    for (std::size_t i = 0; i < all.size(); ++i) outputs[0].push_back(torch::empty_like(tensor));
-  }
+  const torch::Tensor padded = room(longest);
+  if (own > 0) std::memcpy(padded.data_ptr(), mine.data(), own);
+  std::vector<torch::Tensor> gathered;
   if (root && group_->backend() != "nccl") {
+    std::vector<torch::Tensor> inputs{group_->placed(padded)};
+    std::vector<std::vector<torch::Tensor>> outputs;
+    if (*root == rank()) {
+      outputs.emplace_back();
+      for (int i = 0; i < size(); ++i) outputs[0].push_back(torch::empty_like(inputs[0]));
+    }
     c10d::GatherOptions options;
     options.rootRank = *root;
-    group_->run("gather", longest, [&](ProcessGroup& group) {
-      return group.gather(outputs, inputs, options);
-    });
-  } else {
-    if (outputs.empty()) {
-      outputs.emplace_back();
-      for (std::size_t i = 0; i < all.size(); ++i) outputs[0].push_back(torch::empty_like(tensor));
-    }
     group_->run("gather", longest,
-                [&](ProcessGroup& group) { return group.allgather(outputs, inputs); });
+                [&](ProcessGroup& group) { return group.gather(outputs, inputs, options); });
+    if (!outputs.empty()) gathered = outputs[0];
+  } else {
+    gathered = exchange("gather", padded);
   }
-  if (outputs.empty()) return all;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const torch::Tensor bytes = outputs[0][i].cpu();
+  for (std::size_t i = 0; i < gathered.size(); ++i) {
+    const torch::Tensor bytes = gathered[i].cpu();
     all[i].assign(static_cast<const char*>(bytes.data_ptr()), lengths[i]);
   }
   return all;
 }
 
 void C10d::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
-  const Tree tree = reduction.tree();
+  if (reduction.elements.count == 0) return;
+  if (reduction.elements.bytes() * reduction.plan.most <= kSmallBytes) {
+    reduce_small(reduction, outputs);
+  } else {
+    reduce_by_parts(reduction, outputs);
+  }
+}
+
+// Everybody sums everything.
+void C10d::reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs) {
+  const std::size_t bytes = reduction.elements.bytes();
+  const torch::Tensor sent = room(reduction.plan.most * bytes);
+  for (std::size_t i = 0; i < reduction.data.size(); ++i) {
+    std::memcpy(data_of(sent) + i * bytes, reduction.data[i], bytes);
+  }
+  const auto received = exchange("all_reduce", sent);
+  std::vector<const void*> inputs;
+  for (std::size_t r = 0; r < received.size(); ++r) {
+    for (std::size_t i = 0; i < reduction.plan.nodes[r].size(); ++i) {
+      inputs.push_back(data_of(received[r]) + i * bytes);
+    }
+  }
+  const std::vector<void*> sums(outputs.begin(), outputs.end());
+  reduction.plan.tree.reduce(inputs, sums, reduction.elements.count, reduction.elements.type,
+                             reduction.op);
+}
+
+// Rank r sums elements [bound(r), bound(r + 1)) for all.
+void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const Elements& elements = reduction.elements;
-  if (elements.count == 0) return;
   const std::size_t width = c10::elementSize(elements.type);
   const auto ranks = static_cast<std::size_t>(size());
   const auto me = static_cast<std::size_t>(rank());
-  std::size_t most = 0;
-  for (const auto& nodes : reduction.nodes) most = std::max(most, nodes.size());
-
-  // Rank r sums elements [bound(r), bound(r + 1)) for all; where there is little to send, each sums
-  // everything.
-  const bool small = elements.bytes() * most <= kSmallBytes;
   const auto bound = [&](std::size_t r) {
-    return small ? (r == 0 ? 0 : elements.count)
-                 : elements.count * static_cast<std::int64_t>(r) / static_cast<std::int64_t>(ranks);
+    return static_cast<std::size_t>(elements.count) * r / ranks * width;  // in bytes
   };
-  const auto bytes_for = [&](std::size_t r) {
-    return small ? elements.bytes() : static_cast<std::size_t>(bound(r + 1) - bound(r)) * width;
-  };
+  const auto bytes_of = [&](std::size_t r) { return bound(r + 1) - bound(r); };
 
-  torch::Tensor received;
+  // My nodes' parts to those who sum them; all nodes of my part to me.
+  std::vector<std::int64_t> sending(ranks), receiving(ranks);
   std::vector<std::size_t> starts(ranks);  // of what each rank sent
-  const std::size_t part = bytes_for(me);
-  if (small) {
-    const std::size_t most_bytes = most * elements.bytes();
-    torch::Tensor sent = torch::empty({static_cast<std::int64_t>(most_bytes)}, torch::kUInt8);
-    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      std::memcpy(static_cast<std::byte*>(sent.data_ptr()) + i * elements.bytes(),
-                  reduction.data[i], elements.bytes());
-    }
-    received = torch::empty({static_cast<std::int64_t>(most_bytes * ranks)}, torch::kUInt8);
-    torch::Tensor there = group_->bytes(sent.data_ptr(), most_bytes);
-    std::vector<torch::Tensor> inputs{there};
-    std::vector<std::vector<torch::Tensor>> gathered(1);
-    for (std::size_t r = 0; r < ranks; ++r) gathered[0].push_back(torch::empty_like(there));
-    group_->run("all_reduce", elements.bytes(),
-                [&](ProcessGroup& group) { return group.allgather(gathered, inputs); });
-    for (std::size_t r = 0; r < ranks; ++r) {
-      starts[r] = r * most_bytes;
-      std::memcpy(static_cast<std::byte*>(received.data_ptr()) + starts[r],
-                  gathered[0][r].cpu().data_ptr(), most_bytes);
-    }
-  } else {
-    std::vector<std::int64_t> sending(ranks), receiving(ranks);
-    std::size_t total = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      sending[r] = static_cast<std::int64_t>(reduction.data.size() * bytes_for(r));
-      receiving[r] = static_cast<std::int64_t>(reduction.nodes[r].size() * part);
-      starts[r] = total;
-      total += static_cast<std::size_t>(receiving[r]);
-    }
-    torch::Tensor sent = torch::empty(
-        {static_cast<std::int64_t>(reduction.data.size() * elements.bytes())}, torch::kUInt8);
-    auto* at = static_cast<std::byte*>(sent.data_ptr());
-    for (std::size_t r = 0; r < ranks; ++r) {
-      for (const void* data : reduction.data) {
-        std::memcpy(at,
-                    static_cast<const std::byte*>(data) + static_cast<std::size_t>(bound(r)) * width,
-                    bytes_for(r));
-        at += bytes_for(r);
-      }
-    }
-    torch::Tensor there = group_->bytes(sent.data_ptr(), sent.nbytes());
-    torch::Tensor arriving = group_->room(total);
-    group_->run("all_reduce", elements.bytes(), [&](ProcessGroup& group) {
-      return group.alltoall_base(arriving, there, receiving, sending);
-    });
-    received = arriving.cpu();
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    sending[r] = static_cast<std::int64_t>(reduction.data.size() * bytes_of(r));
+    receiving[r] = static_cast<std::int64_t>(reduction.plan.nodes[r].size() * bytes_of(me));
+    starts[r] = total;
+    total += static_cast<std::size_t>(receiving[r]);
   }
+  const torch::Tensor sent = room(reduction.data.size() * elements.bytes());
+  std::byte* at = data_of(sent);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (const void* data : reduction.data) {
+      std::memcpy(at, static_cast<const std::byte*>(data) + bound(r), bytes_of(r));
+      at += bytes_of(r);
+    }
+  }
+  torch::Tensor leaving = group_->placed(sent);
+  torch::Tensor arriving = group_->placed(room(total));
+  group_->run("all_reduce", elements.bytes(), [&](ProcessGroup& group) {
+    return group.alltoall_base(arriving, leaving, receiving, sending);
+  });
+  const torch::Tensor received = arriving.cpu();
 
   std::vector<const void*> inputs;
   for (std::size_t r = 0; r < ranks; ++r) {
-    for (std::size_t i = 0; i < reduction.nodes[r].size(); ++i) {
-      inputs.push_back(static_cast<const std::byte*>(received.data_ptr()) + starts[r] + i * part);
+    for (std::size_t i = 0; i < reduction.plan.nodes[r].size(); ++i) {
+      inputs.push_back(data_of(received) + starts[r] + i * bytes_of(me));
     }
   }
+  // Parts differ by an element at most: sent as the longest, cut when they arrive.
+  std::size_t longest = 0;
+  for (std::size_t r = 0; r < ranks; ++r) longest = std::max(longest, bytes_of(r));
+  std::vector<torch::Tensor> parts;
   std::vector<void*> sums;
-  const std::size_t skip = small ? 0 : static_cast<std::size_t>(bound(me)) * width;
-  for (std::byte* output : outputs) sums.push_back(output + skip);
-  tree.reduce(inputs, sums, static_cast<std::int64_t>(part / width), elements.type, reduction.op);
-  if (small) return;
-
-  for (std::byte* output : outputs) {
-    // Parts differ by an element at most: sent as the longest, cut when they arrive.
-    std::size_t longest = 0;
-    for (std::size_t r = 0; r < ranks; ++r) longest = std::max(longest, bytes_for(r));
-    torch::Tensor mine = torch::empty({static_cast<std::int64_t>(longest)}, torch::kUInt8);
-    std::memcpy(mine.data_ptr(), output + skip, part);
-    torch::Tensor there = group_->bytes(mine.data_ptr(), longest);
-    std::vector<torch::Tensor> own{there};
-    std::vector<std::vector<torch::Tensor>> gathered(1);
-    for (std::size_t r = 0; r < ranks; ++r) gathered[0].push_back(torch::empty_like(there));
-    group_->run("all_reduce", elements.bytes(),
-                [&](ProcessGroup& group) { return group.allgather(gathered, own); });
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    sums.push_back(parts.emplace_back(room(longest)).data_ptr());
+  }
+  reduction.plan.tree.reduce(inputs, sums, static_cast<std::int64_t>(bytes_of(me) / width),
+                             elements.type, reduction.op);
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const auto gathered = exchange("all_reduce", parts[k]);
     for (std::size_t r = 0; r < ranks; ++r) {
-      if (r == me) continue;
-      std::memcpy(output + static_cast<std::size_t>(bound(r)) * width,
-                  gathered[0][r].cpu().data_ptr(), bytes_for(r));
+      std::memcpy(outputs[k] + bound(r), data_of(gathered[r]), bytes_of(r));
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/team.h"
 
 namespace lockstep::comm {
 
@@ -19,6 +20,8 @@ struct C10dOptions {
   std::string address = "127.0.0.1";  // of this host, as others reach it
   std::string group = "world";        // tells it from other groups of the run
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Of ranks that were forked on this host: who made them knows best what became of one.
+  launch::Team* team = nullptr;
 };
 
 class C10d : public Communicator {
@@ -29,6 +32,7 @@ class C10d : public Communicator {
        std::vector<int> world_ranks);
   ~C10d() override;
 
+  void barrier() override;
   std::vector<std::uint64_t> vote(std::uint64_t word) override;
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
   void abort(std::string_view reason) noexcept override;
@@ -43,6 +47,11 @@ class C10d : public Communicator {
 
  private:
   class Group;
+
+  // Everybody's bytes, which are as many on all ranks.
+  std::vector<torch::Tensor> exchange(const char* operation, const torch::Tensor& mine);
+  void reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs);
+  void reduce_by_parts(const Reduction& reduction, std::span<std::byte* const> outputs);
 
   std::unique_ptr<Group> group_;
 };

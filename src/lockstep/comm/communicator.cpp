@@ -1,5 +1,6 @@
 #include "lockstep/comm/communicator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/ranges.h>
@@ -72,20 +73,28 @@ void check_dense(const torch::Tensor& tensor) {
                   tensor.defined() ? "a sparse one" : "an undefined one");
 }
 
-std::vector<std::vector<Node>> all_nodes(int size, int leaves) {
-  std::vector<std::vector<Node>> all;
-  for (int rank = 0; rank < size; ++rank) {
-    all.push_back(nodes_of({.rank = rank, .size = size}, leaves));
-  }
+std::vector<Node> joined(const std::vector<std::vector<Node>>& nodes) {
+  std::vector<Node> all;
+  for (const auto& of_rank : nodes) all.insert(all.end(), of_rank.begin(), of_rank.end());
   return all;
 }
 
 }  // namespace
 
-Tree Communicator::Reduction::tree() const {
-  std::vector<Node> inputs;
-  for (const auto& of_rank : nodes) inputs.insert(inputs.end(), of_rank.begin(), of_rank.end());
-  return Tree(inputs, leaves);
+Communicator::Plan::Plan(std::vector<std::vector<Node>> nodes_of_ranks, int leaves)
+    : nodes(std::move(nodes_of_ranks)), tree(joined(nodes), leaves), leaves(leaves) {
+  for (const auto& of_rank : nodes) most = std::max(most, of_rank.size());
+}
+
+const Communicator::Order& Communicator::order(int leaves) {
+  if (const auto known = orders_.find(leaves); known != orders_.end()) return known->second;
+  std::vector<std::vector<Node>> all;
+  for (int rank = 0; rank < size(); ++rank) {
+    all.push_back(nodes_of({.rank = rank, .size = size()}, leaves));
+  }
+  const LeafRange own = leaves_of({.rank = rank(), .size = size()}, leaves);
+  return orders_.emplace(leaves, Order{Plan(std::move(all), leaves), Tree(leaf_nodes(own), leaves)})
+      .first->second;
 }
 
 void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
@@ -94,12 +103,9 @@ void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   if (size() == 1) return;
   torch::NoGradGuard no_grad;
   Staged staged(tensor);
+  const void* const data[] = {staged.data()};
   std::byte* const outputs[] = {staged.data()};
-  do_reduce({.nodes = all_nodes(size(), size()),
-             .data = {staged.data()},
-             .elements = staged.elements(),
-             .leaves = size(),
-             .op = op},
+  do_reduce({.plan = order(size()).plan, .data = data, .elements = staged.elements(), .op = op},
             outputs);
   if (op == ReduceOp::kMean) staged.plain().div_(size());
   staged.finish();
@@ -125,7 +131,8 @@ std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor)
   check_dense(tensor);
   const auto all = do_gather(packed(Staged(tensor).plain()), std::nullopt);
   std::vector<torch::Tensor> tensors;
-  for (int i = 0; i < size(); ++i) tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
+  for (int i = 0; i < size(); ++i)
+    tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
   return tensors;
 }
 
@@ -135,7 +142,8 @@ std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int
   const auto all = do_gather(packed(Staged(tensor).plain()), root);
   std::vector<torch::Tensor> tensors;
   if (rank() != root) return tensors;
-  for (int i = 0; i < size(); ++i) tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
+  for (int i = 0; i < size(); ++i)
+    tensors.push_back(unpacked(all[static_cast<std::size_t>(i)], tensor, i));
   return tensors;
 }
 
@@ -177,25 +185,35 @@ std::string Communicator::broadcast_bytes(std::string_view bytes, int root) {
 
 void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   torch::NoGradGuard no_grad;
+  if (parts.leaves < 1)
+    throw CommError("sum_parts: leaves: expected 1 or more, got {}", parts.leaves);
   const LeafRange range = leaves_of({.rank = rank(), .size = size()}, parts.leaves);
   if (range.count() != static_cast<int>(parts.tensors.size())) {
     throw CommError("sum_parts: expected {} tensors on rank {}, got {}", range.count(), rank(),
                     parts.tensors.size());
   }
+  check_dense(out);
   const Elements elements{out.numel(), out.scalar_type()};
   check_reducible(elements.type, ReduceOp::kSum);
   std::vector<Staged> staged;
   std::vector<const void*> inputs;
   for (const auto& tensor : parts.tensors) {
     check_dense(tensor);
+    if (tensor.numel() != elements.count || tensor.scalar_type() != elements.type) {
+      throw CommError("sum_parts: expected {} numbers of {} in every tensor, got {} of {}",
+                      elements.count, c10::toString(elements.type), tensor.numel(),
+                      c10::toString(tensor.scalar_type()));
+    }
     inputs.push_back(staged.emplace_back(tensor).data());
   }
   // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
   // place of its first term.
-  const Tree own(leaf_nodes(range), parts.leaves);
+  const auto& [plan, own] = order(parts.leaves);
+  std::vector<const void*> terms;
   std::vector<void*> sums;
   for (const Node& node : own.outputs()) {
-    sums.push_back(staged[static_cast<std::size_t>((node.index << node.level) - range.begin)].data());
+    const auto first = static_cast<std::size_t>((node.index << node.level) - range.begin);
+    terms.push_back(sums.emplace_back(staged[first].data()));
   }
   own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum);
 
@@ -204,12 +222,7 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
   } else {
     std::byte* const outputs[] = {target.data()};
-    do_reduce({.nodes = all_nodes(size(), parts.leaves),
-               .data = {sums.begin(), sums.end()},
-               .elements = elements,
-               .leaves = parts.leaves,
-               .op = ReduceOp::kSum},
-              outputs);
+    do_reduce({.plan = plan, .data = terms, .elements = elements}, outputs);
   }
   target.finish();
 }

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,9 +32,7 @@ struct Elements {
   std::int64_t count = 0;
   torch::ScalarType type = torch::kFloat32;
 
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(count) * c10::elementSize(type);
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(count) * c10::elementSize(type); }
 };
 
 // This rank's terms of a sum over logical shards.
@@ -78,7 +77,7 @@ class Communicator {
   // of the parts.
   void sum_parts(const Parts& parts, const torch::Tensor& out);
 
-  void barrier() { vote(0); }
+  virtual void barrier() { vote(0); }
 
   // Every rank's word, by rank. As cheap as a barrier.
   virtual std::vector<std::uint64_t> vote(std::uint64_t word) = 0;
@@ -109,22 +108,34 @@ class Communicator {
   virtual void do_broadcast(std::byte* data, std::size_t bytes, int root) = 0;
   // Nothing: everybody receives.
   virtual std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) = 0;
-  struct Reduction {
-    std::vector<std::vector<Node>> nodes;  // every rank's
-    std::vector<const void*> data;         // one array for each of this rank's
-    Elements elements;                     // of every array
-    int leaves = 1;
-    ReduceOp op = ReduceOp::kSum;
+  // Who has which terms of a sum, and the order of adding them. It is the same for every sum over
+  // so many leaves, and costs more to make than a small sum.
+  struct Plan {
+    Plan(std::vector<std::vector<Node>> nodes_of_ranks, int leaves);
 
-    // All ranks' nodes, rank after rank, into as few as can be.
-    Tree tree() const;
+    std::vector<std::vector<Node>> nodes;  // every rank's
+    Tree tree;                             // of all nodes, rank after rank
+    std::size_t most = 0;                  // nodes of a rank
+    int leaves = 1;
   };
-  // One array an output of reduction.tree(); they may be arrays of reduction.data.
+  struct Reduction {
+    const Plan& plan;
+    std::span<const void* const> data;  // one array for each of this rank's nodes
+    Elements elements;                  // of every array
+    ReduceOp op = ReduceOp::kSum;
+  };
+  // One array an output of the plan's tree. Where there is one, it may be an array of the data.
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
 
  private:
+  struct Order {
+    Plan plan;  // of all ranks' nodes
+    Tree own;   // of this rank's leaves
+  };
+  const Order& order(int leaves);
 
   Topology topology_;
+  std::map<int, Order> orders_;  // by leaves
 };
 
 }  // namespace lockstep::comm

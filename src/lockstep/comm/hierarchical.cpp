@@ -33,6 +33,7 @@ std::vector<std::string> split_up(const std::string& all) {
 Hierarchical::Hierarchical(const HierarchicalOptions& options, std::unique_ptr<Communicator> local,
                            std::unique_ptr<Communicator> leaders)
     : Communicator(options.topology),
+      name_(options.name),
       hosts_(options.hosts),
       host_(place_of(rank()).host),
       local_(std::move(local)),
@@ -49,8 +50,14 @@ Hierarchical::Place Hierarchical::place_of(int rank) const {
   throw CommError("rank {} is on no host", rank);
 }
 
-std::string Hierarchical::name() const {
-  return leaders_ != nullptr ? local_->name() + "+" + leaders_->name() : local_->name() + "+";
+template <typename Action>
+auto Hierarchical::passing_on(const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    abort(error.what());
+    throw;
+  }
 }
 
 void Hierarchical::abort(std::string_view reason) noexcept {
@@ -79,17 +86,22 @@ std::vector<std::uint64_t> Hierarchical::vote(std::uint64_t word) {
 
 void Hierarchical::do_broadcast(std::byte* data, std::size_t bytes, int root) {
   const Place from = place_of(root);
-  // To the root's leader, to all leaders, to everybody.
-  if (host_ == from.host && from.local != 0) local_->do_broadcast(data, bytes, from.local);
-  if (leaders_ != nullptr) leaders_->do_broadcast(data, bytes, from.host);
-  local_->do_broadcast(data, bytes, 0);
+  passing_on([&] {
+    // To the root's leader, to all leaders, to everybody.
+    if (host_ == from.host && from.local != 0) local_->do_broadcast(data, bytes, from.local);
+    if (leaders_ != nullptr) leaders_->do_broadcast(data, bytes, from.host);
+    local_->do_broadcast(data, bytes, 0);
+  });
 }
 
 std::vector<std::string> Hierarchical::do_gather(std::string_view mine, std::optional<int> root) {
-  const auto of_host = local_->do_gather(mine, 0);
-  std::string everything;
-  if (leaders_ != nullptr) everything = joined(leaders_->do_gather(joined(of_host), std::nullopt));
-  if (!root || place_of(*root).host == host_) everything = local_->broadcast_bytes(everything, 0);
+  const std::string everything = passing_on([&] {
+    const auto of_host = local_->do_gather(mine, 0);
+    std::string all;
+    if (leaders_ != nullptr) all = joined(leaders_->do_gather(joined(of_host), std::nullopt));
+    if (!root || place_of(*root).host == host_) all = local_->broadcast_bytes(all, 0);
+    return all;
+  });
   std::vector<std::string> all(static_cast<std::size_t>(size()));
   if (root && *root != rank()) return all;
   const auto by_host = split_up(everything);
@@ -102,36 +114,42 @@ std::vector<std::string> Hierarchical::do_gather(std::string_view mine, std::opt
   return all;
 }
 
-void Hierarchical::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
-  // Inside the host, as far as its nodes go together.
-  const auto nodes_of_host = [&](std::size_t host) {
+// Inside the hosts, as far as their nodes go together, and between them.
+const Hierarchical::Plans& Hierarchical::plans(const Plan& plan) {
+  if (const auto known = plans_.find(plan.leaves); known != plans_.end()) return known->second;
+  std::vector<Plan> inside;
+  std::vector<std::vector<Node>> left;
+  for (const auto& ranks : hosts_) {
     std::vector<std::vector<Node>> nodes;
-    for (const int rank : hosts_[host]) {
-      nodes.push_back(reduction.nodes[static_cast<std::size_t>(rank)]);
-    }
-    return nodes;
-  };
-  Reduction inside = reduction;
-  inside.nodes = nodes_of_host(static_cast<std::size_t>(host_));
-  const auto sums_count = inside.tree().outputs().size();
-  std::vector<std::string> room(sums_count, std::string(reduction.elements.bytes(), '\0'));
+    for (const int rank : ranks) nodes.push_back(plan.nodes[static_cast<std::size_t>(rank)]);
+    inside.emplace_back(std::move(nodes), plan.leaves);
+    left.push_back(inside.back().tree.outputs());
+  }
+  Plans made{.inside = std::move(inside[static_cast<std::size_t>(host_)]),
+             .between = Plan(std::move(left), plan.leaves)};
+  return plans_.emplace(plan.leaves, std::move(made)).first->second;
+}
+
+void Hierarchical::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
+  const auto& [inside, between] = plans(reduction.plan);
+  const std::size_t bytes = reduction.elements.bytes();
+  std::vector<std::string> room(inside.tree.outputs().size(), std::string(bytes, '\0'));
   std::vector<std::byte*> sums;
   for (auto& text : room) sums.push_back(reinterpret_cast<std::byte*>(text.data()));
-  local_->do_reduce(inside, sums);
-
-  // Between hosts.
-  if (leaders_ != nullptr) {
-    Reduction between = reduction;
-    between.nodes.clear();
-    for (std::size_t host = 0; host < hosts_.size(); ++host) {
-      Reduction other = reduction;
-      other.nodes = nodes_of_host(host);
-      between.nodes.push_back(other.tree().outputs());
+  const std::vector<const void*> left(sums.begin(), sums.end());
+  passing_on([&] {
+    local_->do_reduce({.plan = inside,
+                       .data = reduction.data,
+                       .elements = reduction.elements,
+                       .op = reduction.op},
+                      sums);
+    if (leaders_ != nullptr) {
+      leaders_->do_reduce(
+          {.plan = between, .data = left, .elements = reduction.elements, .op = reduction.op},
+          outputs);
     }
-    between.data.assign(sums.begin(), sums.end());
-    leaders_->do_reduce(between, outputs);
-  }
-  for (std::byte* output : outputs) local_->do_broadcast(output, reduction.elements.bytes(), 0);
+    for (std::byte* output : outputs) local_->do_broadcast(output, bytes, 0);
+  });
 }
 
 }  // namespace lockstep::comm

@@ -1,7 +1,9 @@
 // Two levels: ranks of a host through shared memory, one rank of each host through the network.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
@@ -11,6 +13,7 @@ namespace lockstep::comm {
 struct HierarchicalOptions {
   Topology topology;                    // of all ranks
   std::vector<std::vector<int>> hosts;  // each host's ranks, leader first; by leader
+  std::string name = "shm+gloo";        // for messages and logs
 };
 
 class Hierarchical : public Communicator {
@@ -25,7 +28,7 @@ class Hierarchical : public Communicator {
   void abort(std::string_view reason) noexcept override;
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
-  std::string name() const override;
+  std::string name() const override { return name_; }
 
  protected:
   void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
@@ -39,10 +42,22 @@ class Hierarchical : public Communicator {
   };
   Place place_of(int rank) const;
 
+  // An error on one level is made known on the other.
+  template <typename Action>
+  auto passing_on(const Action& action);
+
+  struct Plans {
+    Plan inside;   // of this host's ranks
+    Plan between;  // of what is left on every host
+  };
+  const Plans& plans(const Plan& plan);
+
+  std::string name_;
   std::vector<std::vector<int>> hosts_;
   int host_ = 0;  // this rank's
   std::unique_ptr<Communicator> local_;
   std::unique_ptr<Communicator> leaders_;
+  std::map<int, Plans> plans_;  // by leaves
 };
 
 }  // namespace lockstep::comm

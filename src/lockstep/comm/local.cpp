@@ -8,8 +8,8 @@ std::optional<torch::Tensor> Local::shared_memory(std::size_t bytes) {
 
 void Local::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const std::vector<void*> sums(outputs.begin(), outputs.end());
-  reduction.tree().reduce(reduction.data, sums, reduction.elements.count, reduction.elements.type,
-                          reduction.op);
+  reduction.plan.tree.reduce(reduction.data, sums, reduction.elements.count,
+                             reduction.elements.type, reduction.op);
 }
 
 }  // namespace lockstep::comm

@@ -1,17 +1,21 @@
 #include "lockstep/comm/meeting.h"
 
+#include <atomic>
 #include <functional>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/socket.h"
+#include "lockstep/launch/team.h"
 
 namespace lockstep::comm {
 namespace {
@@ -54,9 +58,40 @@ std::string address_towards(const std::string& address) {
 
 // Rank 0 opens a place of its own choice and tells the others by whatever they have in common.
 struct Courier {
+  std::string place;  // for messages
   std::function<void(const std::string&)> tell;
   std::function<std::string()> ask;
+  std::function<void()> check = [] {};  // throws where it is known that somebody will not come
 };
+
+// A launcher's names are the same for every meeting of a run; so manieth is this one.
+std::string next_name(const launch::Place& place) {
+  static std::atomic<int> meetings = 0;
+  return fmt::format("{}-{}", place.run_id, ++meetings);
+}
+
+// Waits until all ranks have joined.
+void await_everybody(const Rendezvous& rendezvous, const Courier& courier, milliseconds timeout) {
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    std::vector<int> came, missing;
+    const auto peers = rendezvous.peers();
+    for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+      (peers[rank].joined ? came : missing).push_back(static_cast<int>(rank));
+    }
+    if (missing.empty()) return;
+    courier.check();
+    if (const auto failure = rendezvous.failure()) {
+      throw WorkerError(launch::describe_failure(failure->rank, "", failure->reason));
+    }
+    if (std::chrono::steady_clock::now() - start > timeout) {
+      throw CommError("rendezvous at {}: waited {}: {} came, {} did not", courier.place,
+                      format_duration(std::chrono::duration<double>(timeout).count()),
+                      launch::list_ranks(came), launch::list_ranks(missing));
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
 
 Met meet_by(const Courier& courier, const Topology& topology, const std::string& own_address,
             milliseconds timeout) {
@@ -82,32 +117,50 @@ Met meet_by(const Courier& courier, const Topology& topology, const std::string&
                                                              .rank = topology.rank,
                                                              .world_size = topology.world_size,
                                                              .timeout = timeout});
+  await_everybody(*met.rendezvous, courier, timeout);
   return met;
 }
 
 Met meet_through_agent(const launch::Place& place, milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(*place.master_port);
-  options.isServer = false;
-  options.timeout = timeout;
-  c10d::TCPStore store(*place.master_address, options);
-  const std::string key = "lockstep/" + place.run_id;
+  const std::string where = launch::to_string(
+      launch::Endpoint{.address = *place.master_address, .port = *place.master_port});
+  // What the store throws is no Error.
+  const auto naming = [&](const auto& action) {
+    try {
+      return action();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw CommError("the store of torchrun's agent at {}: {}", where,
+                      text.substr(0, text.find('\n')));
+    }
+  };
+  const auto store = naming([&] {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(*place.master_port);
+    options.isServer = false;
+    options.timeout = timeout;
+    return std::make_unique<c10d::TCPStore>(*place.master_address, options);
+  });
+  const std::string key = "lockstep/" + next_name(place);
   const Courier courier{
-      .tell = [&](const std::string& text) {
-        store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-      },
+      .place = where,
+      .tell =
+          [&](const std::string& text) {
+            naming([&] { store->set(key, std::vector<std::uint8_t>(text.begin(), text.end())); });
+          },
       .ask =
           [&] {
-            const auto bytes = store.get(key);
+            const auto bytes = naming([&] { return store->get(key); });
             return std::string(bytes.begin(), bytes.end());
           }};
   return meet_by(courier, place.topology, address_towards(*place.master_address), timeout);
 }
 
 Met meet_by_announcement(const launch::Place& place, milliseconds timeout) {
-  const std::string name = fmt::format("{}-{}", ::getuid(), place.run_id);
+  const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
   std::unique_ptr<launch::Announcement> announcement;
-  const Courier courier{.tell =
+  const Courier courier{.place = "'" + name + "'",
+                        .tell =
                             [&](const std::string& text) {
                               announcement = std::make_unique<launch::Announcement>(name, text);
                             },
@@ -119,40 +172,58 @@ Met meet_by_announcement(const launch::Place& place, milliseconds timeout) {
 
 }  // namespace
 
+// The place that all know serves only to tell of another one, and is closed before anybody could
+// come to the next meeting there.
 Met meet_at(const Meeting& meeting, milliseconds timeout) {
-  Met met{.topology = meeting.topology, .own_address = address_towards(meeting.address)};
+  std::unique_ptr<RendezvousServer> server;
+  int port = meeting.port;
   if (meeting.topology.rank == 0) {
-    met.server = std::make_unique<RendezvousServer>(
+    server = std::make_unique<RendezvousServer>(
         launch::ServerOptions{.address = meeting.address,
                               .port = meeting.port,
                               .token = meeting.token,
                               .world_size = meeting.topology.world_size});
+    port = server->port();
   }
-  met.rendezvous = std::make_shared<Rendezvous>(
-      launch::RendezvousOptions{.address = meeting.address,
-                                .port = met.server != nullptr ? met.server->port() : meeting.port,
-                                .token = meeting.token,
-                                .rank = meeting.topology.rank,
-                                .world_size = meeting.topology.world_size,
-                                .timeout = timeout});
+  Rendezvous rendezvous({.address = meeting.address,
+                         .port = port,
+                         .token = meeting.token,
+                         .rank = meeting.topology.rank,
+                         .world_size = meeting.topology.world_size,
+                         .timeout = timeout});
+  const Courier courier{
+      .place = launch::to_string(launch::Endpoint{.address = meeting.address, .port = port}),
+      .tell = [&](const std::string& text) { rendezvous.set("place", text); },
+      .ask = [&] { return rendezvous.get("place", timeout); }};
+  Met met = meet_by(courier, meeting.topology, address_towards(meeting.address), timeout);
+  rendezvous.leave();
+  if (server != nullptr && !server->wait_until_empty(timeout)) {
+    throw CommError("rendezvous at {}: waited {} for all ranks to go on", courier.place,
+                    format_duration(std::chrono::duration<double>(timeout).count()));
+  }
   return met;
 }
 
 Met meet_through(Communicator& communicator, milliseconds timeout) {
-  std::string told;
   const Courier courier{
+      .place = communicator.name(),
       .tell = [&](const std::string& text) { communicator.broadcast_bytes(text, 0); },
-      .ask = [&] { return communicator.broadcast_bytes("", 0); }};
+      .ask = [&] { return communicator.broadcast_bytes("", 0); },
+      .check = [&] { communicator.check(); }};
   return meet_by(courier, communicator.topology(), kLoopback, timeout);
 }
 
 Met meet_as_launched(const launch::Place& place, milliseconds timeout) {
   if (place.master_address && place.master_port) {
     if (place.agent_store) return meet_through_agent(place, timeout);
+    // Who sets the variables by hand has no name for the run.
+    const std::string token = place.run_id.empty()
+                                  ? fmt::format("{}:{}", *place.master_address, *place.master_port)
+                                  : place.run_id;
     return meet_at({.topology = place.topology,
                     .address = *place.master_address,
                     .port = *place.master_port,
-                    .token = place.run_id},
+                    .token = token},
                    timeout);
   }
   const bool one_host = place.topology.local_size == place.topology.world_size;

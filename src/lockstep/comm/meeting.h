@@ -19,26 +19,30 @@ struct Meeting {
   Topology topology;
   std::string address = "127.0.0.1";  // rank 0 listens here
   int port = 0;
-  std::string token;  // the run's; a peer without it is turned away
+  std::string token = {};  // the run's; a peer without it is turned away; must not be empty
 };
 
 // A rank's hold on the meeting place, and rank 0's on the place itself.
 struct Met {
   Topology topology;
-  std::string own_address;  // of this host, as the others reach it
+  std::string own_address;                             // of this host, as the others reach it
   std::unique_ptr<launch::Announcement> announcement;  // rank 0's, where the ranks are on one host
   std::unique_ptr<launch::RendezvousServer> server;    // rank 0's
   std::shared_ptr<launch::Rendezvous> rendezvous;
 };
 
-// All throw CommError, naming the place, where not everybody comes within the time limit.
+// All throw CommError, naming the place and who did not come, where not everybody comes within the
+// time limit.
+
+// The port is free again when this returns on rank 0: the ranks may meet there once more.
 Met meet_at(const Meeting& meeting, std::chrono::milliseconds timeout);
 
 // Ranks that have a communicator already tell each other through it.
 Met meet_through(Communicator& communicator, std::chrono::milliseconds timeout);
 
 // Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
-// by an announcement on their host. Throws ConfigError where the launcher says too little.
+// by an announcement on their host. They may do so several times, all in the same order. Throws
+// ConfigError where the launcher says too little.
 Met meet_as_launched(const launch::Place& place, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

@@ -22,8 +22,7 @@ c10::intrusive_ptr<ProcessGroup> make_gloo(const c10::intrusive_ptr<c10d::Store>
   auto settings = c10d::ProcessGroupGloo::Options::create();
   settings->timeout = options.timeout;
   settings->threads = 2;
-  settings->devices.push_back(
-      c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+  settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, options.rank, options.size, settings);
 }
 

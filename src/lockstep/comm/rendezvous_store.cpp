@@ -4,8 +4,8 @@
 
 namespace lockstep::comm {
 
-RendezvousStore::RendezvousStore(std::shared_ptr<launch::Rendezvous> rendezvous,
-                                 std::string prefix, std::chrono::milliseconds timeout)
+RendezvousStore::RendezvousStore(std::shared_ptr<launch::Rendezvous> rendezvous, std::string prefix,
+                                 std::chrono::milliseconds timeout)
     : Store(timeout), rendezvous_(std::move(rendezvous)), prefix_(std::move(prefix)) {}
 
 void RendezvousStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
@@ -26,10 +26,7 @@ bool RendezvousStore::deleteKey(const std::string& key) {
 }
 
 bool RendezvousStore::check(const std::vector<std::string>& keys) {
-  for (const auto& key : keys) {
-    if (!rendezvous_->try_get(prefix_ + key)) return false;
-  }
-  return true;
+  return rendezvous_->check(prefixed(keys));
 }
 
 std::int64_t RendezvousStore::getNumKeys() {
@@ -42,7 +39,13 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
 
 void RendezvousStore::wait(const std::vector<std::string>& keys,
                            const std::chrono::milliseconds& timeout) {
-  for (const auto& key : keys) rendezvous_->get(prefix_ + key, timeout);
+  rendezvous_->wait(prefixed(keys), timeout);
+}
+
+std::vector<std::string> RendezvousStore::prefixed(const std::vector<std::string>& keys) const {
+  std::vector<std::string> full;
+  for (const auto& key : keys) full.push_back(prefix_ + key);
+  return full;
 }
 
 }  // namespace lockstep::comm

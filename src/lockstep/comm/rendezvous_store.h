@@ -21,12 +21,15 @@ class RendezvousStore : public c10d::Store {
   std::int64_t add(const std::string& key, std::int64_t value) override;
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
+  // Of the whole meeting place.
   std::int64_t getNumKeys() override;
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 
  private:
+  std::vector<std::string> prefixed(const std::vector<std::string>& keys) const;
+
   std::shared_ptr<launch::Rendezvous> rendezvous_;
   std::string prefix_;
 };

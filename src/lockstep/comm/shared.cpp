@@ -22,6 +22,11 @@ Topology topology_of(const Team& team) {
 // less work but one more meeting.
 constexpr std::size_t kDirectBytes = 16 * 1024;
 
+// memcpy() must not see the null pointers of tensors without elements.
+void copy_bytes(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 }  // namespace
 
 Shared::Shared(Team& team) : Communicator(topology_of(team)), team_(team) {}
@@ -31,6 +36,10 @@ std::vector<std::uint64_t> Shared::vote(std::uint64_t word) {
   std::vector<std::uint64_t> words(static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = team_.word(i);
   return words;
+}
+
+void Shared::barrier() {
+  team_.meet({.operation = Operation::kBarrier});
 }
 
 void Shared::synchronize() {
@@ -60,9 +69,9 @@ void Shared::do_broadcast(std::byte* data, std::size_t bytes, int root) {
   do {
     const std::size_t count = std::min(Team::kSlotBytes, bytes - done);
     const int turn = next_turn();
-    if (rank() == root) std::memcpy(team_.slot(root, turn), data + done, count);
+    if (rank() == root) copy_bytes(data + done, team_.slot(root, turn), count);
     team_.meet({.operation = Operation::kBroadcast, .detail = bytes});
-    if (rank() != root) std::memcpy(data + done, team_.slot(root, turn), count);
+    if (rank() != root) copy_bytes(team_.slot(root, turn), data + done, count);
     done += count;
   } while (done < bytes);
 }
@@ -96,12 +105,11 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
 }
 
 void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
-  const Tree tree = reduction.tree();
   const Elements& elements = reduction.elements;
   const std::size_t width = c10::elementSize(elements.type);
   // A slot takes a piece of each of a rank's nodes.
-  std::size_t most = outputs.size();
-  for (const auto& of_rank : reduction.nodes) most = std::max(most, of_rank.size());
+  const std::size_t most = std::max(outputs.size(), reduction.plan.most);
+  if (most == 0) return;  // the leaves are on other hosts
   const auto piece = static_cast<std::int64_t>(Team::kSlotBytes / most / width / 64 * 64);
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
   const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = elements.bytes()};
@@ -115,8 +123,8 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
     const std::size_t offset = static_cast<std::size_t>(done) * width;
     const int turn = next_turn();
     for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      std::memcpy(team_.slot(rank(), turn) + i * piece_bytes,
-                  static_cast<const std::byte*>(reduction.data[i]) + offset, bytes);
+      copy_bytes(static_cast<const std::byte*>(reduction.data[i]) + offset,
+                 team_.slot(rank(), turn) + i * piece_bytes, bytes);
     }
     team_.meet(meeting);
     const bool direct = size() == 2 || bytes <= kDirectBytes;
@@ -125,7 +133,7 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
     const std::size_t skip = static_cast<std::size_t>(begin) * width;
     data.clear();
     for (int r = 0; r < size(); ++r) {
-      const std::size_t nodes = reduction.nodes[static_cast<std::size_t>(r)].size();
+      const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
       for (std::size_t i = 0; i < nodes; ++i) {
         data.push_back(team_.slot(r, turn) + i * piece_bytes + skip);
       }
@@ -133,11 +141,11 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       sums[k] = direct ? outputs[k] + offset : team_.results(turn) + k * piece_bytes + skip;
     }
-    tree.reduce(data, sums, end - begin, elements.type, reduction.op);
+    reduction.plan.tree.reduce(data, sums, end - begin, elements.type, reduction.op);
     if (!direct) {
       team_.meet(meeting);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
-        std::memcpy(outputs[k] + offset, team_.results(turn) + k * piece_bytes, bytes);
+        copy_bytes(team_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
       }
     }
     done += count;

@@ -13,6 +13,7 @@ class Shared : public Communicator {
  public:
   explicit Shared(launch::Team& team);
 
+  void barrier() override;
   std::vector<std::uint64_t> vote(std::uint64_t word) override;
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
   void synchronize() override;

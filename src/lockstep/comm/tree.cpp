@@ -15,34 +15,49 @@ namespace {
 // Elements at a time: what is added up stays in the first cache.
 constexpr std::int64_t kBlock = 1024;
 
-template <typename T>
-T combined(T a, T b, ReduceOp op) {
+// What an operation does to two numbers. Integers wrap around; a NaN is never lost.
+template <ReduceOp kOp, typename T>
+T combined(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
-    const bool any = op == ReduceOp::kSum || op == ReduceOp::kMax;
-    return any ? a || b : a && b;
+    return kOp == ReduceOp::kSum || kOp == ReduceOp::kMax ? a || b : a && b;
+  } else if constexpr (kOp == ReduceOp::kMin) {
+    return b < a || b != b ? b : a;
+  } else if constexpr (kOp == ReduceOp::kMax) {
+    return b > a || b != b ? b : a;
+  } else if constexpr (std::is_integral_v<T>) {
+    // Unsigned, and not so short that it would be promoted to int.
+    const auto x = static_cast<std::uint64_t>(a);
+    const auto y = static_cast<std::uint64_t>(b);
+    return static_cast<T>(kOp == ReduceOp::kSum ? x + y : x * y);
   } else {
-    switch (op) {
-      case ReduceOp::kSum:
-      case ReduceOp::kMean:
-        return static_cast<T>(a + b);
-      case ReduceOp::kMin:
-        return b < a || b != b ? b : a;  // a NaN is never lost
-      case ReduceOp::kMax:
-        return b > a || b != b ? b : a;
-      case ReduceOp::kProduct:
-        return static_cast<T>(a * b);
-    }
-    return a;
+    return static_cast<T>(kOp == ReduceOp::kSum ? a + b : a * b);
   }
+}
+
+// `out` may be `a` or `b`, whole: no element depends on another one, which the compiler cannot see.
+template <ReduceOp kOp, typename T>
+void combine_by(const T* a, const T* b, T* out, std::int64_t count) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::int64_t i = 0; i < count; ++i) out[i] = combined<kOp>(a[i], b[i]);
 }
 
 template <typename T>
 void combine(const T* a, const T* b, T* out, std::int64_t count, ReduceOp op) {
-  if (op == ReduceOp::kSum || op == ReduceOp::kMean) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = combined<T>(a[i], b[i], ReduceOp::kSum);
-    return;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return combine_by<ReduceOp::kSum>(a, b, out, count);
+    case ReduceOp::kMin:
+      return combine_by<ReduceOp::kMin>(a, b, out, count);
+    case ReduceOp::kMax:
+      return combine_by<ReduceOp::kMax>(a, b, out, count);
+    case ReduceOp::kProduct:
+      return combine_by<ReduceOp::kProduct>(a, b, out, count);
   }
-  for (std::int64_t i = 0; i < count; ++i) out[i] = combined<T>(a[i], b[i], op);
 }
 
 }  // namespace
@@ -57,7 +72,8 @@ Tree::Tree(std::vector<Node> inputs, int leaves) {
     for (int index = 0; (index << level) < leaves; index += 2) {
       const auto left = here.find({level, index});
       if (left == here.end()) continue;
-      const bool alone = ((index + 1) << level) >= leaves;  // nothing to its right: it goes up as is
+      const bool alone =
+          ((index + 1) << level) >= leaves;  // nothing to its right: it goes up as is
       const auto right = here.find({level, index + 1});
       if (!alone && right == here.end()) continue;
       int term = left->second;
@@ -92,7 +108,7 @@ void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const>
     return;
   }
   // A sum's block takes the scratch of its own term; terms come after what they are made of.
-  std::unique_ptr<T[]> scratch(new T[terms_.size() * kBlock]);
+  const std::unique_ptr<T[]> scratch(new T[terms_.size() * kBlock]);
   std::vector<const T*> blocks(terms_.size());
   for (std::int64_t first = 0; first < count; first += kBlock) {
     const std::int64_t length = std::min(kBlock, count - first);
@@ -149,7 +165,8 @@ LeafRange leaves_of(const Share& share, int leaves) {
 
 std::vector<Node> leaf_nodes(const LeafRange& range) {
   std::vector<Node> nodes;
-  for (int leaf = range.begin; leaf < range.end; ++leaf) nodes.push_back({.level = 0, .index = leaf});
+  for (int leaf = range.begin; leaf < range.end; ++leaf)
+    nodes.push_back({.level = 0, .index = leaf});
   return nodes;
 }
 

@@ -39,7 +39,7 @@ class Tree {
   bool is_whole() const { return whole_; }
 
   // outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be the array
-  // of its own first input.
+  // of an input of its own.
   void reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
               std::int64_t count, torch::ScalarType type, ReduceOp op) const;
 

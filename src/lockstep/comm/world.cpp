@@ -1,6 +1,7 @@
 #include "lockstep/comm/world.h"
 
 #include <algorithm>
+#include <exception>
 #include <fstream>
 #include <map>
 
@@ -32,6 +33,14 @@ std::string host_identity() {
                      static_cast<unsigned long>(net.st_ino), ::getuid());
 }
 
+// What others hear of a rank that did not abort() before it gave up.
+constexpr const char* kException = "ended by an exception";
+
+// How long rank 0 waits for the others at the end.
+constexpr std::chrono::seconds kDoor(5);
+// And where it fails at the start.
+constexpr std::chrono::seconds kOthers(1);
+
 void check_backend(const std::string& backend) {
   if (backend == "auto" || backend == "shm") return;
   const auto there = available_backends();
@@ -47,33 +56,56 @@ class ConnectedWorld final : public World {
   }
 
   ConnectedWorld(Met met, const WorldOptions& options, launch::Team* team)
-      : met_(std::move(met)), topology_(met_.topology), options_(options) {
-    check_backend(options_.backend);
-    const bool may_share = options_.backend == "auto" || options_.backend == "shm";
+      : met_(std::move(met)), topology_(met_.topology), options_(options), forked_(team) {
+    try {
+      connect();
+    } catch (const std::exception& error) {
+      met_.rendezvous->fail(error.what());
+      // What fails here mostly fails for all, each of which is to find out by itself.
+      if (met_.server != nullptr) {
+        met_.rendezvous->leave();
+        met_.server->wait_until_empty(kOthers);
+      }
+      throw;
+    }
+  }
+
+  // The last to leave closes the door: rank 0 serves the others until all are done. Not where it
+  // fails: then they are not to wait for it.
+  ~ConnectedWorld() override {
+    const bool failing = std::uncaught_exceptions() > 0;
+    communicator_.reset();
+    if (team_ != nullptr) leave_team(failing);
+    if (met_.rendezvous == nullptr) return;
+    if (failing) met_.rendezvous->fail(kException);
+    const bool in_order = !met_.rendezvous->failure();
+    met_.rendezvous->leave();
+    if (met_.server != nullptr && in_order) met_.server->wait_until_empty(kDoor);
+  }
+
+ private:
+  void leave_team(bool failing) {
+    if (failing) team_->fail(team_->rank(), kException);
+    team_->set_state(launch::SeatState::kLeft);
+  }
+
+  void connect() {
     if (topology_.world_size == 1) {
       communicator_ = std::make_unique<Local>();
       return;
     }
     group_by_host();
-    if (!may_share) {
+    if (options_.backend != "auto" && options_.backend != "shm") {
       communicator_ = make_c10d(topology_, "world", everybody());
       return;
     }
-    const bool sharing = team != nullptr || make_team();
-    if (!agree(sharing)) {
+    if (!agree(forked_ != nullptr || make_team())) {
       refuse_shm("not every rank can open the memory of the others on its host");
       communicator_ = make_c10d(topology_, "world", everybody());
       return;
     }
-    launch::Team* local = team != nullptr ? team : team_.get();
-    std::unique_ptr<Communicator> inside;
-    if (local != nullptr) {
-      inside = std::make_unique<Shared>(*local);
-    } else {
-      inside = std::make_unique<Local>();
-    }
     if (hosts_.size() == 1) {
-      communicator_ = std::move(inside);
+      communicator_ = make_inside();
       return;
     }
     refuse_shm(fmt::format("the ranks are on {} hosts", hosts_.size()));
@@ -81,13 +113,16 @@ class ConnectedWorld final : public World {
       communicator_ = make_c10d(topology_, "world", everybody());
       return;
     }
-    communicator_ = make_hierarchical(std::move(inside));
+    communicator_ = make_hierarchical();
   }
 
-  // The last to leave closes the door: rank 0 serves the others until all are done.
-  ~ConnectedWorld() override { communicator_.reset(); }
+  // Of this host's ranks.
+  std::unique_ptr<Communicator> make_inside() const {
+    if (forked_ != nullptr) return std::make_unique<Shared>(*forked_);
+    if (team_ != nullptr) return std::make_unique<Shared>(*team_);
+    return std::make_unique<Local>();
+  }
 
- private:
   std::vector<int> everybody() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < topology_.world_size; ++rank) ranks.push_back(rank);
@@ -97,11 +132,13 @@ class ConnectedWorld final : public World {
   // Every rank learns of every other's host. Ranks of a host are in the order of their ranks.
   void group_by_host() {
     Rendezvous& rendezvous = *met_.rendezvous;
-    rendezvous.set(fmt::format("host/{}", topology_.rank), host_identity());
+    std::string own = host_identity();
+    // Ranks that were forked together share memory with each other, and with nobody else.
+    if (forked_ != nullptr) own += fmt::format(" team of {}", forked_->pid(0));
+    rendezvous.set(fmt::format("host/{}", topology_.rank), own);
     std::map<std::string, std::size_t> known;
     for (int rank = 0; rank < topology_.world_size; ++rank) {
-      const std::string host =
-          rendezvous.get(fmt::format("host/{}", rank), options_.timeout);
+      const std::string host = rendezvous.get(fmt::format("host/{}", rank), options_.timeout);
       const auto [place, fresh] = known.try_emplace(host, hosts_.size());
       if (fresh) hosts_.emplace_back();
       hosts_[place->second].push_back(rank);
@@ -132,8 +169,8 @@ class ConnectedWorld final : public World {
       return false;
     }
     team_ = std::make_unique<launch::Team>(
-        memory,
-        launch::TeamOptions{.rank = topology_.local_rank, .timeout = options_.timeout});
+        memory, launch::TeamOptions{
+                    .rank = topology_.local_rank, .timeout = options_.timeout, .names = here});
     team_->join();
     return true;
   }
@@ -162,11 +199,12 @@ class ConnectedWorld final : public World {
                                               .backend = sharing ? "gloo" : options_.backend,
                                               .address = met_.own_address,
                                               .group = group,
-                                              .timeout = options_.timeout},
+                                              .timeout = options_.timeout,
+                                              .team = forked_},
                                   met_.rendezvous, std::move(world_ranks));
   }
 
-  std::unique_ptr<Communicator> make_hierarchical(std::unique_ptr<Communicator> inside) const {
+  std::unique_ptr<Communicator> make_hierarchical() const {
     std::unique_ptr<Communicator> leaders;
     if (topology_.local_rank == 0) {
       Topology among{.rank = static_cast<int>(host_),
@@ -176,8 +214,8 @@ class ConnectedWorld final : public World {
       leaders = make_c10d(among, "leaders", std::move(world_ranks));
     }
     return std::make_unique<Hierarchical>(
-        HierarchicalOptions{.topology = topology_, .hosts = hosts_}, std::move(inside),
-        std::move(leaders));
+        HierarchicalOptions{.topology = topology_, .hosts = hosts_, .name = "shm+gloo"},
+        make_inside(), std::move(leaders));
   }
 
   Met met_;
@@ -185,7 +223,8 @@ class ConnectedWorld final : public World {
   WorldOptions options_;
   std::vector<std::vector<int>> hosts_;
   std::size_t host_ = 0;
-  std::unique_ptr<launch::Team> team_;
+  launch::Team* forked_ = nullptr;      // of this host's ranks, where one process forked them
+  std::unique_ptr<launch::Team> team_;  // of ranks that were started apart
 };
 
 }  // namespace
@@ -201,10 +240,12 @@ std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& op
 
 std::unique_ptr<World> World::meet(const Meeting& meeting, const WorldOptions& options,
                                    launch::Team* team) {
+  check_backend(options.backend);
   return std::make_unique<ConnectedWorld>(meet_at(meeting, options.timeout), options, team);
 }
 
 std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOptions& options) {
+  check_backend(options.backend);
   if (place.topology.world_size == 1) {
     return std::make_unique<ConnectedWorld>(std::make_unique<Local>());
   }

@@ -52,12 +52,8 @@ Slice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
     const std::int64_t first = batch * size;
     return {.first = shard * per_replica_ + first, .count = std::min(size, per_replica_ - first)};
   }
-  const std::int64_t first = batch * size * shards_;
-  const std::int64_t count = samples(batch);
-  const std::int64_t each = count / shards_;
-  const std::int64_t more = count % shards_;  // shards that have one more
-  return {.first = first + shard * each + std::min(shard, more),
-          .count = each + (shard < more ? 1 : 0)};
+  const std::int64_t first = std::min((batch * shards_ + shard) * size, size_.samples);
+  return {.first = first, .count = std::min(size, size_.samples - first)};
 }
 
 std::int64_t ShardedEpoch::samples(std::int64_t batch) const {

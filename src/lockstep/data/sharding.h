@@ -23,8 +23,8 @@ class ShardedEpoch {
 
   std::int64_t batches() const { return size_.batches; }
 
-  // Shard s of global batch k; it may be empty. As even as can be: sizes differ by one at most, and
-  // the first shards have more. With a DistributedSampler, its replica s has them.
+  // Shard s of global batch k: what one process would have as batch k * shards + s. At the end of
+  // the epoch it may have fewer samples, or none. With a DistributedSampler, replica s's batch k.
   Slice slice(std::int64_t batch, std::int64_t shard) const;
 
   // Samples of global batch k.

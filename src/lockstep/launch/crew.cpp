@@ -136,6 +136,19 @@ void flush_output() {
   std::fflush(stderr);
 }
 
+// Where the caller's errors go, also in a worker whose output goes to the caller.
+int error_output = STDERR_FILENO;
+
+// This process's output from now on, line by line.
+void print_to(FileDescriptor pipe) {
+  error_output = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  ::dup2(pipe.get(), STDOUT_FILENO);
+  ::dup2(pipe.get(), STDERR_FILENO);
+  // With a buffer of its own: glibc would go on with the old one as it was until that is full.
+  static char buffer[BUFSIZ];
+  std::setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
+}
+
 // The state letter of /proc/PID/stat: 'T' where somebody stopped the process.
 char process_state(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/stat", pid);
@@ -157,8 +170,8 @@ void end_stopped_caller(const Team& team, pid_t caller) {
     if (process_state(caller) != 'T') return;
     std::this_thread::sleep_for(milliseconds(50));
   }
-  std::fprintf(stderr, "lockstep: rank %d is stopped: %s; the run ends\n", team.name(0),
-               team.failure()->reason.c_str());
+  ::dprintf(error_output, "lockstep: rank %d is stopped: %s; the run ends\n", team.name(0),
+            team.failure()->reason.c_str());
   ::kill(caller, SIGKILL);
 }
 
@@ -376,12 +389,7 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
       for (Worker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();
-      if (writing) {
-        ::dup2(writing.get(), STDOUT_FILENO);
-        ::dup2(writing.get(), STDERR_FILENO);
-        writing = FileDescriptor();
-        std::setvbuf(stdout, nullptr, _IOLBF, 4096);
-      }
+      if (writing) print_to(std::move(writing));
       TeamOptions own_options = team_options;
       own_options.rank = rank;
       Team own(memory, own_options);

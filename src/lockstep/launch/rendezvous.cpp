@@ -60,12 +60,12 @@ void Rendezvous::set(std::string_view key, std::string_view value) {
   ask(FrameKind::kSet, key, FieldWriter().text(key).text(value));
 }
 
-std::string Rendezvous::get(std::string_view key, std::chrono::milliseconds timeout) {
+std::string Rendezvous::get(std::string_view key, const Limit& limit) {
   require_room(key, key.size());
   if (!failure()) {
     const auto answer = link_->ask({.kind = FrameKind::kAwait,
                                     .fields = FieldWriter().text(key),
-                                    .deadline = deadline_in(timeout),
+                                    .deadline = limit.until,
                                     .until_failure = true});
     if (answer) {
       FieldReader fields(*answer);
@@ -76,7 +76,7 @@ std::string Rendezvous::get(std::string_view key, std::chrono::milliseconds time
   const auto failed = failure();
   if (!failed) {
     throw CommError("{}: rank {} waited for key '{}': it was not set in {}", name_, options_.rank,
-                    key, seconds(timeout));
+                    key, seconds(limit.timeout));
   }
   // What was set before the failure is still there.
   if (auto value = try_get(key)) return *std::move(value);
@@ -92,11 +92,8 @@ std::optional<std::string> Rendezvous::try_get(std::string_view key) {
 }
 
 void Rendezvous::wait(std::span<const std::string> keys, std::chrono::milliseconds timeout) {
-  const auto start = Clock::now();
-  for (const std::string& key : keys) {
-    const auto gone = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-    get(key, timeout - gone);
-  }
+  const Limit limit{.until = deadline_in(timeout), .timeout = timeout};
+  for (const std::string& key : keys) get(key, limit);
 }
 
 bool Rendezvous::check(std::span<const std::string> keys) {

@@ -53,7 +53,9 @@ class Rendezvous {
   // Waits until the key is set. Throws CommError with the key and the time at the timeout, and at
   // once where a rank's failure becomes known: who would set it may be gone.
   std::string get(std::string_view key) { return get(key, options_.timeout); }
-  std::string get(std::string_view key, std::chrono::milliseconds timeout);
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) {
+    return get(key, {.until = deadline_in(timeout), .timeout = timeout});
+  }
   std::optional<std::string> try_get(std::string_view key);
 
   // As get() for all of them, within the timeout together.
@@ -89,6 +91,11 @@ class Rendezvous {
   const RendezvousOptions& options() const { return options_; }
 
  private:
+  struct Limit {
+    Clock::time_point until = {};
+    std::chrono::milliseconds timeout{0};  // as it was asked for, in messages
+  };
+  std::string get(std::string_view key, const Limit& limit);
   // The fields of the answer to a request about a key.
   std::string ask(FrameKind kind, std::string_view key, const FieldWriter& fields = {});
 

@@ -59,7 +59,8 @@ void RendezvousLink::set_status(std::string status) {
 std::vector<Peer> RendezvousLink::peers() const {
   const std::lock_guard lock(mutex_);
   std::vector<Peer> peers = roster_.peers;
-  peers[0].silent = std::max(peers[0].silent, server_silent_);
+  Peer& host = peers[0];
+  if (!host.left && !host.failed) host.silent = std::max(host.silent, server_silent_);
   return peers;
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/launch/rendezvous_service.h"
 
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -60,21 +61,18 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
   switch (frame.kind) {
     case FrameKind::kSet: {
       const std::string key = fields.text();
-      set(key, fields.text());
-      break;
+      return set(connection, {.key = key, .value = fields.text()}, answer);
     }
     case FrameKind::kAdd: {
       const std::string key = fields.text();
       const std::int64_t delta = fields.integer();
       try {
         const std::int64_t sum = values_.sum(key, delta);
-        set(key, std::to_string(sum));
-        answer.integer(sum);
+        return set(connection, {.key = key, .value = std::to_string(sum)}, answer.integer(sum));
       } catch (const CommError& error) {
         answer.text(error.what());
         return send_(connection, FrameKind::kRefusal, answer.payload());
       }
-      break;
     }
     case FrameKind::kGet:
     case FrameKind::kAwait: {
@@ -109,9 +107,13 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
   send_(connection, FrameKind::kAnswer, answer.payload());
 }
 
-void RendezvousService::set(const std::string& key, const std::string& value) {
-  for (const KeyValues::Waiter& waiter : values_.set(key, value)) {
-    send_(waiter.connection, FrameKind::kAnswer, found(waiter.request, value));
+void RendezvousService::set(std::uint64_t connection, const Entry& entry,
+                            const FieldWriter& answer) {
+  const std::vector<KeyValues::Waiter> woken = values_.set(entry.key, entry.value);
+  // First who set it: what the others do next may end the server.
+  send_(connection, FrameKind::kAnswer, answer.payload());
+  for (const KeyValues::Waiter& waiter : woken) {
+    send_(waiter.connection, FrameKind::kAnswer, found(waiter.request, entry.value));
   }
 }
 

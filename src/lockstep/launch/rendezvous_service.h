@@ -38,9 +38,15 @@ class RendezvousService {
   int present() const { return roster_.present(); }
 
  private:
+  struct Entry {
+    std::string key = {};
+    std::string value = {};
+  };
+
   void join(std::uint64_t connection, const Frame& frame);
   void handle_request(std::uint64_t connection, const Frame& frame);
-  void set(const std::string& key, const std::string& value);
+  // Sends `answer` to who set it, and the value to who waits for it.
+  void set(std::uint64_t connection, const Entry& entry, const FieldWriter& answer);
   void send_roster(std::uint64_t connection);
   void send_roster_to_all();
 

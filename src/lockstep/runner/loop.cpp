@@ -416,6 +416,7 @@ TrainResult Loop::finish() {
   result.train_samples_per_second =
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
+  result.rank = comm_.rank();
   if (comm_.is_primary()) report_run(result, state_, options, profiler_);
   close_loggers();
   return result;

@@ -79,6 +79,7 @@ struct TrainResult {
   std::optional<std::string> stop_reason;  // why it ended before num_epochs, if it did
   std::string weights_hash;                // of the weights after the last step
   double seconds = 0;                      // of this call
+  int rank = 0;  // of this process; more than 0 only where a launcher started it
   double train_samples_per_second = 0;
 };
 

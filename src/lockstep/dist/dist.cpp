@@ -1,0 +1,364 @@
+#include "lockstep/dist/dist.h"
+
+#include <algorithm>
+
+#include <torch/cuda.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/local.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/launch/affinity.h"
+#include "lockstep/launch/crew.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/launch/socket.h"
+
+namespace lockstep::dist {
+namespace {
+
+// What launch() gave this process.
+struct Launched {
+  Topology topology;
+  LaunchOptions options;
+  launch::Team* team = nullptr;        // where it forked
+  std::optional<launch::Place> place;  // where a launcher started us
+};
+
+struct Process {
+  const Launched* launched = nullptr;  // while launch() is at work
+  std::unique_ptr<comm::World> world;  // the current group
+};
+
+Process& process() {
+  static Process process;
+  return process;
+}
+
+std::optional<launch::Place> launcher_place() {
+  return launch::find_place(launch::current_environment());
+}
+
+// The current group, or this process alone where that is all there is.
+comm::Communicator& group() {
+  const Process& here = process();
+  if (here.world != nullptr) return here.world->communicator();
+  int size = 1;
+  if (here.launched != nullptr) {
+    size = here.launched->topology.world_size;
+  } else if (const auto place = launcher_place()) {
+    size = place->topology.world_size;
+  }
+  if (size > 1) {
+    throw ConfigError(
+        "there is no process group: this process is one of {}; call init_process_group() first",
+        size);
+  }
+  static comm::Local alone;
+  return alone;
+}
+
+int gpu_count() {
+  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+}
+
+bool autograd_works() {
+  try {
+    const torch::Tensor x = torch::ones({1}, torch::requires_grad());
+    (x * x).sum().backward();
+    return x.grad().item<float>() == 2.0F;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// For the length of a worker: its place, and its part of the cores.
+class LaunchScope {
+ public:
+  explicit LaunchScope(const Launched& launched) : threads_(torch::get_num_threads()) {
+    process().launched = &launched;
+    const int workers = launched.topology.local_size;
+    if (workers > 1) torch::set_num_threads(std::max(1, launch::usable_cores() / workers));
+  }
+  ~LaunchScope() {
+    process().launched = nullptr;
+    torch::set_num_threads(threads_);
+  }
+  LaunchScope(const LaunchScope&) = delete;
+  LaunchScope& operator=(const LaunchScope&) = delete;
+
+ private:
+  int threads_;
+};
+
+using Worker = std::function<void(int, int)>;
+
+// The others hear of what it throws before it goes its way.
+void work(const Worker& worker, const Launched& launched) {
+  const LaunchScope scope(launched);
+  try {
+    worker(launched.topology.rank, launched.topology.world_size);
+    cleanup();
+  } catch (const std::exception& error) {
+    abort(error.what());
+    throw;
+  } catch (...) {
+    abort("threw something that is no exception");
+    throw;
+  }
+}
+
+void fork_workers(const Worker& worker, const LaunchOptions& options, int workers) {
+  const auto work_in = [&](launch::Team& team) {
+    work(worker, {.topology = {.rank = team.rank(),
+                               .world_size = team.size(),
+                               .local_rank = team.rank(),
+                               .local_size = team.size()},
+                  .options = options,
+                  .team = &team});
+  };
+  launch::Crew crew({.size = workers, .timeout = options.timeout, .probe = autograd_works},
+                    work_in);
+  try {
+    work_in(crew.team());
+  } catch (const std::exception& error) {
+    crew.team().fail(0, error.what());
+    throw;
+  } catch (...) {
+    crew.team().fail(0, "threw something that is no exception");
+    throw;
+  }
+  crew.join();
+}
+
+// Throws where the user's word is not what `giver` says.
+void check_place(const ProcessGroupOptions& options, const Topology& given,
+                 std::string_view giver) {
+  if (options.rank.value_or(given.rank) == given.rank &&
+      options.world_size.value_or(given.world_size) == given.world_size) {
+    return;
+  }
+  throw ConfigError(
+      "init_process_group: expected rank {} of {}, as {} says, got rank {} of {}; leave them out, "
+      "or say with address and port where all meet",
+      given.rank, given.world_size, giver, options.rank.value_or(given.rank),
+      options.world_size.value_or(given.world_size));
+}
+
+// The place of a process that must know it itself.
+Topology own_place(const ProcessGroupOptions& options, const launch::Team* team) {
+  if (!options.rank || !options.world_size) {
+    throw ConfigError("init_process_group: expected a rank and a world_size beside port {}, got {}",
+                      *options.port,
+                      options.rank         ? "a rank only"
+                      : options.world_size ? "a world_size only"
+                                           : "none");
+  }
+  if (*options.world_size < 1 || *options.rank < 0 || *options.rank >= *options.world_size) {
+    throw ConfigError("init_process_group: expected a rank from 0 to world_size - 1, got {} of {}",
+                      *options.rank, *options.world_size);
+  }
+  if (*options.port < 1 || *options.port > 65535) {
+    throw ConfigError("init_process_group: port: expected 1 to 65535, got {}", *options.port);
+  }
+  Topology place{.rank = *options.rank, .world_size = *options.world_size};
+  if (team != nullptr) {
+    place.local_rank = team->rank();
+    place.local_size = team->size();
+  }
+  return place;
+}
+
+std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
+  const Launched* launched = process().launched;
+  const LaunchOptions defaults = launched != nullptr ? launched->options : LaunchOptions();
+  const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
+                                 .timeout = options.timeout.value_or(defaults.timeout)};
+  launch::Team* team = launched != nullptr ? launched->team : nullptr;
+  if (options.port) {
+    const Topology place = own_place(options, team);
+    if (place.world_size == 1) return comm::World::attach({}, world);
+    return comm::World::meet({.topology = place,
+                              .address = options.address,
+                              .port = *options.port,
+                              .token = options.token},
+                             world, team);
+  }
+  if (team != nullptr) {
+    check_place(options, launched->topology, "launch()");
+    return comm::World::of_team(*team, world);
+  }
+  if (const auto place = launched != nullptr ? launched->place : launcher_place()) {
+    check_place(options, place->topology, "the launcher");
+    return comm::World::attach(*place, world);
+  }
+  if (options.rank.value_or(0) == 0 && options.world_size.value_or(1) == 1) {
+    return comm::World::attach({}, world);
+  }
+  throw ConfigError(
+      "init_process_group: rank {} of {}: expected a port, where all meet rank 0, or a process of "
+      "launch(), torchrun, mpirun or srun",
+      options.rank ? fmt::to_string(*options.rank) : "?",
+      options.world_size ? fmt::to_string(*options.world_size) : "?");
+}
+
+// A rank's part, which a run takes as it is; a DistributedSampler it would split itself.
+class RankSampler : public data::Sampler {
+ public:
+  RankSampler(std::int64_t dataset_size, const data::DistributedSamplerOptions& options, bool pad)
+      : sampler_(dataset_size, options), size_(sampler_.size()) {
+    if (pad) return;
+    // Of indices rank, rank + ranks, ... those past the end are repeats.
+    const std::int64_t rank = *options.rank;
+    const std::int64_t ranks = *options.num_replicas;
+    size_ = dataset_size > rank ? (dataset_size - rank + ranks - 1) / ranks : 0;
+  }
+
+  std::int64_t size() const override { return size_; }
+  std::vector<std::int64_t> indices(std::int64_t epoch) const override {
+    auto indices = sampler_.indices(epoch);
+    indices.resize(static_cast<std::size_t>(size_));
+    return indices;
+  }
+
+ private:
+  data::DistributedSampler sampler_;
+  std::int64_t size_;
+};
+
+}  // namespace
+
+void launch(const Worker& worker, const LaunchOptions& options) {
+  if (!worker) throw ConfigError("launch: expected a worker, got an empty function");
+  if (process().launched != nullptr) throw ConfigError("launch: was called inside of a worker");
+  if (is_initialized()) {
+    throw ConfigError("launch: this process has a group already; call cleanup() first");
+  }
+  if (options.workers && *options.workers < 1) {
+    throw ConfigError("launch: workers: expected 1 or more, got {}", *options.workers);
+  }
+  if (const auto place = launcher_place()) {
+    work(worker, {.topology = place->topology, .options = options, .place = place});
+    return;
+  }
+  const int gpus = options.workers ? 0 : gpu_count();
+  const int workers = options.workers.value_or(gpus > 0 ? gpus : launch::usable_cores());
+  if (workers == 1) {
+    work(worker, {.options = options});
+  } else {
+    fork_workers(worker, options, workers);
+  }
+}
+
+void init_process_group(const ProcessGroupOptions& options) {
+  if (is_initialized()) {
+    throw ConfigError("init_process_group: there is a group already; call cleanup() first");
+  }
+  process().world = connect(options);
+}
+
+void cleanup() {
+  const auto world = std::move(process().world);
+  if (world != nullptr) world->communicator().barrier();
+}
+
+void abort(std::string_view reason) noexcept {
+  const auto world = std::move(process().world);
+  if (world != nullptr) world->communicator().abort(reason);
+}
+
+bool is_initialized() {
+  return process().world != nullptr;
+}
+
+int get_rank() {
+  return is_initialized() ? group().rank() : 0;
+}
+
+int get_world_size() {
+  return is_initialized() ? group().size() : 1;
+}
+
+bool is_primary() {
+  return get_rank() == 0;
+}
+
+torch::Device get_device() {
+  const int gpus = gpu_count();
+  if (gpus == 0) return torch::kCPU;
+  const Process& here = process();
+  int local_rank = 0;
+  if (here.world != nullptr) {
+    local_rank = here.world->communicator().topology().local_rank;
+  } else if (here.launched != nullptr) {
+    local_rank = here.launched->topology.local_rank;
+  }
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus)};
+}
+
+std::shared_ptr<const data::Sampler> data_sampler(const data::DatasetPtr& dataset,
+                                                  const DataSamplerOptions& options) {
+  if (dataset == nullptr) {
+    throw ConfigError("data_sampler: expected a data set, got a null pointer");
+  }
+  if (!options.distributed) return nullptr;
+  const comm::Communicator& all = group();
+  return std::make_shared<RankSampler>(dataset->size(),
+                                       data::DistributedSamplerOptions{.num_replicas = all.size(),
+                                                                       .rank = all.rank(),
+                                                                       .shuffle = options.shuffle,
+                                                                       .seed = options.seed},
+                                       options.pad);
+}
+
+torch::Tensor reduce(torch::Tensor tensor, ReduceOp op, int root) {
+  group().reduce(tensor, op, root);
+  return tensor;
+}
+
+torch::Tensor all_reduce(torch::Tensor tensor, ReduceOp op) {
+  group().all_reduce(tensor, op);
+  return tensor;
+}
+
+torch::Tensor broadcast(torch::Tensor tensor, int root) {
+  group().broadcast(tensor, root);
+  return tensor;
+}
+
+std::vector<torch::Tensor> gather(const torch::Tensor& tensor) {
+  return group().gather(tensor);
+}
+
+std::vector<torch::Tensor> all_gather(const torch::Tensor& tensor) {
+  return group().all_gather(tensor);
+}
+
+void barrier() {
+  group().barrier();
+}
+
+void sync_params(const std::vector<torch::Tensor>& tensors) {
+  comm::Communicator& all = group();
+  for (const auto& tensor : tensors) all.broadcast(tensor);
+}
+
+void sync_params(const Model& model) {
+  comm::Communicator& all = group();
+  for (const auto& [name, tensor] : model.weights()) all.broadcast(tensor);
+}
+
+void print_in_order(std::string_view text) {
+  std::string all;
+  for (const std::string& one : group().gather_bytes(text)) {
+    if (one.empty()) continue;
+    if (!all.empty()) all += '\n';
+    all += one;
+  }
+  if (!all.empty()) Console::standard().line(all);
+}
+
+int find_free_port() {
+  return launch::local_port(launch::listen_on({}));
+}
+
+}  // namespace lockstep::dist

@@ -1,0 +1,168 @@
+#include "lockstep/comm/c10d.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "lockstep/comm/world.h"
+#include "tests/comm/collectives.h"
+#include "tests/comm/free_port.h"
+#include "tests/launch/rank_process.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+// The ranks of a team through Gloo alone.
+std::function<void(launch::Team&)> by_gloo(const std::function<void(Communicator&)>& body,
+                                           std::chrono::milliseconds timeout = 20s) {
+  return [=](launch::Team& team) {
+    const auto world = World::of_team(team, {.backend = "gloo", .timeout = timeout});
+    body(world->communicator());
+  };
+}
+
+class C10dSizes : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(C10d, C10dSizes, ::testing::Values(2, 3, 4));
+
+TEST_P(C10dSizes, DoesAllCollectives) {
+  run_ranks(GetParam(), by_gloo([](Communicator& comm) {
+              EXPECT_EQ(comm.name(), "gloo");
+              EXPECT_FALSE(comm.shared_memory(100));
+              check_collectives(comm);
+            }));
+}
+
+TEST(C10d, DifferentOperationsAreToldBeforeTheTimeLimit) {
+  const auto start = Clock::now();
+  EXPECT_THAT(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {
+                               comm.set_progress(1, 2);
+                               comm.barrier();
+                               if (comm.rank() == 0) {
+                                 comm.broadcast(torch::ones(10), 1);
+                               } else {
+                                 comm.vote(1);
+                               }
+                             })),
+              AllOf(HasSubstr("'broadcast of 40 bytes'"), HasSubstr("'vote of 8 bytes'"),
+                    HasSubstr("(in epoch 1, batch 2)"), HasSubstr("all ranks must do the same")));
+  EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
+  const auto start = Clock::now();
+  EXPECT_THAT(error_of_ranks({.size = 3}, by_gloo(
+                                              [](Communicator& comm) {
+                                                comm.set_progress(4, 2);
+                                                comm.barrier();
+                                                if (comm.rank() == 1) {
+                                                  std::this_thread::sleep_for(10s);
+                                                }
+                                                comm.all_reduce(torch::ones(100));
+                                              },
+                                              700ms)),
+              AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
+                    HasSubstr("all_reduce of 400 bytes: waited 0.7 s"),
+                    HasSubstr("ranks 0, 2 came, rank 1 did not")));
+  EXPECT_LT(Clock::now() - start, 4s);
+}
+
+TEST(C10d, AStoppedRankIsNamed) {
+  const auto start = Clock::now();
+  EXPECT_THAT(error_of_ranks({.size = 3, .timeout = 2s}, by_gloo(
+                                                             [](Communicator& comm) {
+                                                               comm.barrier();
+                                                               if (comm.rank() == 2) {
+                                                                 ::raise(SIGSTOP);
+                                                               }
+                                                               comm.all_reduce(torch::ones(100));
+                                                             },
+                                                             1500ms)),
+              AllOf(HasSubstr("rank 2"), HasSubstr("ranks 0, 1 came, rank 2 did not")));
+  EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(C10d, WhatARankThrowsReachesTheOthers) {
+  const auto start = Clock::now();
+  EXPECT_EQ(error_of_ranks({.size = 3}, by_gloo([](Communicator& comm) {
+                             comm.barrier();
+                             if (comm.rank() == 1) throw DataError("image 7 is broken");
+                             comm.all_reduce(torch::ones(100));
+                           })),
+            "rank 1: image 7 is broken");
+  EXPECT_LT(Clock::now() - start, 2s);
+}
+
+TEST(C10d, AKilledRankIsNamedWithItsSignal) {
+  for (const std::int64_t count : {10, 4'000'000}) {
+    const auto start = Clock::now();
+    EXPECT_THAT(error_of_ranks({.size = 3}, by_gloo([&](Communicator& comm) {
+                                 const torch::Tensor tensor = torch::ones({count});
+                                 for (int i = 0; i < 1000; ++i) {
+                                   if (comm.rank() == 2 && i == 2) ::raise(SIGKILL);
+                                   comm.all_reduce(tensor);
+                                 }
+                               })),
+                HasSubstr("rank 2: its process was killed by signal 9"));
+    EXPECT_LT(Clock::now() - start, 3s);
+  }
+}
+
+// Nobody forked them together: what is known is that the connection broke.
+TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
+  const int port = free_port();
+  const auto body = [](Communicator& comm) {
+    comm.set_progress(1, 5);
+    comm.barrier();
+    if (comm.rank() == 1) ::raise(SIGKILL);
+    comm.all_reduce(torch::ones(100));
+  };
+  launch::RankProcess other([&] {
+    const auto world =
+        World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
+                    {.backend = "gloo", .timeout = 20s});
+    body(world->communicator());
+    return 0;
+  });
+  const auto start = Clock::now();
+  const std::string text = launch::message_of<WorkerError>([&] {
+    const auto world =
+        World::meet({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
+                    {.backend = "gloo", .timeout = 20s});
+    body(world->communicator());
+  });
+  EXPECT_THAT(text, HasSubstr("rank 1"));
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(C10d, ARankThatLeftIsMissed) {
+  const auto start = Clock::now();
+  EXPECT_THAT(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {
+                               comm.barrier();
+                               if (comm.rank() == 0) comm.all_reduce(torch::ones(100));
+                             })),
+              HasSubstr("rank 1: left before the others were done"));
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(C10d, AnAbortReachesTheOthers) {
+  EXPECT_EQ(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {
+                             comm.barrier();
+                             if (comm.rank() == 1) {
+                               comm.abort("the disk is full");
+                               std::this_thread::sleep_for(10s);
+                             }
+                             comm.barrier();
+                           })),
+            "rank 1: the disk is full");
+}
+
+}  // namespace
+}  // namespace lockstep::comm

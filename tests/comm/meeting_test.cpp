@@ -1,0 +1,211 @@
+#include "lockstep/comm/meeting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include "lockstep/comm/shared.h"
+#include "tests/comm/free_port.h"
+#include "tests/launch/rank_process.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using launch::kLimit;
+using launch::message_of;
+using launch::RankProcess;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Whether all ranks are there, and see each other's keys.
+bool is_whole(const Met& met) {
+  met.rendezvous->set("key/" + std::to_string(met.topology.rank), "");
+  for (int rank = 0; rank < met.topology.world_size; ++rank) {
+    met.rendezvous->get("key/" + std::to_string(rank));
+  }
+  // Nobody leaves before all have seen all, rank 0 last.
+  if (met.rendezvous->add("seen", 1) == met.topology.world_size) met.rendezvous->set("done", "");
+  met.rendezvous->get("done");
+  met.rendezvous->leave();
+  if (met.server != nullptr && !met.server->wait_until_empty(kLimit)) return false;
+  return (met.server != nullptr) == (met.topology.rank == 0);
+}
+
+// Ranks 1 and more in processes of their own, rank 0 here.
+void meet_in_processes(int size, const std::function<Met(const Topology&)>& meet, int times = 1) {
+  const auto body = [&](int rank) {
+    for (int i = 0; i < times; ++i) {
+      if (!is_whole(
+              meet({.rank = rank, .world_size = size, .local_rank = rank, .local_size = size}))) {
+        return 1;
+      }
+    }
+    return 0;
+  };
+  std::vector<RankProcess> others;
+  for (int rank = 1; rank < size; ++rank) others.emplace_back([&, rank] { return body(rank); });
+  EXPECT_EQ(body(0), 0);
+  for (RankProcess& other : others) EXPECT_EQ(other.wait(), 0);
+}
+
+TEST(Meeting, AtAPlaceThatAllKnow) {
+  const int port = free_port();
+  meet_in_processes(3, [&](const Topology& topology) {
+    return meet_at({.topology = topology, .port = port, .token = "secret"}, kLimit);
+  });
+}
+
+TEST(Meeting, TheSameRanksMeetAgainAtTheSamePlace) {
+  const int port = free_port();
+  meet_in_processes(
+      3,
+      [&](const Topology& topology) {
+        return meet_at({.topology = topology, .port = port, .token = "secret"}, kLimit);
+      },
+      /*times=*/20);
+}
+
+TEST(Meeting, WhoDoesNotComeIsNamedWithThePlace) {
+  const int port = free_port();
+  RankProcess other([&] {
+    const std::string text = message_of<CommError>([&] {
+      meet_at({.topology = {.rank = 2, .world_size = 3}, .port = port, .token = "secret"}, 1s);
+    });
+    return text.find("rank 1 did not") != std::string::npos ? 0 : 1;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      message_of<CommError>([&] {
+        meet_at({.topology = {.rank = 0, .world_size = 3}, .port = port, .token = "secret"}, 1s);
+      }),
+      AllOf(HasSubstr("rendezvous at 127.0.0.1:" + std::to_string(port)), HasSubstr("waited 1.0 s"),
+            HasSubstr("ranks 0, 2 came, rank 1 did not")));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
+}
+
+TEST(Meeting, NobodyIsAtThePlace) {
+  const int port = free_port();
+  EXPECT_THAT(message_of<CommError>([&] {
+                meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
+                        300ms);
+              }),
+              AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("0.3 s")));
+}
+
+TEST(Meeting, WhoHasAnotherTokenIsTurnedAway) {
+  const int port = free_port();
+  RankProcess intruder([&] {
+    const std::string text = message_of<CommError>([&] {
+      meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "guessed"}, kLimit);
+    });
+    return text.find("turned away") != std::string::npos ? 0 : 1;
+  });
+  const std::string text = message_of<CommError>([&] {
+    meet_at({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"}, 1s);
+  });
+  EXPECT_THAT(text, HasSubstr("rank 0 came, rank 1 did not"));
+  EXPECT_EQ(intruder.wait(), 0);
+}
+
+TEST(Meeting, ThroughACommunicator) {
+  run_ranks(3, [](launch::Team& team) {
+    Shared shared(team);
+    EXPECT_TRUE(is_whole(meet_through(shared, kLimit)));
+  });
+}
+
+TEST(Meeting, ThroughACommunicatorWhoseRankFails) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of_ranks({.size = 3},
+                           [](launch::Team& team) {
+                             Shared shared(team);
+                             if (team.rank() == 2) {
+                               shared.broadcast_bytes("", 0);
+                               throw Error("no socket");
+                             }
+                             meet_through(shared, kLimit);
+                           }),
+            "rank 2: no socket");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+}
+
+TEST(Meeting, ByAnAnnouncementOfOneHost) {
+  const std::string run = "test-" + std::to_string(::getpid());
+  meet_in_processes(
+      3,
+      [&](const Topology& topology) {
+        return meet_as_launched({.launcher = launch::Launcher::kOpenMpi,
+                                 .topology = topology,
+                                 .local_size_known = true,
+                                 .run_id = run},
+                                kLimit);
+      },
+      /*times=*/5);
+}
+
+TEST(Meeting, AtTheMastersAddress) {
+  for (const std::string run : {"job 7", ""}) {
+    const int port = free_port();
+    meet_in_processes(
+        2,
+        [&](const Topology& topology) {
+          return meet_as_launched({.launcher = launch::Launcher::kSlurm,
+                                   .topology = topology,
+                                   .master_address = "localhost",
+                                   .master_port = port,
+                                   .run_id = run},
+                                  kLimit);
+        },
+        /*times=*/3);
+  }
+}
+
+TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
+  const launch::NumberPipe ports;
+  const launch::NumberPipe ends;
+  RankProcess agent([&] {
+    c10d::TCPStoreOptions options;
+    options.isServer = true;
+    options.port = 0;
+    options.waitWorkers = false;
+    c10d::TCPStore store("127.0.0.1", options);
+    ports.put(store.getPort());
+    return ends.take();
+  });
+  const int port = ports.take();
+  meet_in_processes(
+      2,
+      [&](const Topology& topology) {
+        return meet_as_launched({.topology = topology,
+                                 .master_address = "127.0.0.1",
+                                 .master_port = port,
+                                 .agent_store = true,
+                                 .run_id = "none-0"},
+                                kLimit);
+      },
+      /*times=*/3);
+  EXPECT_THAT(message_of<CommError>([&] {
+                meet_as_launched({.topology = {.rank = 1, .world_size = 2},
+                                  .master_address = "127.0.0.1",
+                                  .master_port = port,
+                                  .agent_store = true,
+                                  .run_id = "another"},
+                                 1s);
+              }),
+              HasSubstr("the store of torchrun's agent at 127.0.0.1:" + std::to_string(port)));
+  ends.put(0);
+  EXPECT_EQ(agent.wait(), 0);
+}
+
+TEST(Meeting, ALauncherThatSaysTooLittleIsRefused) {
+  EXPECT_THAT(message_of<ConfigError>([] {
+                meet_as_launched({.topology = {.rank = 1, .world_size = 4, .local_size = 2}}, 1s);
+              }),
+              AllOf(HasSubstr("rank 1 of 4"), HasSubstr("MASTER_ADDR")));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,90 @@
+#include "lockstep/comm/rendezvous_store.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/rendezvous_server.h"
+#include "tests/launch/rank_process.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::uint8_t>;
+
+class RendezvousStoreTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<launch::Rendezvous> join(int rank) {
+    return std::make_shared<launch::Rendezvous>(
+        launch::RendezvousOptions{.port = server_.port(),
+                                  .token = "secret",
+                                  .rank = rank,
+                                  .world_size = 2,
+                                  .timeout = launch::kLimit});
+  }
+
+  launch::RendezvousServer server_{{.token = "secret", .world_size = 2}};
+  std::shared_ptr<launch::Rendezvous> rank0_ = join(0);
+  std::shared_ptr<launch::Rendezvous> rank1_ = join(1);
+  RendezvousStore a_{rank0_, "group/", launch::kLimit};
+  RendezvousStore b_{rank1_, "group/", launch::kLimit};
+};
+
+TEST_F(RendezvousStoreTest, BytesOfOneRankReachTheOther) {
+  a_.set("key", Bytes{0, 1, 255, 10});
+  EXPECT_THAT(b_.get("key"), ElementsAre(0, 1, 255, 10));
+  EXPECT_TRUE(b_.check({"key"}));
+  EXPECT_FALSE(b_.check({"key", "other"}));
+  EXPECT_TRUE(b_.deleteKey("key"));
+  EXPECT_FALSE(a_.deleteKey("key"));
+  a_.set("empty", Bytes{});
+  EXPECT_TRUE(b_.get("empty").empty());
+}
+
+TEST_F(RendezvousStoreTest, GetAndWaitWaitForTheKey) {
+  std::thread setter([&] {
+    a_.set("first", Bytes{1});
+    a_.set("second", Bytes{2});
+  });
+  EXPECT_THAT(b_.get("second"), ElementsAre(2));
+  b_.wait({"first", "second"});
+  setter.join();
+}
+
+TEST_F(RendezvousStoreTest, AKeyThatNobodySetsIsNamedAfterTheTimeLimit) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(launch::message_of<CommError>([&] {
+                b_.wait({"one", "two"}, 300ms);
+              }),
+              HasSubstr("group/one"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+}
+
+TEST_F(RendezvousStoreTest, AddCounts) {
+  EXPECT_EQ(a_.add("counter", 2), 2);
+  EXPECT_EQ(b_.add("counter", 3), 5);
+  EXPECT_EQ(b_.add("counter", 0), 5);
+  EXPECT_EQ(b_.getNumKeys(), 1);
+}
+
+TEST_F(RendezvousStoreTest, PrefixesKeepGroupsApart) {
+  RendezvousStore other(rank1_, "another/", launch::kLimit);
+  a_.set("key", Bytes{1});
+  EXPECT_FALSE(other.check({"key"}));
+  other.set("key", Bytes{2});
+  EXPECT_THAT(a_.get("key"), ElementsAre(1));
+}
+
+TEST_F(RendezvousStoreTest, AFailureEndsAWait) {
+  std::thread failing([&] { rank0_->fail("no memory"); });
+  EXPECT_THAT(launch::message_of<CommError>([&] { b_.get("key"); }), HasSubstr("no memory"));
+  failing.join();
+}
+
+}  // namespace
+}  // namespace lockstep::comm

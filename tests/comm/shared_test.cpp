@@ -1,0 +1,166 @@
+#include "lockstep/comm/shared.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/comm/collectives.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+class SharedSizes : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Shared, SharedSizes, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(SharedSizes, DoesAllCollectives) {
+  run_ranks(GetParam(), [](launch::Team& team) {
+    Shared comm(team);
+    EXPECT_EQ(comm.rank(), team.rank());
+    EXPECT_EQ(comm.size(), team.size());
+    EXPECT_EQ(comm.name(), "shm");
+    check_collectives(comm);
+  });
+}
+
+TEST(Shared, MoreRanksThanCores) {
+  const auto start = Clock::now();
+  run_ranks(8, [](launch::Team& team) {
+    Shared comm(team);
+    check_all_reduce(comm);
+    check_votes(comm);
+    check_sum_parts(comm);
+  });
+  EXPECT_LT(Clock::now() - start, 15s);
+}
+
+// Pieces of one operation follow those of another without a pause.
+TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
+  run_ranks(3, [](launch::Team& team) {
+    Shared comm(team);
+    for (int round = 0; round < 300; ++round) {
+      const torch::Tensor sum = torch::full({round * 37}, comm.rank() + round, torch::kFloat32);
+      comm.all_reduce(sum);
+      ASSERT_TRUE(sum.equal(torch::full_like(sum, 3.0F * static_cast<float>(round) + 3.0F)));
+      const torch::Tensor from = torch::full({round * 11}, comm.rank(), torch::kInt32);
+      comm.broadcast(from, round % 3);
+      ASSERT_TRUE(from.equal(torch::full_like(from, round % 3)));
+      const auto all = comm.all_gather_bytes(std::to_string(comm.rank() * 1000 + round));
+      ASSERT_EQ(all[2], std::to_string(2000 + round));
+    }
+  });
+}
+
+TEST(Shared, DifferentOperationsAreTold) {
+  EXPECT_THAT(error_of_ranks({.size = 2},
+                             [](launch::Team& team) {
+                               Shared comm(team);
+                               if (comm.rank() == 0) {
+                                 comm.all_reduce(torch::ones(10));
+                               } else {
+                                 comm.barrier();
+                               }
+                             }),
+              AllOf(HasSubstr("'all_reduce of 40 bytes'"), HasSubstr("'barrier'"),
+                    HasSubstr("all ranks must do the same")));
+}
+
+TEST(Shared, DifferentShapesAreTold) {
+  EXPECT_THAT(error_of_ranks({.size = 2},
+                             [](launch::Team& team) {
+                               Shared comm(team);
+                               comm.all_reduce(torch::ones(10 + comm.rank()));
+                             }),
+              AllOf(HasSubstr("'all_reduce of 40 bytes'"), HasSubstr("'all_reduce of 44 bytes'")));
+}
+
+TEST(Shared, DifferentTypesAreTold) {
+  EXPECT_THAT(error_of_ranks({.size = 2},
+                             [](launch::Team& team) {
+                               Shared comm(team);
+                               comm.all_gather(comm.rank() == 0 ? torch::ones({2}, torch::kFloat32)
+                                                                : torch::ones({2}, torch::kInt64));
+                             }),
+              AllOf(HasSubstr("gather: rank"), HasSubstr("sent"), HasSubstr("Long")));
+}
+
+TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
+  const auto start = Clock::now();
+  EXPECT_THAT(
+      error_of_ranks({.size = 3, .timeout = 500ms},
+                     [](launch::Team& team) {
+                       Shared comm(team);
+                       comm.set_progress(4, 2);
+                       comm.barrier();
+                       if (comm.rank() == 1) std::this_thread::sleep_for(10s);
+                       comm.all_reduce(torch::ones(100));
+                     }),
+      AllOf(HasSubstr("rank 1 (in epoch 4, batch 2): all_reduce of 400 bytes: waited 0.5 s"),
+            HasSubstr("ranks 0, 2 came, rank 1 did not")));
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(Shared, AnAbortReachesTheOthers) {
+  EXPECT_EQ(error_of_ranks({.size = 3},
+                           [](launch::Team& team) {
+                             Shared comm(team);
+                             if (comm.rank() == 2) comm.abort("the disk is full");
+                             comm.barrier();
+                           }),
+            "rank 2: the disk is full");
+}
+
+TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
+  run_ranks(1, [](launch::Team& team) {
+    const Shared comm(team);
+    const_cast<Shared&>(comm).check();
+  });
+  EXPECT_EQ(error_of_ranks({.size = 2},
+                           [](launch::Team& team) {
+                             Shared comm(team);
+                             if (comm.rank() == 1) throw Error("out of memory");
+                             for (const auto start = Clock::now(); Clock::now() - start < 10s;) {
+                               comm.check();
+                             }
+                           }),
+            "rank 1: out of memory");
+}
+
+TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {
+  const auto start = Clock::now();
+  EXPECT_THAT(error_of_ranks({.size = 3},
+                             [](launch::Team& team) {
+                               Shared comm(team);
+                               const torch::Tensor large = torch::ones({4'000'000});
+                               for (int i = 0; i < 1000; ++i) {
+                                 if (comm.rank() == 2 && i == 3) ::raise(SIGKILL);
+                                 comm.all_reduce(large);
+                               }
+                             }),
+              HasSubstr("rank 2: its process was killed by signal 9"));
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(Shared, MemoryOutlivesItsMaker) {
+  run_ranks(2, [](launch::Team& team) {
+    torch::Tensor memory;
+    {
+      Shared comm(team);
+      memory = *comm.shared_memory(4);
+      comm.barrier();
+    }
+    if (team.rank() == 1) memory.fill_(7);
+    team.meet({});
+    EXPECT_EQ(memory.sum().item<std::int64_t>(), 28);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

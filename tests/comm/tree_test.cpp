@@ -1,0 +1,213 @@
+#include "lockstep/comm/tree.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "tests/comm/numbers.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What PyTorch computes for two tensors.
+torch::Tensor combined(const torch::Tensor& a, const torch::Tensor& b, ReduceOp op) {
+  const bool is_bool = a.scalar_type() == torch::kBool;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return is_bool ? a.logical_or(b) : a + b;
+    case ReduceOp::kMin:
+      return is_bool ? a.logical_and(b) : torch::minimum(a, b);
+    case ReduceOp::kMax:
+      return is_bool ? a.logical_or(b) : torch::maximum(a, b);
+    case ReduceOp::kProduct:
+      return is_bool ? a.logical_and(b) : a * b;
+  }
+  return a;
+}
+
+// The order of tree.h, written down once more.
+torch::Tensor expected(const std::vector<torch::Tensor>& leaves, ReduceOp op) {
+  std::vector<torch::Tensor> level = leaves;
+  while (level.size() > 1) {
+    std::vector<torch::Tensor> next;
+    for (std::size_t i = 0; i < level.size(); i += 2) {
+      next.push_back(i + 1 < level.size() ? combined(level[i], level[i + 1], op) : level[i]);
+    }
+    level = next;
+  }
+  return level.front().clone();
+}
+
+struct Array {
+  Node node;
+  torch::Tensor tensor;
+};
+
+std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceOp op) {
+  std::vector<Node> nodes;
+  std::vector<const void*> inputs;
+  for (const Array& array : arrays) {
+    nodes.push_back(array.node);
+    inputs.push_back(array.tensor.data_ptr());
+  }
+  const Tree tree(nodes, leaves);
+  std::vector<Array> made;
+  std::vector<void*> outputs;
+  const torch::Tensor& like = arrays.front().tensor;
+  for (const Node& node : tree.outputs()) {
+    outputs.push_back(made.emplace_back(Array{node, torch::empty_like(like)}).tensor.data_ptr());
+  }
+  tree.reduce(inputs, outputs, like.numel(), like.scalar_type(), op);
+  return made;
+}
+
+std::vector<Array> leaf_arrays(const std::vector<torch::Tensor>& tensors, const LeafRange& range) {
+  std::vector<Array> arrays;
+  for (int leaf = range.begin; leaf < range.end; ++leaf) {
+    arrays.push_back({{.level = 0, .index = leaf}, tensors[static_cast<std::size_t>(leaf)]});
+  }
+  return arrays;
+}
+
+// Each range is summed by one, and what is left of them by another.
+torch::Tensor by_ranges(const std::vector<torch::Tensor>& tensors,
+                        const std::vector<LeafRange>& ranges, ReduceOp op) {
+  const int leaves = static_cast<int>(tensors.size());
+  std::vector<Array> left;
+  for (const LeafRange& range : ranges) {
+    for (auto& array : reduced(leaf_arrays(tensors, range), leaves, op)) left.push_back(array);
+  }
+  const auto whole = reduced(left, leaves, op);
+  EXPECT_EQ(whole.size(), 1U);
+  return whole.front().tensor;
+}
+
+TEST(Tree, EverySplitOfTheLeavesHasTheSameBits) {
+  for (int leaves = 1; leaves <= 9; ++leaves) {
+    const auto tensors = random_tensors(leaves, 1300, torch::kFloat32);
+    const torch::Tensor right = expected(tensors, ReduceOp::kSum);
+    // A bit of `cuts` says whether the next leaf begins a range.
+    for (int cuts = 0; cuts < 1 << (leaves - 1); ++cuts) {
+      std::vector<LeafRange> ranges{{.begin = 0, .end = 1}};
+      for (int leaf = 1; leaf < leaves; ++leaf) {
+        if ((cuts >> (leaf - 1) & 1) != 0) ranges.push_back({.begin = leaf, .end = leaf});
+        ranges.back().end = leaf + 1;
+      }
+      ASSERT_TRUE(same_bits(by_ranges(tensors, ranges, ReduceOp::kSum), right))
+          << leaves << " leaves, cuts " << cuts;
+    }
+  }
+}
+
+TEST(Tree, TheOrderMatters) {
+  // Otherwise the tests of bits would show nothing.
+  const auto tensors = random_tensors(8, 1300, torch::kFloat32);
+  torch::Tensor in_turn = tensors[0].clone();
+  for (int i = 1; i < 8; ++i) in_turn += tensors[static_cast<std::size_t>(i)];
+  EXPECT_FALSE(same_bits(in_turn, expected(tensors, ReduceOp::kSum)));
+}
+
+TEST(Tree, EveryShareOfTheLeavesHasTheSameBits) {
+  for (int leaves = 1; leaves <= 9; ++leaves) {
+    const auto tensors = random_tensors(leaves, 100, torch::kFloat64);
+    for (int size = 1; size <= leaves; ++size) {
+      std::vector<LeafRange> ranges;
+      for (int rank = 0; rank < size; ++rank) {
+        ranges.push_back(leaves_of({.rank = rank, .size = size}, leaves));
+        EXPECT_GE(ranges.back().count(), 1);
+        EXPECT_EQ(ranges.back().begin, rank == 0 ? 0 : ranges[ranges.size() - 2].end);
+        const auto left = reduced(leaf_arrays(tensors, ranges.back()), leaves, ReduceOp::kSum);
+        const auto nodes = nodes_of({.rank = rank, .size = size}, leaves);
+        ASSERT_EQ(left.size(), nodes.size());
+        for (std::size_t i = 0; i < nodes.size(); ++i) EXPECT_EQ(left[i].node, nodes[i]);
+      }
+      EXPECT_EQ(ranges.back().end, leaves);
+      ASSERT_TRUE(
+          same_bits(by_ranges(tensors, ranges, ReduceOp::kSum), expected(tensors, ReduceOp::kSum)))
+          << leaves << " leaves, " << size << " ranks";
+    }
+  }
+}
+
+class Types : public ::testing::TestWithParam<torch::ScalarType> {};
+INSTANTIATE_TEST_SUITE_P(Tree, Types, ::testing::ValuesIn(kAllTypes));
+
+TEST_P(Types, EveryOperationIsWhatPyTorchComputes) {
+  for (const ReduceOp op : kAllOps) {
+    for (const int leaves : {1, 2, 3, 5}) {
+      for (const std::int64_t count : {0, 1, 7, 1024, 2500}) {
+        const auto tensors = random_tensors(leaves, count, GetParam());
+        const auto whole = reduced(leaf_arrays(tensors, {.begin = 0, .end = leaves}), leaves, op);
+        ASSERT_EQ(whole.size(), 1U);
+        ASSERT_TRUE(same_bits(whole.front().tensor, expected(tensors, op)))
+            << leaves << " leaves of " << count << ", operation " << static_cast<int>(op);
+      }
+    }
+  }
+}
+
+TEST_P(Types, ASumMayTakeThePlaceOfOneOfItsTerms) {
+  for (const int leaves : {2, 3, 6}) {
+    for (int place = 0; place < leaves; ++place) {
+      const auto tensors = random_tensors(leaves, 2500, GetParam());
+      const auto right = expected(tensors, ReduceOp::kSum);
+      std::vector<const void*> inputs;
+      for (const auto& tensor : tensors) inputs.push_back(tensor.data_ptr());
+      void* const outputs[] = {tensors[static_cast<std::size_t>(place)].data_ptr()};
+      Tree(leaf_nodes({.begin = 0, .end = leaves}), leaves)
+          .reduce(inputs, outputs, 2500, GetParam(), ReduceOp::kSum);
+      ASSERT_TRUE(same_bits(tensors[static_cast<std::size_t>(place)], right));
+    }
+  }
+}
+
+TEST(Tree, ANotANumberIsNeverLost) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto type : {torch::kFloat32, torch::kFloat64, torch::kFloat16, torch::kBFloat16}) {
+    for (const ReduceOp op : kAllOps) {
+      for (int where = 0; where < 3; ++where) {
+        std::vector<torch::Tensor> tensors;
+        for (int i = 0; i < 3; ++i)
+          tensors.push_back(torch::tensor({1.0F, i == where ? nan : 2.0F}).to(type));
+        const auto whole = reduced(leaf_arrays(tensors, {.begin = 0, .end = 3}), 3, op);
+        const torch::Tensor values = whole.front().tensor.to(torch::kFloat32);
+        EXPECT_FALSE(std::isnan(values[0].item<float>()));
+        EXPECT_TRUE(std::isnan(values[1].item<float>())) << "operation " << static_cast<int>(op);
+      }
+    }
+  }
+}
+
+TEST(Tree, NodesThatAreNoNeighboursStayApart) {
+  const Tree tree({{.level = 0, .index = 1}, {.level = 0, .index = 2}, {.level = 0, .index = 3}},
+                  4);
+  EXPECT_FALSE(tree.is_whole());
+  EXPECT_THAT(tree.outputs(),
+              ElementsAre(Node{.level = 0, .index = 1}, Node{.level = 1, .index = 1}));
+  EXPECT_TRUE(Tree(leaf_nodes({.begin = 0, .end = 7}), 7).is_whole());
+}
+
+TEST(Tree, WhatCannotBeReducedIsRefused) {
+  for (const auto type :
+       {torch::kInt8, torch::kUInt8, torch::kInt16, torch::kInt32, torch::kInt64, torch::kBool}) {
+    EXPECT_THROW(check_reducible(type, ReduceOp::kMean), ConfigError);
+    EXPECT_NO_THROW(check_reducible(type, ReduceOp::kSum));
+  }
+  try {
+    check_reducible(torch::kInt64, ReduceOp::kMean);
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the mean of Long: expected floating point"));
+  }
+  EXPECT_THROW(check_reducible(torch::kComplexFloat, ReduceOp::kSum), ConfigError);
+  EXPECT_NO_THROW(check_reducible(torch::kBFloat16, ReduceOp::kMean));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

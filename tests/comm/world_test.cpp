@@ -1,0 +1,264 @@
+#include "lockstep/comm/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/comm/collectives.h"
+#include "tests/comm/free_port.h"
+#include "tests/launch/rank_process.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using launch::kLimit;
+using launch::message_of;
+using launch::RankProcess;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+struct Apart {
+  int size = 2;
+  std::string backend = "auto";
+  std::chrono::milliseconds timeout = kLimit;
+};
+
+// Ranks that were started apart: 1 and more in processes of their own, rank 0 here.
+class WorldTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<World> meet(int rank, const Apart& options) {
+    return World::meet(
+        {.topology = {.rank = rank, .world_size = options.size}, .port = port_, .token = "secret"},
+        {.backend = options.backend, .timeout = options.timeout});
+  }
+
+  void run(const Apart& options, const std::function<void(Communicator&)>& body) {
+    for (int rank = 1; rank < options.size; ++rank) {
+      others_.emplace_back([=, this] {
+        const int before = failed_expectations();
+        const auto world = meet(rank, options);
+        body(world->communicator());
+        return failed_expectations() - before;
+      });
+    }
+    const auto world = meet(0, options);
+    body(world->communicator());
+  }
+
+  void expect_all_end_well() {
+    for (RankProcess& other : others_) EXPECT_EQ(other.wait(), 0);
+  }
+
+  int port_ = free_port();
+  std::vector<RankProcess> others_;
+};
+
+TEST_F(WorldTest, ProcessesOfOneHostShareMemory) {
+  run({.size = 3}, [](Communicator& comm) {
+    EXPECT_EQ(comm.name(), "shm");
+    EXPECT_EQ(comm.topology().local_size, 3);
+    check_collectives(comm);
+  });
+  expect_all_end_well();
+}
+
+TEST_F(WorldTest, GlooWhereItIsAskedFor) {
+  run({.size = 2, .backend = "gloo"}, [](Communicator& comm) {
+    EXPECT_EQ(comm.name(), "gloo");
+    EXPECT_EQ(comm.topology().local_rank, comm.rank());
+    check_collectives(comm);
+  });
+  expect_all_end_well();
+}
+
+TEST_F(WorldTest, WhoHasAnotherTokenIsTurnedAwayAndTheOthersMeet) {
+  RankProcess intruder([&] {
+    const std::string text = message_of<CommError>([&] {
+      World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port_, .token = "guessed"},
+                  {.timeout = kLimit});
+    });
+    return text.find("turned away") != std::string::npos ? 0 : 1;
+  });
+  run({.size = 2}, [](Communicator& comm) { comm.barrier(); });
+  expect_all_end_well();
+  // It may have come too late to be turned away.
+  intruder.send(SIGKILL);
+}
+
+TEST_F(WorldTest, TheSameProcessesMeetAgain) {
+  const auto body = [&](int rank) {
+    for (const std::string backend : {"auto", "gloo", "shm", "auto"}) {
+      const auto world = meet(rank, {.size = 2, .backend = backend});
+      const torch::Tensor tensor = torch::ones(3);
+      world->communicator().all_reduce(tensor);
+      if (tensor.sum().item<float>() != 6) return 1;
+    }
+    return 0;
+  };
+  RankProcess other([&] { return body(1); });
+  EXPECT_EQ(body(0), 0);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(WorldTest, AKilledProcessIsNamed) {
+  for (const std::string backend : {"auto", "gloo"}) {
+    const auto start = Clock::now();
+    EXPECT_THAT(message_of<WorkerError>([&] {
+                  run({.size = 3, .backend = backend}, [](Communicator& comm) {
+                    comm.set_progress(2, 3);
+                    comm.barrier();
+                    if (comm.rank() == 1) ::raise(SIGKILL);
+                    if (comm.rank() == 2) {
+                      message_of<Error>([&] { comm.all_reduce(torch::ones(10)); });
+                      return;
+                    }
+                    comm.all_reduce(torch::ones(10));
+                  });
+                }),
+                HasSubstr("rank 1"));
+    EXPECT_LT(Clock::now() - start, 3s);
+    EXPECT_EQ(others_.at(0).wait(), -SIGKILL);
+    EXPECT_EQ(others_.at(1).wait(), 0);
+    others_.clear();
+  }
+}
+
+TEST_F(WorldTest, WhoThrowsIsNamed) {
+  for (const std::string backend : {"auto", "gloo"}) {
+    EXPECT_THAT(message_of<WorkerError>([&] {
+                  run({.size = 2, .backend = backend}, [](Communicator& comm) {
+                    comm.barrier();
+                    if (comm.rank() == 1)
+                      throw Error("told to those who see this process's output");
+                    comm.barrier();
+                  });
+                }),
+                "rank 1: ended by an exception");
+    EXPECT_EQ(others_.at(0).wait(), 100);
+    others_.clear();
+  }
+}
+
+TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnybodyIsWaitedFor) {
+  EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "glue"}); }),
+              AllOf(HasSubstr("auto, shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));
+}
+
+// Two programs, each with forked workers: as on two hosts.
+class Programs : public WorldTest {
+ protected:
+  void run_program(int first_rank, const std::string& backend,
+                   const std::function<void(Communicator&)>& body) {
+    const auto work = [&](launch::Team& team) {
+      const auto world = World::meet({.topology = {.rank = first_rank + team.rank(),
+                                                   .world_size = 4,
+                                                   .local_rank = team.rank(),
+                                                   .local_size = 2},
+                                      .port = port_,
+                                      .token = "secret"},
+                                     {.backend = backend, .timeout = kLimit}, &team);
+      body(world->communicator());
+    };
+    launch::Crew crew({.size = 2, .first_rank = first_rank, .timeout = kLimit},
+                      [&](launch::Team& team) {
+                        const int before = failed_expectations();
+                        work(team);
+                        if (failed_expectations() > before)
+                          throw Error("an expectation failed, see above");
+                      });
+    work(crew.team());
+    crew.join();
+  }
+};
+
+TEST_F(Programs, WithWorkersOfTheirOwnMakeTwoLevels) {
+  const auto body = [](Communicator& comm) {
+    EXPECT_EQ(comm.name(), "shm+gloo");
+    EXPECT_EQ(comm.topology().local_rank, comm.rank() % 2);
+    EXPECT_EQ(comm.topology().local_size, 2);
+    check_collectives(comm);
+  };
+  RankProcess other([&] {
+    run_program(2, "auto", body);
+    return 0;
+  });
+  run_program(0, "auto", body);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(Programs, AKilledWorkerIsNamedByBothAndWithItsSignalByItsOwn) {
+  for (const std::string backend : {"auto", "gloo"}) {
+    const auto body = [](Communicator& comm) {
+      comm.set_progress(1, 8);
+      comm.barrier();
+      if (comm.rank() == 3) ::raise(SIGKILL);
+      comm.all_reduce(torch::ones(1000));
+    };
+    RankProcess other([&] {
+      return message_of<WorkerError>([&] {
+               run_program(2, backend, body);
+             }).find("rank 3 (in epoch 1, batch 8): its process was killed by signal 9") !=
+                     std::string::npos
+                 ? 0
+                 : 1;
+    });
+    const auto start = Clock::now();
+    const std::string text = message_of<WorkerError>([&] { run_program(0, backend, body); });
+    EXPECT_THAT(text, HasSubstr("rank 3"));
+    EXPECT_LT(Clock::now() - start, 3s);
+    EXPECT_EQ(other.wait(), 0);
+  }
+}
+
+TEST_F(Programs, CannotShareMemory) {
+  const auto refused = [&](int first_rank) {
+    return message_of<Error>([&] { run_program(first_rank, "shm", [](Communicator&) {}); });
+  };
+  RankProcess other([&] {
+    return refused(2).find("shm is for the ranks of one host") != std::string::npos ? 0 : 1;
+  });
+  EXPECT_THAT(refused(0), HasSubstr("shm is for the ranks of one host, but the ranks are on 2"));
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST(World, OfATeam) {
+  run_ranks(2, [](launch::Team& team) {
+    for (const std::string backend : {"auto", "shm", "gloo", "auto"}) {
+      const auto world = World::of_team(team, {.backend = backend, .timeout = kLimit});
+      EXPECT_EQ(world->communicator().name(), backend == "gloo" ? "gloo" : "shm");
+      world->communicator().barrier();
+    }
+  });
+  EXPECT_THAT(error_of_ranks({.size = 2},
+                             [](launch::Team& team) { World::of_team(team, {.backend = "tcp"}); }),
+              HasSubstr("got 'tcp'"));
+}
+
+TEST(World, OfALauncher) {
+  const std::string run = "world-" + std::to_string(::getpid());
+  const auto body = [&](int rank) {
+    const auto world = World::attach(
+        {.launcher = launch::Launcher::kOpenMpi,
+         .topology = {.rank = rank, .world_size = 2, .local_rank = rank, .local_size = 2},
+         .local_size_known = true,
+         .run_id = run},
+        {.timeout = kLimit});
+    world->communicator().barrier();
+    return world->communicator().name() == "shm" ? 0 : 1;
+  };
+  RankProcess other([&] { return body(1); });
+  EXPECT_EQ(body(0), 0);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST(World, OfALauncherThatStartedOne) {
+  const auto world = World::attach({}, {});
+  EXPECT_EQ(world->communicator().name(), "local");
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,95 @@
+#include "lockstep/data/sharding.h"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/tensor_dataset.h"
+
+namespace lockstep::data {
+namespace {
+
+Loader loader(std::int64_t samples, LoaderOptions options) {
+  const auto values = torch::arange(samples);
+  return Loader(std::make_shared<TensorDataset>(values, values), std::move(options));
+}
+
+// What the workers of a team see of an epoch, batch by batch.
+std::vector<std::int64_t> seen(const ShardedEpoch& epoch, std::int64_t shards) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    for (const Batch& batch : epoch.stream({.first_shard = shard})) {
+      const auto values = batch["features"];
+      for (std::int64_t i = 0; i < values.numel(); ++i) all.push_back(values[i].item<std::int64_t>());
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+TEST(ShardedEpoch, EverySampleComesOnce) {
+  for (const std::int64_t samples : {1, 7, 10, 50}) {
+    for (const std::int64_t shards : {1, 2, 3, 4, 7}) {
+      const ShardedEpoch epoch(loader(samples, {.batch_size = 3, .shuffle = true}), {}, shards);
+      std::vector<std::int64_t> all(static_cast<std::size_t>(samples));
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(seen(epoch, shards), all) << samples << " samples, " << shards << " shards";
+    }
+  }
+}
+
+TEST(ShardedEpoch, AGlobalBatchIsASliceOfTheOrderAndAShardASliceOfThat) {
+  const Loader shuffled = loader(50, {.batch_size = 4, .shuffle = true});
+  const auto order = shuffled.order({.seed = 3, .epoch = 2});
+  const ShardedEpoch epoch(shuffled, {.seed = 3, .epoch = 2}, 3);
+  EXPECT_EQ(epoch.batches(), 5);
+  std::int64_t next = 0;
+  for (std::int64_t k = 0; k < epoch.batches(); ++k) {
+    for (std::int64_t s = 0; s < 3; ++s) {
+      const Slice slice = epoch.slice(k, s);
+      EXPECT_EQ(slice.first, next);
+      next += slice.count;
+      EXPECT_LE(slice.count, 4);
+    }
+  }
+  EXPECT_EQ(next, 50);
+  EXPECT_EQ(epoch.samples(4), 2);
+  EXPECT_EQ(epoch.slice(4, 0).count, 2) << "as one process has them";
+  EXPECT_EQ(epoch.slice(4, 2).count, 0);
+  auto stream = epoch.stream({.first_shard = 1, .first_batch = 1});
+  EXPECT_EQ((*stream.next())["features"][0].item<std::int64_t>(), order[16]);
+}
+
+TEST(ShardedEpoch, DropLastDropsAGlobalBatchThatIsNotFull) {
+  const auto size = epoch_size(loader(50, {.batch_size = 4, .drop_last = true}), 3);
+  EXPECT_EQ(size.batches, 4);
+  EXPECT_EQ(size.samples, 48);
+}
+
+TEST(ShardedEpoch, ADistributedSamplersReplicaIsAShard) {
+  const auto sampler = std::make_shared<DistributedSampler>(10);
+  const Loader by_sampler = loader(10, {.batch_size = 2, .sampler = sampler});
+  const ShardedEpoch epoch(by_sampler, {.epoch = 3}, 4);
+  EXPECT_EQ(epoch.batches(), 2) << "three samples a replica, padded";
+  for (std::int64_t s = 0; s < 4; ++s) {
+    const auto expected = DistributedSampler(10, {.num_replicas = 4, .rank = s}).indices(3);
+    std::vector<std::int64_t> found;
+    for (const Batch& batch : epoch.stream({.first_shard = s})) {
+      for (std::int64_t i = 0; i < batch.size(); ++i) {
+        found.push_back(batch["features"][i].item<std::int64_t>());
+      }
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(ShardedEpoch, RefusesASamplerForAnotherNumberOfReplicas) {
+  const auto sampler = std::make_shared<DistributedSampler>(
+      10, DistributedSamplerOptions{.num_replicas = 3, .rank = 0});
+  EXPECT_THROW(ShardedEpoch(loader(10, {.batch_size = 2, .sampler = sampler}), {}, 4), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,99 @@
+#include "lockstep/engine/distributed.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/affinity.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const DistributedDataParallelOptions& options) {
+  try {
+    DistributedDataParallelEngine engine(options);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DistributedEngine, DefaultsAreTheMachines) {
+  const DistributedDataParallelEngine engine;
+  EXPECT_EQ(engine.workers(), launch::usable_cores());
+  EXPECT_EQ(engine.shards(), engine.workers());
+  EXPECT_TRUE(engine.device().is_cpu());
+  const DistributedDataParallelEngine few({.shards = 1});
+  EXPECT_EQ(few.workers(), 1) << "no more workers than shards";
+}
+
+TEST(DistributedEngine, RefusesWhatCannotBe) {
+  EXPECT_THAT(error_of({.workers = 0}), HasSubstr("workers: expected 1 or more, got 0"));
+  EXPECT_THAT(error_of({.workers = 3, .shards = 2}), HasSubstr("got 2 for 3 workers"));
+  EXPECT_THAT(error_of({.workers = 2, .shards = 4, .sync_bn = true}), HasSubstr("sync_bn"));
+  EXPECT_THAT(error_of({.workers = 1, .world_size = 2}), HasSubstr("port"));
+  EXPECT_THAT(error_of({.workers = 2, .port = 99999}), HasSubstr("99999"));
+  EXPECT_THAT(error_of({.workers = 2, .port = 4000, .world_size = 2, .first_rank = 1}),
+              HasSubstr("first_rank"));
+}
+
+TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {
+  const int threads = torch::get_num_threads();
+  const auto cores = launch::available_cores();
+  const pid_t caller = ::getpid();
+  int prepared = 0;
+  DistributedDataParallelEngine engine({.workers = 3});
+  bool was_caller = false;
+  engine.run({.prepare = [&] { ++prepared; },
+              .work =
+                  [&](comm::Communicator& comm) {
+                    was_caller = ::getpid() == caller;
+                    if ((comm.rank() == 0) != was_caller) throw Error("rank 0 is the caller");
+                    if (prepared != 1) throw Error("prepared {} times", prepared);
+                    const auto sum = torch::tensor({static_cast<std::int64_t>(comm.rank())});
+                    comm.all_reduce(sum);
+                    if (sum.item<std::int64_t>() != 3) throw Error("the sum of ranks is wrong");
+                  }});
+  EXPECT_TRUE(was_caller);
+  EXPECT_EQ(torch::get_num_threads(), threads);
+  EXPECT_EQ(launch::available_cores(), cores);
+}
+
+TEST(DistributedEngine, PinsWorkersThatTakeAllCores) {
+  const auto cores = launch::available_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "one core";
+  DistributedDataParallelEngine engine(
+      {.workers = static_cast<int>(cores.size()), .timeout = std::chrono::seconds(30)});
+  engine.run({.prepare = [] {},
+              .work =
+                  [&](comm::Communicator& comm) {
+                    const auto own = launch::available_cores();
+                    if (own != std::vector<int>{cores[static_cast<std::size_t>(comm.rank())]}) {
+                      throw Error("rank {} has {} cores", comm.rank(), own.size());
+                    }
+                  }});
+  DistributedDataParallelEngine loose(
+      {.workers = 2, .pin = false, .timeout = std::chrono::seconds(30)});
+  loose.run({.prepare = [] {},
+             .work =
+                 [&](comm::Communicator&) {
+                   if (launch::available_cores() != cores) throw Error("pinned all the same");
+                 }});
+}
+
+TEST(DistributedEngine, SaysWhichVariablesAreMissing) {
+  ::setenv("RANK", "0", 1);
+  EXPECT_THAT(error_of({}), HasSubstr("WORLD_SIZE"));
+  ::unsetenv("RANK");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include "lockstep/engine/model_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/comm/local.h"
+#include "lockstep/comm/shared.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep {
+namespace {
+
+// Four shards, each adds its number to a running sum, twice; all go on with the first one's.
+void run(comm::Communicator& comm) {
+  torch::Tensor sum = torch::full({2}, comm.is_primary() ? 10.0 : 99.0);
+  torch::Tensor count = torch::zeros({}, torch::kInt64);
+  ModelBuffers buffers({{"sum", sum}, {"count", count}}, comm, 4);
+  buffers.broadcast();
+  EXPECT_EQ(sum[0].item<double>(), 10.0) << "rank 0's";
+  const auto range = comm::leaves_of({.rank = comm.rank(), .size = comm.size()}, 4);
+  for (int batch = 0; batch < 2; ++batch) {
+    for (int local = 0; local < range.count(); ++local) {
+      buffers.begin_shard(local);
+      sum.add_(range.begin + local + 1);
+      count.add_(1);
+      buffers.end_shard(local);
+    }
+  }
+  buffers.publish();
+  comm.synchronize();
+  buffers.take();
+  EXPECT_EQ(sum[1].item<double>(), 12.0);
+  EXPECT_EQ(count.item<std::int64_t>(), 2);
+  comm.synchronize();
+}
+
+TEST(ModelBuffers, AllShardsGoOnWithTheFirstOnes) {
+  comm::Local alone;
+  run(alone);
+  for (const int size : {2, 3, 4}) {
+    run_ranks(size, [](launch::Team& team) {
+      comm::Shared comm(team);
+      run(comm);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

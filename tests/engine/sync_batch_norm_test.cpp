@@ -1,0 +1,60 @@
+#include "lockstep/engine/sync_batch_norm.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "lockstep/comm/shared.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep {
+namespace {
+
+struct Outcome {
+  torch::Tensor output, input_grad, weight_grad, bias_grad, mean, variance;
+};
+
+Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
+  const torch::Tensor input = rows.clone().requires_grad_();
+  const torch::Tensor weight = torch::tensor({1.0, 2.0, -1.0}).requires_grad_();
+  const torch::Tensor bias = torch::tensor({0.5, 0.0, 1.0}).requires_grad_();
+  torch::Tensor mean = torch::zeros({3});
+  torch::Tensor variance = torch::ones({3});
+  const torch::Tensor output =
+      torch::batch_norm(input, weight, bias, mean, variance, true, 0.1, 1e-5, false);
+  (output * factors).sum().backward();
+  return {output.detach(), input.grad(), weight.grad(), bias.grad(), mean, variance};
+}
+
+// Two workers with unequal shares of a batch are one worker with all of it.
+TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
+  run_ranks(2, [](launch::Team& team) {
+    comm::Shared comm(team);
+    torch::manual_seed(5);
+    const torch::Tensor rows = torch::randn({10, 3, 4, 2}) * 3 + 1;
+    const torch::Tensor factors = torch::randn({10, 3, 4, 2});
+    const Outcome whole = batch_norm(rows, factors);
+    const std::int64_t first = team.rank() == 0 ? 0 : 7;
+    const std::int64_t count = team.rank() == 0 ? 7 : 3;
+    const auto own = [&](const torch::Tensor& all) { return all.narrow(0, first, count); };
+    const auto close = [](const torch::Tensor& a, const torch::Tensor& b) {
+      return torch::allclose(a, b, 1e-4, 1e-5);
+    };
+    {
+      const SyncBatchNormScope scope(&comm);
+      const Outcome part = batch_norm(own(rows), own(factors));
+      EXPECT_TRUE(close(part.output, own(whole.output)));
+      EXPECT_TRUE(close(part.input_grad, own(whole.input_grad)));
+      EXPECT_TRUE(close(part.mean, whole.mean));
+      EXPECT_TRUE(close(part.variance, whole.variance));
+      // Gradients of the parameters are a worker's own; their sum is the whole's.
+      comm.all_reduce(part.weight_grad);
+      comm.all_reduce(part.bias_grad);
+      EXPECT_TRUE(close(part.weight_grad, whole.weight_grad));
+      EXPECT_TRUE(close(part.bias_grad, whole.bias_grad));
+    }
+    EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output)) << "outside it is as ever";
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# What happens to a run of several workers, by force: one is killed, one is stopped, the launcher is
+# killed, Ctrl-C. In each case every process is gone in time, the exit tells, the culprit is named,
+# and nothing is left. And what must not matter does not: workers, backends, launchers.
+set -euo pipefail
+mnist=$1
+work=$(mktemp -d)
+trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+fail() { echo "ddp.sh: $*" >&2; [ -f "$work/out" ] && tail -n 5 "$work/out" "$work/err" >&2; exit 1; }
+hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json"; }
+leftovers() { ls -A /dev/shm; find /tmp -maxdepth 1 -newer "$work/stamp" ! -path "$work*" -name '*lockstep*'; }
+
+# --- The same weights for any number of workers, over shared memory and TCP, stopped and resumed,
+# and under other launchers.
+epochs=1
+run() { local name=$1; shift; "$mnist" --epochs $epochs --quiet --logdir "$work/$name" "$@" >"$work/out" 2>"$work/err" || fail "$name failed"; hash_of "$work/$name"; }
+expected=$(run one --workers 1 --shards 4)
+[ -n "$expected" ] || fail "no hash in summary.json"
+for n in 2 3 4; do
+  found=$(run "shm$n" --workers $n --shards 4 --backend shm)
+  [ "$found" = "$expected" ] || fail "shm with $n workers: $found, expected $expected"
+done
+for n in 2 4; do
+  found=$(run "gloo$n" --workers $n --shards 4 --backend gloo)
+  [ "$found" = "$expected" ] || fail "gloo with $n workers: $found, expected $expected"
+done
+if command -v mpirun >/dev/null; then
+  mpirun --allow-run-as-root --oversubscribe -n 2 "$mnist" --epochs 1 --shards 4 --quiet \
+    --logdir "$work/mpirun" >"$work/out" 2>"$work/err" || fail "mpirun failed"
+  [ "$(hash_of "$work/mpirun")" = "$expected" ] || fail "other weights under mpirun"
+fi
+if command -v torchrun >/dev/null; then
+  # Redirection is named for each worker: without it, torchrun 1.13 fails on Python 3.11.
+  torchrun --no_python --nproc_per_node 2 -r 0:1,1:1 -t 0:1,1:1 "$mnist" --epochs 1 --shards 4 \
+    --quiet --logdir "$work/torchrun" >"$work/out" 2>"$work/err" || fail "torchrun failed"
+  [ "$(hash_of "$work/torchrun")" = "$expected" ] || fail "other weights under torchrun"
+fi
+
+# --- By force.
+touch "$work/stamp"
+before=$(leftovers)
+start() {  # in a group of its own, as a shell would; leaves its pid and its workers'
+  rm -rf "$work/run"
+  setsid env --default-signal=INT "$mnist" --epochs 1000 --quiet --workers 3 --logdir "$work/run" "$@" \
+    >"$work/out" 2>"$work/err" &
+  main=$!
+  for _ in $(seq 200); do
+    workers=($(pgrep -P $main || true))
+    [ ${#workers[@]} -eq 2 ] && grep -q 'valid (2/' "$work/out" && return
+    sleep 0.05
+  done
+  fail "the run did not start"
+}
+# ends LIMIT_IN_MS: the run and all its workers are gone by then; sets `code`.
+ends() {
+  local begin=$(date +%s%N) limit=$1
+  code=0; wait $main 2>/dev/null || code=$?
+  for pid in "${workers[@]}"; do
+    # One that nobody has reaped yet is gone all the same.
+    while grep -qE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" 2>/dev/null; do
+      [ $((($(date +%s%N) - begin) / 1000000)) -lt "$limit" ] || fail "$what: worker $pid is still there"
+      sleep 0.02
+    done
+  done
+  local took=$((($(date +%s%N) - begin) / 1000000))
+  [ $took -lt "$limit" ] || fail "$what: took $took ms, expected less than $limit"
+  [ "$(leftovers)" = "$before" ] || fail "$what: something is left in /dev/shm or /tmp"
+  echo "ddp.sh: $what: over in $took ms, exit $code"
+}
+
+for backend in shm gloo; do
+  what="a worker killed ($backend)"
+  start --backend $backend; kill -9 "${workers[1]}"; ends 2000
+  [ $code -eq 1 ] || fail "$what: exit $code, expected 1"
+  grep -qE 'rank 2.*(signal 9|connection)' "$work/err" || fail "$what: the culprit is not named"
+
+  what="a worker stopped ($backend)"
+  start --backend $backend --timeout 2; kill -STOP "${workers[0]}"; ends 6000
+  [ $code -eq 1 ] || fail "$what: exit $code, expected 1"
+  grep -qE '(rank|ranks) 1.* did not' "$work/err" || fail "$what: the culprit is not named"
+
+  what="the launcher killed ($backend)"
+  start --backend $backend; kill -9 $main; ends 2000
+  [ $code -eq 137 ] || fail "$what: exit $code, expected 137"
+done
+
+what="the launcher stopped"
+start --timeout 2; kill -STOP $main; ends 7000
+[ $code -ne 0 ] || fail "$what: exit 0"
+grep -qE 'rank 0 ' "$work/err" || fail "$what: the culprit is not named"
+
+what="Ctrl-C"
+start; kill -INT -- -$main; ends 2000
+[ $code -eq 130 ] || fail "$what: exit $code, expected 130"
+[ -f "$work/run/checkpoints/last.pth" ] || fail "$what: left no checkpoint"
+
+# A run that was interrupted inside an epoch and goes on, by fewer workers, ends with the same bits.
+epochs=3
+straight=$(run straight --workers 3)
+what="Ctrl-C and resume"
+rm -rf "$work/run"
+setsid env --default-signal=INT "$mnist" --epochs 3 --quiet --workers 3 --logdir "$work/run" >"$work/out" 2>"$work/err" &
+main=$!
+for _ in $(seq 400); do grep -q 'train (1/' "$work/out" && break; sleep 0.01; done
+workers=($(pgrep -P $main)); kill -INT -- -$main; ends 2000
+"$mnist" --epochs 3 --quiet --workers 2 --shards 3 --logdir "$work/run" --resume last \
+  >"$work/out" 2>"$work/err" || fail "$what: resume failed"
+[ "$(hash_of "$work/run")" = "$straight" ] || fail "$what: other weights than straight through"
+echo "ddp.sh: all is well"

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The two_nodes example as two processes on one host, and as two hosts: network namespaces with
+# addresses of their own and a cable between them, where the machine allows such.
+# usage: two_nodes.sh PATH_TO_TWO_NODES
+set -euo pipefail
+two_nodes=$1
+work=$(mktemp -d)
+space=lockstep-$$
+clean_up() {
+  local jobs
+  jobs=$(jobs -p)
+  [ -z "$jobs" ] || kill -9 $jobs 2>/dev/null || true
+  for node in 0 1; do ip netns delete "$space-$node" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*" >&2; tail -n 30 out.* err.* >&2; exit 1; }
+free_port() {
+  local port
+  while port=$((20000 + RANDOM % 12000)); (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+  echo $port
+}
+field() { sed -n "s/^$2: //p" "out.$1"; }
+
+# Both nodes say who they are and end with the same weights; one prints for all.
+check() {
+  for rank in 0 1; do
+    [ "$(field $rank 'Rank and node')" = "$rank-$(hostname)" ] || fail "$1: rank $rank does not say so"
+    grep -q '^Model hash: [0-9a-f]\{16\}$' out.$rank || fail "$1: rank $rank prints no hash"
+    grep -q '^First parameter: 0.weight \[100, 784\] ' out.$rank || fail "$1: no first parameter"
+    [ "$(tail -n 1 out.$rank)" = done ] || fail "$1: rank $rank does not end with 'done'"
+  done
+  [ "$(field 0 'Model hash')" = "$(field 1 'Model hash')" ] || fail "$1: the nodes have different weights"
+  [ "$(field 0 'First parameter')" = "$(field 1 'First parameter')" ] || fail "$1: first parameters differ"
+  grep -q '^Test accuracy of all nodes: 0\.[0-9]* ([0-9]*/1001)$' out.0 || fail "$1: no accuracy of all"
+  if grep -q 'Test accuracy\|train (' out.1; then fail "$1: rank 1 prints what rank 0 does"; fi
+}
+
+# nodes HOST PREFIX_OF_0 PREFIX_OF_1 OPTIONS...; an odd number of samples, so that one is padding
+nodes() {
+  local host=$1 first=$2 second=$3
+  $first "$two_nodes" --world-size 2 --rank 0 --host "$host" "${@:4}" --limit 1001 > out.0 2> err.0 &
+  local zero=$!
+  $second "$two_nodes" --world-size 2 -r 1 --master-addr "$host" "${@:4}" --limit 1001 > out.1 2> err.1 ||
+    fail "rank 1: exit $?"
+  wait $zero || fail "rank 0: exit $?"
+}
+
+nodes 127.0.0.1 "" "" --port "$(free_port)" --epochs 3
+check "one host"
+want=$(field 0 'Model hash')
+# One node dies without a word: the other ends, and says who.
+port=$(free_port)
+"$two_nodes" --rank 0 --host 127.0.0.1 --port "$port" --epochs 1000 > out.0 2> err.0 &
+zero=$!
+"$two_nodes" --rank 1 --host 127.0.0.1 --port "$port" --epochs 1000 > out.1 2> err.1 &
+one=$!
+for _ in $(seq 600); do
+  if grep -q '^\* Epoch (1/1000)' out.0; then break; fi
+  sleep 0.1
+done
+accuracy=$(sed -n 's/^test (1\/1000) accuracy01: \([0-9.]*\).*/\1/p' out.0)
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.4) }' || fail "accuracy after an epoch: '$accuracy', expected 0.4 or more"
+start=$SECONDS
+kill -9 $one
+wait $one 2>/dev/null || true
+code=0
+wait $zero || code=$?
+[ $code -eq 1 ] || fail "the other was killed, rank 0 ends with $code"
+[ $((SECONDS - start)) -le 3 ] || fail "rank 0 took $((SECONDS - start)) s to see that it is alone"
+grep -q '^two_nodes: .*rank 1' err.0 || fail "rank 0 does not say who was killed"
+
+if "$two_nodes" --rank 2 --host 127.0.0.1 > out.0 2> err.0; then fail "accepted rank 2 of 2"; fi
+grep -q 'got 2 of 2' err.0 || fail "no word of the rank that does not fit"
+
+# Two hosts.
+lay_cable() {
+  ip netns add "$space-0" && ip netns add "$space-1" &&
+    ip link add name ls0 netns "$space-0" type veth peer name ls1 netns "$space-1" || return 1
+  for node in 0 1; do
+    ip -n "$space-$node" address add "10.203.0.$((node + 1))/24" dev ls$node &&
+      ip -n "$space-$node" link set ls$node up && ip -n "$space-$node" link set lo up || return 1
+  done
+}
+if why=$(lay_cable 2>&1); then
+  nodes 10.203.0.1 "ip netns exec $space-0" "ip netns exec $space-1" --epochs 3
+  check "two hosts"
+  [ "$(field 0 'Model hash')" = "$want" ] || fail "two hosts give other weights than one"
+  echo "two_nodes: all as expected, on one host and on two"
+else
+  echo "two_nodes: all as expected on one host; skipped two hosts, which this machine does not allow: $why"
+fi

@@ -1,0 +1,363 @@
+// Training by several workers, end to end: real processes, on a small problem.
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/check_run.h"
+#include "lockstep/callback/classification.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/engine/distributed.h"
+#include "lockstep/state/hash.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+struct Team {
+  int workers = 1;
+  int shards = 4;
+  std::string backend = "auto";
+  bool share_updates = true;
+};
+
+std::shared_ptr<Engine> engine(const Team& team) {
+  return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+      .workers = team.workers,
+      .shards = team.shards,
+      .backend = team.backend,
+      .share_updates = team.share_updates,
+      .timeout = std::chrono::seconds(60)});
+}
+
+TrainOptions with(const Team& team) {
+  TrainOptions options = toy::options();
+  options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3})};
+  options.engine = engine(team);
+  return options;
+}
+
+// Dropout and batch norm are in the toy model.
+TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
+  const auto alone = toy::train(with({.workers = 1}));
+  for (const Team& team : {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 4},
+                           Team{.workers = 2, .backend = "gloo"},
+                           Team{.workers = 4, .backend = "gloo"},
+                           Team{.workers = 3, .share_updates = false}}) {
+    SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
+    const auto many = toy::train(with(team));
+    EXPECT_EQ(many.weights_hash, alone.weights_hash);
+    EXPECT_EQ(many.history, alone.history) << "every metric of every epoch, to the bit";
+  }
+}
+
+TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
+  const auto variants = std::vector<std::function<void(TrainOptions&)>>{
+      [](TrainOptions& o) { o.accumulation_steps = 3; },
+      [](TrainOptions& o) { o.clip_grad_norm = 0.1; },
+      [](TrainOptions& o) { o.clip_grad_value = 0.01; },
+      [](TrainOptions& o) { o.scheduler = optim::OneCycleLR{.max_lr = 0.1}; },
+      [](TrainOptions& o) {
+        o.optimizer = [](std::vector<torch::Tensor> parameters) {
+          return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+        };
+      },
+      [](TrainOptions& o) { o.optimizer = optim::SGD{.lr = 0.1, .momentum = 0.9}; },
+  };
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto run = [&](const Team& team) {
+      TrainOptions options = with(team);
+      variants[i](options);
+      return toy::train(options);
+    };
+    const auto alone = run({.workers = 1});
+    for (const Team& team : {Team{.workers = 3}, Team{.workers = 2, .backend = "gloo"}}) {
+      const auto many = run(team);
+      EXPECT_EQ(many.weights_hash, alone.weights_hash);
+      EXPECT_EQ(many.history, alone.history);
+    }
+  }
+}
+
+// S shards of B samples: the gradient of the mean loss over the S * B, uneven last batch included.
+TEST(Ddp, ShardsOfABatchAreTheBatch) {
+  const auto run = [](std::int64_t batch_size, std::shared_ptr<Engine> by) {
+    TrainOptions options = toy::options();
+    torch::manual_seed(3);
+    options.model = torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(),
+                                          torch::nn::Linear(8, 3));
+    options.optimizer = optim::SGD{.lr = 0.1};
+    options.loaders = toy::loaders(batch_size);
+    options.engine = std::move(by);
+    return toy::train(options).model;
+  };
+  const Model whole = run(12, std::make_shared<DeviceEngine>());
+  const Model shards = run(4, engine({.workers = 2, .shards = 3}));
+  const auto expected = whole.parameters();
+  const auto found = shards.parameters();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(found[i].second, expected[i].second, 1e-5, 1e-7))
+        << expected[i].first;
+  }
+}
+
+TEST(Ddp, FewerSamplesThanWorkers) {
+  for (const std::int64_t samples : {1, 7, 10}) {
+    const auto run = [&](int workers) {
+      TrainOptions options = with({.workers = workers});
+      options.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
+      torch::manual_seed(1);
+      for (auto& [name, tensor] : options.model.parameters()) {
+        torch::NoGradGuard no_grad;
+        torch::Tensor(tensor).uniform_(-1, 1);
+      }
+      options.loaders = {{"train", {toy::points(samples), {.batch_size = 2, .shuffle = true}}},
+                         {"valid", {toy::points(samples, 5), {.batch_size = 3}}}};
+      return toy::train(options);
+    };
+    const auto alone = run(1);
+    const auto many = run(4);
+    EXPECT_EQ(many.weights_hash, alone.weights_hash) << samples << " samples";
+    EXPECT_EQ(many.last_metrics.at("valid").at("accuracy01"),
+              alone.last_metrics.at("valid").at("accuracy01"));
+    EXPECT_EQ(many.last_metrics.at("valid").at("loss"), alone.last_metrics.at("valid").at("loss"));
+  }
+}
+
+TEST(Ddp, TrainIsAFunctionThatCanBeCalledAgain) {
+  // Autograd has been used in this process before, and is used in between.
+  const auto x = torch::ones({2}, torch::requires_grad());
+  (x * x).sum().backward();
+  auto hooks = std::make_shared<toy::Hooks>();
+  int epochs = 0;
+  hooks->epoch_end = [&](State&) { ++epochs; };
+  SupervisedRunner runner;
+  TrainOptions options = toy::options();
+  options.callbacks = {hooks};
+  options.ddp = true;
+  options.workers = 3;
+  const auto first = runner.train(options);
+  EXPECT_EQ(epochs, 3) << "the callback is the caller's own object";
+  EXPECT_EQ(weights_hash(options.model.weights()), first.weights_hash) << "so is the model";
+  (x * x).sum().backward();
+  options.workers = 2;
+  const auto second = runner.train(options);
+  EXPECT_NE(second.weights_hash, first.weights_hash) << "it went on from the trained weights";
+  const double accuracy = runner.evaluate_loader(
+      {.loader = {toy::points(30, 2), {.batch_size = 10}},
+       .callbacks = {AccuracyCallback({.num_classes = 3})}}).at("accuracy01");
+  EXPECT_GT(accuracy, 0.4);
+}
+
+TEST(Ddp, EvaluatesOnAllWorkersExactly) {
+  SupervisedRunner runner;
+  TrainOptions options = with({.workers = 1, .shards = 4});
+  runner.train(options);
+  const auto metrics = [&](int workers) {
+    return runner.evaluate_loader({.loader = {toy::points(33, 9), {.batch_size = 4}},
+                                   .callbacks = {AUCCallback({.num_classes = 3})},
+                                   .engine = engine({.workers = workers})});
+  };
+  EXPECT_EQ(metrics(3), metrics(1));
+}
+
+TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
+  TemporaryDirectory folder;
+  const auto straight = toy::train(with({.workers = 1}));
+  const auto stopped = [&](const Team& team, const std::string& name) {
+    TrainOptions options = with(team);
+    options.logdir = folder / name;
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->epoch_start = [](State& s) {
+      if (s.progress.epoch == 3) throw Error("the power went");
+    };
+    hooks->batch_end = [](State& s) {
+      if (s.progress.epoch == 2 && s.loader_batch == 2) throw Error("the power went");
+    };
+    options.callbacks.add(hooks);
+    EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("the power went"));
+  };
+  stopped({.workers = 3}, "three");
+  for (const Team& team :
+       {Team{.workers = 2}, Team{.workers = 4, .backend = "gloo"}, Team{.workers = 1}}) {
+    std::filesystem::remove_all(folder / "copy");
+    std::filesystem::copy(folder / "three", folder / "copy",
+                          std::filesystem::copy_options::recursive);
+    TrainOptions options = with(team);
+    options.logdir = folder / "copy";
+    options.resume = "last";
+    const auto resumed = toy::train(options);
+    EXPECT_EQ(resumed.weights_hash, straight.weights_hash);
+    EXPECT_EQ(resumed.history, straight.history);
+  }
+}
+
+TEST(Ddp, OneWorkersWishIsEverybodys) {
+  TrainOptions options = with({.workers = 3});
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [](State& s) {
+    if (s.comm->rank() == 2 && s.is_train) {
+      s.request_loader_end();
+      s.request_stop("rank 2 had enough");
+    }
+  };
+  options.callbacks.add(hooks);
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.history.size(), 1U);
+  EXPECT_EQ(result.stop_reason, "rank 2 had enough");
+}
+
+TEST(Ddp, WritesOnce) {
+  TemporaryDirectory folder;
+  TrainOptions options = with({.workers = 4});
+  options.logdir = folder / "run";
+  options.callbacks.add(EarlyStoppingCallback({.patience = 1, .min_delta = 100}));
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.history.size(), 2U) << "all stop early together";
+  std::ifstream rows(folder / "run" / "logs" / "train.csv");
+  std::int64_t lines = 0;
+  for (std::string line; std::getline(rows, line);) ++lines;
+  EXPECT_EQ(lines, 3) << "a header and a line an epoch";
+  const auto summary = nlohmann::json::parse(read_file(folder / "run" / "summary.json"));
+  EXPECT_EQ(summary.at("workers"), 4);
+  EXPECT_EQ(summary.at("weights_hash"), result.weights_hash);
+}
+
+TEST(Ddp, NamesTheWorkerThatThrew) {
+  TrainOptions options = with({.workers = 3});
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->forward = [](State& s) {
+    if (s.comm->rank() == 1 && s.loader_batch == 2) throw DataError("sample 7 is rotten");
+  };
+  options.callbacks.add(hooks);
+  const std::string error = toy::error_of([&] { toy::train(options); });
+  EXPECT_THAT(error, HasSubstr("rank 1"));
+  EXPECT_THAT(error, HasSubstr("epoch 1, batch 2"));
+  EXPECT_THAT(error, HasSubstr("sample 7 is rotten"));
+}
+
+TEST(Ddp, AnUnusedParameterHasAGradientOfZero) {
+  struct Net : torch::nn::Module {
+    Net() {
+      used = register_module("used", torch::nn::Linear(4, 3));
+      unused = register_module("unused", torch::nn::Linear(4, 3));
+    }
+    torch::Tensor forward(const torch::Tensor& x) { return used(x); }
+    torch::nn::Linear used{nullptr}, unused{nullptr};
+  };
+  torch::manual_seed(2);
+  for (const std::string backend : {"shm", "gloo"}) {
+    const auto net = std::make_shared<Net>();
+    const auto before = net->unused->weight.detach().clone();
+    TrainOptions options = with({.workers = 2, .shards = 2, .backend = backend});
+    options.model = Model(net);
+    options.optimizer = optim::SGD{.lr = 0.1};
+    toy::train(options);
+    EXPECT_TRUE(net->unused->weight.detach().equal(before));
+  }
+}
+
+TEST(Ddp, RefusesWhatContradicts) {
+  const auto error = [](auto change) {
+    TrainOptions options = toy::options();
+    change(options);
+    return toy::error_of([&] { toy::train(options); });
+  };
+  EXPECT_THAT(error([](TrainOptions& o) { o.workers = 2; }), HasSubstr("ddp = true"));
+  EXPECT_THAT(error([](TrainOptions& o) {
+                o.ddp = true;
+                o.engine = std::make_shared<DeviceEngine>();
+              }),
+              HasSubstr("contradict"));
+  EXPECT_THAT(error([](TrainOptions& o) {
+                o.ddp = true;
+                o.workers = 4;
+                o.shards = 2;
+              }),
+              HasSubstr("shards"));
+}
+
+// Python's DistributedDataParallel with its DistributedSampler, 100 steps of 2 workers:
+// scripts/goldens/ddp.py. The tolerance is the issue of rounding: a tenth of it is what another
+// order of adding makes.
+TEST(Ddp, FollowsPyTorch) {
+  namespace nn = torch::nn;
+  const auto golden =
+      nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/ddp.json"));
+  const auto pixels = golden.at("pixels").get<std::vector<std::uint8_t>>();
+  const auto labels = golden.at("labels").get<std::vector<std::int64_t>>();
+  const auto features = torch::tensor(pixels, torch::kUInt8)
+                            .view({static_cast<std::int64_t>(labels.size()), 1, 8, 8})
+                            .to(torch::kFloat32) /
+                        255;
+  const auto dataset = std::make_shared<data::TensorDataset>(features, torch::tensor(labels));
+  for (const auto& one : golden.at("cases")) {
+    const auto name = one.at("name").get<std::string>();
+    SCOPED_TRACE(name);
+    const nn::Sequential model =
+        name == "linear"
+            ? nn::Sequential(nn::Flatten(), nn::Linear(64, 10))
+            : nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 4, 3).padding(1)), nn::BatchNorm2d(4),
+                             nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(64, 10));
+    const auto tensors = [&](const char* which) {
+      std::map<std::string, torch::Tensor> found;
+      for (const auto& [key, value] : one.at(which).items()) {
+        found[key] = torch::tensor(value.at("values").get<std::vector<double>>(), torch::kFloat64)
+                         .view(value.at("shape").get<std::vector<std::int64_t>>());
+      }
+      return found;
+    };
+    TrainOptions options;
+    options.model = model;
+    for (auto& [key, weight] : options.model.weights()) {
+      torch::NoGradGuard no_grad;
+      torch::Tensor(weight).copy_(tensors("initial").at(key));
+    }
+    options.criterion = nn::CrossEntropyLoss();
+    if (name == "linear") {
+      options.optimizer = optim::Adam{.lr = 0.02};
+    } else {
+      options.optimizer = optim::SGD{.lr = 0.05, .momentum = 0.9};
+    }
+    options.loaders = {
+        {"train",
+         {dataset,
+          {.batch_size = 8,
+           .sampler = std::make_shared<data::DistributedSampler>(
+               dataset->size(), data::DistributedSamplerOptions{.seed = 42})}}}};
+    options.num_epochs = 8;
+    options.console = false;
+    options.ddp = true;
+    options.workers = 2;
+    // Rank 0 sees its own losses.
+    std::vector<double> losses;
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_end = [&](State& s) {
+      losses.push_back(s.batch_metrics.at("loss"));
+      if (s.progress.batch_step == 100) s.request_loader_end();
+    };
+    options.callbacks = {hooks};
+    toy::train(options);
+    const auto expected = one.at("losses");
+    ASSERT_EQ(losses.size(), 100U);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const double theirs = expected[i][0].get<double>();
+      EXPECT_NEAR(losses[i], theirs, 1e-4 * std::max(1.0, theirs)) << "step " << i;
+    }
+    for (const auto& [key, weight] : options.model.weights()) {
+      const auto theirs = tensors("final").at(key);
+      EXPECT_TRUE(torch::allclose(weight.to(torch::kFloat64), theirs, 1e-4, 1e-5)) << key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
