@@ -77,10 +77,11 @@ class Worker {
       const double gloo = time_of(calls, [&] { gloo_->allreduce(tensors)->wait(); });
       shared_.barrier();
       // Alone: the other waits.
-      const double alone = shared_.is_primary() ? time_of(calls, [&] {
-        std::memcpy(copy.data_ptr(), tensor.data_ptr(), tensor.nbytes());
-      })
-                                                : 0;
+      const double alone =
+          shared_.is_primary()
+              ? time_of(calls,
+                        [&] { std::memcpy(copy.data_ptr(), tensor.data_ptr(), tensor.nbytes()); })
+              : 0;
       shared_.barrier();
       if (round < 0) continue;  // warms up
       measured.shm.push_back(shm);
@@ -140,8 +141,7 @@ nlohmann::json measure(launch::Team& team) {
   const double shm = median(measured.shm);
   const double gloo = median(measured.gloo);
   fmt::print("{:>10} {:>12.2f} {:>12.1f} {:>8.1f}\n", "barrier", 1e6 * shm, 1e6 * gloo, gloo / shm);
-  json["barrier"] = {
-      {"shm_seconds", shm}, {"gloo_seconds", gloo}, {"gloo_time_ratio", gloo / shm}};
+  json["barrier"] = {{"shm_seconds", shm}, {"gloo_seconds", gloo}, {"gloo_time_ratio", gloo / shm}};
   return json;
 }
 

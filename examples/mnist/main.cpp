@@ -96,11 +96,10 @@ int main(int argc, char** argv) try {
       .verbose = !quiet,
       .callbacks = callbacks,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(
-          ls::DistributedDataParallelOptions{
-              .workers = workers,
-              .shards = shards,
-              .backend = backend,
-              .timeout = std::chrono::seconds(timeout)}),
+          ls::DistributedDataParallelOptions{.workers = workers,
+                                             .shards = shards,
+                                             .backend = backend,
+                                             .timeout = std::chrono::seconds(timeout)}),
   });
   if (result.rank == 0) std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {

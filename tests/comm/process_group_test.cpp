@@ -1,5 +1,11 @@
 #include "lockstep/comm/process_group.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -32,6 +38,39 @@ TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
     std::vector<torch::Tensor> tensors{torch::full({3}, team.rank() + 1.0F)};
     group->allreduce(tensors)->wait();
     EXPECT_TRUE(tensors[0].equal(torch::full({3}, 3.0F)));
+    shared.barrier();
+  });
+}
+
+// Of every thread: whether it would die of a connection that the other end has closed.
+std::map<std::string, bool> threads_that_broken_pipes_kill() {
+  std::map<std::string, bool> threads;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      const auto blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
+      threads[task.path()] = (blocked >> (SIGPIPE - 1) & 1) == 0;
+    }
+  }
+  return threads;
+}
+
+TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
+  run_ranks(2, [](launch::Team& team) {
+    Shared shared(team);
+    const Met met = meet_through(shared, launch::kLimit);
+    const auto before = threads_that_broken_pipes_kill();
+    const auto store =
+        c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
+    const auto group = make_process_group(
+        store, {.address = "127.0.0.1", .rank = team.rank(), .size = 2, .timeout = launch::kLimit});
+    const auto after = threads_that_broken_pipes_kill();
+    EXPECT_GT(after.size(), before.size());
+    for (const auto& [thread, dies] : after) {
+      const auto known = before.find(thread);
+      EXPECT_EQ(dies, known != before.end() && known->second) << thread;
+    }
     shared.barrier();
   });
 }

@@ -22,7 +22,8 @@ std::vector<std::int64_t> seen(const ShardedEpoch& epoch, std::int64_t shards) {
   for (std::int64_t shard = 0; shard < shards; ++shard) {
     for (const Batch& batch : epoch.stream({.first_shard = shard})) {
       const auto values = batch["features"];
-      for (std::int64_t i = 0; i < values.numel(); ++i) all.push_back(values[i].item<std::int64_t>());
+      for (std::int64_t i = 0; i < values.numel(); ++i)
+        all.push_back(values[i].item<std::int64_t>());
     }
   }
   std::ranges::sort(all);

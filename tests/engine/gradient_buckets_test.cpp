@@ -47,9 +47,8 @@ TEST(GradientBuckets, ASingleOneLeavesNothingToOverlap) {
   run_ranks(2, [](launch::Team& team) {
     comm::Shared comm(team);
     optim::FlatParameters flat({{"only", torch::rand({10}).requires_grad_()}});
-    GradientBuckets buckets(flat, comm, {.leaves = 2});
-    buckets.arm();
-    EXPECT_FALSE(buckets.armed());
+    const GradientBuckets buckets(flat, comm, {.leaves = 2});
+    EXPECT_FALSE(buckets.worth_it());
   });
 }
 

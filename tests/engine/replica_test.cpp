@@ -26,10 +26,9 @@ std::string trained(comm::Communicator& comm, const Case& how) {
   for (const std::int64_t size : {5000, 300, 7}) {
     parameters.emplace_back(std::to_string(size), torch::rand({size}).requires_grad_());
   }
-  Replica replica(parameters, {}, comm,
-                  {.shards = how.shards,
-                   .share_memory = how.share_memory,
-                   .bucket_bytes = how.bucket_bytes});
+  Replica replica(
+      parameters, {}, comm,
+      {.shards = how.shards, .share_memory = how.share_memory, .bucket_bytes = how.bucket_bytes});
   const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
@@ -40,6 +39,7 @@ std::string trained(comm::Communicator& comm, const Case& how) {
         const torch::Tensor& parameter = parameters[static_cast<std::size_t>(i)].second;
         loss = loss + (parameter * torch::randn({parameter.numel()})).sum();
       }
+      replica.before_backward();
       loss.backward();
       replica.end_shard(local);
     }

@@ -1,18 +1,22 @@
 // Training by several workers, end to end: real processes, on a small problem.
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include "lockstep/base/file.h"
-#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/check_run.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/state/hash.h"
+#include "tests/comm/free_port.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -28,12 +32,12 @@ struct Team {
 };
 
 std::shared_ptr<Engine> engine(const Team& team) {
-  return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
-      .workers = team.workers,
-      .shards = team.shards,
-      .backend = team.backend,
-      .share_updates = team.share_updates,
-      .timeout = std::chrono::seconds(60)});
+  return std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = team.workers,
+                                     .shards = team.shards,
+                                     .backend = team.backend,
+                                     .share_updates = team.share_updates,
+                                     .timeout = std::chrono::seconds(60)});
 }
 
 TrainOptions with(const Team& team) {
@@ -46,10 +50,10 @@ TrainOptions with(const Team& team) {
 // Dropout and batch norm are in the toy model.
 TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   const auto alone = toy::train(with({.workers = 1}));
-  for (const Team& team : {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 4},
-                           Team{.workers = 2, .backend = "gloo"},
-                           Team{.workers = 4, .backend = "gloo"},
-                           Team{.workers = 3, .share_updates = false}}) {
+  for (const Team& team :
+       {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 4},
+        Team{.workers = 2, .backend = "gloo"}, Team{.workers = 4, .backend = "gloo"},
+        Team{.workers = 3, .share_updates = false}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
     const auto many = toy::train(with(team));
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
@@ -91,8 +95,8 @@ TEST(Ddp, ShardsOfABatchAreTheBatch) {
   const auto run = [](std::int64_t batch_size, std::shared_ptr<Engine> by) {
     TrainOptions options = toy::options();
     torch::manual_seed(3);
-    options.model = torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(),
-                                          torch::nn::Linear(8, 3));
+    options.model =
+        torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
     options.optimizer = optim::SGD{.lr = 0.1};
     options.loaders = toy::loaders(batch_size);
     options.engine = std::move(by);
@@ -150,9 +154,11 @@ TEST(Ddp, TrainIsAFunctionThatCanBeCalledAgain) {
   options.workers = 2;
   const auto second = runner.train(options);
   EXPECT_NE(second.weights_hash, first.weights_hash) << "it went on from the trained weights";
-  const double accuracy = runner.evaluate_loader(
-      {.loader = {toy::points(30, 2), {.batch_size = 10}},
-       .callbacks = {AccuracyCallback({.num_classes = 3})}}).at("accuracy01");
+  const double accuracy =
+      runner
+          .evaluate_loader({.loader = {toy::points(30, 2), {.batch_size = 10}},
+                            .callbacks = {AccuracyCallback({.num_classes = 3})}})
+          .at("accuracy01");
   EXPECT_GT(accuracy, 0.4);
 }
 
@@ -213,6 +219,62 @@ TEST(Ddp, OneWorkersWishIsEverybodys) {
   const auto result = toy::train(options);
   EXPECT_EQ(result.history.size(), 1U);
   EXPECT_EQ(result.stop_reason, "rank 2 had enough");
+
+  // Before the first batch and before the first epoch, too.
+  hooks->batch_end = {};
+  std::int64_t batches = 0;
+  hooks->step = [&](State& s) { batches += s.is_train ? 1 : 0; };
+  hooks->loader_start = [](State& s) {
+    if (s.comm->rank() == 1 && s.is_train) s.request_loader_end();
+  };
+  options.num_epochs = 2;
+  EXPECT_EQ(toy::train(options).history.size(), 2U);
+  EXPECT_EQ(batches, 0);
+  hooks->run_start = [](State& s) {
+    if (s.comm->rank() == 1) s.request_stop("not today");
+  };
+  EXPECT_EQ(toy::train(options).stop_reason, "not today");
+}
+
+TEST(Ddp, AChangeOfTheModelIsMadeOncePerCopy) {
+  for (const Team& team : {Team{.workers = 2}, Team{.workers = 2, .backend = "gloo"}}) {
+    TrainOptions options = with(team);
+    options.num_epochs = 1;
+    options.optimizer = optim::SGD{.lr = 0};
+    const auto before = options.model.parameters().front().second.detach().clone();
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->epoch_end = [](State& s) {
+      s.change_model([&] { torch::Tensor(s.model.parameters().front().second).mul_(2); });
+    };
+    options.callbacks.add(hooks);
+    toy::train(options);
+    EXPECT_TRUE(options.model.parameters().front().second.detach().equal(before * 2));
+  }
+}
+
+// Every worker needs a sample in every batch; with them, a run learns.
+TEST(Ddp, SynchronisedBatchNorm) {
+  const auto run = [](bool drop_last) {
+    TrainOptions options = toy::options();
+    options.loaders = {
+        {"train", {toy::points(50), {.batch_size = 8, .shuffle = true, .drop_last = drop_last}}},
+        {"valid", {toy::points(30, 2), {.batch_size = 10}}}};
+    options.engine = std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+        .workers = 3, .sync_bn = true, .timeout = std::chrono::seconds(30)});
+    return toy::train(options).weights_hash;
+  };
+  EXPECT_THAT(toy::error_of([&] { run(false); }), HasSubstr("drop_last"));
+  EXPECT_EQ(run(true), run(true));
+}
+
+TEST(Ddp, WarnsOfAMetricThatIsOnlyAWorkersOwn) {
+  TrainOptions options = with({.workers = 2});
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->loader_end = [](State& s) { s.loader_metrics["mine"] = s.comm->rank(); };
+  options.callbacks.add(hooks);
+  toy::Warnings warnings;
+  EXPECT_EQ(toy::train(options).last_metrics.at("valid").at("mine"), 0.0);
+  EXPECT_THAT(warnings.texts, testing::Contains(HasSubstr("metric 'mine'")));
 }
 
 TEST(Ddp, WritesOnce) {
@@ -265,6 +327,43 @@ TEST(Ddp, AnUnusedParameterHasAGradientOfZero) {
   }
 }
 
+// Two nodes of two workers each: shared memory inside, Gloo between.
+TEST(Ddp, SeveralHostsTrainToTheSameBits) {
+  const auto alone = toy::train(with({.workers = 1}));
+  const int port = comm::free_port();
+  const auto node = [&](int first_rank) {
+    TrainOptions options = with({});
+    options.engine = std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = 2,
+                                       .shards = 4,
+                                       .port = port,
+                                       .world_size = 4,
+                                       .first_rank = first_rank,
+                                       .token = "ours",
+                                       .timeout = std::chrono::seconds(30)});
+    return toy::train(options);
+  };
+  const pid_t other = fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) {
+    int code = 1;
+    std::thread([&] {
+      try {
+        code = node(2).weights_hash == alone.weights_hash ? 0 : 2;
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "node 1: %s\n", error.what());
+      }
+    }).join();
+    _exit(code);
+  }
+  const auto here = node(0);
+  EXPECT_EQ(here.weights_hash, alone.weights_hash);
+  EXPECT_EQ(here.history, alone.history);
+  int status = 0;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Ddp, RefusesWhatContradicts) {
   const auto error = [](auto change) {
     TrainOptions options = toy::options();
@@ -283,6 +382,13 @@ TEST(Ddp, RefusesWhatContradicts) {
                 o.shards = 2;
               }),
               HasSubstr("shards"));
+  EXPECT_THAT(error([](TrainOptions& o) {
+                o.ddp = true;
+                o.workers = 4;
+                o.loaders = {{"train", {toy::points(10), {.batch_size = 4, .drop_last = true}}}};
+                o.valid_loader.reset();
+              }),
+              HasSubstr("4 shards"));
 }
 
 // Python's DistributedDataParallel with its DistributedSampler, 100 steps of 2 workers:
@@ -290,8 +396,7 @@ TEST(Ddp, RefusesWhatContradicts) {
 // order of adding makes.
 TEST(Ddp, FollowsPyTorch) {
   namespace nn = torch::nn;
-  const auto golden =
-      nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/ddp.json"));
+  const auto golden = nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/ddp.json"));
   const auto pixels = golden.at("pixels").get<std::vector<std::uint8_t>>();
   const auto labels = golden.at("labels").get<std::vector<std::int64_t>>();
   const auto features = torch::tensor(pixels, torch::kUInt8)
@@ -327,12 +432,11 @@ TEST(Ddp, FollowsPyTorch) {
     } else {
       options.optimizer = optim::SGD{.lr = 0.05, .momentum = 0.9};
     }
-    options.loaders = {
-        {"train",
-         {dataset,
-          {.batch_size = 8,
-           .sampler = std::make_shared<data::DistributedSampler>(
-               dataset->size(), data::DistributedSamplerOptions{.seed = 42})}}}};
+    options.loaders = {{"train",
+                        {dataset,
+                         {.batch_size = 8,
+                          .sampler = std::make_shared<data::DistributedSampler>(
+                              dataset->size(), data::DistributedSamplerOptions{.seed = 42})}}}};
     options.num_epochs = 8;
     options.console = false;
     options.ddp = true;

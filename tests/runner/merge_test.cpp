@@ -27,8 +27,7 @@ TEST(Merge, RankZerosWordIsEverybodys) {
     comm::Shared comm(team);
     const Metrics mine{{"rank", comm.rank()}};
     if (broadcast(mine, comm) != Metrics{{"rank", 0.0}}) throw Error("metrics differ");
-    const StateDict state =
-        broadcast(StateDict{{"tensor", torch::full({3}, comm.rank())}}, comm);
+    const StateDict state = broadcast(StateDict{{"tensor", torch::full({3}, comm.rank())}}, comm);
     if (state.get<torch::Tensor>("tensor").sum().item<double>() != 0) throw Error("states differ");
     const auto all = gather(StateDict{{"rank", comm.rank()}}, comm);
     if (comm.is_primary() && all.at(1).get<std::int64_t>("rank") != 1) throw Error("not rank 1's");

@@ -76,8 +76,7 @@ TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
 
   Line line;
-  TrainStep step(line.replica, *line.optimizer,
-                 {.accumulation_steps = 2, .clip_grad_norm = 0.5});
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 2, .clip_grad_norm = 0.5});
   for (const auto& part : kData.split_with_sizes({4, 1})) add(step, line, part);
   Metrics metrics;
   step.update(metrics);

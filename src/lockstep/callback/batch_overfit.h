@@ -21,6 +21,7 @@ struct BatchOverfitCallbackOptions {
 // loaders are exchanged at each epoch's start and put back at its end.
 class BatchOverfitCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit BatchOverfitCallback(BatchOverfitCallbackOptions options = {});
 
   Order order() const override { return Order::kInternal; }

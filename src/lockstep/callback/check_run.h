@@ -14,6 +14,7 @@ struct CheckRunCallbackOptions {
 
 class CheckRunCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit CheckRunCallback(CheckRunCallbackOptions options = {});
 
   bool needs_training() const override { return true; }

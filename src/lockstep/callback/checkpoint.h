@@ -29,6 +29,7 @@ struct CheckpointCallbackOptions {
 // last.pth of the moment it was interrupted in, in full mode.
 class CheckpointCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit CheckpointCallback(CheckpointCallbackOptions options = {});
 
   // The folder it was told, or the default one.

@@ -17,7 +17,8 @@ std::optional<std::vector<std::string>> MetricCallback::metric_names() const {
   return metric_->names();
 }
 
-// Not after a resume inside the pass: then rank 0 goes on with what was loaded, which is everybody's.
+// Not after a resume inside the pass: then rank 0 goes on with what was loaded, which is
+// everybody's.
 void MetricCallback::on_loader_start(State& state) {
   if (state.loader_batch == 0 || !state.comm->is_primary()) metric_->reset();
 }

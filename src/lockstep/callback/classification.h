@@ -15,6 +15,7 @@ namespace lockstep {
 // use it as it is, to bring a metric of your own.
 class MetricCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   struct Keys {
     std::string input_key = "logits";    // the model's outputs in the batch
     std::string target_key = "targets";  // what they should have been

@@ -20,6 +20,7 @@ struct ConfusionMatrixCallbackOptions {
 
 class ConfusionMatrixCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit ConfusionMatrixCallback(ConfusionMatrixCallbackOptions options);
 
   Order order() const override { return Order::kMetric; }

@@ -20,6 +20,7 @@ struct CriterionCallbackOptions {
 
 class CriterionCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit CriterionCallback(CriterionCallbackOptions options);
 
   Order order() const override { return Order::kMetric; }

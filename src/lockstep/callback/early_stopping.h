@@ -18,6 +18,7 @@ struct EarlyStoppingCallbackOptions {
 // An epoch is better when its score is at least min_delta beyond the best before it. NaN never is.
 class EarlyStoppingCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit EarlyStoppingCallback(EarlyStoppingCallbackOptions options = {});
 
   bool needs_training() const override { return true; }

@@ -10,6 +10,7 @@ namespace lockstep {
 
 class ProgressBarCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   // `console` outlives the callback.
   explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
 

@@ -16,6 +16,7 @@ struct SchedulerCallbackOptions {
 
 class SchedulerCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   explicit SchedulerCallback(SchedulerCallbackOptions options = {});
 
   Order order() const override { return Order::kScheduler; }

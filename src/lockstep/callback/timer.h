@@ -12,10 +12,12 @@ namespace lockstep {
 
 class TimerCallback : public Callback {
  public:
+  bool uses_gradients() const override { return false; }
   TimerCallback();
 
   // After everybody else, so that the time of callbacks is not taken for the data's.
   Order order() const override { return Order::kExternalExtra; }
+  Ranks ranks() const override { return Ranks::kPrimary; }
   std::optional<std::vector<std::string>> metric_names() const override;
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override;

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 // Up to here, sending everything to everybody is sooner done than two exchanges.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
+// The group's own time limit comes after ours, which says more.
+constexpr milliseconds kLater(10'000);
 // For news of who failed to come after what the process group throws about it.
 constexpr milliseconds kNews(1000);
 // For who forked a rank to say what became of it.
@@ -81,7 +83,7 @@ class C10d::Group {
                                           .address = options.address,
                                           .rank = rank_,
                                           .size = options.topology.world_size,
-                                          .timeout = timeout_});
+                                          .timeout = timeout_ + kLater});
     });
   }
 

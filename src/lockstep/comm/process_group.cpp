@@ -1,5 +1,7 @@
 #include "lockstep/comm/process_group.h"
 
+#include <csignal>
+
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 // Both untested where Lockstep is developed: Debian's LibTorch has neither.
@@ -17,8 +19,34 @@
 namespace lockstep::comm {
 namespace {
 
+// Gloo writes to connections that the other end may have closed, which kills the process unless it
+// ignores SIGPIPE, as Python does. Threads that are made meanwhile have the signal blocked; the
+// program's own way with it stays as it is.
+class BrokenPipeBlocked {
+ public:
+  BrokenPipeBlocked() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~BrokenPipeBlocked() {
+    if (::sigismember(&before_, SIGPIPE) == 1) return;
+    const timespec now{};
+    while (::sigtimedwait(&pipe_, nullptr, &now) > 0) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  BrokenPipeBlocked(const BrokenPipeBlocked&) = delete;
+  BrokenPipeBlocked& operator=(const BrokenPipeBlocked&) = delete;
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+};
+
 c10::intrusive_ptr<ProcessGroup> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
                                            const GroupOptions& options) {
+  const BrokenPipeBlocked blocked;
   auto settings = c10d::ProcessGroupGloo::Options::create();
   settings->timeout = options.timeout;
   settings->threads = 2;

@@ -55,14 +55,14 @@ struct DistributedSamplerOptions {
   // How many share the data set, and which of them this is. A run knows both: leave them out there.
   std::optional<std::int64_t> num_replicas = {};
   std::optional<std::int64_t> rank = {};
-  bool shuffle = true;            // another order each epoch
-  std::uint64_t seed = 0;         // the same on every rank; the epoch is added to it
+  bool shuffle = true;     // another order each epoch
+  std::uint64_t seed = 0;  // the same on every rank; the epoch is added to it
   bool drop_last = false;  // drop the tail that not all can have, instead of repeating samples
 };
 
 // torch.utils.data.DistributedSampler, to the last index: its permutation, its padding with
-// repeated samples. For those who compare with PyTorch; a Loader needs no padding. In a run, shard s
-// of every batch is of replica s; without one, what is left out is one replica, the first.
+// repeated samples. For those who compare with PyTorch; a Loader needs no padding. In a run, shard
+// s of every batch is of replica s; without one, what is left out is one replica, the first.
 class DistributedSampler : public Sampler {
  public:
   // Throws ConfigError where the options make no sense.

@@ -1,5 +1,5 @@
-// How an epoch is cut: global batch k is a slice of the order, shard s a slice of that. The order and
-// the cuts depend on the seed, the epoch and the number of shards, never on who works on which.
+// How an epoch is cut: global batch k is a slice of the order, shard s a slice of that. The order
+// and the cuts depend on the seed, the epoch and the number of shards, never on who works on which.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace lockstep::data {
 
-// Global batches and samples of a loader's epoch, each batch `shards` times the loader's batch size.
+// Global batches and samples of a loader's epoch, each batch `shards` times the loader's batch
+// size.
 struct EpochSize {
   std::int64_t batches = 0;
   std::int64_t samples = 0;

@@ -122,6 +122,10 @@ void DistributedDataParallelEngine::resolve() {
   int local_rank = 0;
   if (place_) {
     world_size_ = place_->topology.world_size;
+    if (options_.world_size && *options_.world_size != world_size_) {
+      throw ConfigError("world_size: {}, but the launcher started {} processes",
+                        *options_.world_size, world_size_);
+    }
     local_workers_ = place_->topology.local_size;
     local_rank = place_->topology.local_rank;
   } else {
@@ -131,9 +135,8 @@ void DistributedDataParallelEngine::resolve() {
     world_size_ = options_.world_size.value_or(local_workers_);
     const bool alone = world_size_ == local_workers_;
     if (options_.first_rank < 0 || options_.first_rank + local_workers_ > world_size_) {
-      throw ConfigError(
-          "first_rank: {} workers from rank {} on do not fit into a world_size of {}",
-          local_workers_, options_.first_rank, world_size_);
+      throw ConfigError("first_rank: {} workers from rank {} on do not fit into a world_size of {}",
+                        local_workers_, options_.first_rank, world_size_);
     }
     if (!alone && !options_.port) {
       throw ConfigError(
@@ -159,8 +162,9 @@ void DistributedDataParallelEngine::resolve() {
   // By the shards, not by the workers: the number of threads changes the last bits of results.
   const int local_shards = std::max(1, shards_ * local_workers_ / world_size_);
   threads_ = options_.threads.value_or(std::max(1, cores / local_shards));
-  device_ = gpus > 0 ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
-                     : torch::Device(torch::kCPU);
+  device_ = gpus > 0
+                ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
+                : torch::Device(torch::kCPU);
 }
 
 comm::WorldOptions DistributedDataParallelEngine::world_options() const {
@@ -184,11 +188,10 @@ void DistributedDataParallelEngine::work_as(const Topology& local, const Job& jo
   const auto cores = launch::available_cores();
   const bool all = local.local_size * threads_ == static_cast<int>(cores.size());
   const bool pin = options_.pin.value_or(all && local.local_size > 1);
-  const launch::PinnedScope pinned(
-      pin ? launch::cores_of(cores, {.local_rank = local.local_rank,
-                                     .workers = local.local_size,
-                                     .threads = threads_})
-          : std::vector<int>());
+  const launch::PinnedScope pinned(pin ? launch::cores_of(cores, {.local_rank = local.local_rank,
+                                                                  .workers = local.local_size,
+                                                                  .threads = threads_})
+                                       : std::vector<int>());
   const ThreadScope threads(threads_);
   if (communicator.is_primary()) start();
   const SyncBatchNormScope batch_norm(options_.sync_bn ? &communicator : nullptr);
@@ -219,12 +222,15 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   }
   // What every worker does, forked or not.
   const auto work = [&](launch::Team& team) {
+    // Through the pipe to the caller, who shows it with its rank.
+    if (team.rank() != 0) set_warning_handler({});
     const Topology local{.rank = options_.first_rank + team.rank(),
                          .world_size = world_size_,
                          .local_rank = team.rank(),
                          .local_size = team.size()};
     if (device_.is_cuda()) {
-      device_ = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(team.rank()));
+      device_ =
+          torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(team.rank() % gpu_count()));
     }
     std::unique_ptr<comm::World> world;
     if (world_size_ == local_workers_) {
@@ -242,6 +248,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   WorkerOutput output;
   launch::Crew crew(
       {.size = local_workers_,
+       .first_rank = options_.first_rank,
        .timeout = options_.timeout,
        .probe = autograd_works,
        .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},

@@ -29,7 +29,7 @@ struct DistributedDataParallelOptions {
   std::optional<int> port;            // where rank 0 listens; the same on all hosts
   std::optional<int> world_size;      // workers on all hosts; default: those of this one
   int first_rank = 0;                 // of this host's workers
-  std::string token;                  // the same on all hosts; who has another is turned away
+  std::string token = "lockstep";     // the same on all hosts; who has another is turned away
 
   // auto: shared memory inside a host, gloo between hosts. Or shm, gloo, nccl, mpi.
   std::string backend = "auto";
@@ -37,7 +37,7 @@ struct DistributedDataParallelOptions {
 
   std::optional<torch::Device> device;  // default: a GPU a worker, else the CPU
   std::optional<int> threads;           // a worker; default: cores divided by shards
-  std::optional<bool> pin;  // a worker to its cores; default: where workers take all cores
+  std::optional<bool> pin;    // a worker to its cores; default: where workers take all cores
   bool share_updates = true;  // each worker of one host updates its part of the parameters
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
 };

@@ -47,7 +47,10 @@ class GradientBuckets::State {
   // By autograd, once the gradient of a parameter is complete.
   void on_gradient(std::size_t bucket) {
     if (!armed_) return;
-    --buckets_[bucket].missing;
+    {
+      const std::lock_guard lock(mutex_);
+      --buckets_[bucket].missing;
+    }
     send_off(false);
   }
 
@@ -60,7 +63,12 @@ class GradientBuckets::State {
   }
 
   // A hook for every parameter.
-  std::vector<std::pair<torch::Tensor, std::size_t>> members() const { return members_; }
+  struct Member {
+    torch::Tensor parameter;
+    std::size_t bucket = 0;
+    const void* place = nullptr;  // of its gradient in the last set, which is filled last
+  };
+  const std::vector<Member>& members() const { return members_; }
   void keep(std::shared_ptr<torch::autograd::Node> accumulator) {
     accumulators_.push_back(std::move(accumulator));
   }
@@ -81,7 +89,7 @@ class GradientBuckets::State {
     for (std::size_t i = buffer.slices.size(); i-- > 0;) {
       const auto& slice = buffer.slices[i];
       ++bucket.parameters;
-      members_.emplace_back(slice.parameter, buckets_.size());
+      members_.push_back({slice.parameter, buckets_.size(), slice.set_grads.back().data_ptr()});
       if ((end - slice.offset) * width < limit && i > 0) continue;
       for (const auto& set : buffer.grad_sets) {
         bucket.sets.push_back(set.narrow(0, slice.offset, end - slice.offset));
@@ -133,7 +141,7 @@ class GradientBuckets::State {
   comm::Communicator& communicator_;
   int leaves_;
   std::vector<Bucket> buckets_;
-  std::vector<std::pair<torch::Tensor, std::size_t>> members_;
+  std::vector<Member> members_;
   // A parameter's accumulator lives only as long as somebody holds it.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   bool armed_ = false;
@@ -151,32 +159,41 @@ GradientBuckets::GradientBuckets(optim::FlatParameters& parameters,
                                  comm::Communicator& communicator, const BucketOptions& options)
     : state_(std::make_shared<State>(parameters, communicator, options)) {
   struct Hook : torch::autograd::FunctionPostHook {
-    Hook(std::weak_ptr<State> owner, torch::Tensor of, std::size_t in)
-        : state(std::move(owner)), parameter(std::move(of)), bucket(in) {}
+    Hook(std::weak_ptr<State> owner, torch::Tensor of, std::size_t in, const void* at)
+        : state(std::move(owner)), parameter(std::move(of)), bucket(in), place(at) {}
     torch::autograd::variable_list operator()(
         const torch::autograd::variable_list& outputs,
         const torch::autograd::variable_list& /*inputs*/) override {
-      // A sparse one is brought into the bucket after backward(), which then goes off late.
+      // One that is not in the bucket (sparse, or replaced by the user) is brought there after
+      // backward(); the bucket then goes off late.
       const auto alive = state.lock();
-      if (alive && parameter.grad().layout() == torch::kStrided) alive->on_gradient(bucket);
+      const torch::Tensor& grad = parameter.grad();
+      const bool in_place =
+          grad.defined() && grad.layout() == torch::kStrided && grad.data_ptr() == place;
+      if (alive && in_place) alive->on_gradient(bucket);
       return outputs;
     }
     std::weak_ptr<State> state;
     torch::Tensor parameter;
     std::size_t bucket;
+    const void* place;
   };
   if (!state_->worth_it()) return;
-  for (const auto& [parameter, bucket] : state_->members()) {
+  for (const auto& [parameter, bucket, place] : state_->members()) {
     auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-    accumulator->add_post_hook(std::make_unique<Hook>(state_, parameter, bucket));
+    accumulator->add_post_hook(std::make_unique<Hook>(state_, parameter, bucket, place));
     state_->keep(std::move(accumulator));
   }
 }
 
 GradientBuckets::~GradientBuckets() = default;
 
+bool GradientBuckets::worth_it() const {
+  return state_->worth_it();
+}
+
 void GradientBuckets::arm() {
-  if (state_->worth_it()) state_->arm();
+  state_->arm();
 }
 
 bool GradientBuckets::armed() const {
@@ -184,6 +201,7 @@ bool GradientBuckets::armed() const {
 }
 
 void GradientBuckets::finish() {
+  if (!state_->armed()) state_->arm();
   state_->finish();
 }
 

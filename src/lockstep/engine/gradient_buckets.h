@@ -26,12 +26,14 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Before the last backward() of an update. Does nothing where a single bucket leaves nothing to
-  // overlap.
+  // Whether there is something to overlap: with a single bucket there is not.
+  bool worth_it() const;
+
+  // Directly before the last backward() of an update.
   void arm();
   bool armed() const;
 
-  // After it: the sums are in the first sets. Throws what the reduction threw.
+  // After it, or without it: the sums are in the first sets. Throws what the reduction threw.
   void finish();
 
  private:

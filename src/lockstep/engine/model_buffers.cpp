@@ -39,8 +39,8 @@ void ModelBuffers::copy_out(std::byte* bytes) const {
 void ModelBuffers::copy_in(const std::byte* bytes) {
   torch::NoGradGuard no_grad;
   for (auto& tensor : tensors_) {
-    const torch::Tensor saved = torch::from_blob(
-        const_cast<std::byte*>(bytes), tensor.sizes(), torch::dtype(tensor.scalar_type()));
+    const torch::Tensor saved = torch::from_blob(const_cast<std::byte*>(bytes), tensor.sizes(),
+                                                 torch::dtype(tensor.scalar_type()));
     tensor.copy_(saved);
     bytes += tensor.nbytes();
   }

@@ -39,7 +39,7 @@ class ModelBuffers {
   int local_shards_;
   int shards_;
   std::size_t size_ = 0;
-  torch::Tensor published_;                 // in shared memory, where there is some
+  torch::Tensor published_;                  // in shared memory, where there is some
   std::vector<std::vector<std::byte>> own_;  // one a local shard, where there are several
   bool fresh_ = true;                        // own_ holds nothing yet
 };

@@ -19,8 +19,12 @@ using optim::Part;
 std::string signature(const NamedTensors& tensors) {
   std::string text;
   for (const auto& [name, tensor] : tensors) {
-    text += fmt::format("{}\t{} [{}]\n", name, c10::toString(tensor.scalar_type()),
-                        fmt::join(tensor.sizes(), ", "));
+    text += fmt::format("{}\t{} [{}]{}{}\n", name, c10::toString(tensor.scalar_type()),
+                        fmt::join(tensor.sizes(), ", "),
+                        tensor.requires_grad() ? "" : " without gradient",
+                        tensor.is_contiguous()
+                            ? ""
+                            : fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", ")));
   }
   return text;
 }
@@ -49,8 +53,9 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
     : communicator_(communicator),
       options_(options),
       range_(comm::leaves_of({.rank = communicator.rank(), .size = communicator.size()},
-                             options.shards)),
-      buffers_((compare_models(parameters, buffers), buffers), communicator, options.shards) {
+                             options.shards)) {
+  compare_models(parameters, buffers);
+  buffers_ = std::make_unique<ModelBuffers>(buffers, communicator_, options_.shards);
   const bool alone = communicator_.size() == 1;
   optim::FlatOptions flat{.grad_sets = range_.count()};
   if (!alone && options_.share_memory && can_share(parameters)) {
@@ -78,7 +83,7 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
           BucketOptions{.leaves = options_.shards, .bytes = options_.bucket_bytes});
     }
   }
-  buffers_.broadcast();
+  buffers_->broadcast();
 }
 
 // After a failure, too: the model is the caller's again, in memory that no other process writes to.
@@ -110,8 +115,8 @@ bool Replica::can_share(const NamedTensors& parameters) const {
   const bool plain = std::ranges::all_of(parameters, [](const auto& item) {
     const torch::Tensor& tensor = item.second;
     return !tensor.defined() || !tensor.requires_grad() ||
-           (tensor.device().is_cpu() && (tensor.scalar_type() == torch::kFloat32 ||
-                                         tensor.scalar_type() == torch::kFloat64));
+           (tensor.device().is_cpu() &&
+            (tensor.scalar_type() == torch::kFloat32 || tensor.scalar_type() == torch::kFloat64));
   });
   return plain && communicator_.shared_memory(1).has_value();
 }
@@ -122,21 +127,26 @@ void Replica::begin_shard(int local, bool last) {
   } else if (range_.count() > 1) {
     parameters_->bind_grads(local);
   }
-  buffers_.begin_shard(local);
-  if (buckets_ != nullptr && last && local + 1 == range_.count()) buckets_->arm();
+  buffers_->begin_shard(local);
+  last_shard_ = last && local + 1 == range_.count();
+}
+
+// Not earlier: a user's own backward() in between is none of ours.
+void Replica::before_backward() {
+  if (buckets_ != nullptr && last_shard_ && buckets_->worth_it()) buckets_->arm();
 }
 
 void Replica::end_shard(int local) {
   parameters_->collect_grads();
-  buffers_.end_shard(local);
+  buffers_->end_shard(local);
 }
 
 std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update& update) {
   const bool in_parts = shared_ && optimizer.steps_in_parts();
   const Part part = in_parts ? Part{communicator_.rank(), communicator_.size()} : Part{};
-  buffers_.publish();
+  buffers_->publish();
   sum_gradients();
-  buffers_.take();
+  buffers_->take();
   // Where one worker steps for all, it needs the other parts' sums, too.
   if (shared_ && !in_parts) communicator_.synchronize();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
@@ -174,7 +184,8 @@ void Replica::sum_gradients() {
     return;
   }
   if (options_.shards == 1) return;
-  if (buckets_ != nullptr && buckets_->armed()) {
+  // In buckets on all ranks or on none, though one of them may have had no backward().
+  if (buckets_ != nullptr && buckets_->worth_it()) {
     buckets_->finish();
   } else {
     for (const auto& buffer : parameters_->buffers()) {

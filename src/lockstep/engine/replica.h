@@ -23,9 +23,9 @@
 namespace lockstep {
 
 struct ReplicaOptions {
-  int shards = 1;             // logical, over all workers; at least one a worker
-  bool share_memory = true;   // where the workers are on one host
-  bool overlap = true;        // reduce gradients while backward() goes on, where nothing is shared
+  int shards = 1;            // logical, over all workers; at least one a worker
+  bool share_memory = true;  // where the workers are on one host
+  bool overlap = true;       // reduce gradients while backward() goes on, where nothing is shared
   std::int64_t bucket_bytes = 8 << 20;  // of gradients that are reduced together
 };
 
@@ -44,15 +44,16 @@ class Replica {
   bool shares_memory() const { return shared_; }
 
   // Around forward and backward of this worker's shard, counted from 0. `last` says that no
-  // gradient comes after it before the update.
+  // gradient comes after it before the update. before_backward() is called directly before that.
   void begin_shard(int local, bool last);
+  void before_backward();
   void end_shard(int local);
 
   // What an update does to the mean gradient.
   struct Update {
-    double scale = 1.0;                    // makes a mean of the sum over shards
-    std::optional<double> clip_value;      // of the mean's elements
-    std::optional<double> clip_norm;       // of the mean
+    double scale = 1.0;                // makes a mean of the sum over shards
+    std::optional<double> clip_value;  // of the mean's elements
+    std::optional<double> clip_norm;   // of the mean
   };
   // Collective: sums the gradients of all shards, clips and steps; gradients are zero after it.
   // Returns the norm of the mean gradient where it had to be known.
@@ -72,7 +73,8 @@ class Replica {
   comm::LeafRange range_;
   bool shared_ = false;
   bool finished_ = false;
-  ModelBuffers buffers_;
+  bool last_shard_ = false;  // the one at work is the last before an update
+  std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<optim::FlatParameters> parameters_;
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<comm::Tree> tree_;  // over all shards, where memory is shared

@@ -61,8 +61,7 @@ Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicat
     const double sum = total.count + count;
     const Tensor delta = mean - total.mean;
     total.mean = total.mean + delta * (count / sum);
-    total.variance =
-        total.variance + squares + delta.square() * (total.count * count / sum);
+    total.variance = total.variance + squares + delta.square() * (total.count * count / sum);
     total.count = sum;
   }
   total.variance = (total.variance / total.count).to(input.device());
@@ -91,6 +90,8 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
         (input - along_channels(all.mean, input)) * along_channels(inverse, input);
     context->save_for_backward({normal, inverse, weight});
     context->saved_data["count"] = all.count;
+    // Backward may run in a thread of autograd's own.
+    context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(current);
     Tensor output = normal;
     if (weight.defined()) output = output * along_channels(weight, input);
     if (bias.defined()) output = output + along_channels(bias, input);
@@ -108,8 +109,8 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor own_bias = grad.to(torch::kFloat64).sum(dims);
     const Tensor own_weight = (grad * normal).to(torch::kFloat64).sum(dims);
     const Tensor sums = torch::cat({own_bias, own_weight});
-    if (current == nullptr) throw Error("sync_bn: backward() outside of the run");
-    current->all_reduce(sums);
+    reinterpret_cast<comm::Communicator*>(context->saved_data["communicator"].toInt())
+        ->all_reduce(sums);
     const double count = context->saved_data["count"].toDouble();
     const Tensor mean_grad = along_channels(sums.narrow(0, 0, channels) / count, normal);
     const Tensor mean_product = along_channels(sums.narrow(0, channels, channels) / count, normal);
@@ -119,8 +120,9 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const auto like_weight = [&](const Tensor& sum) {
       return weight.defined() ? sum.to(weight.scalar_type()) : Tensor();
     };
-    return {input_grad, like_weight(own_weight), like_weight(own_bias), Tensor(), Tensor(),
-            Tensor(),   Tensor()};
+    return {
+        input_grad, like_weight(own_weight), like_weight(own_bias), Tensor(), Tensor(), Tensor(),
+        Tensor()};
   }
 };
 

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,8 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Long enough for a rank that is a little late; then its core is worth more to others.
-constexpr int kSpins = 4000;
+// Some 30 microseconds, about what it costs to sleep and be woken: long enough for a rank that is a
+// little late; then the core is worth more to others.
+constexpr int kSpins = 1000;
 // How often a sleeper looks whether the others still live.
 constexpr milliseconds kTick(50);
 // How long a rank may be gone before those that miss it say so.
@@ -88,6 +90,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
 struct alignas(64) Team::Seat {
   std::atomic<std::uint32_t> arrivals;  // meetings it came to; others sleep on it
   std::atomic<std::uint32_t> sleepers;  // who do
+  std::atomic<std::int32_t> core;       // where it was when it last came
   std::atomic<std::uint64_t> what[2];
   std::atomic<std::uint64_t> word[2];
   alignas(64) std::atomic<std::uint32_t> state;
@@ -236,6 +239,8 @@ void Team::meet(const Meeting& meeting) {
   const std::uint32_t turn = (meetings_ + 1) & 1;
   own.what[turn].store(packed(meeting), std::memory_order_relaxed);
   own.word[turn].store(meeting.word, std::memory_order_relaxed);
+  const int core = ::sched_getcpu();
+  own.core.store(core, std::memory_order_relaxed);
   ++meetings_;
   // Sequentially consistent against a sleeper that counts itself and then looks again.
   own.arrivals.store(meetings_);
@@ -243,8 +248,11 @@ void Team::meet(const Meeting& meeting) {
   Patience patience;
   for (int i = 1; i < size_; ++i) {
     const int other = (rank_ + i) % size_;
+    if (arrived(other)) continue;
+    // Who was last seen on this very core cannot come while we keep it busy.
+    const bool spins = seat(other).core.load(std::memory_order_relaxed) != core;
     for (int spin = 0; !arrived(other); ++spin) {
-      if (spin < spins_) {
+      if (spins && spin < spins_) {
         pause_briefly();
       } else {
         sleep_until_arrival(other, meeting, patience);

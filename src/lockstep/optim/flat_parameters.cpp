@@ -261,7 +261,8 @@ void FlatParameters::zero_grad() {
 }
 
 double FlatParameters::grad_norm() const {
-  const bool all = std::ranges::all_of(buffers_, [](const Buffer& b) { return has_kernels(b.grads); });
+  const bool all =
+      std::ranges::all_of(buffers_, [](const Buffer& b) { return has_kernels(b.grads); });
   if (all) {
     std::vector<double> blocks(static_cast<std::size_t>(num_blocks()));
     block_norms({}, blocks);

@@ -59,10 +59,10 @@ class FlatParameters {
   struct Slice {
     std::string name;
     torch::Tensor parameter;
-    torch::Tensor grad;       // the part of the bound set that parameter.grad() is
+    torch::Tensor grad;                    // the part of the bound set that parameter.grad() is
     std::vector<torch::Tensor> set_grads;  // that part of each set
-    std::int64_t offset = 0;  // in elements, a multiple of 64 bytes
-    std::int64_t size = 0;    // in elements
+    std::int64_t offset = 0;               // in elements, a multiple of 64 bytes
+    std::int64_t size = 0;                 // in elements
   };
 
   // One for each (dtype, device), in the order of their first parameter. Between the slices is

@@ -21,6 +21,9 @@
 // own, and what they remember after the run is what they were told there. Metrics of loaders and
 // epochs are the same on all ranks, so what is decided by them is, too.
 //
+// A callback that changes the model itself does so in state.change_model(): workers of one host may
+// have its parameters in common.
+//
 // Starts are called in the order of `order()`, ties as they were given. Every callback's end hook
 // runs, even where another's threw; the first exception goes on afterwards. When anything throws,
 // on_exception is called for all with state.exception set, then on_run_end.
@@ -66,6 +69,10 @@ class Callback {
   // Its metrics of the pass at work so far, for a progress bar; only what costs next to nothing.
   virtual Metrics running_metrics() const { return {}; }
 
+  // Whether it may look at gradients in on_backward, or use state.comm before the update. Where all
+  // callbacks say no, workers on several hosts reduce gradients while backward() goes on.
+  virtual bool uses_gradients() const { return true; }
+
   // Makes sense in train() only: evaluate_loader refuses it.
   virtual bool needs_training() const { return false; }
 
@@ -86,8 +93,8 @@ class Callback {
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
 
-  // Collective, before a checkpoint inside an epoch: what it accumulated on other ranks goes to rank
-  // 0 (gather_metric), whose state() is saved.
+  // Collective, before a checkpoint inside an epoch: what it accumulated on other ranks goes to
+  // rank 0 (gather_metric), whose state() is saved.
   virtual void gather(comm::Communicator&) {}
 
   // What it remembers, for a checkpoint. Empty: nothing.

@@ -1,6 +1,9 @@
 #include "lockstep/runner/loader_pass.h"
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/runner/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
@@ -44,11 +47,11 @@ void LoaderPass::run(const Start& start) {
   const torch::AutoGradMode grad_mode(state_.is_train);
   notify_all(callbacks_, &Callback::on_loader_start, state_);
 
-  auto stream = epoch.stream({.first_shard = shards_.begin,
-                              .count = shards_.count(),
-                              .first_batch = start.first_batch});
-  for (std::int64_t index = start.first_batch;
-       index < size.batches && !state_.loader_end_requested; ++index) {
+  decide();  // a callback may have asked for the end already, on one rank
+  auto stream = epoch.stream(
+      {.first_shard = shards_.begin, .count = shards_.count(), .first_batch = start.first_batch});
+  for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
+       ++index) {
     one_batch(start, index, epoch, stream);
     decide();
   }
@@ -63,7 +66,29 @@ void LoaderPass::run(const Start& start) {
   state_.loader_metrics = broadcast(averages, *state_.comm);
   if (state_.is_train) add_hyper_metrics(state_.loader_metrics);
   notify_end(callbacks_, &Callback::on_loader_end, state_);
-  // What a callback computed from this worker's samples alone is rank 0's word.
+  agree_on_metrics();
+}
+
+// What a callback computed from this worker's samples alone is rank 0's word, and no secret.
+void LoaderPass::agree_on_metrics() {
+  if (state_.comm->size() == 1) return;
+  StateDict mine;
+  for (const auto& [name, value] : state_.loader_metrics) mine.set(name, value);
+  const auto all = lockstep::gather(mine, *state_.comm);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    for (const auto& name : all[rank].keys()) {
+      const auto own = state_.loader_metrics.find(name);
+      const auto theirs = all[rank].get<double>(name);
+      if (own == state_.loader_metrics.end() || own->second == theirs ||
+          (std::isnan(own->second) && std::isnan(theirs))) {
+        continue;
+      }
+      warn_once(fmt::format(
+          "metric '{}': the workers have different values, and rank 0's counts; put numbers of a "
+          "batch into state.batch_metrics, or accumulate in a metric and use merged()",
+          name));
+    }
+  }
   state_.loader_metrics = broadcast(state_.loader_metrics, *state_.comm);
 }
 
@@ -77,8 +102,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   done_.clear();
   const bool last = state_.loader_batch == state_.loader_batches;
   if (state_.is_train) {
-    step_->begin_batch(
-        {.samples = samples, .batch_size = state_.loader_batch_size, .last = last});
+    step_->begin_batch({.samples = samples, .batch_size = state_.loader_batch_size, .last = last});
   }
   for (int local = 0; local < shards_.count(); ++local) {
     const std::int64_t shard = shards_.begin + local;

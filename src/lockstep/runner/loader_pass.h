@@ -41,8 +41,8 @@ class LoaderPass {
   // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
   void run(const Start& start);
 
-  // Averages of batch metrics so far, for a checkpoint inside the pass. gather() brings those of all
-  // ranks to rank 0 first; it is collective.
+  // Averages of batch metrics so far, for a checkpoint inside the pass. gather() brings those of
+  // all ranks to rank 0 first; it is collective.
   void gather();
   StateDict averages() const;
   void load_averages(const StateDict& saved);
@@ -60,6 +60,7 @@ class LoaderPass {
   void one_shard(const Start& start, std::int64_t index, std::int64_t shard,
                  data::BatchStream& stream);
   void finish_shards();
+  void agree_on_metrics();
   void decide();
   void seed_shard(const Start& start, std::int64_t index, std::int64_t shard, Draws draws) const;
   void check_loss() const;
@@ -74,7 +75,7 @@ class LoaderPass {
   TrainStep* step_;
   Profiler& profiler_;
   PassSettings settings_;
-  comm::LeafRange shards_;    // this worker's
+  comm::LeafRange shards_;   // this worker's
   std::vector<Shard> done_;  // of the batch at work
   std::map<std::string, metric::Additive, std::less<>> averages_;
 };

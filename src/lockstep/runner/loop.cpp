@@ -79,7 +79,10 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       plan_.model.parameters(), plan_.model.buffers(), comm_,
       ReplicaOptions{.shards = static_cast<int>(shards),
                      .share_memory = plan_.engine->shares_updates(),
-                     .overlap = !plan_.engine->synchronizes_batch_norm()});
+                     .overlap = !plan_.engine->synchronizes_batch_norm() &&
+                                std::ranges::none_of(plan_.callbacks, [](const CallbackPtr& item) {
+                                  return item->uses_gradients();
+                                })});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
   if (plan_.scheduler) {
@@ -108,6 +111,12 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.progress.num_epochs = options.num_epochs;
   state_.selection.minimize = options.minimize_valid_metric;
   state_.snapshot = [this] { return snapshot(); };
+  state_.change_model = [this](const std::function<void()>& change) {
+    comm_.barrier();
+    const torch::NoGradGuard no_grad;
+    if (!replica_->shares_memory() || comm_.is_primary()) change();
+    comm_.barrier();
+  };
   if (plan_.metrics_are_known) {
     state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key);
   }
@@ -126,16 +135,33 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
 
 Loop::~Loop() = default;
 
+// Batch norm over all workers needs all of them in every batch.
+void Loop::check_sync_bn() const {
+  if (!plan_.engine->synchronizes_batch_norm()) return;
+  const std::int64_t shards = plan_.engine->shards();
+  for (const auto& [name, loader] : plan_.loaders) {
+    if (!is_train_loader(name)) continue;
+    const data::ShardedEpoch epoch(loader, {}, shards);
+    if (epoch.batches() == 0 || epoch.slice(epoch.batches() - 1, shards - 1).count > 0) continue;
+    throw ConfigError(
+        "sync_bn: loader '{}': the last batch has no sample for every one of {} workers; set its "
+        "drop_last",
+        name, shards);
+  }
+}
+
 TrainResult Loop::run() {
   const InterruptGuard interrupts;
   std::exception_ptr late;
   try {
+    check_sync_bn();
     for (const auto& callback : plan_.callbacks) callback->check(state_);
     const bool continued = resume();
     if (comm_.is_primary()) prepare_logging(continued);
     comm_.barrier();  // the parameters may be in memory that all write to when they resume
     begun_ = true;
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+    agree_to_stop();
     run_epochs();
   } catch (const Interrupted&) {
     fail();
@@ -300,7 +326,8 @@ void Loop::agree_to_stop() {
     InterruptGuard::take();
     throw Interrupted(static_cast<int>(signal));
   }
-  const auto first = std::ranges::find_if(votes, [](std::uint64_t vote) { return (vote & 1) != 0; });
+  const auto first =
+      std::ranges::find_if(votes, [](std::uint64_t vote) { return (vote & 1) != 0; });
   if (first == votes.end()) return;
   state_.stop_reason = comm_.broadcast_bytes(state_.stop_reason.value_or(""),
                                              static_cast<int>(first - votes.begin()));

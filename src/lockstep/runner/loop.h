@@ -42,6 +42,7 @@ class Loop {
   TrainResult run();
 
  private:
+  void check_sync_bn() const;
   void prepare_logging(bool continued);
   bool resume();
   void run_epochs();

@@ -5,12 +5,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sharding.h"
 #include "lockstep/log/loader_name.h"
 
 namespace lockstep {
 namespace {
 
-void check_loader(const std::string& name, const data::Loader& loader) {
+void check_loader(const std::string& name, const data::Loader& loader, std::int64_t shards) {
   check_loader_name(name);
   constexpr std::array kPrefixes = {"train", "valid", "test", "infer"};
   const bool known =
@@ -21,12 +22,12 @@ void check_loader(const std::string& name, const data::Loader& loader) {
         "which says what is done with it",
         name);
   }
-  if (loader.batches() > 0) return;
+  if (data::epoch_size(loader, shards).batches > 0) return;
   if (loader.dataset()->size() == 0) throw ConfigError("loader '{}': its dataset is empty", name);
   throw ConfigError(
-      "loader '{}': has no batch: {} samples are fewer than batch_size {} and "
-      "drop_last is set",
-      name, loader.dataset()->size(), loader.options().batch_size);
+      "loader '{}': has no batch: {} samples are fewer than batch_size {}{} and drop_last is set",
+      name, loader.dataset()->size(), loader.options().batch_size,
+      shards > 1 ? fmt::format(" for each of {} shards", shards) : "");
 }
 
 }  // namespace
@@ -47,22 +48,19 @@ void check_options(const TrainOptions& options) {
     if (!count) continue;
     if (*count < 1) throw ConfigError("{}: expected 1 or more, got {}", name, *count);
     if (!options.ddp) throw ConfigError("{}: {} makes sense with ddp = true only", name, *count);
-    if (options.engine) {
-      throw ConfigError("{}: {} and an engine contradict: tell the engine", name, *count);
-    }
   }
   for (const auto& logger : options.loggers) {
     if (logger == nullptr) throw ConfigError("loggers: expected a logger, got a null pointer");
   }
 }
 
-void check_loaders(const data::Loaders& loaders, const TrainOptions& options) {
+void check_loaders(const data::Loaders& loaders, const TrainOptions& options, std::int64_t shards) {
   if (loaders.size() == 0) {
     throw ConfigError(
         "loaders: expected at least a 'train' loader, got none; pass .loaders or "
         "override get_loaders()");
   }
-  for (const auto& [name, loader] : loaders) check_loader(name, loader);
+  for (const auto& [name, loader] : loaders) check_loader(name, loader, shards);
   const auto names = loaders.names();
   const bool trains =
       std::ranges::any_of(names, [](const auto& name) { return is_train_loader(name); });

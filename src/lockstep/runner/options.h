@@ -62,8 +62,8 @@ struct TrainOptions {
   // Where it runs.
   bool ddp = false;            // by several workers: every core or GPU of this machine
   std::optional<int> workers;  // how many instead; needs ddp
-  std::optional<int> shards;   // parts of every batch, at least one a worker; default: one a worker.
-                               // Results depend on it, not on the workers. Needs ddp
+  std::optional<int> shards;  // parts of every batch, at least one a worker; default: one a worker.
+                              // Results depend on it, not on the workers. Needs ddp
   std::shared_ptr<Engine> engine;  // all else about it; default: the GPU, else the CPU
 };
 
@@ -104,7 +104,8 @@ struct PredictOptions {
 
 // Throws ConfigError for what can be known to be wrong before anything is opened or trained.
 void check_options(const TrainOptions& options);
-void check_loaders(const data::Loaders& loaders, const TrainOptions& options);
+void check_loaders(const data::Loaders& loaders, const TrainOptions& options,
+                   std::int64_t shards = 1);
 
 // The metrics that a loader will have, where every callback says; nothing where one may add any.
 std::optional<std::vector<std::string>> known_metrics(const std::vector<CallbackPtr>& callbacks,

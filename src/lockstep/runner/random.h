@@ -11,9 +11,9 @@ enum class Draws { kModel, kData };
 struct DrawKey {
   std::uint64_t seed = 42;
   std::int64_t epoch = 0;
-  std::int64_t loader = 0;  // its index in the epoch
-  std::int64_t batch = 0;   // global
-  std::int64_t shard = 0;   // of it
+  std::int64_t loader = 0;      // its index in the epoch
+  std::int64_t batch = 0;       // global
+  std::int64_t shard = 0;       // of it
   Draws draws = Draws::kModel;  // what a transform draws does not move what dropout draws
 };
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/runner/builtin.h"
 #include "lockstep/runner/loop.h"
@@ -36,6 +37,12 @@ std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const Trai
   if (given == nullptr && options.ddp) {
     return std::make_shared<DistributedDataParallelEngine>(
         DistributedDataParallelOptions{.workers = options.workers, .shards = options.shards});
+  }
+  for (const auto& [name, count] :
+       {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
+    if (count && given != nullptr) {
+      throw ConfigError("{}: {} and an engine contradict: tell the engine", name, *count);
+    }
   }
   // Somebody who asks for workers shall not get one in silence.
   if (options.ddp && dynamic_cast<DeviceEngine*>(given.get()) != nullptr) {
@@ -93,7 +100,7 @@ Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>&
   // What is built by the overrides below draws its random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
   plan.loaders = get_loaders();
-  check_loaders(plan.loaders, options);
+  check_loaders(plan.loaders, options, engine->shards());
   plan.model = get_model();
   if (!plan.model) {
     throw ConfigError("model: expected one, got none; pass .model or override get_model()");
@@ -124,10 +131,12 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
     }
   }
   if (options.verbose) callbacks.add(progress_callback());
-  if (options.loader.batches() == 0) throw ConfigError("evaluate_loader: the loader is empty");
 
   const Model model = model_or_last(options.model, options.resume);
   const auto engine = or_default(options.engine);
+  if (data::epoch_size(options.loader, engine->shards()).batches == 0) {
+    throw ConfigError("evaluate_loader: the loader is empty");
+  }
   Metrics metrics;
   engine->run({.prepare = [] {},
                .work =

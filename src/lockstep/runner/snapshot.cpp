@@ -41,7 +41,8 @@ StateDict history_state(const std::map<std::int64_t, EpochMetrics>& history) {
   return out;
 }
 
-void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& callbacks) {
+void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& callbacks,
+                       bool is_primary) {
   std::map<std::string, StateDict> unclaimed;
   for (const auto& key : saved.keys()) unclaimed[key] = saved.get<StateDict>(key);
   for (const auto& [key, callback] : with_keys(callbacks)) {
@@ -50,6 +51,8 @@ void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& c
     callback->load_state(found->second);
     unclaimed.erase(found);
   }
+  // The other ranks do not have all callbacks that rank 0 has.
+  if (!is_primary) return;
   for (const auto& [key, ignored] : unclaimed) {
     warn(fmt::format("resume: the checkpoint remembers a callback {} that this run does not have",
                      key));
@@ -150,7 +153,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
     state.history[std::stoll(epoch)] =
         checkpoint::metrics_from_state(history.get<StateDict>(epoch));
   }
-  restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks);
+  restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks, state.comm->is_primary());
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
 }

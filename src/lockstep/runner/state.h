@@ -62,7 +62,7 @@ struct State {
   optim::Scheduler* scheduler = nullptr;  // null when there is none
   std::shared_ptr<Engine> engine;
   comm::Communicator* comm = nullptr;  // this worker's way to the others; never null in a run
-  data::Loaders loaders;  // a callback may exchange some at an epoch's start
+  data::Loaders loaders;               // a callback may exchange some at an epoch's start
   std::vector<std::shared_ptr<Logger>> loggers;
 
   // What was asked for.
@@ -74,8 +74,8 @@ struct State {
 
   // Where the run is. Epochs and a loader's batches count from 1.
   Progress progress;
-  std::string loader;                    // the loader at work
-  bool is_train = false;                 // its gradients are taken and the model is updated
+  std::string loader;     // the loader at work
+  bool is_train = false;  // its gradients are taken and the model is updated
   // A global batch, of all workers, is what counts below.
   std::int64_t loader_batch = 0;         // the batch at work
   std::int64_t loader_batches = 0;       // in this pass
@@ -104,6 +104,10 @@ struct State {
   void request_stop(std::string why) { stop_reason = std::move(why); }
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
+
+  // Collective: changes the model's weights by `change`, which every rank passes. It is called once
+  // for each copy of the parameters: on rank 0 alone where all workers have them in common.
+  std::function<void(const std::function<void()>& change)> change_model;
 
   // The whole run as a checkpoint holds it, on rank 0; elsewhere empty. Throws Error unless
   // can_snapshot. Collective, but for on_epoch_end, where it is rank 0's alone.

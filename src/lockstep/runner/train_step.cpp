@@ -30,6 +30,7 @@ void TrainStep::begin_shard(int local) {
 }
 
 void TrainStep::backward(const torch::Tensor& loss, std::int64_t samples) {
+  replica_.before_backward();
   if (!is_weighted() || samples == batch_.batch_size) {
     loss.backward();
     return;
