@@ -104,59 +104,52 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
   return all;
 }
 
-static std::size_t env(const char* name, std::size_t other) { const char* v = std::getenv(name); return v ? std::strtoull(v, nullptr, 10) : other; }
-
 void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const Elements& elements = reduction.elements;
   const std::size_t width = c10::elementSize(elements.type);
+  // A slot takes a piece of each of a rank's nodes.
   const std::size_t most = std::max(outputs.size(), reduction.plan.most);
   if (most == 0) return;  // the leaves are on other hosts
-  static const std::size_t kPiece = env("PIECE", Team::kSlotBytes);
-  static const std::size_t kBlock = env("BLOCK", 16384);
-  static const bool kPrefetch = env("PF", 0);
-  const std::size_t piece = kPiece / most / 64 * 64;
-  const std::size_t total = elements.bytes();
-  const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = total};
-  std::vector<const void*> inputs;
+  const auto piece = static_cast<std::int64_t>(Team::kSlotBytes / most / width / 64 * 64);
+  const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
+  const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = elements.bytes()};
+
+  std::vector<const void*> data;
   std::vector<void*> sums(outputs.size());
-  const auto send = [&](std::size_t at, std::size_t end, std::size_t start, int turn) {
-    end = std::min(end, total);
-    static const bool skip = env("SKIPA", 0);
-    if (at >= end || skip) return;
-    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      copy_bytes(static_cast<const std::byte*>(reduction.data[i]) + at,
-                 team_.slot(rank(), turn) + i * piece + (at - start), end - at);
-    }
-  };
-  int turn = next_turn();
-  send(0, piece, 0, turn);
-  std::size_t start = 0;
+  std::int64_t done = 0;
   do {
-    const std::size_t bytes = std::min(piece, total - start);
-    team_.meet(meeting);
-    const int next = next_turn();
-    for (std::size_t at = 0; at < bytes; at += kBlock) {
-      const std::size_t length = std::min(kBlock, bytes - at);
-      if (kPrefetch) {
-        for (std::size_t i = 0; i < kBlock; i += 64) __builtin_prefetch(static_cast<const std::byte*>(reduction.data[0]) + start + piece + at + i);
-      }
-      inputs.clear();
-      for (int r = 0; r < size(); ++r) {
-        const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
-        for (std::size_t i = 0; i < nodes; ++i) {
-          inputs.push_back(r == rank() ? static_cast<const std::byte*>(reduction.data[i]) + start + at
-                                       : team_.slot(r, turn) + i * piece + at);
-        }
-      }
-      for (std::size_t k = 0; k < outputs.size(); ++k) sums[k] = outputs[k] + start + at;
-      static const bool skip = env("SKIPB", 0);
-      if (!skip) reduction.plan.tree.reduce(inputs, sums, static_cast<std::int64_t>(length / width), elements.type, reduction.op);
-      send(start + piece + at, start + piece + at + kBlock, start + piece, next);
+    const std::int64_t count = std::min(piece, elements.count - done);
+    const std::size_t bytes = static_cast<std::size_t>(count) * width;
+    const std::size_t offset = static_cast<std::size_t>(done) * width;
+    const int turn = next_turn();
+    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
+      copy_bytes(static_cast<const std::byte*>(reduction.data[i]) + offset,
+                 team_.slot(rank(), turn) + i * piece_bytes, bytes);
     }
-    start += bytes;
-    turn = next;
-  } while (start < total);
-  turn_ = turn ^ 1;
+    team_.meet(meeting);
+    const bool direct = size() == 2 || bytes <= kDirectBytes;
+    const std::int64_t begin = direct ? 0 : count * rank() / size();
+    const std::int64_t end = direct ? count : count * (rank() + 1) / size();
+    const std::size_t skip = static_cast<std::size_t>(begin) * width;
+    data.clear();
+    for (int r = 0; r < size(); ++r) {
+      const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
+      for (std::size_t i = 0; i < nodes; ++i) {
+        data.push_back(team_.slot(r, turn) + i * piece_bytes + skip);
+      }
+    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      sums[k] = direct ? outputs[k] + offset : team_.results(turn) + k * piece_bytes + skip;
+    }
+    reduction.plan.tree.reduce(data, sums, end - begin, elements.type, reduction.op);
+    if (!direct) {
+      team_.meet(meeting);
+      for (std::size_t k = 0; k < outputs.size(); ++k) {
+        copy_bytes(team_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
+      }
+    }
+    done += count;
+  } while (done < elements.count);
 }
 
 }  // namespace lockstep::comm
