@@ -390,10 +390,8 @@ TEST(Crew, TheSecondWayToForkWorks) {
 }
 
 TEST(Crew, AProbeThatThrowsSaysWhy) {
-  EXPECT_EQ(message_of<WorkerError>([] {
-              Crew({.size = 2, .probe = []() -> bool { throw Error("no GPU"); }}, [](Team&) {});
-            }),
-            "rank 1: no GPU");
+  Crew crew({.size = 2, .probe = []() -> bool { throw Error("no GPU"); }}, [](Team&) {});
+  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }), "rank 1: no GPU");
   EXPECT_FALSE(has_children());
 }
 

@@ -404,7 +404,7 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
   const auto start = Clock::now();
   for (int rank = 1; rank < options.size; ++rank) {
     while (team_->state(rank) == SeatState::kEmpty) {
-      team_->check();
+      if (team_->failure()) return true;  // as one that fails later: the caller meets it, or joins
       if (Clock::now() - start > kBirth) {
         supervisor_.reset();
         return false;
