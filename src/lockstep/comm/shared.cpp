@@ -114,7 +114,7 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
   const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = elements.bytes()};
 
-  std::vector<const void*> data;
+  std::vector<const void*> inputs;
   std::vector<void*> sums(outputs.size());
   std::int64_t done = 0;
   do {
@@ -122,26 +122,29 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
     const std::size_t bytes = static_cast<std::size_t>(count) * width;
     const std::size_t offset = static_cast<std::size_t>(done) * width;
     const int turn = next_turn();
-    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      copy_bytes(static_cast<const std::byte*>(reduction.data[i]) + offset,
-                 team_.slot(rank(), turn) + i * piece_bytes, bytes);
-    }
-    team_.meet(meeting);
     const bool direct = size() == 2 || bytes <= kDirectBytes;
     const std::int64_t begin = direct ? 0 : count * rank() / size();
     const std::int64_t end = direct ? count : count * (rank() + 1) / size();
     const std::size_t skip = static_cast<std::size_t>(begin) * width;
-    data.clear();
+    const auto own = [&](std::size_t node) {
+      return static_cast<const std::byte*>(reduction.data[node]) + offset;
+    };
+    for (std::size_t i = 0; i < reduction.data.size(); ++i) {
+      copy_bytes(own(i), team_.slot(rank(), turn) + i * piece_bytes, bytes);
+    }
+    team_.meet(meeting);
+    // What is this rank's is read where it was: another copy of it would take room in the cache.
+    inputs.clear();
     for (int r = 0; r < size(); ++r) {
       const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
       for (std::size_t i = 0; i < nodes; ++i) {
-        data.push_back(team_.slot(r, turn) + i * piece_bytes + skip);
+        inputs.push_back((r == rank() ? own(i) : team_.slot(r, turn) + i * piece_bytes) + skip);
       }
     }
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       sums[k] = direct ? outputs[k] + offset : team_.results(turn) + k * piece_bytes + skip;
     }
-    reduction.plan.tree.reduce(data, sums, end - begin, elements.type, reduction.op);
+    reduction.plan.tree.reduce(inputs, sums, end - begin, elements.type, reduction.op);
     if (!direct) {
       team_.meet(meeting);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
