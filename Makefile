@@ -14,7 +14,7 @@ help:
 	@echo "make quickstart   install, build, train on 60,000 real images"
 	@echo "make test         install, build, check, pass every test"
 	@echo "make build        build everything into build/ (PRESET=release|debug|asan|tsan)"
-	@echo "make bench        measure against hand-written LibTorch and PyTorch"
+	@echo "make bench        measure against PyTorch; WORK=A,B: some of it"
 	@echo "make check        layers, format, every source has its test"
 	@echo "make format       lay out the sources with clang-format"
 	@echo "make clean        remove build/"
@@ -40,7 +40,7 @@ bench:
 	@scripts/bootstrap test bench
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_bench
-	@$(BUILD)/bin/lockstep_bench $(BUILD)/bench.json
+	@$(BUILD)/bin/lockstep_bench --output $(BUILD)/bench.json $(if $(WORK),--work $(WORK))
 
 check:
 	@scripts/check

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include "bench/median.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meeting.h"
 #include "lockstep/comm/process_group.h"
@@ -24,11 +25,6 @@ constexpr int kRounds = 15;
 constexpr std::array<std::int64_t, 6> kSizes = {4 << 10, 32 << 10, 256 << 10,
                                                 1 << 20, 25 << 20, 100 << 20};
 constexpr std::chrono::minutes kTimeout(2);
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 // Seconds a call takes, over as many calls as take a while. The other worker calls as often.
 template <typename Action>

@@ -1,168 +1,84 @@
-// The seed's workload (Flatten, Linear(784, 10), cross entropy, Adam, batch 32, one epoch of
-// Fashion-MNIST, one process, one thread), three ways: Lockstep's runner, a LibTorch loop written
-// by hand, and a PyTorch loop. They take turns, so that a machine that slows down slows all of
-// them.
-#include <array>
-#include <chrono>
-#include <cstdio>
+// lockstep_bench: everything, against PyTorch where it has the like, in one run.
+//   lockstep_bench [--work A,B,...] [--output build/bench.json]
+//   lockstep_bench run A [--workers 2] [--profile]     one training, by Lockstep alone
 #include <iostream>
 
-#include <lockstep/lockstep.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "bench/collectives.h"
+#include "bench/compare.h"
+#include "bench/micro.h"
+#include "bench/workloads.h"
 #include "lockstep/base/file.h"
 
 namespace ls = lockstep;
-namespace nn = torch::nn;
 
 namespace {
 
-constexpr int kRounds = 7;
-constexpr std::int64_t kBatch = 32;
-constexpr double kLr = 0.02;
+const std::vector<std::string> kCompared = {"A", "B", "C", "D", "D64", "E", "start", "memory"};
+const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather"};
 
-struct Measured {
-  double samples_per_second = 0;
-  double loss = 0;  // the mean over the epoch: all three must have done the same work
-};
-
-nn::Sequential make_model() {
-  torch::manual_seed(0);
-  return nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 10));
+std::vector<std::string> all_works() {
+  std::vector<std::string> all = kMicro;
+  all.insert(all.end(), kCompared.begin(), kCompared.end());
+  return all;
 }
 
-Measured run_lockstep(const ls::data::DatasetPtr& train) {
-  const auto start = std::chrono::steady_clock::now();
-  ls::SupervisedRunner runner;
-  const auto result = runner.train({
-      .model = make_model(),
-      .criterion = nn::CrossEntropyLoss(),
-      .optimizer = ls::optim::Adam{.lr = kLr},
-      .loaders = {{"train", {train, {.batch_size = kBatch, .shuffle = true}}}},
-      .console = false,
-  });
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return {static_cast<double>(train->size()) / seconds.count(),
-          result.last_metrics.at("train").at("loss")};
+int run_one(const std::string& name, const ls::bench::WorkOptions& options) {
+  const auto result = ls::bench::run_workload(ls::bench::workload(name), options);
+  std::cout << nlohmann::json{{"samples_per_second", result.samples_per_second},
+                              {"loss", result.loss},
+                              {"first_step", result.first_step}}
+            << '\n';
+  return 0;
 }
 
-// What a good engineer writes without Lockstep: preloaded floats, index_select, torch::optim.
-Measured run_bare(const torch::Tensor& images, const torch::Tensor& labels) {
-  const auto start = std::chrono::steady_clock::now();
-  auto model = make_model();
-  torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(kLr));
-  const std::int64_t count = images.size(0);
-  // The order that Lockstep's loader has with seed 42 in epoch 1.
-  const auto order = ls::data::permutation(count, 42 + 1);
-  const auto indices = torch::tensor(order);
-  double total = 0;
-  for (std::int64_t at = 0; at < count; at += kBatch) {
-    const std::int64_t size = std::min(kBatch, count - at);
-    const auto batch = indices.narrow(0, at, size);
-    const auto loss = torch::cross_entropy_loss(model->forward(images.index_select(0, batch)),
-                                                labels.index_select(0, batch));
-    adam.zero_grad();
-    loss.backward();
-    adam.step();
-    total += loss.item<double>() * static_cast<double>(size);
+// What the file says of the others stays.
+int run_works(const std::vector<std::string>& works, const std::string& output,
+              const std::string& self) {
+  nlohmann::json json = nlohmann::json::object();
+  if (works != all_works() && std::filesystem::exists(output)) {
+    json = nlohmann::json::parse(ls::read_file(output));
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return {static_cast<double>(count) / seconds.count(), total / static_cast<double>(count)};
-}
-
-Measured run_pytorch() {
-  const std::string command =
-      std::string("/usr/bin/python3 ") + LOCKSTEP_BENCH_FOLDER + "/pytorch_linear.py";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), &pclose);
-  std::string output;
-  std::array<char, 256> chunk;
-  while (const std::size_t n = fread(chunk.data(), 1, chunk.size(), pipe.get())) {
-    output.append(chunk.data(), n);
-  }
-  if (output.empty()) {
-    throw ls::Error("{} printed nothing: is python3-torch installed? scripts/bootstrap bench",
-                    command);
-  }
-  const auto json = nlohmann::json::parse(output);
-  return {json.at("samples_per_second"), json.at("loss")};
-}
-
-struct Series {
-  std::string name;
-  std::function<Measured()> run;
-  std::vector<double> speeds;
-  double loss = 0;
-
-  double median() const { return sorted()[speeds.size() / 2]; }
-  double spread() const { return (sorted().back() - sorted().front()) / median(); }
-  std::vector<double> sorted() const {
-    auto copy = speeds;
-    std::ranges::sort(copy);
-    return copy;
-  }
-};
-
-// False where the contestants did not do the same work.
-bool run_one_process(nlohmann::json& json) {
-  torch::set_num_threads(1);
-  const auto train = ls::data::fashion_mnist({.train = true});
-  std::vector<std::int64_t> all(static_cast<std::size_t>(train->size()));
-  std::iota(all.begin(), all.end(), 0);
-  const auto whole = train->gather(all, {});
-
-  std::array<Series, 3> series = {
-      Series{"lockstep", [&] { return run_lockstep(train); }, {}, 0},
-      Series{
-          "libtorch by hand", [&] { return run_bare(whole["features"], whole["targets"]); }, {}, 0},
-      Series{"pytorch", run_pytorch, {}, 0}};
-  for (int round = 0; round < kRounds; ++round) {
-    for (auto& one : series) {
-      const Measured measured = one.run();
-      one.speeds.push_back(measured.samples_per_second);
-      one.loss = measured.loss;
-    }
-    std::cerr << "round " << round + 1 << " of " << kRounds << '\n';
-  }
-
-  fmt::print("Flatten, Linear(784, 10), Adam, batch {}, one epoch, one thread; {} rounds\n\n",
-             kBatch, kRounds);
-  fmt::print("{:<18} {:>14} {:>8} {:>10} {:>22}\n", "", "samples/s", "spread", "loss",
-             "lockstep time / this");
-  for (const auto& one : series) {
-    const double ratio = one.median() / series[0].median();
-    fmt::print("{:<18} {:>14} {:>7.0f}% {:>10.5f} {:>22.2f}\n", one.name,
-               ls::with_thousands(std::llround(one.median())), 100 * one.spread(), one.loss, ratio);
-    json["one_process"][one.name] = {
-        {"samples_per_second", one.median()}, {"loss", one.loss}, {"time_ratio", ratio}};
-  }
-  for (const auto& one : series) {
-    if (std::abs(one.loss - series[0].loss) > 1e-3 * series[0].loss) {
-      fmt::print(stderr, "bench: {} reached a loss of {}, lockstep of {}: not the same work\n",
-                 one.name, one.loss, series[0].loss);
-      return false;
+  ls::bench::CompareOptions compared{.works = {}, .self = self};
+  for (const auto& work : works) {
+    if (work == "collectives") {
+      json[work] = ls::bench::run_collectives();
+    } else if (work == "optimizers") {
+      json[work] = ls::bench::run_optimizers();
+    } else if (work == "gather") {
+      json[work] = ls::bench::run_gather();
+    } else {
+      compared.works.push_back(work);
     }
   }
-  return true;
+  if (!compared.works.empty()) json.update(ls::bench::compare(compared));
+  ls::write_file_atomically(output, json.dump(2) + "\n");
+  fmt::print("\nwritten to {}\n", output);
+  return 0;
 }
 
 }  // namespace
 
-// lockstep_bench [file] [part]: all parts, or the one that is named; the others keep what the file
-// says of them.
 int main(int argc, char** argv) try {
-  const std::string output = argc > 1 ? argv[1] : "build/bench.json";
-  const std::string part = argc > 2 ? argv[2] : "";
-  nlohmann::json json;
-  if (!part.empty() && std::filesystem::exists(output)) {
-    json = nlohmann::json::parse(ls::read_file(output));
-  }
-  bool fair = true;
-  if (part.empty() || part == "collectives") json["collectives"] = ls::bench::run_collectives();
-  if (part.empty() || part == "one_process") fair = run_one_process(json);
-  ls::write_file_atomically(output, json.dump(2) + "\n");
-  fmt::print("\nwritten to {}\n", output);
-  return fair ? 0 : 1;
+  CLI::App app("Lockstep's speed, against PyTorch's in the same run");
+  std::vector<std::string> works = all_works();
+  std::string output = "build/bench.json";
+  app.add_option("--work", works, "what to measure, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(all_works()));
+  app.add_option("--output", output, "where the figures go")->capture_default_str();
+
+  std::string name;
+  ls::bench::WorkOptions options;
+  auto* run = app.add_subcommand("run", "one training, by Lockstep alone");
+  run->add_option("name", name, "A, B, C, D, D64 or E")->required();
+  run->add_option("--workers", options.workers)->capture_default_str();
+  run->add_flag("--profile", options.profile, "where the time goes");
+  CLI11_PARSE(app, argc, argv);
+  if (*run) return run_one(name, options);
+  return run_works(works, output, std::filesystem::canonical("/proc/self/exe"));
 } catch (const std::exception& error) {
   std::cerr << "bench: " << error.what() << '\n';
   return 1;

@@ -17,6 +17,7 @@
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/launch/affinity.h"
 #include "tests/dist/workers.h"
+#include "tests/support/torch_fork.h"
 
 namespace lockstep::dist {
 namespace {
@@ -243,7 +244,7 @@ TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
 void meet_in_processes(int size, const std::function<void(int rank)>& body) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
-    const pid_t pid = ::fork();
+    const pid_t pid = fork_with_autograd();
     if (pid == 0) {
       int code = 1;
       std::thread([&] {

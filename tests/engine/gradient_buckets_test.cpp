@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/comm/shared.h"
+#include "lockstep/compute/autograd_probe.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep {
@@ -10,7 +11,7 @@ namespace {
 
 // Counts the reductions that begin before backward() is over.
 TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
     comm::Shared comm(team);
     NamedTensors parameters;
     for (int i = 0; i < 4; ++i) {
@@ -44,7 +45,7 @@ TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
 }
 
 TEST(GradientBuckets, ASingleOneLeavesNothingToOverlap) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
     comm::Shared comm(team);
     optim::FlatParameters flat({{"only", torch::rand({10}).requires_grad_()}});
     const GradientBuckets buckets(flat, comm, {.leaves = 2});

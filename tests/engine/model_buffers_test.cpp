@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/shared.h"
+#include "lockstep/compute/autograd_probe.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep {
@@ -37,7 +38,7 @@ TEST(ModelBuffers, AllShardsGoOnWithTheFirstOnes) {
   comm::Local alone;
   run(alone);
   for (const int size : {2, 3, 4}) {
-    run_ranks(size, [](launch::Team& team) {
+    run_ranks({.size = size, .probe = compute::autograd_works}, [](launch::Team& team) {
       comm::Shared comm(team);
       run(comm);
     });

@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/compute/autograd_probe.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/ranks.h"
 
@@ -58,7 +59,7 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
        {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
         Case{.backend = "gloo"}, Case{.backend = "gloo", .bucket_bytes = 1000}}) {
     for (const int size : {2, 3}) {
-      run_ranks(size, [&](launch::Team& team) {
+      run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
         const auto world = comm::World::of_team(team, {.backend = how.backend});
         EXPECT_EQ(trained(world->communicator(), how), expected)
             << how.backend << " " << how.share_memory << " " << how.bucket_bytes;

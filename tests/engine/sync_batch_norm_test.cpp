@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/shared.h"
+#include "lockstep/compute/autograd_probe.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep {
@@ -27,7 +28,7 @@ Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
 
 // Two workers with unequal shares of a batch are one worker with all of it.
 TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
     comm::Shared comm(team);
     torch::manual_seed(5);
     const torch::Tensor rows = torch::randn({10, 3, 4, 2}) * 3 + 1;

@@ -18,6 +18,7 @@
 #include "lockstep/state/hash.h"
 #include "tests/comm/free_port.h"
 #include "tests/support/toy.h"
+#include "tests/support/torch_fork.h"
 
 namespace lockstep {
 namespace {
@@ -343,7 +344,7 @@ TEST(Ddp, SeveralHostsTrainToTheSameBits) {
                                        .timeout = std::chrono::seconds(30)});
     return toy::train(options);
   };
-  const pid_t other = fork();
+  const pid_t other = fork_with_autograd();
   ASSERT_GE(other, 0);
   if (other == 0) {
     int code = 1;

@@ -7,6 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
 #include "tests/support/toy.h"
+#include "tests/support/torch_fork.h"
 
 namespace lockstep {
 namespace {
@@ -53,7 +54,7 @@ class Interrupt : public testing::TestWithParam<std::int64_t> {
 TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
   TemporaryDirectory folder;
   const auto straight = toy::train(toy_options());
-  const pid_t child = fork();
+  const pid_t child = fork_with_autograd();
   ASSERT_GE(child, 0);
   if (child == 0) {
     torch::set_num_threads(1);
@@ -91,7 +92,7 @@ TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
 INSTANTIATE_TEST_SUITE_P(Accumulation, Interrupt, testing::Values(1, 3));
 
 TEST(InterruptGuard, ASignalThatNobodyCheckedForTakesItsCourseAtTheEnd) {
-  const pid_t child = fork();
+  const pid_t child = fork_with_autograd();
   ASSERT_GE(child, 0);
   if (child == 0) {
     {

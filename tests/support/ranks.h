@@ -15,6 +15,7 @@ namespace lockstep {
 struct RanksOptions {
   int size = 1;
   std::chrono::milliseconds timeout = std::chrono::seconds(20);  // of every meeting
+  std::function<bool()> probe = {};  // compute::autograd_works, where the ranks use autograd
 };
 
 // Expectations of the test that failed in this process.
@@ -25,11 +26,13 @@ inline int failed_expectations() {
 // The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
 // expectation that fails there.
 inline void run_ranks(const RanksOptions& options, const std::function<void(launch::Team&)>& body) {
-  launch::Crew crew({.size = options.size, .timeout = options.timeout}, [&](launch::Team& team) {
-    const int before = failed_expectations();
-    body(team);
-    if (failed_expectations() > before) throw Error("an expectation failed, see above");
-  });
+  launch::Crew crew(
+      {.size = options.size, .timeout = options.timeout, .probe = options.probe},
+      [&](launch::Team& team) {
+        const int before = failed_expectations();
+        body(team);
+        if (failed_expectations() > before) throw Error("an expectation failed, see above");
+      });
   body(crew.team());
   crew.join();
 }

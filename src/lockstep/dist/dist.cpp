@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/compute/autograd_probe.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/crew.h"
 #include "lockstep/launch/environment.h"
@@ -61,16 +62,6 @@ int gpu_count() {
   return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
 }
 
-bool autograd_works() {
-  try {
-    const torch::Tensor x = torch::ones({1}, torch::requires_grad());
-    (x * x).sum().backward();
-    return x.grad().item<float>() == 2.0F;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
 // For the length of a worker: its place, and its part of the cores.
 class LaunchScope {
  public:
@@ -116,7 +107,7 @@ void fork_workers(const Worker& worker, const LaunchOptions& options, int worker
                   .options = options,
                   .team = &team});
   };
-  launch::Crew crew({.size = workers, .timeout = options.timeout, .probe = autograd_works},
+  launch::Crew crew({.size = workers, .timeout = options.timeout, .probe = compute::autograd_works},
                     work_in);
   try {
     work_in(crew.team());

@@ -11,6 +11,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/comm/local.h"
+#include "lockstep/compute/autograd_probe.h"
+#include "lockstep/compute/memory.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/sync_batch_norm.h"
 #include "lockstep/launch/affinity.h"
@@ -37,17 +39,6 @@ class ThreadScope {
  private:
   int before_;
 };
-
-// Whether autograd works in this process.
-bool autograd_works() {
-  try {
-    const torch::Tensor x = torch::ones({1}, torch::requires_grad());
-    (x * x).sum().backward();
-    return x.grad().item<float>() == 2.0F;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
 
 // Lines of the other workers, above a progress bar. A warning that several have is shown once.
 class WorkerOutput {
@@ -176,6 +167,7 @@ void DistributedDataParallelEngine::start() {
 }
 
 void DistributedDataParallelEngine::run(const Job& job) {
+  set_up_process();
   if (place_) {
     run_attached(job);
   } else {
@@ -193,6 +185,7 @@ void DistributedDataParallelEngine::work_as(const Topology& local, const Job& jo
                                                                   .threads = threads_})
                                        : std::vector<int>());
   const ThreadScope threads(threads_);
+  const compute::FlushDenormals flush;
   if (communicator.is_primary()) start();
   const SyncBatchNormScope batch_norm(options_.sync_bn ? &communicator : nullptr);
   or_abort(communicator, [&] { job.work(communicator); });
@@ -250,7 +243,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
       {.size = local_workers_,
        .first_rank = options_.first_rank,
        .timeout = options_.timeout,
-       .probe = autograd_works,
+       .probe = compute::autograd_works,
        .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
       work);
   try {

@@ -5,6 +5,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local.h"
+#include "lockstep/compute/memory.h"
+#include "lockstep/compute/pooling.h"
 #include "lockstep/engine/blas.h"
 
 namespace lockstep {
@@ -17,10 +19,17 @@ torch::Device default_device() {
 }  // namespace
 
 void Engine::run(const Job& job) {
+  set_up_process();
   job.prepare();
+  const compute::FlushDenormals flush;
   start();
   comm::Local alone;
   job.work(alone);
+}
+
+void set_up_process() {
+  compute::keep_memory();
+  compute::install_pooling();
 }
 
 DeviceEngine::DeviceEngine(DeviceEngineOptions options)

@@ -46,6 +46,9 @@ class Engine {
   virtual void run(const Job& job);
 };
 
+// What every engine does in a process that trains, and only once: see compute/switches.h.
+void set_up_process();
+
 struct DeviceEngineOptions {
   std::optional<torch::Device> device;  // default: the first GPU, else the CPU
   std::optional<int> threads;           // for arithmetic inside an operation; default: LibTorch's

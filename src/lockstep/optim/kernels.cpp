@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/optim/vectorize.h"
-
-#define LOCKSTEP_ALWAYS_INLINE __attribute__((always_inline))
+#include "lockstep/base/vectorize.h"
 
 namespace lockstep::optim::kernels {
 namespace {

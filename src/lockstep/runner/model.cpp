@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/compute/planned_sequential.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +42,16 @@ void Model::NativeBase::train(bool on) {
 void Model::NativeBase::to(torch::Device device) {
   module->to(device);
 }
+
+struct Model::Sequential final : Model::NativeBase {
+  explicit Sequential(const std::shared_ptr<torch::nn::SequentialImpl>& held)
+      : NativeBase(held), planned(held) {}
+  torch::Tensor forward(const torch::Tensor& input) override { return planned.forward(input); }
+  compute::PlannedSequential planned;
+};
+
+Model::Model(std::shared_ptr<torch::nn::SequentialImpl> module)
+    : impl_(std::make_shared<Sequential>(std::move(module))) {}
 
 struct Model::Script final : Model::Interface {
   explicit Script(torch::jit::Module held) : module(std::move(held)) {}

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/state/named_tensors.h"
@@ -31,6 +32,7 @@ class Model {
 
   template <TensorModule M>
   Model(std::shared_ptr<M> module) : impl_(std::make_shared<Native<M>>(std::move(module))) {}
+  Model(std::shared_ptr<torch::nn::SequentialImpl> module);
 
   template <TensorModule M>
   Model(const torch::nn::ModuleHolder<M>& holder) : Model(holder.ptr()) {}
@@ -83,6 +85,8 @@ class Model {
     torch::Tensor forward(const torch::Tensor& input) override { return typed->forward(input); }
     M* typed;
   };
+
+  struct Sequential;  // of layers that may be known
 
   struct Script;  // of TorchScript
 

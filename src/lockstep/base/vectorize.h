@@ -7,10 +7,13 @@
 #define LOCKSTEP_HAS_AVX2_CLONE 0
 #endif
 
-namespace lockstep::optim::kernels {
+// For the call operator of a loop, and what it calls.
+#define LOCKSTEP_ALWAYS_INLINE __attribute__((always_inline))
+
+namespace lockstep {
 
 // The loop's call operator must be always_inline: only then is its body compiled anew in here.
-// AVX2 and no more: the updates wait for memory, not for arithmetic, and AVX-512 or FMA would bring
+// AVX2 and no more: these loops wait for memory, not for arithmetic, and AVX-512 or FMA would bring
 // fused multiply-adds, whose other rounding would make the bits depend on the machine.
 #if LOCKSTEP_HAS_AVX2_CLONE
 template <typename Loop, typename Range>
@@ -27,4 +30,4 @@ void run_best(const Loop& loop, const Range& range) {
   loop(range);
 }
 
-}  // namespace lockstep::optim::kernels
+}  // namespace lockstep

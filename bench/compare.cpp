@@ -1,0 +1,208 @@
+#include "bench/compare.h"
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "bench/contestant.h"
+#include "bench/median.h"
+#include "bench/workloads.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kOtherRounds = 5;           // of start and memory
+constexpr double kLossTolerance = 2e-3;   // relative: rounding differs, and training amplifies it
+
+struct Sample {
+  double samples_per_second = 0;
+  double loss = 0;
+  double seconds_to_first_step = 0;
+  double memory = 0;
+};
+
+class Contest {
+ public:
+  explicit Contest(const CompareOptions& options) : options_(options) {}
+
+  Sample lockstep(std::string_view work, int workers, bool watch_memory = false) const {
+    return run({.commands = {{options_.self, "run", std::string(work), "--workers",
+                              std::to_string(workers)}},
+                .watch_memory = watch_memory});
+  }
+
+  // way: plain, ddp or flat.
+  Sample pytorch(std::string_view work, int workers, const std::string& way,
+                 bool watch_memory = false) const {
+    const TemporaryDirectory folder;
+    RunOptions run_options{.commands = {}, .watch_memory = watch_memory};
+    for (int rank = 0; rank < workers; ++rank) {
+      run_options.commands.push_back({options_.python, LOCKSTEP_BENCH_FOLDER "/pytorch.py",
+                                      std::string(work), std::to_string(rank),
+                                      std::to_string(workers), folder.path() / "store", way});
+    }
+    return run(run_options);
+  }
+
+ private:
+  static Sample run(const RunOptions& options) {
+    const Finished finished = run_processes(options);
+    const auto json = nlohmann::json::parse(finished.output);
+    return {.samples_per_second = json.at("samples_per_second"),
+            .loss = json.at("loss"),
+            .seconds_to_first_step = json.at("first_step").get<double>() - finished.started,
+            .memory = finished.peak_memory};
+  }
+
+  const CompareOptions& options_;
+};
+
+// All measurements of one workload, by "who workers way".
+class Measured {
+ public:
+  explicit Measured(const Workload& work) : work_(work) {}
+
+  void add(const std::string& who, int workers, const Sample& sample) {
+    speeds_[{who, workers}].push_back(sample.samples_per_second);
+    losses_[{who, workers}] = sample.loss;
+  }
+
+  void check() const {
+    for (const auto& [key, loss] : losses_) {
+      const double ours = losses_.at({"lockstep", key.second});
+      if (std::abs(loss - ours) <= kLossTolerance * std::abs(ours)) continue;
+      throw Error("{}, {} workers: {} reached a loss of {}, lockstep of {}: not the same work",
+                  work_.name, key.second, key.first, loss, ours);
+    }
+  }
+
+  nlohmann::json print() const {
+    const double ours1 = speed("lockstep", 1);
+    const double ours2 = speed("lockstep", 2);
+    const double theirs1 = speed("pytorch", 1);
+    const std::string better = speed("ddp", 2) >= speed("flat", 2) ? "ddp" : "flat";
+    const double theirs2 = speed(better, 2);
+    const double best = ours2 / std::max(theirs1, theirs2);
+    row(std::string(work_.name), 1, {"pytorch", 1}, "");
+    row("", 2, {better, 2}, fmt::format("{:>8.2f} {:>8.2f}", best, ours2 / ours1));
+    const auto spreads = [&](const char* who, const std::string& two) {
+      return nlohmann::json{{"1", spread(speeds_.at({who, 1}))}, {"2", spread(speeds_.at({two, 2}))}};
+    };
+    return {{"what", work_.what},
+            {"pytorch", {{"1", theirs1}, {"2", theirs2}}},
+            {"pytorch_2", {{"way", better}, {"ddp", speed("ddp", 2)}, {"flat", speed("flat", 2)}}},
+            {"lockstep", {{"1", ours1}, {"2", ours2}}},
+            {"ratio", {{"1", ours1 / theirs1}, {"2", ours2 / theirs2}, {"best", best}}},
+            {"scaling", ours2 / ours1},
+            {"spread",
+             {{"pytorch", spreads("pytorch", better)}, {"lockstep", spreads("lockstep", "lockstep")}}},
+            {"loss",
+             {{"pytorch", {{"1", losses_.at({"pytorch", 1})}, {"2", losses_.at({better, 2})}}},
+              {"lockstep",
+               {{"1", losses_.at({"lockstep", 1})}, {"2", losses_.at({"lockstep", 2})}}}}}};
+  }
+
+  static void print_head() {
+    fmt::print("\n{:<6} {:>7} {:>20} {:>5} {:>20} {:>10} {:>8} {:>8} {:>8}\n", "", "workers",
+               "pytorch samples/s", "", "lockstep samples/s", "loss", "ratio", "best", "scaling");
+  }
+
+ private:
+  using Key = std::pair<std::string, int>;
+
+  double speed(const std::string& who, int workers) const {
+    return median(speeds_.at({who, workers}));
+  }
+
+  void row(const std::string& name, int workers, const Key& theirs,
+           const std::string& rest) const {
+    const Key ours{"lockstep", workers};
+    const auto cell = [&](const Key& key) {
+      return fmt::format("{} ±{:>2.0f}%", with_thousands(std::llround(median(speeds_.at(key)))),
+                         50 * spread(speeds_.at(key)));
+    };
+    fmt::print("{:<6} {:>7} {:>20} {:>5} {:>20} {:>10.5f} {:>8.2f} {}\n", name, workers,
+               cell(theirs), theirs.first == "pytorch" ? "" : theirs.first, cell(ours),
+               losses_.at(ours), median(speeds_.at(ours)) / median(speeds_.at(theirs)), rest);
+  }
+
+  const Workload& work_;
+  std::map<Key, std::vector<double>> speeds_;
+  std::map<Key, double> losses_;
+};
+
+// Both sides' first steps and memory, of two workers.
+struct Other {
+  std::vector<double> pytorch;
+  std::vector<double> lockstep;
+
+  nlohmann::json print(std::string_view name, std::string_view unit, double scale) const {
+    const double theirs = median(pytorch) * scale;
+    const double ours = median(lockstep) * scale;
+    fmt::print("{:<6} {:>7} {:>17.2f} {:<2} {:>25.2f} {:<2} {:>15.2f} of it, {:.1f} times less\n",
+               name, 2, theirs, unit, ours, unit, ours / theirs, theirs / ours);
+    return {{"unit", unit}, {"pytorch", theirs}, {"lockstep", ours}, {"ratio", theirs / ours},
+            {"share", ours / theirs}};
+  }
+};
+
+void say(std::string_view work, int round, int rounds) {
+  fmt::print(stderr, "{}: round {} of {}\n", work, round + 1, rounds);
+}
+
+}  // namespace
+
+nlohmann::json compare(const CompareOptions& options) {
+  const Contest contest(options);
+  std::map<std::string, Measured> measured;
+  Other start;
+  Other memory;
+  int most = kOtherRounds;
+  for (const Workload& work : workloads()) most = std::max(most, work.rounds);
+
+  // A round of everything at a time: what the machine does meanwhile hits all alike.
+  for (int round = 0; round < most; ++round) {
+    for (const std::string& name : options.works) {
+      if (name == "start" || name == "memory") {
+        if (round >= kOtherRounds) continue;
+        say(name, round, kOtherRounds);
+        if (name == "start") {
+          start.lockstep.push_back(contest.lockstep("A", 2).seconds_to_first_step);
+          start.pytorch.push_back(contest.pytorch("A", 2, "flat").seconds_to_first_step);
+        } else {
+          memory.lockstep.push_back(contest.lockstep("B", 2, /*watch_memory=*/true).memory);
+          memory.pytorch.push_back(contest.pytorch("B", 2, "flat", /*watch_memory=*/true).memory);
+        }
+        continue;
+      }
+      const Workload& work = workload(name);
+      if (round >= work.rounds) continue;
+      say(name, round, work.rounds);
+      Measured& all = measured.try_emplace(name, work).first->second;
+      all.add("lockstep", 1, contest.lockstep(name, 1));
+      all.add("pytorch", 1, contest.pytorch(name, 1, "plain"));
+      all.add("lockstep", 2, contest.lockstep(name, 2));
+      all.add("ddp", 2, contest.pytorch(name, 2, "ddp"));
+      all.add("flat", 2, contest.pytorch(name, 2, "flat"));
+      all.check();
+    }
+  }
+
+  Measured::print_head();
+  nlohmann::json json;
+  for (const std::string& name : options.works) {
+    if (name == "start") {
+      json[name] = start.print(name, "s", 1);
+    } else if (name == "memory") {
+      json[name] = memory.print(name, "MB", 1e-6);
+    } else {
+      json[name] = measured.at(name).print();
+    }
+  }
+  return json;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,120 @@
+#include "bench/micro.h"
+
+#include <chrono>
+
+#include <lockstep/lockstep.h>
+
+#include "bench/median.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr int kRounds = 21;
+
+// The median of the seconds that a call takes.
+template <typename Action>
+double time_of(int calls, const Action& action) {
+  std::vector<double> rounds;
+  for (int round = -1; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) action();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (round >= 0) rounds.push_back(seconds.count() / calls);
+  }
+  return median(rounds);
+}
+
+nn::Sequential make_mlp() {
+  torch::manual_seed(0);
+  nn::Sequential mlp(nn::Linear(784, 512), nn::Linear(512, 256), nn::Linear(256, 10));
+  for (auto& parameter : mlp->parameters()) {
+    parameter.mutable_grad() = torch::rand_like(parameter);
+  }
+  return mlp;
+}
+
+NamedTensors parameters_of(const nn::Sequential& module) {
+  NamedTensors named;
+  for (const auto& item : module->named_parameters()) named.emplace_back(item.key(), item.value());
+  return named;
+}
+
+struct Pair {
+  std::string_view name;
+  optim::OptimizerSpec fused;
+  optim::OptimizerSpec torch;
+};
+
+template <typename T, typename Options>
+optim::OptimizerSpec torch_optimizer(const Options& options) {
+  return [options](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<T>(std::move(parameters), options);
+  };
+}
+
+// With the gradients set to zero, as both do in training.
+double time_of_step(const optim::OptimizerSpec& spec) {
+  const nn::Sequential mlp = make_mlp();
+  optim::FlatParameters flat(parameters_of(mlp));
+  const auto optimizer = spec.make(flat);
+  return time_of(20, [&] { optimizer->step(); });
+}
+
+}  // namespace
+
+nlohmann::json run_optimizers() {
+  torch::set_num_threads(1);
+  namespace to = torch::optim;
+  const std::vector<Pair> pairs = {
+      {"sgd", optim::SGD{.lr = 1e-3, .momentum = 0.9},
+       torch_optimizer<to::SGD>(to::SGDOptions(1e-3).momentum(0.9))},
+      {"adam", optim::Adam{.lr = 1e-3}, torch_optimizer<to::Adam>(to::AdamOptions(1e-3))},
+      {"adamw", optim::AdamW{.lr = 1e-3}, torch_optimizer<to::AdamW>(to::AdamWOptions(1e-3))},
+      {"rmsprop", optim::RMSprop{.lr = 1e-3},
+       torch_optimizer<to::RMSprop>(to::RMSpropOptions(1e-3))},
+      {"adagrad", optim::Adagrad{.lr = 1e-3},
+       torch_optimizer<to::Adagrad>(to::AdagradOptions(1e-3))},
+  };
+  fmt::print("\na step of 535,818 parameters in 6 tensors, one thread, {} rounds\n\n", kRounds);
+  fmt::print("{:<12} {:>12} {:>12} {:>8}\n", "", "fused us", "torch us", "ratio");
+  nlohmann::json json;
+  for (const Pair& pair : pairs) {
+    const double fused = time_of_step(pair.fused);
+    const double torch = time_of_step(pair.torch);
+    fmt::print("{:<12} {:>12.1f} {:>12.1f} {:>8.1f}\n", pair.name, 1e6 * fused, 1e6 * torch,
+               torch / fused);
+    json[std::string(pair.name)] = {
+        {"fused_seconds", fused}, {"torch_seconds", torch}, {"ratio", torch / fused}};
+  }
+  return json;
+}
+
+nlohmann::json run_gather() {
+  torch::set_num_threads(1);
+  constexpr std::int64_t kBatch = 64;
+  const auto images = data::fashion_mnist({.train = true});
+  const std::vector<std::int64_t> order = data::permutation(images->size(), 1);
+  const Batch whole = images->gather(order, {});
+  const torch::Tensor indices = torch::tensor(order);
+  std::int64_t at = 0;
+  const auto next = [&] { return at = (at + kBatch) % (images->size() - kBatch); };
+
+  Batch batch;
+  const double fused = time_of(500, [&] {
+    const auto picked = std::span(order).subspan(static_cast<std::size_t>(next()), kBatch);
+    batch = images->gather(picked, std::move(batch));
+  });
+  const double torch = time_of(500, [&] {
+    const torch::Tensor picked = indices.narrow(0, next(), kBatch);
+    whole["features"].index_select(0, picked);
+    whole["targets"].index_select(0, picked);
+  });
+  fmt::print("\na batch of {} images of 28 x 28, one thread, {} rounds\n\n", kBatch, kRounds);
+  fmt::print("bytes, converted: {:.1f} us; floats by index_select: {:.1f} us; ratio {:.1f}\n",
+             1e6 * fused, 1e6 * torch, torch / fused);
+  return {{"fused_seconds", fused}, {"torch_seconds", torch}, {"ratio", torch / fused}};
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,145 @@
+"""One process of the other side of every comparison, as fast as a good engineer writes it: data
+preloaded as one float tensor, batches by index_select, one thread a process, nothing per sample.
+
+    pytorch.py WORKLOAD RANK WORLD_SIZE STORE plain|ddp|flat
+
+plain is one process. ddp is DistributedDataParallel on Gloo, flat one all_reduce of all gradients
+side by side. Models, data and order are those of workloads.cpp; rank 0 prints what it measured.
+"""
+import gzip
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+WORKLOAD, RANK, WORLD, STORE, WAY = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+FOLDER = "/usr/share/datasets/fashion-mnist/"
+# batch size a worker, steps (None: an epoch), lr of Adam
+SETTINGS = {
+    "A": (32, None, 0.02),
+    "B": (64, None, 1e-3),
+    "C": (64, 200, 1e-3),
+    "D": (16, 500, 1e-3),
+    "D64": (4, 30, 1e-3),
+    "E": (16, 500, 1e-3),
+}
+
+
+def read(name, header):
+    with gzip.open(FOLDER + name) as file:
+        return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)[header:]
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def make_data():
+    if WORKLOAD == "D":
+        return torch.rand(2000, 3, 16, 16, 16, generator=generator(1)), None
+    if WORKLOAD == "D64":
+        features = torch.rand(240, 3, 32, 32, 32, generator=generator(1))
+        return features, torch.rand(240, 3, generator=generator(2))
+    if WORKLOAD == "E":
+        features = torch.rand(8192, 64, generator=generator(1))
+        return features, torch.randint(10, (8192,), generator=generator(2))
+    images = read("train-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).float() / 255
+    return images, read("train-labels-idx1-ubyte.gz", 8).long()
+
+
+def make_model():
+    torch.manual_seed(0)
+    if WORKLOAD == "A":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    if WORKLOAD == "B":
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(),
+            nn.Linear(256, 10))
+    if WORKLOAD == "C":
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10))
+    if WORKLOAD == "D":
+        return nn.Sequential(
+            nn.Conv3d(3, 6, 2, stride=2, padding=1), nn.MaxPool3d(2, padding=1), nn.ReLU(),
+            nn.Conv3d(6, 6, 2, stride=2, padding=1), nn.MaxPool3d(2, padding=1), nn.ReLU(),
+            nn.Conv3d(6, 12, 2, stride=2, padding=1), nn.MaxPool3d(2),
+            nn.Flatten(), nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 12288))
+    if WORKLOAD == "D64":
+        return nn.Sequential(
+            nn.Conv3d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2),
+            nn.Conv3d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2),
+            nn.Conv3d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2),
+            nn.Flatten(), nn.Linear(4096, 128), nn.ReLU(), nn.Linear(128, 3))
+    layers = []
+    for _ in range(29):
+        layers += [nn.Linear(64, 64), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(64, 10))
+
+
+def flat_gradients(model):
+    """One tensor that every parameter's gradient is a part of."""
+    parameters = list(model.parameters())
+    flat = torch.zeros(sum(p.numel() for p in parameters))
+    for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters])):
+        parameter.grad = part.view_as(parameter)
+    return flat
+
+
+torch.set_num_threads(1)
+if WORLD > 1:
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[RANK]})
+    dist.init_process_group("gloo", init_method="file://" + STORE, rank=RANK, world_size=WORLD)
+batch_size, steps, lr = SETTINGS[WORKLOAD]
+features, targets = make_data()
+count = (steps or len(features) // (batch_size * WORLD)) * batch_size * WORLD
+order = torch.randperm(count, generator=generator(42 + 1)) % len(features)
+batches = order.split(batch_size)[RANK::WORLD]
+model = make_model()
+criterion = nn.SmoothL1Loss() if WORKLOAD.startswith("D") else nn.CrossEntropyLoss()
+# With many small tensors, foreach spares the interpreter's work for each of them.
+optimizer = torch.optim.Adam(model.parameters(), lr=lr, foreach=WORKLOAD == "E")
+forward = model
+if WAY == "ddp":
+    forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+flat = flat_gradients(model) if WAY == "flat" else None
+
+if WORLD > 1:
+    dist.barrier()
+total = 0.0
+first_step = None
+start = time.monotonic()
+for indices in batches:
+    inputs = features.index_select(0, indices)
+    expected = inputs.flatten(1) if targets is None else targets.index_select(0, indices)
+    loss = criterion(forward(inputs), expected)
+    if flat is None:
+        optimizer.zero_grad(set_to_none=True)
+    else:
+        flat.zero_()
+    loss.backward()
+    if flat is not None:
+        dist.all_reduce(flat)
+        flat /= WORLD
+    optimizer.step()
+    total += loss.item()
+    if first_step is None:
+        first_step = time.monotonic()
+if WORLD > 1:
+    dist.barrier()
+seconds = time.monotonic() - start
+mean = torch.tensor(total / len(batches), dtype=torch.float64)
+if WORLD > 1:
+    dist.all_reduce(mean)
+    mean /= WORLD
+if RANK == 0:
+    print(json.dumps({
+        "samples_per_second": count / seconds,
+        "loss": mean.item(),
+        "first_step": first_step,
+    }))

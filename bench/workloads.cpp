@@ -1,0 +1,183 @@
+#include "bench/workloads.h"
+
+#include <array>
+#include <chrono>
+
+namespace lockstep::bench {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr std::array<Workload, 6> kWorkloads = {{
+    {"A", "Linear(784, 10) on Fashion-MNIST, one epoch", 7, 32, {}, 0.02},
+    {"B", "MLP 784-512-256-10 on Fashion-MNIST, one epoch", 5, 64, {}, 1e-3},
+    {"C", "CNN of two convolutions on Fashion-MNIST", 3, 64, 200, 1e-3},
+    {"D", "Sapsan's 3-D CNN on cubes of 16", 5, 16, 500, 1e-3},
+    {"D64", "3-D CNN of 16, 32, 64 channels on cubes of 32", 3, 4, 30, 1e-3},
+    {"E", "MLP of 30 layers of width 64", 7, 16, 500, 1e-3},
+}};
+
+torch::Generator generator(std::uint64_t seed) {
+  auto made = torch::make_generator<torch::CPUGeneratorImpl>(seed);
+  return made;
+}
+
+// Random fields whose target is the field itself, flattened: no second copy of it is gathered.
+class Cubes : public data::Dataset {
+ public:
+  Cubes(std::int64_t count, std::int64_t side)
+      : fields_(torch::rand({count, 3, side, side, side}, generator(1)),
+                torch::zeros({count, 1})) {}
+  std::int64_t size() const override { return fields_.size(); }
+  Batch sample(std::int64_t index) const override { return with_target(fields_.sample(index), 0); }
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
+    return with_target(fields_.gather(indices, std::move(reuse)), 1);
+  }
+
+ private:
+  static Batch with_target(Batch batch, std::int64_t first) {
+    batch.set("targets", batch["features"].flatten(first));
+    return batch;
+  }
+  data::TensorDataset fields_;
+};
+
+data::DatasetPtr dataset(std::string_view name) {
+  if (name == "D") return std::make_shared<Cubes>(2000, 16);
+  if (name == "D64") {
+    return std::make_shared<data::TensorDataset>(torch::rand({240, 3, 32, 32, 32}, generator(1)),
+                                                 torch::rand({240, 3}, generator(2)));
+  }
+  if (name == "E") {
+    return std::make_shared<data::TensorDataset>(torch::rand({8192, 64}, generator(1)),
+                                                 torch::randint(10, {8192}, generator(2)));
+  }
+  return data::fashion_mnist({.train = true});
+}
+
+// One after the other: the order of a call's arguments is the compiler's, and each layer draws its
+// weights when it is made.
+using Widths = std::vector<std::int64_t>;
+
+nn::Sequential make_mlp(const Widths& widths) {
+  nn::Sequential model;
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    if (i > 1) model->push_back(nn::ReLU());
+    model->push_back(nn::Linear(widths[i - 1], widths[i]));
+  }
+  return model;
+}
+
+nn::Sequential make_model(std::string_view name) {
+  torch::manual_seed(0);
+  if (name == "E") {
+    Widths widths(30, 64);
+    widths.push_back(10);
+    return make_mlp(widths);
+  }
+  nn::Sequential model;
+  if (name == "A" || name == "B") {
+    model->push_back(nn::Flatten());
+    model->extend(*make_mlp(name == "A" ? Widths{784, 10} : Widths{784, 512, 256, 10}));
+  } else if (name == "C") {
+    for (const auto& [in, out] : {std::pair(1, 32), std::pair(32, 64)}) {
+      model->push_back(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1)));
+      model->push_back(nn::ReLU());
+      model->push_back(nn::MaxPool2d(2));
+    }
+    model->push_back(nn::Flatten());
+    model->extend(*make_mlp({3136, 128, 10}));
+  } else if (name == "D") {
+    const auto conv = [](std::int64_t in, std::int64_t out) {
+      return nn::Conv3d(nn::Conv3dOptions(in, out, 2).stride(2).padding(1));
+    };
+    const auto pool = [](std::int64_t padding) {
+      return nn::MaxPool3d(nn::MaxPool3dOptions(2).padding(padding));
+    };
+    model->push_back(conv(3, 6));
+    model->push_back(pool(1));
+    model->push_back(nn::ReLU());
+    model->push_back(conv(6, 6));
+    model->push_back(pool(1));
+    model->push_back(nn::ReLU());
+    model->push_back(conv(6, 12));
+    model->push_back(pool(0));
+    model->push_back(nn::Flatten());
+    model->extend(*make_mlp({12, 24, 12'288}));
+  } else {
+    for (const auto& [in, out] : {std::pair(3, 16), std::pair(16, 32), std::pair(32, 64)}) {
+      model->push_back(nn::Conv3d(nn::Conv3dOptions(in, out, 3).padding(1)));
+      model->push_back(nn::ReLU());
+      model->push_back(nn::MaxPool3d(2));
+    }
+    model->push_back(nn::Flatten());
+    model->extend(*make_mlp({4096, 128, 3}));
+  }
+  return model;
+}
+
+Criterion make_criterion(std::string_view name) {
+  if (name.starts_with('D')) return nn::SmoothL1Loss();
+  return nn::CrossEntropyLoss();
+}
+
+class FirstStep : public Callback {
+ public:
+  explicit FirstStep(double& seconds) : seconds_(seconds) {}
+  void on_step(State& state) override {
+    if (state.loader_batch > 1) return;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    seconds_ = std::chrono::duration<double>(now).count();
+  }
+
+ private:
+  double& seconds_;
+};
+
+}  // namespace
+
+std::span<const Workload> workloads() {
+  return kWorkloads;
+}
+
+const Workload& workload(std::string_view name) {
+  for (const Workload& one : kWorkloads) {
+    if (one.name == name) return one;
+  }
+  throw ConfigError("workload '{}': expected A, B, C, D, D64 or E", name);
+}
+
+WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
+  const data::DatasetPtr whole = dataset(workload.name);
+  const std::int64_t global_batch = workload.batch_size * options.workers;
+  const std::int64_t samples =
+      workload.steps.value_or(whole->size() / global_batch) * global_batch;
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(samples));
+  for (std::int64_t i = 0; i < samples; ++i) indices[static_cast<std::size_t>(i)] = i % whole->size();
+  const auto train = std::make_shared<data::Subset>(whole, std::move(indices));
+
+  std::shared_ptr<Engine> engine;
+  if (options.workers == 1) {
+    engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.threads = 1});
+  } else {
+    engine = std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = options.workers, .threads = 1});
+  }
+  WorkResult result;
+  SupervisedRunner runner;
+  const auto trained = runner.train({
+      .model = make_model(workload.name),
+      .criterion = make_criterion(workload.name),
+      .optimizer = optim::Adam{.lr = workload.lr},
+      .loaders = {{"train", {train, {.batch_size = workload.batch_size, .shuffle = true}}}},
+      .profile = options.profile,
+      .callbacks = {std::make_shared<FirstStep>(result.first_step)},
+      .console = options.profile,
+      .engine = engine,
+  });
+  result.samples_per_second = trained.train_samples_per_second;
+  result.loss = trained.last_metrics.at("train").at("loss");
+  return result;
+}
+
+}  // namespace lockstep::bench

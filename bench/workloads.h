@@ -1,0 +1,42 @@
+// What is measured: the same models, data and order as in pytorch.py.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <lockstep/lockstep.h>
+
+namespace lockstep::bench {
+
+struct Workload {
+  std::string_view name;
+  std::string_view what;
+  int rounds;  // measured, of both sides
+  std::int64_t batch_size;  // a worker
+  std::optional<std::int64_t> steps;  // default: an epoch of whole batches for all workers
+  double lr;                          // of Adam
+};
+
+std::span<const Workload> workloads();
+
+// Throws ConfigError where there is none of that name.
+const Workload& workload(std::string_view name);
+
+struct WorkResult {
+  double samples_per_second = 0;
+  double loss = 0;        // the mean over all samples: both sides must have done the same work
+  double first_step = 0;  // when it was done, by the clock that all processes of a machine share
+};
+
+struct WorkOptions {
+  int workers = 1;
+  bool profile = false;  // prints where the time goes
+};
+
+// Trains with one thread a worker.
+WorkResult run_workload(const Workload& workload, const WorkOptions& options);
+
+}  // namespace lockstep::bench

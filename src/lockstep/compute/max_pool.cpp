@@ -1,0 +1,270 @@
+#include "lockstep/compute/max_pool.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "lockstep/base/vectorize.h"
+#include "lockstep/optim/parallel.h"
+
+namespace lockstep::compute {
+namespace {
+
+// The least that is worth a thread, in elements of the input.
+constexpr std::int64_t kGrain = 64 * 1024;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return a > 0 ? (a + b - 1) / b : -(-a / b);
+}
+
+// Outputs along the width whose window has its element kw inside the input.
+struct Columns {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+Columns columns_of(const PoolGeometry& g, std::int64_t kw) {
+  const std::int64_t shift = g.padding[2] - kw * g.dilation[2];
+  return {std::clamp<std::int64_t>(ceil_div(shift, g.stride[2]), 0, g.out[2]),
+          std::clamp<std::int64_t>((g.in[2] - 1 + shift) / g.stride[2] + 1, 0, g.out[2])};
+}
+
+// Rows of the input under one row of outputs, with the number of their first element in the window.
+struct TapRow {
+  std::int64_t row;  // of the plane
+  int first_tap;
+};
+
+// What is the same for all planes.
+struct Plan {
+  const PoolGeometry& geometry;
+  std::vector<Columns> columns;                // for each kw
+  std::vector<std::vector<TapRow>> tap_rows;   // for each row of outputs
+  std::vector<std::int32_t> first_inside;      // for each column of outputs: its first kw inside
+  bool pairs;      // windows of two, side by side along the width
+  bool separate;   // no element is in two windows
+  bool covers;     // every element is in a window
+
+  explicit Plan(const PoolGeometry& g) : geometry(g) {
+    for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(columns_of(g, kw));
+    for (std::int64_t od = 0; od < g.out[0]; ++od) {
+      for (std::int64_t oh = 0; oh < g.out[1]; ++oh) tap_rows.push_back(rows_under(od, oh));
+    }
+    for (std::int64_t ow = 0; ow < g.out[2]; ++ow) {
+      const auto outside = ceil_div(g.padding[2] - ow * g.stride[2], g.dilation[2]);
+      first_inside.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, outside)));
+    }
+    pairs = g.kernel[2] == 2 && g.stride[2] == 2 && g.dilation[2] == 1;
+    separate = true;
+    covers = true;
+    for (std::size_t d = 0; d < 3; ++d) {
+      separate = separate && g.stride[d] >= (g.kernel[d] - 1) * g.dilation[d] + 1;
+      covers = covers && g.dilation[d] == 1 && g.stride[d] == g.kernel[d] &&
+               g.out[d] * g.stride[d] - g.padding[d] >= g.in[d];
+    }
+  }
+
+ private:
+  std::vector<TapRow> rows_under(std::int64_t od, std::int64_t oh) const {
+    const PoolGeometry& g = geometry;
+    std::vector<TapRow> rows;
+    for (std::int64_t kd = 0; kd < g.kernel[0]; ++kd) {
+      const std::int64_t d = od * g.stride[0] - g.padding[0] + kd * g.dilation[0];
+      if (d < 0 || d >= g.in[0]) continue;
+      for (std::int64_t kh = 0; kh < g.kernel[1]; ++kh) {
+        const std::int64_t h = oh * g.stride[1] - g.padding[1] + kh * g.dilation[1];
+        if (h < 0 || h >= g.in[1]) continue;
+        rows.push_back({d * g.in[1] + h, static_cast<int>((kd * g.kernel[1] + kh) * g.kernel[2])});
+      }
+    }
+    return rows;
+  }
+};
+
+struct PlaneRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// The maximum so far, and whose it is.
+LOCKSTEP_ALWAYS_INLINE inline void take_greater(float value, std::int32_t tap, float& best,
+                                                std::int32_t& chosen) {
+  const bool take = (value > best) | (value != value);
+  best = take ? value : best;
+  chosen = take ? tap : chosen;
+}
+
+struct ForwardLoop {
+  const Plan& plan;
+  const PoolForward& pass;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
+    const PoolGeometry& g = plan.geometry;
+    const std::int64_t width = g.out[2];
+    std::vector<std::int32_t> scratch(static_cast<std::size_t>(width));
+    std::int32_t* __restrict const chosen = scratch.data();
+    for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
+      const float* const in = pass.in + plane * g.in_size();
+      for (std::size_t row = 0; row < plan.tap_rows.size(); ++row) {
+        const auto& taps = plan.tap_rows[row];
+        const std::int64_t at = plane * g.out_size() + static_cast<std::int64_t>(row) * width;
+        float* __restrict const best = pass.out + at;
+        if (pass.relu) {
+          std::fill_n(best, width, 0.0F);
+          std::fill_n(chosen, width, std::int32_t{kNoneChosen});
+        } else {
+          const int first = taps.empty() ? 0 : taps[0].first_tap;
+          std::fill_n(best, width, -std::numeric_limits<float>::infinity());
+          for (std::int64_t ow = 0; ow < width; ++ow) {
+            chosen[ow] = first + plan.first_inside[static_cast<std::size_t>(ow)];
+          }
+        }
+        for (const TapRow& tap : taps) one_row(in + tap.row * g.in[2], tap.first_tap, best, chosen);
+        if (pass.chosen == nullptr) continue;
+        Chosen* __restrict const to = pass.chosen + at;
+        for (std::int64_t ow = 0; ow < width; ++ow) to[ow] = static_cast<Chosen>(chosen[ow]);
+      }
+    }
+  }
+
+ private:
+  LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict row, std::int32_t tap,
+                                      float* __restrict best,
+                                      std::int32_t* __restrict chosen) const {
+    const PoolGeometry& g = plan.geometry;
+    if (!plan.pairs) {
+      for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
+        const auto [begin, end] = plan.columns[static_cast<std::size_t>(kw)];
+        const float* __restrict const from = row - g.padding[2] + kw * g.dilation[2];
+        for (std::int64_t ow = begin; ow < end; ++ow) {
+          take_greater(from[ow * g.stride[2]], tap + static_cast<std::int32_t>(kw), best[ow],
+                       chosen[ow]);
+        }
+      }
+      return;
+    }
+    const Columns left = plan.columns[0];
+    const Columns right = plan.columns[1];
+    const float* __restrict const from = row - g.padding[2];
+    // In a window that reaches out of the input on one side, the other element is alone.
+    for (std::int64_t ow = right.begin; ow < left.begin; ++ow) {
+      take_greater(from[2 * ow + 1], tap + 1, best[ow], chosen[ow]);
+    }
+    const std::int64_t begin = std::max(left.begin, right.begin);
+    const std::int64_t end = std::min(left.end, right.end);
+    for (std::int64_t ow = begin; ow < end; ++ow) {
+      take_greater(from[2 * ow], tap, best[ow], chosen[ow]);
+      take_greater(from[2 * ow + 1], tap + 1, best[ow], chosen[ow]);
+    }
+    for (std::int64_t ow = std::max(end, left.begin); ow < left.end; ++ow) {
+      take_greater(from[2 * ow], tap, best[ow], chosen[ow]);
+    }
+  }
+};
+
+// No element is in two windows: each is written, not added to.
+struct SeparateBackwardLoop {
+  const Plan& plan;
+  const PoolBackward& pass;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
+    const PoolGeometry& g = plan.geometry;
+    const std::int64_t width = g.out[2];
+    for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
+      float* const grad_in = pass.grad_in + plane * g.in_size();
+      if (!plan.covers) std::fill_n(grad_in, g.in_size(), 0.0F);
+      for (std::size_t row = 0; row < plan.tap_rows.size(); ++row) {
+        const std::int64_t at = plane * g.out_size() + static_cast<std::int64_t>(row) * width;
+        for (const TapRow& tap : plan.tap_rows[row]) {
+          one_row(pass.grad_out + at, pass.chosen + at, tap.first_tap,
+                  grad_in + tap.row * g.in[2]);
+        }
+      }
+    }
+  }
+
+ private:
+  LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict grad,
+                                      const Chosen* __restrict chosen, int tap,
+                                      float* __restrict row) const {
+    const PoolGeometry& g = plan.geometry;
+    const Columns left = plan.columns[0];
+    if (!plan.pairs) {
+      for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
+        const auto [begin, end] = plan.columns[static_cast<std::size_t>(kw)];
+        float* __restrict const to = row - g.padding[2] + kw * g.dilation[2];
+        for (std::int64_t ow = begin; ow < end; ++ow) {
+          to[ow * g.stride[2]] = chosen[ow] == tap + kw ? grad[ow] : 0.0F;
+        }
+      }
+      return;
+    }
+    const Columns right = plan.columns[1];
+    float* __restrict const to = row - g.padding[2];
+    for (std::int64_t ow = right.begin; ow < left.begin; ++ow) {
+      to[2 * ow + 1] = chosen[ow] == tap + 1 ? grad[ow] : 0.0F;
+    }
+    const std::int64_t begin = std::max(left.begin, right.begin);
+    const std::int64_t end = std::min(left.end, right.end);
+    for (std::int64_t ow = begin; ow < end; ++ow) {
+      to[2 * ow] = chosen[ow] == tap ? grad[ow] : 0.0F;
+      to[2 * ow + 1] = chosen[ow] == tap + 1 ? grad[ow] : 0.0F;
+    }
+    for (std::int64_t ow = std::max(end, left.begin); ow < left.end; ++ow) {
+      to[2 * ow] = chosen[ow] == tap ? grad[ow] : 0.0F;
+    }
+  }
+};
+
+void scatter(const PoolGeometry& g, const PoolBackward& pass, const PlaneRange& range) {
+  for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
+    float* const grad_in = pass.grad_in + plane * g.in_size();
+    std::fill_n(grad_in, g.in_size(), 0.0F);
+    std::int64_t at = plane * g.out_size();
+    for (std::int64_t od = 0; od < g.out[0]; ++od) {
+      for (std::int64_t oh = 0; oh < g.out[1]; ++oh) {
+        for (std::int64_t ow = 0; ow < g.out[2]; ++ow, ++at) {
+          const std::int64_t tap = pass.chosen[at];
+          if (tap == kNoneChosen) continue;
+          const std::int64_t kw = tap % g.kernel[2];
+          const std::int64_t kh = tap / g.kernel[2] % g.kernel[1];
+          const std::int64_t kd = tap / g.kernel[2] / g.kernel[1];
+          const std::int64_t d = od * g.stride[0] - g.padding[0] + kd * g.dilation[0];
+          const std::int64_t h = oh * g.stride[1] - g.padding[1] + kh * g.dilation[1];
+          const std::int64_t w = ow * g.stride[2] - g.padding[2] + kw * g.dilation[2];
+          grad_in[(d * g.in[1] + h) * g.in[2] + w] += pass.grad_out[at];
+        }
+      }
+    }
+  }
+}
+
+void for_planes(const PoolGeometry& g, const std::function<void(const PlaneRange&)>& body) {
+  if (g.planes == 0 || g.in_size() == 0 || g.out_size() == 0) return;
+  optim::for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
+                    [&](std::int64_t begin, std::int64_t end) { body({begin, end}); });
+}
+
+}  // namespace
+
+bool can_choose(const PoolGeometry& geometry) {
+  return geometry.kernel[0] * geometry.kernel[1] * geometry.kernel[2] < kNoneChosen;
+}
+
+void max_pool(const PoolGeometry& geometry, const PoolForward& pass) {
+  const Plan plan(geometry);
+  for_planes(geometry, [&](const PlaneRange& range) { run_best(ForwardLoop{plan, pass}, range); });
+}
+
+void max_pool_backward(const PoolGeometry& geometry, const PoolBackward& pass) {
+  const Plan plan(geometry);
+  for_planes(geometry, [&](const PlaneRange& range) {
+    if (plan.separate) {
+      run_best(SeparateBackwardLoop{plan, pass}, range);
+    } else {
+      scatter(geometry, pass, range);
+    }
+  });
+}
+
+}  // namespace lockstep::compute

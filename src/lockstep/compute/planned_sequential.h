@@ -1,0 +1,35 @@
+// A Sequential of known layers as one operation: its forward and backward run layer by layer in
+// memory that the next step uses again, and backward adds straight to the parameters' gradients.
+// For autograd it is one node, so everything around it (losses, further models) is as ever.
+//
+// Known are Linear, Conv1d to Conv3d, ReLU, Flatten, MaxPool2d and MaxPool3d, on the CPU, in float,
+// for inputs that need no gradient. Whatever else goes the old way.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/types.h>
+
+#include "lockstep/compute/planned_layer.h"
+
+namespace lockstep::compute {
+
+class PlannedSequential {
+ public:
+  explicit PlannedSequential(std::shared_ptr<torch::nn::SequentialImpl> module);
+  ~PlannedSequential();
+
+  // What module->forward(input) gives.
+  torch::Tensor forward(const torch::Tensor& input);
+
+ private:
+  class Plan;
+  struct Backward;
+
+  std::shared_ptr<torch::nn::SequentialImpl> module_;
+  std::shared_ptr<Plan> plan_;  // null until it is needed
+};
+
+}  // namespace lockstep::compute

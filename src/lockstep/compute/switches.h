@@ -1,0 +1,33 @@
+// What makes training faster without changing what is trained, each with a switch, for comparison:
+//
+//   LOCKSTEP_DISABLE=plan,pool build/bin/mnist
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::compute {
+
+enum class Speedup : std::uint8_t {
+  kPlan,       // a Sequential of known layers is run without autograd inside
+  kPool,       // max pooling by vectorised kernels
+  kMemory,     // big tensors' memory is kept by the process
+  kDenormals,  // numbers below 1e-38 are zero
+};
+
+// Whether LOCKSTEP_DISABLE leaves it on; a name there that is none of plan, pool, memory and
+// denormals is a ConfigError.
+bool is_enabled(Speedup speedup);
+
+// Off in this thread while it lives.
+class WithoutSpeedup {
+ public:
+  explicit WithoutSpeedup(Speedup speedup);
+  ~WithoutSpeedup();
+  WithoutSpeedup(const WithoutSpeedup&) = delete;
+  WithoutSpeedup& operator=(const WithoutSpeedup&) = delete;
+
+ private:
+  std::uint8_t previous_;
+};
+
+}  // namespace lockstep::compute

@@ -1,0 +1,19 @@
+// A fork after which autograd works in the child, also where the parent has used it.
+#pragma once
+
+#include <torch/version.h>
+#include <unistd.h>
+
+namespace lockstep {
+
+// LibTorch 2 starts a thread with the first backward() and has a handler that forbids autograd to
+// what fork() makes; LibTorch 1.13 has neither, and hangs after a fork without handlers.
+inline pid_t fork_with_autograd() {
+#if TORCH_VERSION_MAJOR >= 2
+  return ::_Fork();
+#else
+  return ::fork();
+#endif
+}
+
+}  // namespace lockstep
