@@ -75,6 +75,7 @@ int main(int argc, char** argv) try {
   auto* run = app.add_subcommand("run", "one training, by Lockstep alone");
   run->add_option("name", name, "A, B, C, D, D64 or E")->required();
   run->add_option("--workers", options.workers)->capture_default_str();
+  run->add_option("--epochs", options.epochs)->capture_default_str();
   run->add_flag("--profile", options.profile, "where the time goes");
   CLI11_PARSE(app, argc, argv);
   if (*run) return run_one(name, options);

@@ -124,6 +124,7 @@ Criterion make_criterion(std::string_view name) {
 class FirstStep : public Callback {
  public:
   explicit FirstStep(double& seconds) : seconds_(seconds) {}
+  bool uses_gradients() const override { return false; }
   void on_step(State& state) override {
     if (state.loader_batch > 1) return;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -170,6 +171,7 @@ WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
       .criterion = make_criterion(workload.name),
       .optimizer = optim::Adam{.lr = workload.lr},
       .loaders = {{"train", {train, {.batch_size = workload.batch_size, .shuffle = true}}}},
+      .num_epochs = options.epochs,
       .profile = options.profile,
       .callbacks = {std::make_shared<FirstStep>(result.first_step)},
       .console = options.profile,

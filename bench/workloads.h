@@ -33,6 +33,7 @@ struct WorkResult {
 
 struct WorkOptions {
   int workers = 1;
+  std::int64_t epochs = 1;  // more to look at with a profiler; the figures are of the last
   bool profile = false;  // prints where the time goes
 };
 

@@ -173,6 +173,26 @@ TEST_P(PlannedSequentialTest, GradientsCanBeAskedForAndHaveGradients) {
   expect_close(penalty(planned.forward(input)), penalty(module->forward(input)));
 }
 
+TEST_P(PlannedSequentialTest, DirectGradientsAreTheSame) {
+  torch::manual_seed(8);
+  nn::Sequential module = GetParam().make();
+  PlannedSequential planned(module.ptr());
+  const Tensor input = torch::randn(GetParam().input);
+  planned.forward(input).square().sum().backward();
+  const auto expected = grads_of(module);
+  module->zero_grad();
+  Tensor loss;
+  {
+    const DirectGradients direct(true);
+    loss = planned.forward(input).square().sum();
+    const DirectGradients not_direct(false);
+    EXPECT_EQ(planned.forward(input).grad_fn()->num_outputs(), module->parameters().size());
+  }
+  loss.backward();
+  const auto grads = grads_of(module);
+  for (std::size_t i = 0; i < grads.size(); ++i) EXPECT_TRUE(grads[i].equal(expected[i]));
+}
+
 TEST(PlannedSequential, FrozenLayersKeepTheirPlaceAndGetNoGradient) {
   nn::Sequential module = make_mlp();
   auto parameters = module->parameters();

@@ -24,7 +24,7 @@ struct ReportTest : testing::Test {
 
   std::string report() {
     testing::internal::CaptureStdout();
-    report_run(result, state, options, profiler);
+    report_run(result, state, options, {});
     return testing::internal::GetCapturedStdout();
   }
 
@@ -36,7 +36,6 @@ struct ReportTest : testing::Test {
   State state;
   TrainOptions options;
   TrainResult result;
-  Profiler profiler{false};
 };
 
 TEST_F(ReportTest, SaysWhereEverythingIs) {

@@ -1,6 +1,7 @@
 #include "lockstep/compute/max_pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -62,6 +63,12 @@ struct Plan {
       covers = covers && g.dilation[d] == 1 && g.stride[d] == g.kernel[d] &&
                g.out[d] * g.stride[d] - g.padding[d] >= g.in[d];
     }
+  }
+
+  // A row of outputs has at least that many, and no window reaches out of the input along it.
+  bool vectors(std::int64_t lanes) const {
+    return pairs && geometry.padding[2] == 0 && geometry.out[2] >= lanes &&
+           2 * geometry.out[2] <= geometry.in[2];
   }
 
  private:
@@ -216,6 +223,122 @@ struct SeparateBackwardLoop {
   }
 };
 
+// Windows of two along the width, without padding: kWidth outputs at a time, in registers. The last
+// ones of a row are done twice where their number is no multiple.
+template <int kWidth>
+struct Lanes {
+  using Floats __attribute__((vector_size(4 * kWidth))) = float;
+  using Ints __attribute__((vector_size(4 * kWidth))) = std::int32_t;
+  using Bytes __attribute__((vector_size(kWidth))) = std::uint8_t;
+};
+
+template <typename Vector, typename Element>
+LOCKSTEP_ALWAYS_INLINE inline Vector load(const Element* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+template <typename Vector, typename Element>
+LOCKSTEP_ALWAYS_INLINE inline void store(const Vector& vector, Element* to) {
+  std::memcpy(to, &vector, sizeof vector);
+}
+
+template <int kWidth>
+struct PairForwardLoop {
+  using Floats = typename Lanes<kWidth>::Floats;
+  using Ints = typename Lanes<kWidth>::Ints;
+  using Bytes = typename Lanes<kWidth>::Bytes;
+
+  const Plan& plan;
+  const PoolForward& pass;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
+    const PoolGeometry& g = plan.geometry;
+    const std::int64_t width = g.out[2];
+    const std::int64_t in_width = g.in[2];
+    const bool relu = pass.relu;
+    const float lowest = relu ? 0.0F : -std::numeric_limits<float>::infinity();
+    for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
+      const float* const in = pass.in + plane * g.in_size();
+      std::int64_t at = plane * g.out_size();
+      for (const auto& taps : plan.tap_rows) {
+        const std::int32_t none = relu ? std::int32_t{kNoneChosen} : taps[0].first_tap;
+        for (std::int64_t next = 0; next < width; next += kWidth) {
+          const std::int64_t ow = std::min(next, width - kWidth);
+          Floats best = Floats{} + lowest;
+          Ints chosen = Ints{} + none;
+          for (const TapRow& tap : taps) {
+            const float* const from = in + tap.row * in_width + 2 * ow;
+            const auto a = load<Floats>(from);
+            const auto b = load<Floats>(from + kWidth);
+            Floats even, odd;
+            if constexpr (kWidth == 8) {
+              even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+              odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+            } else {
+              even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+              odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+            }
+            const Ints take_even = (even > best) | (even != even);
+            best = take_even ? even : best;
+            chosen = take_even ? Ints{} + tap.first_tap : chosen;
+            const Ints take_odd = (odd > best) | (odd != odd);
+            best = take_odd ? odd : best;
+            chosen = take_odd ? Ints{} + (tap.first_tap + 1) : chosen;
+          }
+          store(best, pass.out + at + ow);
+          if (pass.chosen != nullptr) {
+            store(__builtin_convertvector(chosen, Bytes), pass.chosen + at + ow);
+          }
+        }
+        at += width;
+      }
+    }
+  }
+};
+
+template <int kWidth>
+struct PairBackwardLoop {
+  using Floats = typename Lanes<kWidth>::Floats;
+  using Ints = typename Lanes<kWidth>::Ints;
+  using Bytes = typename Lanes<kWidth>::Bytes;
+
+  const Plan& plan;
+  const PoolBackward& pass;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
+    const PoolGeometry& g = plan.geometry;
+    const std::int64_t width = g.out[2];
+    const std::int64_t in_width = g.in[2];
+    for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
+      float* const grad_in = pass.grad_in + plane * g.in_size();
+      if (!plan.covers) std::fill_n(grad_in, g.in_size(), 0.0F);
+      std::int64_t at = plane * g.out_size();
+      for (const auto& taps : plan.tap_rows) {
+        for (std::int64_t next = 0; next < width; next += kWidth) {
+          const std::int64_t ow = std::min(next, width - kWidth);
+          const auto grad = load<Floats>(pass.grad_out + at + ow);
+          const Ints chosen = __builtin_convertvector(load<Bytes>(pass.chosen + at + ow), Ints);
+          for (const TapRow& tap : taps) {
+            const Floats even = chosen == tap.first_tap ? grad : Floats{};
+            const Floats odd = chosen == tap.first_tap + 1 ? grad : Floats{};
+            float* const to = grad_in + tap.row * in_width + 2 * ow;
+            if constexpr (kWidth == 8) {
+              store(__builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11), to);
+              store(__builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15), to + kWidth);
+            } else {
+              store(__builtin_shufflevector(even, odd, 0, 4, 1, 5), to);
+              store(__builtin_shufflevector(even, odd, 2, 6, 3, 7), to + kWidth);
+            }
+          }
+        }
+        at += width;
+      }
+    }
+  }
+};
+
 void scatter(const PoolGeometry& g, const PoolBackward& pass, const PlaneRange& range) {
   for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
     float* const grad_in = pass.grad_in + plane * g.in_size();
@@ -253,13 +376,25 @@ bool can_choose(const PoolGeometry& geometry) {
 
 void max_pool(const PoolGeometry& geometry, const PoolForward& pass) {
   const Plan plan(geometry);
-  for_planes(geometry, [&](const PlaneRange& range) { run_best(ForwardLoop{plan, pass}, range); });
+  for_planes(geometry, [&](const PlaneRange& range) {
+    if (plan.vectors(8)) {
+      run_best(PairForwardLoop<8>{plan, pass}, range);
+    } else if (plan.vectors(4)) {
+      run_best(PairForwardLoop<4>{plan, pass}, range);
+    } else {
+      run_best(ForwardLoop{plan, pass}, range);
+    }
+  });
 }
 
 void max_pool_backward(const PoolGeometry& geometry, const PoolBackward& pass) {
   const Plan plan(geometry);
   for_planes(geometry, [&](const PlaneRange& range) {
-    if (plan.separate) {
+    if (plan.separate && plan.vectors(8)) {
+      run_best(PairBackwardLoop<8>{plan, pass}, range);
+    } else if (plan.separate && plan.vectors(4)) {
+      run_best(PairBackwardLoop<4>{plan, pass}, range);
+    } else if (plan.separate) {
       run_best(SeparateBackwardLoop{plan, pass}, range);
     } else {
       scatter(geometry, pass, range);

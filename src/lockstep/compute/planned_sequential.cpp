@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <typeinfo>
+#include <utility>
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
@@ -30,11 +31,20 @@ bool is_plain_backward() {
   return asked == nullptr || asked->empty();
 }
 
+thread_local bool direct_gradients = false;
+
 bool has_hooks(const Tensor& parameter) {
   return !torch::autograd::impl::hooks(parameter).empty();
 }
 
 }  // namespace
+
+DirectGradients::DirectGradients(bool direct)
+    : previous_(std::exchange(direct_gradients, direct)) {}
+
+DirectGradients::~DirectGradients() {
+  direct_gradients = previous_;
+}
 
 class PlannedSequential::Plan {
  public:
@@ -139,10 +149,13 @@ struct PlannedSequential::Backward : torch::autograd::Node {
   ~Backward() override { release_variables(); }
 
   variable_list apply(variable_list&& grads) override {
-    variable_list none(parameters.size());
+    variable_list none(num_outputs());
     if (!grads[0].defined()) return none;
     check_unchanged();
-    if (torch::GradMode::is_enabled() || !is_plain_backward()) return recorded_gradients(grads[0]);
+    const bool direct = num_outputs() == 0;
+    if (!direct && (torch::GradMode::is_enabled() || !is_plain_backward())) {
+      return recorded_gradients(grads[0]);
+    }
     const torch::NoGradGuard no_grad;
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     plan->backward(grads[0], *workspace);
@@ -225,7 +238,9 @@ Tensor PlannedSequential::forward(const Tensor& input) {
   Tensor result = output->detach();
   const auto node = std::shared_ptr<Backward>(
       new Backward(plan_, module_, std::move(workspace), trained), torch::autograd::deleteNode);
-  node->set_next_edges(torch::autograd::edge_list(plan_->edges_to(trained)));
+  if (!direct_gradients) {
+    node->set_next_edges(torch::autograd::edge_list(plan_->edges_to(trained)));
+  }
   torch::autograd::set_history(result, node);
   return result;
 }

@@ -16,6 +16,20 @@
 
 namespace lockstep::compute {
 
+// While it lives, and is told so, nobody in this thread asks autograd for the gradient of a
+// parameter, but by backward(): the parameters are then left out of the graph, which would visit
+// each of them.
+class DirectGradients {
+ public:
+  explicit DirectGradients(bool direct);
+  ~DirectGradients();
+  DirectGradients(const DirectGradients&) = delete;
+  DirectGradients& operator=(const DirectGradients&) = delete;
+
+ private:
+  bool previous_;
+};
+
 class PlannedSequential {
  public:
   explicit PlannedSequential(std::shared_ptr<torch::nn::SequentialImpl> module);

@@ -133,12 +133,21 @@ void Replica::begin_shard(int local, bool last) {
 
 // Not earlier: a user's own backward() in between is none of ours.
 void Replica::before_backward() {
-  if (buckets_ != nullptr && last_shard_ && buckets_->worth_it()) buckets_->arm();
+  if (last_shard_ && overlaps()) buckets_->arm();
 }
 
 void Replica::end_shard(int local) {
   parameters_->collect_grads();
   buffers_->end_shard(local);
+}
+
+bool Replica::overlaps() const {
+  return buckets_ != nullptr && buckets_->worth_it();
+}
+
+void Replica::wait_for_all() {
+  const Profiler::Scope scope(*options_.profiler, Phase::kWait);
+  communicator_.synchronize();
 }
 
 std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update& update) {
@@ -148,44 +157,47 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   sum_gradients();
   buffers_->take();
   // Where one worker steps for all, it needs the other parts' sums, too.
-  if (shared_ && !in_parts) communicator_.synchronize();
+  if (shared_ && !in_parts) wait_for_all();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
 
   double scale = update.scale;
   std::optional<double> norm;
-  if (update.clip_value && steps) parameters_->clip_grad_value(*update.clip_value / scale, part);
+  {
+    const Profiler::Scope scope(*options_.profiler, Phase::kOptimizer);
+    if (update.clip_value && steps) parameters_->clip_grad_value(*update.clip_value / scale, part);
+    if (update.clip_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
+  }
   if (update.clip_norm) {
-    if (shared_) {
-      const std::span<double> blocks(block_norms_.data_ptr<double>(),
-                                     static_cast<std::size_t>(parameters_->num_blocks()));
-      if (steps) parameters_->block_norms(part, blocks);
-      communicator_.synchronize();
-      norm = parameters_->norm_of_blocks(blocks) * scale;
-    } else {
-      norm = parameters_->grad_norm() * scale;
-    }
+    if (shared_) wait_for_all();
+    norm = scale * (shared_ ? parameters_->norm_of_blocks(block_norms()) : parameters_->grad_norm());
     scale *= optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
   }
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);
   if (shared_ && !in_parts) parameters_->bind_grads(0);
   if (steps) {
+    const Profiler::Scope scope(*options_.profiler, Phase::kOptimizer);
     optimizer.step({.grad_scale = scale, .zero_grad = true, .part = part});
   } else {
     parameters_->mark_updated();
   }
-  if (shared_) communicator_.synchronize();
+  if (shared_) wait_for_all();
   return norm;
 }
 
+std::span<double> Replica::block_norms() const {
+  return {block_norms_.data_ptr<double>(), static_cast<std::size_t>(parameters_->num_blocks())};
+}
+
 void Replica::sum_gradients() {
+  if (shared_) wait_for_all();
+  const Profiler::Scope scope(*options_.profiler, Phase::kReduce);
   if (shared_) {
-    communicator_.synchronize();
     sum_own_part();
     return;
   }
   if (options_.shards == 1) return;
   // In buckets on all ranks or on none, though one of them may have had no backward().
-  if (buckets_ != nullptr && buckets_->worth_it()) {
+  if (overlaps()) {
     buckets_->finish();
   } else {
     for (const auto& buffer : parameters_->buffers()) {

@@ -16,6 +16,7 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/engine/model_buffers.h"
+#include "lockstep/log/profiler.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/state/named_tensors.h"
@@ -27,6 +28,7 @@ struct ReplicaOptions {
   bool share_memory = true;  // where the workers are on one host
   bool overlap = true;       // reduce gradients while backward() goes on, where nothing is shared
   std::int64_t bucket_bytes = 8 << 20;  // of gradients that are reduced together
+  Profiler* profiler = &Profiler::none();
 };
 
 class GradientBuckets;
@@ -42,6 +44,8 @@ class Replica {
   optim::FlatParameters& parameters() { return *parameters_; }
   const comm::LeafRange& shards() const { return range_; }  // this worker's
   bool shares_memory() const { return shared_; }
+  // Gradients are reduced while backward() goes on.
+  bool overlaps() const;
 
   // Around forward and backward of this worker's shard, counted from 0. `last` says that no
   // gradient comes after it before the update. before_backward() is called directly before that.
@@ -67,6 +71,8 @@ class Replica {
   bool can_share(const NamedTensors& parameters) const;
   void sum_gradients();
   void sum_own_part();
+  void wait_for_all();
+  std::span<double> block_norms() const;  // of all parts, where memory is shared
 
   comm::Communicator& communicator_;
   ReplicaOptions options_;

@@ -4,6 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/compute/planned_sequential.h"
+#include "lockstep/compute/switches.h"
 #include "lockstep/runner/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
@@ -112,10 +114,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   }
   Metrics of_update;
   if (state_.is_train) {
-    if (step_->due(last)) {
-      Profiler::Scope scope(profiler_, Part::kOptimizer);
-      step_->update(of_update);
-    }
+    if (step_->due(last)) step_->update(of_update);
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
@@ -124,7 +123,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   finish_shards();
   profiler_.count_batch();
   state_.can_snapshot = step_ != nullptr && step_->between_steps();
-  Profiler::Scope scope(profiler_, Part::kCallbacks);
+  Profiler::Scope scope(profiler_, Phase::kCallbacks);
   notify_end(callbacks_, &Callback::on_step, state_);
 }
 
@@ -134,22 +133,25 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   state_.batch = {};
   state_.batch_metrics.clear();
   {
-    Profiler::Scope scope(profiler_, Part::kData);
+    Profiler::Scope scope(profiler_, Phase::kData);
     seed_shard(start, index, shard, Draws::kData);
     state_.batch = *stream.next();
     if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
   }
   seed_shard(start, index, shard, Draws::kModel);
   {
-    Profiler::Scope scope(profiler_, Part::kCallbacks);
+    Profiler::Scope scope(profiler_, Phase::kCallbacks);
     notify_all(callbacks_, &Callback::on_batch_start, state_);
   }
   {
-    Profiler::Scope scope(profiler_, Part::kForward);
+    Profiler::Scope scope(profiler_, Phase::kForward);
+    const compute::DirectGradients direct(state_.is_train && settings_.direct_gradients);
+    std::optional<compute::WithoutSpeedup> recorded;
+    if (settings_.overlaps) recorded.emplace(compute::Speedup::kPlan);
     handle_batch_(state_);
   }
   {
-    Profiler::Scope scope(profiler_, Part::kCallbacks);
+    Profiler::Scope scope(profiler_, Phase::kCallbacks);
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
   check_loss();
@@ -166,7 +168,7 @@ void LoaderPass::finish_shards() {
     state_.batch = std::move(shard.batch);
     state_.batch_metrics = std::move(shard.metrics);
     record_batch_metrics();
-    Profiler::Scope scope(profiler_, Part::kCallbacks);
+    Profiler::Scope scope(profiler_, Phase::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
   }
 }
@@ -180,7 +182,11 @@ void LoaderPass::decide() {
   std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
   if (state_.loader_end_requested) mine |= kEndLoader;
   std::uint64_t signal = 0;
-  for (const std::uint64_t vote : state_.comm->vote(mine)) {
+  const auto votes = [&] {
+    Profiler::Scope scope(profiler_, Phase::kWait);
+    return state_.comm->vote(mine);
+  }();
+  for (const std::uint64_t vote : votes) {
     if ((vote & kEndLoader) != 0) state_.loader_end_requested = true;
     signal = std::max(signal, vote >> kSignal);
   }
@@ -225,10 +231,10 @@ void LoaderPass::backward() {
         state_.loader, settings_.loss_key, loss.numel());
   }
   {
-    Profiler::Scope scope(profiler_, Part::kBackward);
+    Profiler::Scope scope(profiler_, Phase::kBackward);
     step_->backward(loss, state_.batch.size());
   }
-  Profiler::Scope scope(profiler_, Part::kCallbacks);
+  Profiler::Scope scope(profiler_, Phase::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
 }
 

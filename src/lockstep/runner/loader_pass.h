@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/data/sharding.h"
+#include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
 #include "lockstep/runner/callback.h"
-#include "lockstep/runner/profiler.h"
 #include "lockstep/runner/random.h"
 #include "lockstep/runner/state.h"
 #include "lockstep/runner/train_step.h"
@@ -22,6 +22,8 @@ struct PassSettings {
   bool terminate_on_nan = false;  // a loss that is not finite ends the run
   bool log_batches = false;       // every batch's metrics go to the loggers, too
   std::int64_t shards = 1;        // that every batch is split into, over all workers
+  bool direct_gradients = false;  // nobody but backward() here asks for one
+  bool overlaps = false;          // gradients are reduced as they come: one by one, by autograd
 };
 
 class LoaderPass {

@@ -58,7 +58,6 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
 Plan plan_for(Plan plan, const comm::Communicator& comm) {
   if (comm.is_primary()) return plan;
   plan.options.console = false;
-  plan.options.profile = false;
   plan.options.loggers.clear();
   std::erase_if(plan.callbacks,
                 [](const CallbackPtr& item) { return item->ranks() == Ranks::kPrimary; });
@@ -75,14 +74,14 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   const std::int64_t shards = plan_.engine->shards();
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
+  const bool unseen_gradients = std::ranges::none_of(
+      plan_.callbacks, [](const CallbackPtr& item) { return item->uses_gradients(); });
   replica_ = std::make_unique<Replica>(
       plan_.model.parameters(), plan_.model.buffers(), comm_,
       ReplicaOptions{.shards = static_cast<int>(shards),
                      .share_memory = plan_.engine->shares_updates(),
-                     .overlap = !plan_.engine->synchronizes_batch_norm() &&
-                                std::ranges::none_of(plan_.callbacks, [](const CallbackPtr& item) {
-                                  return item->uses_gradients();
-                                })});
+                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients,
+                     .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
   if (plan_.scheduler) {
@@ -130,7 +129,10 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                        PassSettings{.loss_key = plan_.loss_key,
                                                     .terminate_on_nan = options.terminate_on_nan,
                                                     .log_batches = options.log_batches,
-                                                    .shards = shards});
+                                                    .shards = shards,
+                                                    .direct_gradients =
+                                                        plan_.metrics_are_known && unseen_gradients,
+                                                    .overlaps = replica_->overlaps()});
 }
 
 Loop::~Loop() = default;
@@ -444,7 +446,9 @@ TrainResult Loop::finish() {
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
   result.rank = comm_.rank();
-  if (comm_.is_primary()) report_run(result, state_, options, profiler_);
+  std::vector<std::string> profiles;
+  if (options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
+  if (comm_.is_primary()) report_run(result, state_, options, profiles);
   close_loggers();
   return result;
 }

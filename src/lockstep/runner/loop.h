@@ -10,9 +10,9 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/engine/replica.h"
+#include "lockstep/log/profiler.h"
 #include "lockstep/runner/loader_pass.h"
 #include "lockstep/runner/options.h"
-#include "lockstep/runner/profiler.h"
 #include "lockstep/runner/state.h"
 #include "lockstep/runner/train_step.h"
 

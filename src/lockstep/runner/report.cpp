@@ -16,7 +16,7 @@ void say(const TrainOptions& options, const std::string& line) {
 }
 
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
-                const Profiler& profiler) {
+                std::span<const std::string> profiles) {
   const auto name = [](const auto& path) {
     return path ? std::optional(path->string()) : std::nullopt;
   };
@@ -34,9 +34,9 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                    .workers = state.engine->workers(),
                    .weights_hash = result.weights_hash});
   }
-  if (profiler.enabled()) {
-    say(options, profiler.table());
-    if (options.logdir) profiler.write_chrome_trace(*options.logdir / "profile.json");
+  if (options.profile) {
+    say(options, profile_table(profiles));
+    if (options.logdir) write_chrome_trace(*options.logdir / "profile.json", profiles);
   }
   if (result.stop_reason) say(options, "Stopped: " + *result.stop_reason);
   if (state.selection.key && best) {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "lockstep/log/profiler.h"
 #include "lockstep/runner/options.h"
-#include "lockstep/runner/profiler.h"
 #include "lockstep/runner/state.h"
 
 namespace lockstep {
@@ -14,6 +14,6 @@ void say(const TrainOptions& options, const std::string& line);
 
 // Writes logdir/summary.json and, where it was asked for, logdir/profile.json, and says the rest.
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
-                const Profiler& profiler);
+                std::span<const std::string> profiles);
 
 }  // namespace lockstep
