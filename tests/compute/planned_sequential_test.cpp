@@ -266,11 +266,10 @@ TEST(PlannedSequential, ChangesBetweenForwardAndBackwardAreRefused) {
   EXPECT_THROW(of_changed.sum().backward(), c10::Error);
 }
 
-TEST(PlannedSequential, ASecondBackwardNeedsTheGraphToBeKept) {
-  nn::Sequential module = make_mlp();
+TEST_P(PlannedSequentialTest, ASecondBackwardNeedsTheGraphToBeKept) {
+  nn::Sequential module = GetParam().make();
   PlannedSequential planned(module.ptr());
-  const Tensor input = torch::randn({4, 24});
-  const Tensor loss = planned.forward(input).square().sum();
+  const Tensor loss = planned.forward(torch::randn(GetParam().input)).square().sum();
   loss.backward({}, /*retain_graph=*/true);
   const auto once = grads_of(module);
   loss.backward();

@@ -1,5 +1,9 @@
 #include "lockstep/compute/planned_layer.h"
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
 #include <typeinfo>
 
 #include <torch/nn/modules/activation.h>
@@ -9,7 +13,9 @@
 
 #include "lockstep/compute/elementwise.h"
 #include "lockstep/compute/matrix_product.h"
+#include "lockstep/compute/patches.h"
 #include "lockstep/compute/pooling.h"
+#include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
 namespace {
@@ -162,6 +168,8 @@ class LinearLayer : public PlannedLayer {
   bool with_relu_;
 };
 
+// By LibTorch's kernels, but where an output depends on few inputs: these are gathered into a matrix
+// for one product, in the gradient of the weights and, where no input is in two patches, everywhere.
 template <typename Module, std::size_t kDims>
 class ConvLayer : public PlannedLayer {
  public:
@@ -175,32 +183,49 @@ class ConvLayer : public PlannedLayer {
 
   bool accepts(const Tensor& input) const override {
     return is_plain(input) && is_plain(module_->weight) && input.dim() == kDims + 2 &&
-           input.numel() > 0;
+           input.size(1) == module_->weight.size(1) * module_->options.groups() &&
+           input.numel() > 0 && geometry(input).positions() > 0;
   }
 
   void forward(LayerPass& pass, bool) const override {
-    const auto& options = module_->options;
-    pass.output = at::convolution(pass.input, module_->weight, module_->bias, options.stride(),
-                                  padding(), options.dilation(), /*transposed=*/false,
-                                  std::vector<std::int64_t>(kDims, 0), options.groups())
-                      .contiguous();
+    const PatchGeometry g = geometry(pass.input);
+    if (has_small_patches(g) && g.are_separate()) {
+      forward_by_patches(g, pass);
+    } else {
+      const auto& options = module_->options;
+      pass.output = at::convolution(pass.input, module_->weight, module_->bias, options.stride(),
+                                    padding(), options.dilation(), /*transposed=*/false,
+                                    kNoOutputPadding, options.groups())
+                        .contiguous();
+    }
     if (with_relu_) relu(pass.output.numel(), pass.output.template data_ptr<float>());
   }
 
   void backward(LayerPass& pass, const Gradient& gradient) const override {
     const Tensor& grad = with_relu_ ? masked(pass, gradient.of_output) : gradient.of_output;
+    const PatchGeometry g = geometry(pass.input);
+    const bool by_patches = has_small_patches(g);
+    bool of_input = gradient.of_input;
+    bool of_weight = module_->weight.requires_grad();
+    if (by_patches && of_weight) add_weight_grad(g, pass, grad);
+    if (by_patches && of_input && g.are_separate()) {
+      input_grad_by_patches(g, pass, grad);
+      of_input = false;
+    }
+    if (module_->bias.defined() && module_->bias.requires_grad()) {
+      std::vector<std::int64_t> others{0};
+      for (std::int64_t d = 2; d < grad.dim(); ++d) others.push_back(d);
+      grad_of(module_->bias).add_(grad.sum(others));
+    }
+    of_weight = of_weight && !by_patches;
+    if (!of_input && !of_weight) return;
     const auto& options = module_->options;
-    Tensor& weight = module_->weight;
-    Tensor& bias = module_->bias;
-    const bool wants_bias = bias.defined() && bias.requires_grad();
-    const std::vector<std::int64_t> bias_shape{weight.size(0)};
-    auto [input_grad, weight_grad, bias_grad] = at::convolution_backward(
-        grad, pass.input, weight, at::OptionalIntArrayRef(bias_shape), options.stride(), padding(),
-        options.dilation(), /*transposed=*/false, std::vector<std::int64_t>(kDims, 0),
-        options.groups(), {gradient.of_input, weight.requires_grad(), wants_bias});
-    if (gradient.of_input) pass.input_grad = input_grad.contiguous();
-    if (weight.requires_grad()) grad_of(weight).add_(weight_grad);
-    if (wants_bias) grad_of(bias).add_(bias_grad);
+    const auto grads = at::convolution_backward(
+        grad, pass.input, module_->weight, c10::nullopt, options.stride(), padding(),
+        options.dilation(), /*transposed=*/false, kNoOutputPadding, options.groups(),
+        {of_input, of_weight, false});
+    if (of_input) pass.input_grad = std::get<0>(grads).contiguous();
+    if (of_weight) grad_of(module_->weight).add_(std::get<1>(grads));
   }
 
   std::vector<Tensor> parameters() const override {
@@ -209,8 +234,142 @@ class ConvLayer : public PlannedLayer {
   }
 
  private:
+  static constexpr std::array<std::int64_t, kDims> kNoOutputPadding = {};
+  static constexpr std::int64_t kSmallPatch = 64;
+
   torch::IntArrayRef padding() const {
     return *c10::get_if<torch::ExpandingArray<kDims>>(&module_->options.padding());
+  }
+
+  PatchGeometry geometry(const Tensor& input) const {
+    const auto& options = module_->options;
+    PatchGeometry g{.channels = input.size(1)};
+    for (std::size_t d = 0; d < kDims; ++d) {
+      const std::size_t axis = 3 - kDims + d;
+      g.in[axis] = input.size(static_cast<std::int64_t>(d) + 2);
+      g.kernel[axis] = (*options.kernel_size())[d];
+      g.stride[axis] = (*options.stride())[d];
+      g.padding[axis] = padding()[d];
+      g.dilation[axis] = (*options.dilation())[d];
+      const std::int64_t room =
+          g.in[axis] + 2 * g.padding[axis] - g.dilation[axis] * (g.kernel[axis] - 1) - 1;
+      g.out[axis] = room < 0 ? 0 : room / g.stride[axis] + 1;
+    }
+    return g;
+  }
+
+  bool has_small_patches(const PatchGeometry& g) const {
+    return module_->options.groups() == 1 && g.patch_size() <= kSmallPatch;
+  }
+
+  std::int64_t out_channels() const { return module_->weight.size(0); }
+
+  void forward_by_patches(const PatchGeometry& g, LayerPass& pass) const {
+    const std::int64_t samples = pass.input.size(0);
+    std::vector<std::int64_t> shape{samples, out_channels()};
+    shape.insert(shape.end(), g.out.begin() + (3 - kDims), g.out.end());
+    const auto* const in = pass.input.template data_ptr<float>();
+    auto* const out = shaped(pass.output, shape).template data_ptr<float>();
+    auto* const columns =
+        shaped(pass.kept, {samples, g.patch_size(), g.positions()}).template data_ptr<float>();
+    const auto* const weight = module_->weight.template data_ptr<float>();
+    const auto* const bias =
+        module_->bias.defined() ? module_->bias.template data_ptr<float>() : nullptr;
+    for_samples(g, samples, [&](std::int64_t sample) {
+      float* const to = out + sample * out_channels() * g.positions();
+      float* const patches = columns + sample * g.patch_size() * g.positions();
+      gather_patches(g, in + sample * g.in_size(), patches);
+      for (std::int64_t c = 0; bias != nullptr && c < out_channels(); ++c) {
+        std::fill_n(to + c * g.positions(), g.positions(), bias[c]);
+      }
+      multiply({.a = {.data = weight,
+                      .rows = out_channels(),
+                      .columns = g.patch_size(),
+                      .stride = g.patch_size()},
+                .b = {.data = patches,
+                      .rows = g.patch_size(),
+                      .columns = g.positions(),
+                      .stride = g.positions()},
+                .accumulate = bias != nullptr},
+               to);
+    });
+  }
+
+  // Threads have sums of their own, which are added in order.
+  void add_weight_grad(const PatchGeometry& g, LayerPass& pass, const Tensor& grad) const {
+    const std::int64_t samples = pass.input.size(0);
+    const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, samples);
+    const bool has_columns = g.are_separate();
+    const auto* const in = pass.input.template data_ptr<float>();
+    const auto* const of_output = grad.template data_ptr<float>();
+    auto* const sum = grad_of(module_->weight).template data_ptr<float>();
+    Tensor others;
+    if (parts > 1) others = at::zeros({parts - 1, module_->weight.numel()});
+    optim::for_ranges({.size = parts}, [&](std::int64_t first, std::int64_t last) {
+      std::vector<float> scratch;
+      if (!has_columns) scratch.resize(static_cast<std::size_t>(g.patch_size() * g.positions()));
+      for (std::int64_t part = first; part < last; ++part) {
+        float* const to =
+            part == 0 ? sum
+                      : others.template data_ptr<float>() + (part - 1) * module_->weight.numel();
+        for (std::int64_t s = samples * part / parts; s < samples * (part + 1) / parts; ++s) {
+          const float* patches = scratch.data();
+          if (has_columns) {
+            patches = pass.kept.template data_ptr<float>() + s * g.patch_size() * g.positions();
+          } else {
+            gather_patches(g, in + s * g.in_size(), scratch.data());
+          }
+          multiply({.a = {.data = of_output + s * out_channels() * g.positions(),
+                          .rows = out_channels(),
+                          .columns = g.positions(),
+                          .stride = g.positions()},
+                    .b = {.data = patches,
+                          .rows = g.positions(),
+                          .columns = g.patch_size(),
+                          .stride = g.positions(),
+                          .transposed = true},
+                    .accumulate = true},
+                   to);
+        }
+      }
+    });
+    if (parts > 1) {
+      add_rows({.count = parts - 1, .width = module_->weight.numel()},
+               others.template data_ptr<float>(), sum);
+    }
+  }
+
+  void input_grad_by_patches(const PatchGeometry& g, LayerPass& pass, const Tensor& grad) const {
+    const auto* const of_output = grad.template data_ptr<float>();
+    auto* const of_input =
+        shaped(pass.input_grad, pass.input.sizes()).template data_ptr<float>();
+    const auto* const weight = module_->weight.template data_ptr<float>();
+    auto* const columns =
+        shaped(pass.workspace, pass.kept.sizes()).template data_ptr<float>();
+    for_samples(g, pass.input.size(0), [&](std::int64_t sample) {
+      float* const patches = columns + sample * g.patch_size() * g.positions();
+      multiply({.a = {.data = weight,
+                      .rows = g.patch_size(),
+                      .columns = out_channels(),
+                      .stride = g.patch_size(),
+                      .transposed = true},
+                .b = {.data = of_output + sample * out_channels() * g.positions(),
+                      .rows = out_channels(),
+                      .columns = g.positions(),
+                      .stride = g.positions()}},
+               patches);
+      scatter_patches(g, patches, of_input + sample * g.in_size());
+    });
+  }
+
+  static void for_samples(const PatchGeometry& g, std::int64_t samples,
+                          const std::function<void(std::int64_t)>& body) {
+    constexpr std::int64_t kGrain = 64 * 1024;  // elements that are worth a thread
+    const std::int64_t size = std::max<std::int64_t>(1, g.patch_size() * g.positions());
+    optim::for_ranges({.size = samples, .grain = std::max<std::int64_t>(1, kGrain / size)},
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t s = begin; s < end; ++s) body(s);
+                      });
   }
 
   std::shared_ptr<Module> module_;

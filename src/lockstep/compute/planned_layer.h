@@ -13,8 +13,9 @@ namespace lockstep::compute {
 struct LayerPass {
   torch::Tensor input;
   torch::Tensor output;
-  torch::Tensor kept;        // what else backward needs
-  torch::Tensor scratch;
+  torch::Tensor kept;       // what else backward needs
+  torch::Tensor scratch;    // ReLU's gradient
+  torch::Tensor workspace;  // what a layer needs meanwhile
   torch::Tensor input_grad;
 };
 
