@@ -14,8 +14,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kOtherRounds = 5;           // of start and memory
-constexpr double kLossTolerance = 2e-3;   // relative: rounding differs, and training amplifies it
+constexpr int kOtherRounds = 5;          // of start and memory
+constexpr double kLossTolerance = 2e-3;  // relative: rounding differs, and training amplifies it
 
 struct Sample {
   double samples_per_second = 0;
@@ -89,20 +89,21 @@ class Measured {
     row(std::string(work_.name), 1, {"pytorch", 1}, "");
     row("", 2, {better, 2}, fmt::format("{:>8.2f} {:>8.2f}", best, ours2 / ours1));
     const auto spreads = [&](const char* who, const std::string& two) {
-      return nlohmann::json{{"1", spread(speeds_.at({who, 1}))}, {"2", spread(speeds_.at({two, 2}))}};
+      return nlohmann::json{{"1", spread(speeds_.at({who, 1}))},
+                            {"2", spread(speeds_.at({two, 2}))}};
     };
-    return {{"what", work_.what},
-            {"pytorch", {{"1", theirs1}, {"2", theirs2}}},
-            {"pytorch_2", {{"way", better}, {"ddp", speed("ddp", 2)}, {"flat", speed("flat", 2)}}},
-            {"lockstep", {{"1", ours1}, {"2", ours2}}},
-            {"ratio", {{"1", ours1 / theirs1}, {"2", ours2 / theirs2}, {"best", best}}},
-            {"scaling", ours2 / ours1},
-            {"spread",
-             {{"pytorch", spreads("pytorch", better)}, {"lockstep", spreads("lockstep", "lockstep")}}},
-            {"loss",
-             {{"pytorch", {{"1", losses_.at({"pytorch", 1})}, {"2", losses_.at({better, 2})}}},
-              {"lockstep",
-               {{"1", losses_.at({"lockstep", 1})}, {"2", losses_.at({"lockstep", 2})}}}}}};
+    return {
+        {"what", work_.what},
+        {"pytorch", {{"1", theirs1}, {"2", theirs2}}},
+        {"pytorch_2", {{"way", better}, {"ddp", speed("ddp", 2)}, {"flat", speed("flat", 2)}}},
+        {"lockstep", {{"1", ours1}, {"2", ours2}}},
+        {"ratio", {{"1", ours1 / theirs1}, {"2", ours2 / theirs2}, {"best", best}}},
+        {"scaling", ours2 / ours1},
+        {"spread",
+         {{"pytorch", spreads("pytorch", better)}, {"lockstep", spreads("lockstep", "lockstep")}}},
+        {"loss",
+         {{"pytorch", {{"1", losses_.at({"pytorch", 1})}, {"2", losses_.at({better, 2})}}},
+          {"lockstep", {{"1", losses_.at({"lockstep", 1})}, {"2", losses_.at({"lockstep", 2})}}}}}};
   }
 
   static void print_head() {
@@ -117,8 +118,7 @@ class Measured {
     return median(speeds_.at({who, workers}));
   }
 
-  void row(const std::string& name, int workers, const Key& theirs,
-           const std::string& rest) const {
+  void row(const std::string& name, int workers, const Key& theirs, const std::string& rest) const {
     const Key ours{"lockstep", workers};
     const auto cell = [&](const Key& key) {
       return fmt::format("{} ±{:>2.0f}%", with_thousands(std::llround(median(speeds_.at(key)))),
@@ -144,7 +144,10 @@ struct Other {
     const double ours = median(lockstep) * scale;
     fmt::print("{:<6} {:>7} {:>17.2f} {:<2} {:>25.2f} {:<2} {:>15.2f} of it, {:.1f} times less\n",
                name, 2, theirs, unit, ours, unit, ours / theirs, theirs / ours);
-    return {{"unit", unit}, {"pytorch", theirs}, {"lockstep", ours}, {"ratio", theirs / ours},
+    return {{"unit", unit},
+            {"pytorch", theirs},
+            {"lockstep", ours},
+            {"ratio", theirs / ours},
             {"share", ours / theirs}};
   }
 };

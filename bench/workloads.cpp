@@ -26,8 +26,8 @@ torch::Generator generator(std::uint64_t seed) {
 class Cubes : public data::Dataset {
  public:
   Cubes(std::int64_t count, std::int64_t side)
-      : fields_(torch::rand({count, 3, side, side, side}, generator(1)),
-                torch::zeros({count, 1})) {}
+      : fields_(torch::rand({count, 3, side, side, side}, generator(1)), torch::zeros({count, 1})) {
+  }
   std::int64_t size() const override { return fields_.size(); }
   Batch sample(std::int64_t index) const override { return with_target(fields_.sample(index), 0); }
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
@@ -151,10 +151,10 @@ const Workload& workload(std::string_view name) {
 WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
   const data::DatasetPtr whole = dataset(workload.name);
   const std::int64_t global_batch = workload.batch_size * options.workers;
-  const std::int64_t samples =
-      workload.steps.value_or(whole->size() / global_batch) * global_batch;
+  const std::int64_t samples = workload.steps.value_or(whole->size() / global_batch) * global_batch;
   std::vector<std::int64_t> indices(static_cast<std::size_t>(samples));
-  for (std::int64_t i = 0; i < samples; ++i) indices[static_cast<std::size_t>(i)] = i % whole->size();
+  for (std::int64_t i = 0; i < samples; ++i)
+    indices[static_cast<std::size_t>(i)] = i % whole->size();
   const auto train = std::make_shared<data::Subset>(whole, std::move(indices));
 
   std::shared_ptr<Engine> engine;

@@ -14,8 +14,8 @@ namespace lockstep::bench {
 struct Workload {
   std::string_view name;
   std::string_view what;
-  int rounds;  // measured, of both sides
-  std::int64_t batch_size;  // a worker
+  int rounds;                         // measured, of both sides
+  std::int64_t batch_size;            // a worker
   std::optional<std::int64_t> steps;  // default: an epoch of whole batches for all workers
   double lr;                          // of Adam
 };
@@ -34,7 +34,7 @@ struct WorkResult {
 struct WorkOptions {
   int workers = 1;
   std::int64_t epochs = 1;  // more to look at with a profiler; the figures are of the last
-  bool profile = false;  // prints where the time goes
+  bool profile = false;     // prints where the time goes
 };
 
 // Trains with one thread a worker.

@@ -45,9 +45,8 @@ TEST_P(MaxPool, IsTorchsToTheBitAndSoIsItsGradient) {
   for (const bool relu : {false, true}) {
     for (const bool special : {false, true}) {
       const auto input = make_input(c, special).requires_grad_();
-      const auto expected =
-          torch::max_pool3d(relu ? torch::relu(input) : input, list(c.kernel), list(c.stride),
-                            list(c.padding), list(c.dilation));
+      const auto expected = torch::max_pool3d(relu ? torch::relu(input) : input, list(c.kernel),
+                                              list(c.stride), list(c.padding), list(c.dilation));
       const auto grad = torch::randn_like(expected);
       const auto expected_grad = torch::autograd::grad({expected}, {input}, {grad})[0];
 
@@ -80,27 +79,26 @@ TEST_P(MaxPool, IsTorchsToTheBitAndSoIsItsGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, MaxPool,
-    ::testing::Values(
-        // windows side by side, of all widths around those of vectors
-        Case{{1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        Case{{1, 28, 28}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        Case{{1, 7, 35}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        Case{{1, 2, 200}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        Case{{8, 8, 8}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        // with padding: windows of one element at the edges
-        Case{{9, 9, 9}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}},
-        Case{{3, 3, 3}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}},
-        Case{{1, 6, 6}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
-        Case{{1, 1, 1}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
-        // overlapping, dilated, with gaps
-        Case{{1, 12, 17}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
-        Case{{5, 12, 17}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
-        Case{{1, 12, 17}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 2, 3}},
-        Case{{4, 9, 11}, {2, 2, 2}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}},
-        Case{{1, 9, 9}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}},
-        Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}}));
+INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
+                         ::testing::Values(
+                             // windows side by side, of all widths around those of vectors
+                             Case{{1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{1, 28, 28}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{1, 7, 35}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{1, 2, 200}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{8, 8, 8}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             // with padding: windows of one element at the edges
+                             Case{{9, 9, 9}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}},
+                             Case{{3, 3, 3}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}},
+                             Case{{1, 6, 6}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+                             Case{{1, 1, 1}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+                             // overlapping, dilated, with gaps
+                             Case{{1, 12, 17}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+                             Case{{5, 12, 17}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+                             Case{{1, 12, 17}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 2, 3}},
+                             Case{{4, 9, 11}, {2, 2, 2}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{1, 9, 9}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}},
+                             Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}}));
 
 TEST(MaxPoolGeometry, AWindowOfMoreThan254ElementsCannotBeCounted) {
   EXPECT_TRUE(can_choose({.kernel = {1, 2, 127}}));

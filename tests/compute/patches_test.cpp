@@ -53,7 +53,8 @@ TEST(Patches, OfThreeDimensionsMakeAConvolution) {
                         .padding = {1, 0, 1}};
   auto columns = torch::empty({g.patch_size(), g.positions()});
   gather_patches(g, input.data_ptr<float>(), columns.data_ptr<float>());
-  EXPECT_TRUE(torch::allclose(weight.flatten(1).mm(columns).view_as(expected), expected, 1e-5, 1e-5));
+  EXPECT_TRUE(
+      torch::allclose(weight.flatten(1).mm(columns).view_as(expected), expected, 1e-5, 1e-5));
 }
 
 }  // namespace

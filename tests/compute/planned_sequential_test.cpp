@@ -48,16 +48,13 @@ class PlannedSequentialTest : public ::testing::TestWithParam<Example> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Models, PlannedSequentialTest,
-    ::testing::Values(Example{"mlp", make_mlp, {6, 2, 12}}, Example{"cnn", make_cnn, {5, 1, 14, 14}},
-                      Example{"cnn3d", make_cnn3d, {3, 2, 8, 8, 8}},
-                      Example{"words", [] { return nn::Sequential(nn::Linear(7, 3), nn::ReLU()); },
-                              {2, 5, 7}},
-                      Example{"signal",
-                              [] {
-                                return nn::Sequential(nn::Conv1d(2, 4, 3), nn::ReLU(),
-                                                      nn::Flatten());
-                              },
-                              {3, 2, 9}}));
+    ::testing::Values(
+        Example{"mlp", make_mlp, {6, 2, 12}}, Example{"cnn", make_cnn, {5, 1, 14, 14}},
+        Example{"cnn3d", make_cnn3d, {3, 2, 8, 8, 8}},
+        Example{"words", [] { return nn::Sequential(nn::Linear(7, 3), nn::ReLU()); }, {2, 5, 7}},
+        Example{"signal",
+                [] { return nn::Sequential(nn::Conv1d(2, 4, 3), nn::ReLU(), nn::Flatten()); },
+                {3, 2, 9}}));
 
 std::vector<Tensor> grads_of(const nn::Sequential& module) {
   std::vector<Tensor> grads;
@@ -97,8 +94,7 @@ TEST_P(PlannedSequentialTest, BothWaysAgree) {
     // Gradients are added to what is there.
     (planned.forward(input).square()).sum().backward();
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(
-          torch::allclose(module->parameters()[i].grad(), expected[i] * 2, 1e-4, 1e-5));
+      EXPECT_TRUE(torch::allclose(module->parameters()[i].grad(), expected[i] * 2, 1e-4, 1e-5));
     }
     const torch::NoGradGuard no_grad;
     EXPECT_TRUE(torch::allclose(planned.forward(input), slow, 1e-5, 1e-6));

@@ -17,8 +17,8 @@
 #include "lockstep/engine/distributed.h"
 #include "lockstep/state/hash.h"
 #include "tests/comm/free_port.h"
-#include "tests/support/toy.h"
 #include "tests/support/torch_fork.h"
+#include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
-#include "tests/support/toy.h"
 #include "tests/support/torch_fork.h"
+#include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {

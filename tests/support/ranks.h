@@ -26,13 +26,13 @@ inline int failed_expectations() {
 // The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
 // expectation that fails there.
 inline void run_ranks(const RanksOptions& options, const std::function<void(launch::Team&)>& body) {
-  launch::Crew crew(
-      {.size = options.size, .timeout = options.timeout, .probe = options.probe},
-      [&](launch::Team& team) {
-        const int before = failed_expectations();
-        body(team);
-        if (failed_expectations() > before) throw Error("an expectation failed, see above");
-      });
+  launch::Crew crew({.size = options.size, .timeout = options.timeout, .probe = options.probe},
+                    [&](launch::Team& team) {
+                      const int before = failed_expectations();
+                      body(team);
+                      if (failed_expectations() > before)
+                        throw Error("an expectation failed, see above");
+                    });
   body(crew.team());
   crew.join();
 }

@@ -1,11 +1,11 @@
 #include "lockstep/compute/max_pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "lockstep/base/vectorize.h"
+#include "lockstep/compute/lanes.h"
 #include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
@@ -39,12 +39,13 @@ struct TapRow {
 // What is the same for all planes.
 struct Plan {
   const PoolGeometry& geometry;
-  std::vector<Columns> columns;                // for each kw
-  std::vector<std::vector<TapRow>> tap_rows;   // for each row of outputs
-  std::vector<std::int32_t> first_inside;      // for each column of outputs: its first kw inside
-  bool pairs;      // windows of two, side by side along the width
-  bool separate;   // no element is in two windows
-  bool covers;     // every element is in a window
+  std::vector<Columns> columns;               // for each kw
+  std::vector<std::vector<TapRow>> tap_rows;  // for each row of outputs
+  std::vector<std::int32_t> first_inside;     // for each column of outputs: its first kw inside
+  Columns whole_pairs{};  // outputs along the width whose windows are inside, where they are pairs
+  bool pairs;             // windows of two, side by side along the width
+  bool separate;          // no element is in two windows
+  bool covers;            // every element is in a window
 
   explicit Plan(const PoolGeometry& g) : geometry(g) {
     for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(columns_of(g, kw));
@@ -56,6 +57,10 @@ struct Plan {
       first_inside.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, outside)));
     }
     pairs = g.kernel[2] == 2 && g.stride[2] == 2 && g.dilation[2] == 1;
+    if (pairs) {
+      whole_pairs = {std::max(columns[0].begin, columns[1].begin),
+                     std::min(columns[0].end, columns[1].end)};
+    }
     separate = true;
     covers = true;
     for (std::size_t d = 0; d < 3; ++d) {
@@ -65,10 +70,9 @@ struct Plan {
     }
   }
 
-  // A row of outputs has at least that many, and no window reaches out of the input along it.
+  // A row of outputs has that many windows of two that are inside the input.
   bool vectors(std::int64_t lanes) const {
-    return pairs && geometry.padding[2] == 0 && geometry.out[2] >= lanes &&
-           2 * geometry.out[2] <= geometry.in[2];
+    return pairs && whole_pairs.end - whole_pairs.begin >= lanes;
   }
 
  private:
@@ -183,17 +187,15 @@ struct SeparateBackwardLoop {
       for (std::size_t row = 0; row < plan.tap_rows.size(); ++row) {
         const std::int64_t at = plane * g.out_size() + static_cast<std::int64_t>(row) * width;
         for (const TapRow& tap : plan.tap_rows[row]) {
-          one_row(pass.grad_out + at, pass.chosen + at, tap.first_tap,
-                  grad_in + tap.row * g.in[2]);
+          one_row(pass.grad_out + at, pass.chosen + at, tap.first_tap, grad_in + tap.row * g.in[2]);
         }
       }
     }
   }
 
  private:
-  LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict grad,
-                                      const Chosen* __restrict chosen, int tap,
-                                      float* __restrict row) const {
+  LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict grad, const Chosen* __restrict chosen,
+                                      int tap, float* __restrict row) const {
     const PoolGeometry& g = plan.geometry;
     const Columns left = plan.columns[0];
     if (!plan.pairs) {
@@ -223,27 +225,9 @@ struct SeparateBackwardLoop {
   }
 };
 
-// Windows of two along the width, without padding: kWidth outputs at a time, in registers. The last
-// ones of a row are done twice where their number is no multiple.
-template <int kWidth>
-struct Lanes {
-  using Floats __attribute__((vector_size(4 * kWidth))) = float;
-  using Ints __attribute__((vector_size(4 * kWidth))) = std::int32_t;
-  using Bytes __attribute__((vector_size(kWidth))) = std::uint8_t;
-};
-
-template <typename Vector, typename Element>
-LOCKSTEP_ALWAYS_INLINE inline Vector load(const Element* from) {
-  Vector vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-template <typename Vector, typename Element>
-LOCKSTEP_ALWAYS_INLINE inline void store(const Vector& vector, Element* to) {
-  std::memcpy(to, &vector, sizeof vector);
-}
-
+// Windows of two along the width, kWidth of them at a time, in registers. The last ones of a row
+// are done twice where their number is no multiple; those that reach out of the input, by
+// themselves.
 template <int kWidth>
 struct PairForwardLoop {
   using Floats = typename Lanes<kWidth>::Floats;
@@ -255,46 +239,64 @@ struct PairForwardLoop {
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
     const PoolGeometry& g = plan.geometry;
-    const std::int64_t width = g.out[2];
-    const std::int64_t in_width = g.in[2];
-    const bool relu = pass.relu;
-    const float lowest = relu ? 0.0F : -std::numeric_limits<float>::infinity();
+    const auto [begin, end] = plan.whole_pairs;
     for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
-      const float* const in = pass.in + plane * g.in_size();
+      const float* const in = pass.in + plane * g.in_size() - g.padding[2];
       std::int64_t at = plane * g.out_size();
       for (const auto& taps : plan.tap_rows) {
-        const std::int32_t none = relu ? std::int32_t{kNoneChosen} : taps[0].first_tap;
-        for (std::int64_t next = 0; next < width; next += kWidth) {
-          const std::int64_t ow = std::min(next, width - kWidth);
-          Floats best = Floats{} + lowest;
-          Ints chosen = Ints{} + none;
-          for (const TapRow& tap : taps) {
-            const float* const from = in + tap.row * in_width + 2 * ow;
-            const auto a = load<Floats>(from);
-            const auto b = load<Floats>(from + kWidth);
-            Floats even, odd;
-            if constexpr (kWidth == 8) {
-              even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-              odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-            } else {
-              even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
-              odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
-            }
-            const Ints take_even = (even > best) | (even != even);
-            best = take_even ? even : best;
-            chosen = take_even ? Ints{} + tap.first_tap : chosen;
-            const Ints take_odd = (odd > best) | (odd != odd);
-            best = take_odd ? odd : best;
-            chosen = take_odd ? Ints{} + (tap.first_tap + 1) : chosen;
-          }
-          store(best, pass.out + at + ow);
-          if (pass.chosen != nullptr) {
-            store(__builtin_convertvector(chosen, Bytes), pass.chosen + at + ow);
-          }
+        for (std::int64_t ow = 0; ow < begin; ++ow) one_window(in, taps, ow, at + ow);
+        for (std::int64_t next = begin; next < end; next += kWidth) {
+          const std::int64_t ow = std::min(next, end - kWidth);
+          some_windows(in + 2 * ow, taps, at + ow);
         }
-        at += width;
+        for (std::int64_t ow = end; ow < g.out[2]; ++ow) one_window(in, taps, ow, at + ow);
+        at += g.out[2];
       }
     }
+  }
+
+ private:
+  float lowest() const { return pass.relu ? 0.0F : -std::numeric_limits<float>::infinity(); }
+
+  LOCKSTEP_ALWAYS_INLINE void some_windows(const float* in, const std::vector<TapRow>& taps,
+                                           std::int64_t at) const {
+    Floats best = Floats{} + lowest();
+    Ints chosen = Ints{} + (pass.relu ? std::int32_t{kNoneChosen} : taps[0].first_tap);
+    for (const TapRow& tap : taps) {
+      const float* const from = in + tap.row * plan.geometry.in[2];
+      const auto a = load<Floats>(from);
+      const auto b = load<Floats>(from + kWidth);
+      Floats even, odd;
+      if constexpr (kWidth == 8) {
+        even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+        odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+      } else {
+        even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+        odd = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+      }
+      const Ints take_even = (even > best) | (even != even);
+      best = take_even ? even : best;
+      chosen = take_even ? Ints{} + tap.first_tap : chosen;
+      const Ints take_odd = (odd > best) | (odd != odd);
+      best = take_odd ? odd : best;
+      chosen = take_odd ? Ints{} + (tap.first_tap + 1) : chosen;
+    }
+    store(best, pass.out + at);
+    if (pass.chosen != nullptr) store(__builtin_convertvector(chosen, Bytes), pass.chosen + at);
+  }
+
+  // At an edge: one of its two columns is outside.
+  LOCKSTEP_ALWAYS_INLINE void one_window(const float* in, const std::vector<TapRow>& taps,
+                                         std::int64_t ow, std::int64_t at) const {
+    const auto column = static_cast<std::int32_t>(ow < plan.columns[0].begin ? 1 : 0);
+    float best = lowest();
+    std::int32_t chosen = pass.relu ? std::int32_t{kNoneChosen} : taps[0].first_tap + column;
+    for (const TapRow& tap : taps) {
+      take_greater(in[tap.row * plan.geometry.in[2] + 2 * ow + column], tap.first_tap + column,
+                   best, chosen);
+    }
+    pass.out[at] = best;
+    if (pass.chosen != nullptr) pass.chosen[at] = static_cast<Chosen>(chosen);
   }
 };
 
@@ -309,32 +311,49 @@ struct PairBackwardLoop {
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
     const PoolGeometry& g = plan.geometry;
-    const std::int64_t width = g.out[2];
-    const std::int64_t in_width = g.in[2];
+    const auto [begin, end] = plan.whole_pairs;
     for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
       float* const grad_in = pass.grad_in + plane * g.in_size();
       if (!plan.covers) std::fill_n(grad_in, g.in_size(), 0.0F);
+      float* const shifted = grad_in - g.padding[2];
       std::int64_t at = plane * g.out_size();
       for (const auto& taps : plan.tap_rows) {
-        for (std::int64_t next = 0; next < width; next += kWidth) {
-          const std::int64_t ow = std::min(next, width - kWidth);
-          const auto grad = load<Floats>(pass.grad_out + at + ow);
-          const Ints chosen = __builtin_convertvector(load<Bytes>(pass.chosen + at + ow), Ints);
-          for (const TapRow& tap : taps) {
-            const Floats even = chosen == tap.first_tap ? grad : Floats{};
-            const Floats odd = chosen == tap.first_tap + 1 ? grad : Floats{};
-            float* const to = grad_in + tap.row * in_width + 2 * ow;
-            if constexpr (kWidth == 8) {
-              store(__builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11), to);
-              store(__builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15), to + kWidth);
-            } else {
-              store(__builtin_shufflevector(even, odd, 0, 4, 1, 5), to);
-              store(__builtin_shufflevector(even, odd, 2, 6, 3, 7), to + kWidth);
-            }
-          }
+        for (std::int64_t ow = 0; ow < begin; ++ow) one_window(shifted, taps, ow, at + ow);
+        for (std::int64_t next = begin; next < end; next += kWidth) {
+          const std::int64_t ow = std::min(next, end - kWidth);
+          some_windows(shifted + 2 * ow, taps, at + ow);
         }
-        at += width;
+        for (std::int64_t ow = end; ow < g.out[2]; ++ow) one_window(shifted, taps, ow, at + ow);
+        at += g.out[2];
       }
+    }
+  }
+
+ private:
+  LOCKSTEP_ALWAYS_INLINE void some_windows(float* grad_in, const std::vector<TapRow>& taps,
+                                           std::int64_t at) const {
+    const auto grad = load<Floats>(pass.grad_out + at);
+    const Ints chosen = __builtin_convertvector(load<Bytes>(pass.chosen + at), Ints);
+    for (const TapRow& tap : taps) {
+      const Floats even = chosen == tap.first_tap ? grad : Floats{};
+      const Floats odd = chosen == tap.first_tap + 1 ? grad : Floats{};
+      float* const to = grad_in + tap.row * plan.geometry.in[2];
+      if constexpr (kWidth == 8) {
+        store(__builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11), to);
+        store(__builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15), to + kWidth);
+      } else {
+        store(__builtin_shufflevector(even, odd, 0, 4, 1, 5), to);
+        store(__builtin_shufflevector(even, odd, 2, 6, 3, 7), to + kWidth);
+      }
+    }
+  }
+
+  LOCKSTEP_ALWAYS_INLINE void one_window(float* grad_in, const std::vector<TapRow>& taps,
+                                         std::int64_t ow, std::int64_t at) const {
+    const int column = ow < plan.columns[0].begin ? 1 : 0;
+    for (const TapRow& tap : taps) {
+      const bool is_chosen = pass.chosen[at] == tap.first_tap + column;
+      grad_in[tap.row * plan.geometry.in[2] + 2 * ow + column] = is_chosen ? pass.grad_out[at] : 0;
     }
   }
 };
@@ -365,7 +384,9 @@ void scatter(const PoolGeometry& g, const PoolBackward& pass, const PlaneRange& 
 void for_planes(const PoolGeometry& g, const std::function<void(const PlaneRange&)>& body) {
   if (g.planes == 0 || g.in_size() == 0 || g.out_size() == 0) return;
   optim::for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
-                    [&](std::int64_t begin, std::int64_t end) { body({begin, end}); });
+                    [&](std::int64_t begin, std::int64_t end) {
+                      body({begin, end});
+                    });
 }
 
 }  // namespace

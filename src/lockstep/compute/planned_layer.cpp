@@ -64,8 +64,7 @@ class FlattenLayer : public PlannedLayer {
 
   bool accepts(const Tensor& input) const override { return input.is_contiguous(); }
   void forward(LayerPass& pass, bool) const override {
-    pass.output =
-        pass.input.flatten(module_->options.start_dim(), module_->options.end_dim());
+    pass.output = pass.input.flatten(module_->options.start_dim(), module_->options.end_dim());
   }
   void backward(LayerPass& pass, const Gradient& gradient) const override {
     if (gradient.of_input) pass.input_grad = gradient.of_output.view(pass.input.sizes());
@@ -95,8 +94,7 @@ class LinearLayer : public PlannedLayer {
 
   bool accepts(const Tensor& input) const override {
     return is_plain(input) && is_plain(module_->weight) && input.dim() >= 2 && input.numel() > 0 &&
-           input.size(-1) == in_features() &&
-           (!module_->bias.defined() || is_plain(module_->bias));
+           input.size(-1) == in_features() && (!module_->bias.defined() || is_plain(module_->bias));
   }
 
   void forward(LayerPass& pass, bool) const override {
@@ -168,8 +166,9 @@ class LinearLayer : public PlannedLayer {
   bool with_relu_;
 };
 
-// By LibTorch's kernels, but where an output depends on few inputs: these are gathered into a matrix
-// for one product, in the gradient of the weights and, where no input is in two patches, everywhere.
+// By LibTorch's kernels, but where an output depends on few inputs: these are gathered into a
+// matrix for one product, in the gradient of the weights and, where no input is in two patches,
+// everywhere.
 template <typename Module, std::size_t kDims>
 class ConvLayer : public PlannedLayer {
  public:
@@ -220,10 +219,10 @@ class ConvLayer : public PlannedLayer {
     of_weight = of_weight && !by_patches;
     if (!of_input && !of_weight) return;
     const auto& options = module_->options;
-    const auto grads = at::convolution_backward(
-        grad, pass.input, module_->weight, c10::nullopt, options.stride(), padding(),
-        options.dilation(), /*transposed=*/false, kNoOutputPadding, options.groups(),
-        {of_input, of_weight, false});
+    const auto grads =
+        at::convolution_backward(grad, pass.input, module_->weight, c10::nullopt, options.stride(),
+                                 padding(), options.dilation(), /*transposed=*/false,
+                                 kNoOutputPadding, options.groups(), {of_input, of_weight, false});
     if (of_input) pass.input_grad = std::get<0>(grads).contiguous();
     if (of_weight) grad_of(module_->weight).add_(std::get<1>(grads));
   }
@@ -341,11 +340,9 @@ class ConvLayer : public PlannedLayer {
 
   void input_grad_by_patches(const PatchGeometry& g, LayerPass& pass, const Tensor& grad) const {
     const auto* const of_output = grad.template data_ptr<float>();
-    auto* const of_input =
-        shaped(pass.input_grad, pass.input.sizes()).template data_ptr<float>();
+    auto* const of_input = shaped(pass.input_grad, pass.input.sizes()).template data_ptr<float>();
     const auto* const weight = module_->weight.template data_ptr<float>();
-    auto* const columns =
-        shaped(pass.workspace, pass.kept.sizes()).template data_ptr<float>();
+    auto* const columns = shaped(pass.workspace, pass.kept.sizes()).template data_ptr<float>();
     for_samples(g, pass.input.size(0), [&](std::int64_t sample) {
       float* const patches = columns + sample * g.patch_size() * g.positions();
       multiply({.a = {.data = weight,
@@ -460,7 +457,8 @@ class Planner {
     if (module == nullptr || !ConvLayer<Module, kDims>::knows(*module)) return nullptr;
     ++at_;
     // ReLU before a pooling goes with that.
-    const bool pooled = peek<nn::MaxPool2dImpl>(1) != nullptr || peek<nn::MaxPool3dImpl>(1) != nullptr;
+    const bool pooled =
+        peek<nn::MaxPool2dImpl>(1) != nullptr || peek<nn::MaxPool3dImpl>(1) != nullptr;
     return std::make_unique<ConvLayer<Module, kDims>>(module, !pooled && take_relu());
   }
 

@@ -94,7 +94,8 @@ class PlannedSequential::Plan {
   }
 
   // Nothing where a layer cannot take what it gets.
-  std::optional<Tensor> forward(const Tensor& input, Workspace& workspace, bool for_backward) const {
+  std::optional<Tensor> forward(const Tensor& input, Workspace& workspace,
+                                bool for_backward) const {
     Tensor value = input;
     // The last output is the caller's to keep.
     for (std::size_t i = layers_.size(); i-- > 0;) {
@@ -216,7 +217,8 @@ Tensor PlannedSequential::forward(const Tensor& input) {
   }
   std::vector<std::shared_ptr<nn::Module>> modules;
   for (const auto& child : *module_) modules.push_back(child.ptr());
-  if (plan_ == nullptr || !plan_->is_of(modules)) plan_ = std::make_shared<Plan>(std::move(modules));
+  if (plan_ == nullptr || !plan_->is_of(modules))
+    plan_ = std::make_shared<Plan>(std::move(modules));
   if (!plan_->is_possible()) return module_->forward(input);
 
   std::vector<Tensor> trained;

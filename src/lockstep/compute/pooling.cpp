@@ -36,8 +36,7 @@ struct Axis {
 };
 
 std::int64_t pooled_size(const Axis& axis, bool ceil_mode) {
-  const std::int64_t room =
-      axis.in + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
+  const std::int64_t room = axis.in + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
   if (room < 0) return 0;
   std::int64_t out = (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
   // The last window starts inside the input or its padding on the left.
@@ -109,8 +108,7 @@ std::optional<Tensor> pool(const Tensor& input, const PoolOptions& options, std:
   const auto geometry = pool_geometry(input, options, dims);
   if (!geometry) return std::nullopt;
   Tensor out = at::empty(pooled_shape(input, *geometry, dims), input.options());
-  PoolForward pass{
-      .in = input.data_ptr<float>(), .out = out.data_ptr<float>(), .chosen = nullptr};
+  PoolForward pass{.in = input.data_ptr<float>(), .out = out.data_ptr<float>(), .chosen = nullptr};
   if (!torch::GradMode::is_enabled() || !input.requires_grad()) {
     max_pool(*geometry, pass);
     return out;
@@ -181,7 +179,8 @@ std::optional<PoolGeometry> pool_geometry(const Tensor& input, const PoolOptions
 std::vector<std::int64_t> pooled_shape(const Tensor& input, const PoolGeometry& geometry,
                                        std::size_t dims) {
   std::vector<std::int64_t> shape = input.sizes().vec();
-  for (std::size_t d = 0; d < dims; ++d) shape[shape.size() - dims + d] = geometry.out[3 - dims + d];
+  for (std::size_t d = 0; d < dims; ++d)
+    shape[shape.size() - dims + d] = geometry.out[3 - dims + d];
   return shape;
 }
 

@@ -169,7 +169,8 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   }
   if (update.clip_norm) {
     if (shared_) wait_for_all();
-    norm = scale * (shared_ ? parameters_->norm_of_blocks(block_norms()) : parameters_->grad_norm());
+    norm =
+        scale * (shared_ ? parameters_->norm_of_blocks(block_norms()) : parameters_->grad_norm());
     scale *= optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
   }
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);

@@ -46,10 +46,9 @@ std::string row(const char* name, const std::vector<Profile>& ranks,
     together += rank.together();
     batches += rank.batches;
   }
-  std::string text = fmt::format("{:<10} {:>10.3f} {:>6.1f}% {:>12.1f}", name,
-                                 seconds / static_cast<double>(ranks.size()),
-                                 together > 0 ? 100 * seconds / together : 0.0,
-                                 seconds / batches * 1e6);
+  std::string text = fmt::format(
+      "{:<10} {:>10.3f} {:>6.1f}% {:>12.1f}", name, seconds / static_cast<double>(ranks.size()),
+      together > 0 ? 100 * seconds / together : 0.0, seconds / batches * 1e6);
   if (ranks.size() == 1) return text;
   for (std::size_t i = 0; i < std::min(ranks.size(), kRanksShown); ++i) {
     text += fmt::format(" {:>9.1f}", seconds_of(ranks[i]) / ranks[i].batches * 1e6);
@@ -102,8 +101,7 @@ std::string profile_table(std::span<const std::string> profiles) {
   return text + '\n' + row("together", ranks, &Profile::together);
 }
 
-void write_chrome_trace(const std::filesystem::path& path,
-                        std::span<const std::string> profiles) {
+void write_chrome_trace(const std::filesystem::path& path, std::span<const std::string> profiles) {
   const std::vector<Profile> ranks = parse(profiles);
   double origin = std::numeric_limits<double>::infinity();
   for (const Profile& rank : ranks) {
