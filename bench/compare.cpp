@@ -1,6 +1,7 @@
 #include "bench/compare.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -47,10 +48,22 @@ class Contest {
     return run(run_options);
   }
 
+  // As its users start it. The last options keep Debian 12's torchrun from a mistake of its own.
+  Sample torchrun(std::string_view work, int workers, const std::string& way) const {
+    const TemporaryDirectory folder;
+    return run({.commands = {{options_.python, "-m", "torch.distributed.run", "--standalone",
+                              "--nproc_per_node", std::to_string(workers), "--log_dir",
+                              folder.path() / "logs", "-r", "0:1,1:1", "-t", "0:1,1:1",
+                              LOCKSTEP_BENCH_FOLDER "/pytorch.py", std::string(work), "env", "env",
+                              folder.path() / "store", way}}});
+  }
+
  private:
   static Sample run(const RunOptions& options) {
     const Finished finished = run_processes(options);
-    const auto json = nlohmann::json::parse(finished.output);
+    // torchrun puts the rank before every line.
+    const auto begin = std::min(finished.output.find('{'), finished.output.size());
+    const auto json = nlohmann::json::parse(finished.output.substr(begin));
     return {.samples_per_second = json.at("samples_per_second"),
             .loss = json.at("loss"),
             .seconds_to_first_step = json.at("first_step").get<double>() - finished.started,
@@ -142,8 +155,8 @@ struct Other {
   nlohmann::json print(std::string_view name, std::string_view unit, double scale) const {
     const double theirs = median(pytorch) * scale;
     const double ours = median(lockstep) * scale;
-    fmt::print("{:<6} {:>7} {:>17.2f} {:<2} {:>25.2f} {:<2} {:>15.2f} of it, {:.1f} times less\n",
-               name, 2, theirs, unit, ours, unit, ours / theirs, theirs / ours);
+    fmt::print("{:<14} {:>17.2f} {:<2} {:>25.2f} {:<2} {:>12.2f} of it, {:.1f} times less\n", name,
+               theirs, unit, ours, unit, ours / theirs, theirs / ours);
     return {{"unit", unit},
             {"pytorch", theirs},
             {"lockstep", ours},
@@ -159,9 +172,11 @@ void say(std::string_view work, int round, int rounds) {
 }  // namespace
 
 nlohmann::json compare(const CompareOptions& options) {
+  ::setenv("OMP_NUM_THREADS", "1", 1);  // as all are told anyway; torchrun asks for it
   const Contest contest(options);
   std::map<std::string, Measured> measured;
   Other start;
+  Other start_by_hand;  // without torchrun: a process a rank
   Other memory;
   int most = kOtherRounds;
   for (const Workload& work : workloads()) most = std::max(most, work.rounds);
@@ -174,7 +189,9 @@ nlohmann::json compare(const CompareOptions& options) {
         say(name, round, kOtherRounds);
         if (name == "start") {
           start.lockstep.push_back(contest.lockstep("A", 2).seconds_to_first_step);
-          start.pytorch.push_back(contest.pytorch("A", 2, "flat").seconds_to_first_step);
+          start.pytorch.push_back(contest.torchrun("A", 2, "flat").seconds_to_first_step);
+          start_by_hand.lockstep.push_back(start.lockstep.back());
+          start_by_hand.pytorch.push_back(contest.pytorch("A", 2, "flat").seconds_to_first_step);
         } else {
           memory.lockstep.push_back(contest.lockstep("B", 2, /*watch_memory=*/true).memory);
           memory.pytorch.push_back(contest.pytorch("B", 2, "flat", /*watch_memory=*/true).memory);
@@ -199,6 +216,7 @@ nlohmann::json compare(const CompareOptions& options) {
   for (const std::string& name : options.works) {
     if (name == "start") {
       json[name] = start.print(name, "s", 1);
+      json[name]["by_hand"] = start_by_hand.print(" (no torchrun)", "s", 1);
     } else if (name == "memory") {
       json[name] = memory.print(name, "MB", 1e-6);
     } else {

@@ -2,6 +2,7 @@
 preloaded as one float tensor, batches by index_select, one thread a process, nothing per sample.
 
     pytorch.py WORKLOAD RANK WORLD_SIZE STORE plain|ddp|flat
+    torchrun … pytorch.py WORKLOAD env env STORE plain|ddp|flat
 
 plain is one process. ddp is DistributedDataParallel on Gloo, flat one all_reduce of all gradients
 side by side. Models, data and order are those of workloads.cpp; rank 0 prints what it measured.
@@ -16,7 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-WORKLOAD, RANK, WORLD, STORE, WAY = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+WORKLOAD, STORE, WAY = sys.argv[1], sys.argv[4], sys.argv[5]
+RANK, WORLD = (
+    int(os.environ[name] if given == "env" else given)
+    for name, given in zip(("RANK", "WORLD_SIZE"), sys.argv[2:4]))
 FOLDER = "/usr/share/datasets/fashion-mnist/"
 # batch size a worker, steps (None: an epoch), lr of Adam
 SETTINGS = {
