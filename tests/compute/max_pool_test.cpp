@@ -50,7 +50,7 @@ TEST_P(MaxPool, IsTorchsToTheBitAndSoIsItsGradient) {
       const auto grad = torch::randn_like(expected);
       const auto expected_grad = torch::autograd::grad({expected}, {input}, {grad})[0];
 
-      PoolGeometry geometry{.planes = 6,
+      WindowGeometry geometry{.planes = 6,
                             .in = c.in,
                             .out = {expected.size(2), expected.size(3), expected.size(4)},
                             .kernel = c.kernel,
@@ -98,11 +98,21 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
                              Case{{1, 12, 17}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 2, 3}},
                              Case{{4, 9, 11}, {2, 2, 2}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 9, 9}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}},
-                             Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}}));
+                             Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}},
+        // narrower than the window: elements of it are never inside
+        Case{{1, 1, 1}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+        Case{{1, 1, 1}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}},
+        Case{{2, 2, 2}, {5, 5, 5}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}},
+        Case{{1, 3, 3}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
+        Case{{1, 2, 13}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+        Case{{3, 4, 11}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+        // enough planes for several threads
+        Case{{1, 200, 202}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}));
 
-TEST(MaxPoolGeometry, AWindowOfMoreThan254ElementsCannotBeCounted) {
-  EXPECT_TRUE(can_choose({.kernel = {1, 2, 127}}));
-  EXPECT_FALSE(can_choose({.kernel = {1, 15, 17}}));
+TEST(CanChoose, NotAWindowOfMoreThan254ElementsOrOfNone) {
+  EXPECT_TRUE(can_choose({.in = {1, 2, 127}, .kernel = {1, 2, 127}}));
+  EXPECT_FALSE(can_choose({.in = {1, 15, 17}, .kernel = {1, 15, 17}}));
+  EXPECT_FALSE(can_choose({.kernel = {1, 2, 1}, .padding = {0, 1, 0}, .dilation = {1, 2, 1}}));
 }
 
 }  // namespace

@@ -33,6 +33,21 @@ TEST(FlushDenormals, WhileItLives) {
   EXPECT_FALSE(half_of_the_smallest_is_zero());
 }
 
+#if defined(__SSE2__)
+TEST(FlushDenormals, InTheThreadsOfOperations) {
+  const int threads = torch::get_num_threads();
+  torch::set_num_threads(2);
+  const auto tiny = torch::full({1 << 20}, std::numeric_limits<float>::min());
+  EXPECT_GT((tiny * 0.5).min().item<float>(), 0.0F);  // and the threads are there before
+  {
+    const FlushDenormals flush;
+    EXPECT_EQ((tiny * 0.5).max().item<float>(), 0.0F);
+  }
+  EXPECT_GT((tiny * 0.5).min().item<float>(), 0.0F);
+  torch::set_num_threads(threads);
+}
+#endif
+
 TEST(FlushDenormals, NotWhereItIsSwitchedOff) {
   const WithoutSpeedup without(Speedup::kDenormals);
   const FlushDenormals flush;

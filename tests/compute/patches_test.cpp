@@ -17,7 +17,7 @@ TEST(Patches, AreThoseOfUnfold) {
     const auto size = [&](std::int64_t in) {
       return (in + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
     };
-    const PatchGeometry g{.channels = 3,
+    const WindowGeometry g{.planes = 3,
                           .in = {1, c.height, c.width},
                           .out = {1, size(c.height), size(c.width)},
                           .kernel = {1, c.kernel, c.kernel},
@@ -27,7 +27,7 @@ TEST(Patches, AreThoseOfUnfold) {
     const auto input = torch::randn({1, 3, c.height, c.width});
     const auto expected = torch::im2col(input, {c.kernel, c.kernel}, {c.dilation, c.dilation},
                                         {c.padding, c.padding}, {c.stride, c.stride})[0];
-    auto columns = torch::full({g.patch_size(), g.positions()}, 77.0F);
+    auto columns = torch::full({g.planes * g.taps(), g.out_size()}, 77.0F);
     gather_patches(g, input.data_ptr<float>(), columns.data_ptr<float>());
     EXPECT_TRUE(columns.equal(expected));
     EXPECT_EQ(g.are_separate(), c.stride >= (c.kernel - 1) * c.dilation + 1);
@@ -45,13 +45,13 @@ TEST(Patches, OfThreeDimensionsMakeAConvolution) {
   const auto input = torch::randn({1, 2, 5, 6, 7});
   const auto weight = torch::randn({4, 2, 2, 3, 2});
   const auto expected = torch::conv3d(input, weight, {}, {2, 1, 3}, {1, 0, 1});
-  const PatchGeometry g{.channels = 2,
+  const WindowGeometry g{.planes = 2,
                         .in = {5, 6, 7},
                         .out = {expected.size(2), expected.size(3), expected.size(4)},
                         .kernel = {2, 3, 2},
                         .stride = {2, 1, 3},
                         .padding = {1, 0, 1}};
-  auto columns = torch::empty({g.patch_size(), g.positions()});
+  auto columns = torch::empty({g.planes * g.taps(), g.out_size()});
   gather_patches(g, input.data_ptr<float>(), columns.data_ptr<float>());
   EXPECT_TRUE(
       torch::allclose(weight.flatten(1).mm(columns).view_as(expected), expected, 1e-5, 1e-5));

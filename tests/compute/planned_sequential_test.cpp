@@ -51,6 +51,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Example{"mlp", make_mlp, {6, 2, 12}}, Example{"cnn", make_cnn, {5, 1, 14, 14}},
         Example{"cnn3d", make_cnn3d, {3, 2, 8, 8, 8}},
+        Example{"grouped",
+            [] {
+              return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(4, 6, 3).groups(2).dilation(2)),
+                                    nn::ReLU(), nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(1)));
+            },
+            {3, 4, 9, 8}},
         Example{"words", [] { return nn::Sequential(nn::Linear(7, 3), nn::ReLU()); }, {2, 5, 7}},
         Example{"signal",
                 [] { return nn::Sequential(nn::Conv1d(2, 4, 3), nn::ReLU(), nn::Flatten()); },
@@ -189,6 +195,105 @@ TEST_P(PlannedSequentialTest, DirectGradientsAreTheSame) {
   for (std::size_t i = 0; i < grads.size(); ++i) EXPECT_TRUE(grads[i].equal(expected[i]));
 }
 
+TEST_P(PlannedSequentialTest, SwitchesAndThreadsChangeNothingButRounding) {
+  torch::manual_seed(9);
+  nn::Sequential module = GetParam().make();
+  PlannedSequential planned(module.ptr());
+  const Tensor input = torch::randn(GetParam().input);
+  const auto run = [&] {
+    module->zero_grad();
+    // A gradient that does not lie as the output does.
+    const Tensor turned = planned.forward(input).transpose(0, -1);
+    (turned * torch::linspace(-1, 1, turned.numel()).view(turned.sizes())).sum().backward();
+    return grads_of(module);
+  };
+  const auto expected = run();
+  {
+    const WithoutSpeedup without(Speedup::kPatches);
+    expect_close(run(), expected);
+  }
+  const int threads = torch::get_num_threads();
+  torch::set_num_threads(3);
+  const auto with_threads = run();
+  expect_close(with_threads, expected);
+  const auto again = run();
+  for (std::size_t i = 0; i < again.size(); ++i) EXPECT_TRUE(again[i].equal(with_threads[i]));
+  torch::set_num_threads(threads);
+}
+
+TEST(PlannedSequential, ALayerThatComesTwiceIsTrainedOnce) {
+  nn::Linear shared(4, 4);
+  nn::Sequential module(shared, nn::ReLU(), shared);
+  PlannedSequential planned(module.ptr());
+  const Tensor input = torch::randn({3, 4});
+  const auto grads = [&](const Tensor& output, bool create_graph) {
+    module->zero_grad();
+    output.square().sum().backward({}, create_graph, create_graph);
+    return std::vector<Tensor>{shared->weight.grad().detach().clone(),
+                               shared->bias.grad().detach().clone()};
+  };
+  for (const bool create_graph : {false, true}) {
+    expect_close(grads(planned.forward(input), create_graph),
+                 grads(module->forward(input), create_graph));
+  }
+}
+
+TEST(PlannedSequential, AnOutputMayBeChangedUnlessItIsNeeded) {
+  nn::Sequential module = make_mlp();
+  PlannedSequential planned(module.ptr());
+  const Tensor input = torch::randn({4, 24});
+  Tensor output = planned.forward(input);
+  output.mul_(2);
+  output.sum().backward();
+  module->push_back(nn::ReLU());
+  output = planned.forward(input);
+  EXPECT_TRUE(is_planned(output));
+  output.mul_(2);
+  EXPECT_THROW(output.sum().backward(), c10::Error);
+}
+
+TEST(PlannedSequential, AGradientThatLiesOtherwiseIsStillAddedTo) {
+  nn::Sequential module = make_mlp();
+  PlannedSequential planned(module.ptr());
+  const Tensor input = torch::randn({4, 24});
+  planned.forward(input).sum().backward();
+  const auto expected = grads_of(module);
+  auto parameters = module->parameters();
+  parameters[0].mutable_grad() = torch::ones({1}).expand_as(parameters[0]);
+  parameters[1].mutable_grad() = Tensor();
+  parameters[2].mutable_grad() = torch::ones({16, 8}).t();
+  planned.forward(input).sum().backward();
+  EXPECT_TRUE(torch::allclose(parameters[0].grad(), expected[0] + 1, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(parameters[1].grad(), expected[1], 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(parameters[2].grad(), expected[2] + 1, 1e-5, 1e-6));
+}
+
+TEST(PlannedSequential, WhatALayerCannotTakeGoesTheOldWay) {
+  nn::Sequential module(nn::Conv2d(1, 2, 3), nn::MaxPool2d(20), nn::Flatten(), nn::Linear(2, 2));
+  PlannedSequential planned(module.ptr());
+  for (int i = 0; i < 2; ++i) {
+    const Tensor input = torch::randn({2, 1, 22, 22});
+    const Tensor output = planned.forward(input);
+    EXPECT_FALSE(is_planned(output));
+    EXPECT_TRUE(output.equal(module->forward(input)));
+  }
+  // Without a batch dimension, and without samples.
+  nn::Sequential conv(nn::Conv2d(1, 2, 3), nn::ReLU());
+  PlannedSequential planned_conv(conv.ptr());
+  EXPECT_EQ(planned_conv.forward(torch::randn({1, 5, 5})).dim(), 3);
+  EXPECT_EQ(planned_conv.forward(torch::randn({0, 1, 5, 5})).size(0), 0);
+}
+
+TEST(PlannedSequential, NotANumberAndInfinityGoThroughReluAndPooling) {
+  nn::Sequential module(nn::Conv2d(nn::Conv2dOptions(1, 2, 1).bias(false)), nn::ReLU(),
+                        nn::MaxPool2d(2));
+  PlannedSequential planned(module.ptr());
+  Tensor input = torch::randn({1, 1, 16, 16});
+  input[0][0][3][4] = std::numeric_limits<float>::quiet_NaN();
+  input[0][0][8][9] = -std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(planned.forward(input).nan_to_num(5).equal(module->forward(input).nan_to_num(5)));
+}
+
 TEST(PlannedSequential, FrozenLayersKeepTheirPlaceAndGetNoGradient) {
   nn::Sequential module = make_mlp();
   auto parameters = module->parameters();
@@ -256,6 +361,14 @@ TEST(PlannedSequential, ChangesBetweenForwardAndBackwardAreRefused) {
     module->parameters()[2].mul_(2);
   }
   EXPECT_THROW(output.sum().backward(), c10::Error);
+  // One that is not trained is used, too.
+  module->parameters()[4].set_requires_grad(false);
+  const Tensor above_frozen = planned.forward(input);
+  {
+    const torch::NoGradGuard no_grad;
+    module->parameters()[4].mul_(2);
+  }
+  EXPECT_THROW(above_frozen.sum().backward(), c10::Error);
   Tensor changed = torch::randn({4, 24});
   const Tensor of_changed = planned.forward(changed);
   changed.zero_();

@@ -14,6 +14,7 @@
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/compute/switches.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/state/hash.h"
 #include "tests/comm/free_port.h"
@@ -59,6 +60,48 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
     const auto many = toy::train(with(team));
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
     EXPECT_EQ(many.history, alone.history) << "every metric of every epoch, to the bit";
+  }
+}
+
+// All of whose layers are known, and of several megabytes: gradients are written directly where
+// memory is shared, and reduced in buckets where it is not.
+TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
+  torch::manual_seed(5);
+  const auto images = std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}),
+                                                            torch::randint(3, {40}));
+  const auto run = [&](const Team& team, std::int64_t accumulation_steps) {
+    namespace nn = torch::nn;
+    torch::manual_seed(6);
+    TrainOptions options = with(team);
+    nn::Sequential model;
+    model->push_back(nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)));
+    model->push_back(nn::ReLU());
+    model->push_back(nn::MaxPool2d(2));
+    model->push_back(nn::Flatten());
+    model->push_back(nn::Linear(576, 1024));
+    model->push_back(nn::ReLU());
+    model->push_back(nn::Linear(1024, 3));
+    options.model = model;
+    options.loaders = {{"train", {images, {.batch_size = 4, .shuffle = true}}}};
+    options.valid_loader = {};
+    options.num_epochs = 2;
+    options.accumulation_steps = accumulation_steps;
+    return toy::train(options);
+  };
+  for (const std::int64_t accumulation_steps : {1, 3}) {
+    const auto alone = run({.workers = 1}, accumulation_steps);
+    for (const Team& team :
+         {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 2, .backend = "gloo"},
+          Team{.workers = 2, .share_updates = false}}) {
+      SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
+      EXPECT_EQ(run(team, accumulation_steps).weights_hash, alone.weights_hash);
+    }
+  }
+  const double loss = run({.workers = 1}, 1).last_metrics.at("train").at("loss");
+  for (const auto speedup : {compute::Speedup::kPlan, compute::Speedup::kPatches,
+                             compute::Speedup::kPool, compute::Speedup::kDenormals}) {
+    const compute::WithoutSpeedup without(speedup);
+    EXPECT_NEAR(run({.workers = 1}, 1).last_metrics.at("train").at("loss"), loss, 1e-4);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/compute/max_pool.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -14,22 +15,6 @@ namespace {
 // The least that is worth a thread, in elements of the input.
 constexpr std::int64_t kGrain = 64 * 1024;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a > 0 ? (a + b - 1) / b : -(-a / b);
-}
-
-// Outputs along the width whose window has its element kw inside the input.
-struct Columns {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-Columns columns_of(const PoolGeometry& g, std::int64_t kw) {
-  const std::int64_t shift = g.padding[2] - kw * g.dilation[2];
-  return {std::clamp<std::int64_t>(ceil_div(shift, g.stride[2]), 0, g.out[2]),
-          std::clamp<std::int64_t>((g.in[2] - 1 + shift) / g.stride[2] + 1, 0, g.out[2])};
-}
-
 // Rows of the input under one row of outputs, with the number of their first element in the window.
 struct TapRow {
   std::int64_t row;  // of the plane
@@ -38,33 +23,33 @@ struct TapRow {
 
 // What is the same for all planes.
 struct Plan {
-  const PoolGeometry& geometry;
-  std::vector<Columns> columns;               // for each kw
+  const WindowGeometry& geometry;
+  std::vector<Inside> columns;               // for each kw
   std::vector<std::vector<TapRow>> tap_rows;  // for each row of outputs
   std::vector<std::int32_t> first_inside;     // for each column of outputs: its first kw inside
-  Columns whole_pairs{};  // outputs along the width whose windows are inside, where they are pairs
+  Inside whole_pairs{};  // outputs along the width whose windows are inside, where they are pairs
   bool pairs;             // windows of two, side by side along the width
   bool separate;          // no element is in two windows
   bool covers;            // every element is in a window
 
-  explicit Plan(const PoolGeometry& g) : geometry(g) {
-    for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(columns_of(g, kw));
+  explicit Plan(const WindowGeometry& g) : geometry(g) {
+    for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(inside(g, 2, kw));
     for (std::int64_t od = 0; od < g.out[0]; ++od) {
       for (std::int64_t oh = 0; oh < g.out[1]; ++oh) tap_rows.push_back(rows_under(od, oh));
     }
     for (std::int64_t ow = 0; ow < g.out[2]; ++ow) {
-      const auto outside = ceil_div(g.padding[2] - ow * g.stride[2], g.dilation[2]);
-      first_inside.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, outside)));
+      const std::int64_t outside = std::max<std::int64_t>(0, g.padding[2] - ow * g.stride[2]);
+      first_inside.push_back(
+          static_cast<std::int32_t>((outside + g.dilation[2] - 1) / g.dilation[2]));
     }
     pairs = g.kernel[2] == 2 && g.stride[2] == 2 && g.dilation[2] == 1;
     if (pairs) {
       whole_pairs = {std::max(columns[0].begin, columns[1].begin),
-                     std::min(columns[0].end, columns[1].end)};
+                     std::min(columns[0].end, columns[1].end), -g.padding[2]};
     }
-    separate = true;
+    separate = g.are_separate();
     covers = true;
     for (std::size_t d = 0; d < 3; ++d) {
-      separate = separate && g.stride[d] >= (g.kernel[d] - 1) * g.dilation[d] + 1;
       covers = covers && g.dilation[d] == 1 && g.stride[d] == g.kernel[d] &&
                g.out[d] * g.stride[d] - g.padding[d] >= g.in[d];
     }
@@ -77,7 +62,7 @@ struct Plan {
 
  private:
   std::vector<TapRow> rows_under(std::int64_t od, std::int64_t oh) const {
-    const PoolGeometry& g = geometry;
+    const WindowGeometry& g = geometry;
     std::vector<TapRow> rows;
     for (std::int64_t kd = 0; kd < g.kernel[0]; ++kd) {
       const std::int64_t d = od * g.stride[0] - g.padding[0] + kd * g.dilation[0];
@@ -110,7 +95,7 @@ struct ForwardLoop {
   const PoolForward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
-    const PoolGeometry& g = plan.geometry;
+    const WindowGeometry& g = plan.geometry;
     const std::int64_t width = g.out[2];
     std::vector<std::int32_t> scratch(static_cast<std::size_t>(width));
     std::int32_t* __restrict const chosen = scratch.data();
@@ -142,33 +127,14 @@ struct ForwardLoop {
   LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict row, std::int32_t tap,
                                       float* __restrict best,
                                       std::int32_t* __restrict chosen) const {
-    const PoolGeometry& g = plan.geometry;
-    if (!plan.pairs) {
-      for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
-        const auto [begin, end] = plan.columns[static_cast<std::size_t>(kw)];
-        const float* __restrict const from = row - g.padding[2] + kw * g.dilation[2];
-        for (std::int64_t ow = begin; ow < end; ++ow) {
-          take_greater(from[ow * g.stride[2]], tap + static_cast<std::int32_t>(kw), best[ow],
-                       chosen[ow]);
-        }
+    const WindowGeometry& g = plan.geometry;
+    for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
+      const auto [begin, end, shift] = plan.columns[static_cast<std::size_t>(kw)];
+      const float* __restrict const from = row + shift;
+      for (std::int64_t ow = begin; ow < end; ++ow) {
+        take_greater(from[ow * g.stride[2]], tap + static_cast<std::int32_t>(kw), best[ow],
+                     chosen[ow]);
       }
-      return;
-    }
-    const Columns left = plan.columns[0];
-    const Columns right = plan.columns[1];
-    const float* __restrict const from = row - g.padding[2];
-    // In a window that reaches out of the input on one side, the other element is alone.
-    for (std::int64_t ow = right.begin; ow < left.begin; ++ow) {
-      take_greater(from[2 * ow + 1], tap + 1, best[ow], chosen[ow]);
-    }
-    const std::int64_t begin = std::max(left.begin, right.begin);
-    const std::int64_t end = std::min(left.end, right.end);
-    for (std::int64_t ow = begin; ow < end; ++ow) {
-      take_greater(from[2 * ow], tap, best[ow], chosen[ow]);
-      take_greater(from[2 * ow + 1], tap + 1, best[ow], chosen[ow]);
-    }
-    for (std::int64_t ow = std::max(end, left.begin); ow < left.end; ++ow) {
-      take_greater(from[2 * ow], tap, best[ow], chosen[ow]);
     }
   }
 };
@@ -179,7 +145,7 @@ struct SeparateBackwardLoop {
   const PoolBackward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
-    const PoolGeometry& g = plan.geometry;
+    const WindowGeometry& g = plan.geometry;
     const std::int64_t width = g.out[2];
     for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
       float* const grad_in = pass.grad_in + plane * g.in_size();
@@ -196,31 +162,13 @@ struct SeparateBackwardLoop {
  private:
   LOCKSTEP_ALWAYS_INLINE void one_row(const float* __restrict grad, const Chosen* __restrict chosen,
                                       int tap, float* __restrict row) const {
-    const PoolGeometry& g = plan.geometry;
-    const Columns left = plan.columns[0];
-    if (!plan.pairs) {
-      for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
-        const auto [begin, end] = plan.columns[static_cast<std::size_t>(kw)];
-        float* __restrict const to = row - g.padding[2] + kw * g.dilation[2];
-        for (std::int64_t ow = begin; ow < end; ++ow) {
-          to[ow * g.stride[2]] = chosen[ow] == tap + kw ? grad[ow] : 0.0F;
-        }
+    const WindowGeometry& g = plan.geometry;
+    for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) {
+      const auto [begin, end, shift] = plan.columns[static_cast<std::size_t>(kw)];
+      float* __restrict const to = row + shift;
+      for (std::int64_t ow = begin; ow < end; ++ow) {
+        to[ow * g.stride[2]] = chosen[ow] == tap + kw ? grad[ow] : 0.0F;
       }
-      return;
-    }
-    const Columns right = plan.columns[1];
-    float* __restrict const to = row - g.padding[2];
-    for (std::int64_t ow = right.begin; ow < left.begin; ++ow) {
-      to[2 * ow + 1] = chosen[ow] == tap + 1 ? grad[ow] : 0.0F;
-    }
-    const std::int64_t begin = std::max(left.begin, right.begin);
-    const std::int64_t end = std::min(left.end, right.end);
-    for (std::int64_t ow = begin; ow < end; ++ow) {
-      to[2 * ow] = chosen[ow] == tap ? grad[ow] : 0.0F;
-      to[2 * ow + 1] = chosen[ow] == tap + 1 ? grad[ow] : 0.0F;
-    }
-    for (std::int64_t ow = std::max(end, left.begin); ow < left.end; ++ow) {
-      to[2 * ow] = chosen[ow] == tap ? grad[ow] : 0.0F;
     }
   }
 };
@@ -238,10 +186,10 @@ struct PairForwardLoop {
   const PoolForward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
-    const PoolGeometry& g = plan.geometry;
-    const auto [begin, end] = plan.whole_pairs;
+    const WindowGeometry& g = plan.geometry;
+    const auto [begin, end, shift] = plan.whole_pairs;
     for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
-      const float* const in = pass.in + plane * g.in_size() - g.padding[2];
+      const float* const in = pass.in + plane * g.in_size() + shift;
       std::int64_t at = plane * g.out_size();
       for (const auto& taps : plan.tap_rows) {
         for (std::int64_t ow = 0; ow < begin; ++ow) one_window(in, taps, ow, at + ow);
@@ -310,12 +258,12 @@ struct PairBackwardLoop {
   const PoolBackward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
-    const PoolGeometry& g = plan.geometry;
-    const auto [begin, end] = plan.whole_pairs;
+    const WindowGeometry& g = plan.geometry;
+    const auto [begin, end, shift] = plan.whole_pairs;
     for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
       float* const grad_in = pass.grad_in + plane * g.in_size();
       if (!plan.covers) std::fill_n(grad_in, g.in_size(), 0.0F);
-      float* const shifted = grad_in - g.padding[2];
+      float* const shifted = grad_in + shift;
       std::int64_t at = plane * g.out_size();
       for (const auto& taps : plan.tap_rows) {
         for (std::int64_t ow = 0; ow < begin; ++ow) one_window(shifted, taps, ow, at + ow);
@@ -358,7 +306,7 @@ struct PairBackwardLoop {
   }
 };
 
-void scatter(const PoolGeometry& g, const PoolBackward& pass, const PlaneRange& range) {
+void scatter(const WindowGeometry& g, const PoolBackward& pass, const PlaneRange& range) {
   for (std::int64_t plane = range.begin; plane < range.end; ++plane) {
     float* const grad_in = pass.grad_in + plane * g.in_size();
     std::fill_n(grad_in, g.in_size(), 0.0F);
@@ -381,7 +329,7 @@ void scatter(const PoolGeometry& g, const PoolBackward& pass, const PlaneRange& 
   }
 }
 
-void for_planes(const PoolGeometry& g, const std::function<void(const PlaneRange&)>& body) {
+void for_planes(const WindowGeometry& g, const std::function<void(const PlaneRange&)>& body) {
   if (g.planes == 0 || g.in_size() == 0 || g.out_size() == 0) return;
   optim::for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
                     [&](std::int64_t begin, std::int64_t end) {
@@ -391,11 +339,11 @@ void for_planes(const PoolGeometry& g, const std::function<void(const PlaneRange
 
 }  // namespace
 
-bool can_choose(const PoolGeometry& geometry) {
-  return geometry.kernel[0] * geometry.kernel[1] * geometry.kernel[2] < kNoneChosen;
+bool can_choose(const WindowGeometry& geometry) {
+  return geometry.taps() < kNoneChosen && has_no_empty_window(geometry);
 }
 
-void max_pool(const PoolGeometry& geometry, const PoolForward& pass) {
+void max_pool(const WindowGeometry& geometry, const PoolForward& pass) {
   const Plan plan(geometry);
   for_planes(geometry, [&](const PlaneRange& range) {
     if (plan.vectors(8)) {
@@ -408,7 +356,7 @@ void max_pool(const PoolGeometry& geometry, const PoolForward& pass) {
   });
 }
 
-void max_pool_backward(const PoolGeometry& geometry, const PoolBackward& pass) {
+void max_pool_backward(const WindowGeometry& geometry, const PoolBackward& pass) {
   const Plan plan(geometry);
   for_planes(geometry, [&](const PlaneRange& range) {
     if (plan.separate && plan.vectors(8)) {

@@ -9,7 +9,10 @@
 #include <immintrin.h>
 #endif
 
+#include <ATen/Parallel.h>
+
 #include "lockstep/compute/switches.h"
+#include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
 
@@ -17,7 +20,10 @@ void keep_memory() {
 #if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
   if (!is_enabled(Speedup::kMemory)) return;
   constexpr int kTopPad = 16 << 20;  // asked for at a time
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  // glibc before 2.35 takes 32 MiB at most. Where it refuses, it is better left as it is.
+  if (::mallopt(M_MMAP_THRESHOLD, 1 << 30) == 0 && ::mallopt(M_MMAP_THRESHOLD, 32 << 20) == 0) {
+    return;
+  }
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
   ::mallopt(M_TOP_PAD, kTopPad);
 #endif
@@ -25,14 +31,26 @@ void keep_memory() {
 
 #if defined(__SSE2__)
 
+namespace {
+
+// In this thread and in those that LibTorch's operations use with it.
+void set_in_all_threads(unsigned mode) {
+  optim::for_ranges({.size = at::get_num_threads()},
+                    [=](std::int64_t, std::int64_t) { _mm_setcsr(mode); });
+  _mm_setcsr(mode);
+}
+
+}  // namespace
+
 FlushDenormals::FlushDenormals() : previous_(_mm_getcsr()) {
   constexpr unsigned kFlushToZero = 1U << 15;
   constexpr unsigned kDenormalsAreZero = 1U << 6;
-  if (is_enabled(Speedup::kDenormals)) _mm_setcsr(previous_ | kFlushToZero | kDenormalsAreZero);
+  if (!is_enabled(Speedup::kDenormals)) return;
+  set_in_all_threads(previous_ | kFlushToZero | kDenormalsAreZero);
 }
 
 FlushDenormals::~FlushDenormals() {
-  _mm_setcsr(previous_);
+  if (_mm_getcsr() != previous_) set_in_all_threads(previous_);
 }
 
 #else

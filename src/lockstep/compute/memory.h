@@ -7,8 +7,9 @@ namespace lockstep::compute {
 // the kernel at every step, which would clear and map it anew.
 void keep_memory();
 
-// While it lives, this thread takes numbers below 1e-38 as zero: arithmetic with them is a hundred
-// times slower, and the moments of an optimizer get there where a gradient stays away.
+// While it lives, this thread and those that LibTorch's operations use with it take numbers below
+// 1e-38 as zero: arithmetic with them is many times slower, and the moments of an optimizer get
+// there where a gradient stays away. On x86; elsewhere it does nothing.
 class FlushDenormals {
  public:
   FlushDenormals();

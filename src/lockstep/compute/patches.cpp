@@ -8,32 +8,14 @@
 namespace lockstep::compute {
 namespace {
 
-// Positions along one axis whose kernel element k is inside the input: [begin, end), and the input
-// of position p is p * stride + shift.
-struct Inside {
-  std::int64_t begin;
-  std::int64_t end;
-  std::int64_t shift;
-};
-
-Inside inside(const PatchGeometry& g, std::size_t axis, std::int64_t k) {
-  const std::int64_t shift = k * g.dilation[axis] - g.padding[axis];
-  const std::int64_t stride = g.stride[axis];
-  const std::int64_t begin = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
-  const std::int64_t last = g.in[axis] - 1 - shift;
-  const std::int64_t end = last < 0 ? 0 : last / stride + 1;
-  return {std::min(begin, g.out[axis]), std::clamp(end, std::min(begin, g.out[axis]), g.out[axis]),
-          shift};
-}
-
 // Calls body(in_offset, columns_offset, width) for every row of positions of every element of the
 // patches that is inside along depth and height, and outside(columns_offset, count) for the rest.
 template <typename Body, typename Outside>
-LOCKSTEP_ALWAYS_INLINE inline void for_rows(const PatchGeometry& g, const Body& body,
+LOCKSTEP_ALWAYS_INLINE inline void for_rows(const WindowGeometry& g, const Body& body,
                                             const Outside& outside) {
   std::int64_t column = 0;
   const std::int64_t slab = g.out[1] * g.out[2];
-  for (std::int64_t c = 0; c < g.channels; ++c) {
+  for (std::int64_t c = 0; c < g.planes; ++c) {
     for (std::int64_t kd = 0; kd < g.kernel[0]; ++kd) {
       const Inside d = inside(g, 0, kd);
       for (std::int64_t kh = 0; kh < g.kernel[1]; ++kh) {
@@ -87,7 +69,7 @@ struct GatherLoop {
   const float* in;
   float* columns;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const PatchGeometry& g) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const WindowGeometry& g) const {
     const float* __restrict const from_all = in;
     float* __restrict const to_all = columns;
     const std::int64_t stride = g.stride[2];
@@ -116,11 +98,11 @@ struct ScatterLoop {
   const float* columns;
   float* in;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const PatchGeometry& g) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const WindowGeometry& g) const {
     const float* __restrict const from_all = columns;
     float* __restrict const to_all = in;
     const std::int64_t stride = g.stride[2];
-    std::fill_n(to_all, g.in_size(), 0.0F);
+    std::fill_n(to_all, g.planes * g.in_size(), 0.0F);
     for_rows(
         g,
         [=](std::int64_t row, std::int64_t column, const Inside& w) LOCKSTEP_ALWAYS_INLINE {
@@ -134,18 +116,11 @@ struct ScatterLoop {
 
 }  // namespace
 
-bool PatchGeometry::are_separate() const {
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    if (stride[axis] < (kernel[axis] - 1) * dilation[axis] + 1) return false;
-  }
-  return true;
-}
-
-void gather_patches(const PatchGeometry& geometry, const float* in, float* columns) {
+void gather_patches(const WindowGeometry& geometry, const float* in, float* columns) {
   run_best(GatherLoop{in, columns}, geometry);
 }
 
-void scatter_patches(const PatchGeometry& geometry, const float* columns, float* in) {
+void scatter_patches(const WindowGeometry& geometry, const float* columns, float* in) {
   run_best(ScatterLoop{columns, in}, geometry);
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <typeinfo>
+#include <variant>
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
@@ -15,6 +16,7 @@
 #include "lockstep/compute/matrix_product.h"
 #include "lockstep/compute/patches.h"
 #include "lockstep/compute/pooling.h"
+#include "lockstep/compute/switches.h"
 #include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
@@ -52,10 +54,16 @@ const Tensor& masked(LayerPass& pass, const Tensor& grad) {
   return memory;
 }
 
-// Where backward() adds to; a parameter whose gradient is not there yet gets one of zeros.
+// Where backward() adds to: zeros where there is no gradient yet, and never what lies otherwise in
+// memory than the parameter.
 Tensor grad_of(Tensor& parameter) {
-  if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
-  return parameter.grad();
+  Tensor& grad = parameter.mutable_grad();
+  if (!grad.defined()) {
+    grad = torch::zeros_like(parameter);
+  } else if (!is_plain(grad) || grad.sizes() != parameter.sizes()) {
+    grad = grad.to_dense().expand_as(parameter).to(torch::kFloat).contiguous();
+  }
+  return grad;
 }
 
 class FlattenLayer : public PlannedLayer {
@@ -85,6 +93,7 @@ class ReluLayer : public PlannedLayer {
   void backward(LayerPass& pass, const Gradient& gradient) const override {
     if (gradient.of_input) pass.input_grad = masked(pass, gradient.of_output);
   }
+  bool needs_output() const override { return true; }
 };
 
 class LinearLayer : public PlannedLayer {
@@ -148,6 +157,7 @@ class LinearLayer : public PlannedLayer {
     if (!module_->bias.defined()) return {module_->weight};
     return {module_->weight, module_->bias};
   }
+  bool needs_output() const override { return with_relu_; }
 
  private:
   std::int64_t in_features() const { return module_->weight.size(1); }
@@ -176,18 +186,31 @@ class ConvLayer : public PlannedLayer {
       : module_(std::move(module)), with_relu_(with_relu) {}
 
   static bool knows(const Module& module) {
-    return c10::get_if<torch::enumtype::kZeros>(&module.options.padding_mode()) != nullptr &&
-           c10::get_if<torch::ExpandingArray<kDims>>(&module.options.padding()) != nullptr;
+    using std::get_if;  // of c10's variant in LibTorch 1.13
+    return get_if<torch::enumtype::kZeros>(&module.options.padding_mode()) != nullptr &&
+           get_if<torch::ExpandingArray<kDims>>(&module.options.padding()) != nullptr;
   }
 
   bool accepts(const Tensor& input) const override {
-    return is_plain(input) && is_plain(module_->weight) && input.dim() == kDims + 2 &&
-           input.size(1) == module_->weight.size(1) * module_->options.groups() &&
-           input.numel() > 0 && geometry(input).positions() > 0;
+    const Tensor& weight = module_->weight;
+    if (!is_plain(input) || !is_plain(weight) || input.dim() != kDims + 2 ||
+        weight.dim() != kDims + 2 || input.numel() == 0 || weight.numel() == 0 ||
+        input.size(1) != weight.size(1) * module_->options.groups() ||
+        (module_->bias.defined() && !is_plain(module_->bias))) {
+      return false;
+    }
+    // What makes no sense is LibTorch's to refuse.
+    for (std::size_t d = 0; d < kDims; ++d) {
+      if ((*module_->options.stride())[d] < 1 || (*module_->options.dilation())[d] < 1 ||
+          padding()[d] < 0) {
+        return false;
+      }
+    }
+    return geometry(input).out_size() > 0;
   }
 
   void forward(LayerPass& pass, bool) const override {
-    const PatchGeometry g = geometry(pass.input);
+    const WindowGeometry g = geometry(pass.input);
     if (has_small_patches(g) && g.are_separate()) {
       forward_by_patches(g, pass);
     } else {
@@ -202,7 +225,7 @@ class ConvLayer : public PlannedLayer {
 
   void backward(LayerPass& pass, const Gradient& gradient) const override {
     const Tensor& grad = with_relu_ ? masked(pass, gradient.of_output) : gradient.of_output;
-    const PatchGeometry g = geometry(pass.input);
+    const WindowGeometry g = geometry(pass.input);
     const bool by_patches = has_small_patches(g);
     bool of_input = gradient.of_input;
     bool of_weight = module_->weight.requires_grad();
@@ -231,22 +254,24 @@ class ConvLayer : public PlannedLayer {
     if (!module_->bias.defined()) return {module_->weight};
     return {module_->weight, module_->bias};
   }
+  bool needs_output() const override { return with_relu_; }
 
  private:
   static constexpr std::array<std::int64_t, kDims> kNoOutputPadding = {};
   static constexpr std::int64_t kSmallPatch = 64;
 
   torch::IntArrayRef padding() const {
-    return *c10::get_if<torch::ExpandingArray<kDims>>(&module_->options.padding());
+    using std::get_if;
+    return *get_if<torch::ExpandingArray<kDims>>(&module_->options.padding());
   }
 
-  PatchGeometry geometry(const Tensor& input) const {
+  WindowGeometry geometry(const Tensor& input) const {
     const auto& options = module_->options;
-    PatchGeometry g{.channels = input.size(1)};
+    WindowGeometry g{.planes = input.size(1)};
     for (std::size_t d = 0; d < kDims; ++d) {
       const std::size_t axis = 3 - kDims + d;
       g.in[axis] = input.size(static_cast<std::int64_t>(d) + 2);
-      g.kernel[axis] = (*options.kernel_size())[d];
+      g.kernel[axis] = module_->weight.size(static_cast<std::int64_t>(d) + 2);
       g.stride[axis] = (*options.stride())[d];
       g.padding[axis] = padding()[d];
       g.dilation[axis] = (*options.dilation())[d];
@@ -257,45 +282,47 @@ class ConvLayer : public PlannedLayer {
     return g;
   }
 
-  bool has_small_patches(const PatchGeometry& g) const {
-    return module_->options.groups() == 1 && g.patch_size() <= kSmallPatch;
+  bool has_small_patches(const WindowGeometry& g) const {
+    return module_->options.groups() == 1 && patch_size(g) <= kSmallPatch &&
+           is_enabled(Speedup::kPatches);
   }
 
+  static std::int64_t patch_size(const WindowGeometry& g) { return g.planes * g.taps(); }
   std::int64_t out_channels() const { return module_->weight.size(0); }
 
-  void forward_by_patches(const PatchGeometry& g, LayerPass& pass) const {
+  void forward_by_patches(const WindowGeometry& g, LayerPass& pass) const {
     const std::int64_t samples = pass.input.size(0);
     std::vector<std::int64_t> shape{samples, out_channels()};
     shape.insert(shape.end(), g.out.begin() + (3 - kDims), g.out.end());
     const auto* const in = pass.input.template data_ptr<float>();
     auto* const out = shaped(pass.output, shape).template data_ptr<float>();
     auto* const columns =
-        shaped(pass.kept, {samples, g.patch_size(), g.positions()}).template data_ptr<float>();
+        shaped(pass.kept, {samples, patch_size(g), g.out_size()}).template data_ptr<float>();
     const auto* const weight = module_->weight.template data_ptr<float>();
     const auto* const bias =
         module_->bias.defined() ? module_->bias.template data_ptr<float>() : nullptr;
     for_samples(g, samples, [&](std::int64_t sample) {
-      float* const to = out + sample * out_channels() * g.positions();
-      float* const patches = columns + sample * g.patch_size() * g.positions();
-      gather_patches(g, in + sample * g.in_size(), patches);
+      float* const to = out + sample * out_channels() * g.out_size();
+      float* const patches = columns + sample * patch_size(g) * g.out_size();
+      gather_patches(g, in + sample * g.planes * g.in_size(), patches);
       for (std::int64_t c = 0; bias != nullptr && c < out_channels(); ++c) {
-        std::fill_n(to + c * g.positions(), g.positions(), bias[c]);
+        std::fill_n(to + c * g.out_size(), g.out_size(), bias[c]);
       }
       multiply({.a = {.data = weight,
                       .rows = out_channels(),
-                      .columns = g.patch_size(),
-                      .stride = g.patch_size()},
+                      .columns = patch_size(g),
+                      .stride = patch_size(g)},
                 .b = {.data = patches,
-                      .rows = g.patch_size(),
-                      .columns = g.positions(),
-                      .stride = g.positions()},
+                      .rows = patch_size(g),
+                      .columns = g.out_size(),
+                      .stride = g.out_size()},
                 .accumulate = bias != nullptr},
                to);
     });
   }
 
   // Threads have sums of their own, which are added in order.
-  void add_weight_grad(const PatchGeometry& g, LayerPass& pass, const Tensor& grad) const {
+  void add_weight_grad(const WindowGeometry& g, LayerPass& pass, const Tensor& grad) const {
     const std::int64_t samples = pass.input.size(0);
     const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, samples);
     const bool has_columns = g.are_separate();
@@ -306,7 +333,7 @@ class ConvLayer : public PlannedLayer {
     if (parts > 1) others = at::zeros({parts - 1, module_->weight.numel()});
     optim::for_ranges({.size = parts}, [&](std::int64_t first, std::int64_t last) {
       std::vector<float> scratch;
-      if (!has_columns) scratch.resize(static_cast<std::size_t>(g.patch_size() * g.positions()));
+      if (!has_columns) scratch.resize(static_cast<std::size_t>(patch_size(g) * g.out_size()));
       for (std::int64_t part = first; part < last; ++part) {
         float* const to =
             part == 0 ? sum
@@ -314,18 +341,18 @@ class ConvLayer : public PlannedLayer {
         for (std::int64_t s = samples * part / parts; s < samples * (part + 1) / parts; ++s) {
           const float* patches = scratch.data();
           if (has_columns) {
-            patches = pass.kept.template data_ptr<float>() + s * g.patch_size() * g.positions();
+            patches = pass.kept.template data_ptr<float>() + s * patch_size(g) * g.out_size();
           } else {
-            gather_patches(g, in + s * g.in_size(), scratch.data());
+            gather_patches(g, in + s * g.planes * g.in_size(), scratch.data());
           }
-          multiply({.a = {.data = of_output + s * out_channels() * g.positions(),
+          multiply({.a = {.data = of_output + s * out_channels() * g.out_size(),
                           .rows = out_channels(),
-                          .columns = g.positions(),
-                          .stride = g.positions()},
+                          .columns = g.out_size(),
+                          .stride = g.out_size()},
                     .b = {.data = patches,
-                          .rows = g.positions(),
-                          .columns = g.patch_size(),
-                          .stride = g.positions(),
+                          .rows = g.out_size(),
+                          .columns = patch_size(g),
+                          .stride = g.out_size(),
                           .transposed = true},
                     .accumulate = true},
                    to);
@@ -338,31 +365,31 @@ class ConvLayer : public PlannedLayer {
     }
   }
 
-  void input_grad_by_patches(const PatchGeometry& g, LayerPass& pass, const Tensor& grad) const {
+  void input_grad_by_patches(const WindowGeometry& g, LayerPass& pass, const Tensor& grad) const {
     const auto* const of_output = grad.template data_ptr<float>();
     auto* const of_input = shaped(pass.input_grad, pass.input.sizes()).template data_ptr<float>();
     const auto* const weight = module_->weight.template data_ptr<float>();
-    auto* const columns = shaped(pass.workspace, pass.kept.sizes()).template data_ptr<float>();
+    auto* const columns = shaped(pass.kept_grad, pass.kept.sizes()).template data_ptr<float>();
     for_samples(g, pass.input.size(0), [&](std::int64_t sample) {
-      float* const patches = columns + sample * g.patch_size() * g.positions();
+      float* const patches = columns + sample * patch_size(g) * g.out_size();
       multiply({.a = {.data = weight,
-                      .rows = g.patch_size(),
+                      .rows = patch_size(g),
                       .columns = out_channels(),
-                      .stride = g.patch_size(),
+                      .stride = patch_size(g),
                       .transposed = true},
-                .b = {.data = of_output + sample * out_channels() * g.positions(),
+                .b = {.data = of_output + sample * out_channels() * g.out_size(),
                       .rows = out_channels(),
-                      .columns = g.positions(),
-                      .stride = g.positions()}},
+                      .columns = g.out_size(),
+                      .stride = g.out_size()}},
                patches);
-      scatter_patches(g, patches, of_input + sample * g.in_size());
+      scatter_patches(g, patches, of_input + sample * g.planes * g.in_size());
     });
   }
 
-  static void for_samples(const PatchGeometry& g, std::int64_t samples,
+  static void for_samples(const WindowGeometry& g, std::int64_t samples,
                           const std::function<void(std::int64_t)>& body) {
     constexpr std::int64_t kGrain = 64 * 1024;  // elements that are worth a thread
-    const std::int64_t size = std::max<std::int64_t>(1, g.patch_size() * g.positions());
+    const std::int64_t size = std::max<std::int64_t>(1, patch_size(g) * g.out_size());
     optim::for_ranges({.size = samples, .grain = std::max<std::int64_t>(1, kGrain / size)},
                       [&](std::int64_t begin, std::int64_t end) {
                         for (std::int64_t s = begin; s < end; ++s) body(s);
@@ -382,7 +409,7 @@ class PoolLayer : public PlannedLayer {
   bool accepts(const Tensor& input) const override { return geometry(input).has_value(); }
 
   void forward(LayerPass& pass, bool for_backward) const override {
-    const PoolGeometry g = *geometry(pass.input);
+    const WindowGeometry g = *geometry(pass.input);
     const auto shape = pooled_shape(pass.input, g, kDims);
     if (for_backward) shaped(pass.kept, shape, torch::kUInt8);
     max_pool(g, {.in = pass.input.template data_ptr<float>(),
@@ -401,7 +428,7 @@ class PoolLayer : public PlannedLayer {
   }
 
  private:
-  std::optional<PoolGeometry> geometry(const Tensor& input) const {
+  std::optional<WindowGeometry> geometry(const Tensor& input) const {
     const auto& options = module_->options;
     return pool_geometry(input,
                          {.kernel = options.kernel_size(),

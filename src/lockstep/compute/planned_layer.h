@@ -13,9 +13,9 @@ namespace lockstep::compute {
 struct LayerPass {
   torch::Tensor input;
   torch::Tensor output;
-  torch::Tensor kept;       // what else backward needs
-  torch::Tensor scratch;    // ReLU's gradient
-  torch::Tensor workspace;  // what a layer needs meanwhile
+  torch::Tensor kept;  // what else backward needs
+  torch::Tensor kept_grad;
+  torch::Tensor scratch;  // ReLU's gradient
   torch::Tensor input_grad;
 };
 
@@ -37,6 +37,9 @@ class PlannedLayer {
   virtual void backward(LayerPass& pass, const Gradient& gradient) const = 0;
 
   virtual std::vector<torch::Tensor> parameters() const { return {}; }
+
+  // backward() looks at pass.output.
+  virtual bool needs_output() const { return false; }
 
   // Its output and gradient are other shapes of its input's and output's memory.
   virtual bool is_view() const { return false; }

@@ -6,6 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -13,7 +14,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/utils.h>
 
-#include "lockstep/base/error.h"
 #include "lockstep/compute/switches.h"
 
 namespace lockstep::compute {
@@ -32,6 +32,11 @@ bool is_plain_backward() {
 }
 
 thread_local bool direct_gradients = false;
+
+// Operations take other types than their inputs'.
+bool is_autocast() {
+  return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU);
+}
 
 bool has_hooks(const Tensor& parameter) {
   return !torch::autograd::impl::hooks(parameter).empty();
@@ -54,21 +59,28 @@ class PlannedSequential::Plan {
   bool is_of(const std::vector<std::shared_ptr<nn::Module>>& modules) const {
     return modules_ == modules;
   }
-  bool is_possible() const { return !layers_.empty(); }
 
-  // Those that autograd is to know of.
-  std::vector<Tensor> trainable() const {
-    std::vector<Tensor> parameters;
-    for (const auto& layer : layers_) {
-      for (const Tensor& parameter : layer->parameters()) {
-        if (parameter.requires_grad()) parameters.push_back(parameter);
-      }
-    }
-    return parameters;
+  // Whether it has not failed with an input of that shape.
+  bool may_take(const Tensor& input) const {
+    const std::lock_guard lock(mutex_);
+    return !layers_.empty() && (!refused_ || input.sizes() != *refused_);
   }
 
-  // They live as long as the plan: autograd would make new ones for every step.
-  const torch::autograd::edge_list& edges_to(const std::vector<Tensor>& parameters) {
+  // Each once, whoever shares it.
+  std::vector<Tensor> parameters() const {
+    std::vector<Tensor> all;
+    for (const auto& layer : layers_) {
+      for (const Tensor& parameter : layer->parameters()) {
+        const auto same = [&](const Tensor& other) { return other.is_same(parameter); };
+        if (std::ranges::none_of(all, same)) all.push_back(parameter);
+      }
+    }
+    return all;
+  }
+
+  // The edges live as long as the plan: autograd would make new ones for every step.
+  torch::autograd::edge_list edges_to(const std::vector<Tensor>& parameters) {
+    const std::lock_guard lock(mutex_);
     edges_ = torch::autograd::collect_next_edges(parameters);
     return edges_;
   }
@@ -82,6 +94,7 @@ class PlannedSequential::Plan {
     return workspace;
   }
   void give_back(Workspace&& workspace) {
+    constexpr std::size_t kMostKept = 2;
     // What is not ours is let go: a batch's memory is used again, too.
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       workspace[i].input.reset();
@@ -90,28 +103,41 @@ class PlannedSequential::Plan {
       workspace[i].input_grad.reset();
     }
     const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(workspace));
+    if (free_.size() < kMostKept) free_.push_back(std::move(workspace));
   }
 
-  // Nothing where a layer cannot take what it gets.
-  std::optional<Tensor> forward(const Tensor& input, Workspace& workspace,
-                                bool for_backward) const {
-    Tensor value = input;
+  // For backward(), everything stays in the workspace. Nothing where a layer cannot take its input.
+  std::optional<Tensor> forward(const Tensor& input, Workspace& workspace) {
     // The last output is the caller's to keep.
     for (std::size_t i = layers_.size(); i-- > 0;) {
       workspace[i].output.reset();
       if (!layers_[i]->is_view()) break;
     }
+    Tensor value = input;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (!layers_[i]->accepts(value)) return std::nullopt;
+      if (!layers_[i]->accepts(value)) return refuse(input);
       workspace[i].input = value;
-      layers_[i]->forward(workspace[i], for_backward);
+      layers_[i]->forward(workspace[i], /*for_backward=*/true);
       value = workspace[i].output;
     }
     return value;
   }
 
+  // The output alone.
+  std::optional<Tensor> evaluate(const Tensor& input) {
+    Tensor value = input;
+    for (const auto& layer : layers_) {
+      if (!layer->accepts(value)) return refuse(input);
+      LayerPass pass;
+      pass.input = value;
+      layer->forward(pass, /*for_backward=*/false);
+      value = pass.output;
+    }
+    return value;
+  }
+
   void backward(const Tensor& grad, Workspace& workspace) const {
+    const std::lock_guard lock(backward_mutex_);
     std::size_t first = 0;  // below it, nothing is trained
     while (first < layers_.size() && !trains(*layers_[first])) ++first;
     Tensor value = grad.contiguous();
@@ -121,31 +147,45 @@ class PlannedSequential::Plan {
     }
   }
 
- private:
-  static bool trains(const PlannedLayer& layer) {
-    for (const Tensor& parameter : layer.parameters()) {
-      if (parameter.requires_grad()) return true;
+  // Whether backward() looks at the output of the whole.
+  bool needs_output() const {
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      if (!layers_[i]->is_view()) return layers_[i]->needs_output();
     }
     return false;
   }
 
+ private:
+  static bool trains(const PlannedLayer& layer) {
+    return std::ranges::any_of(layer.parameters(), &Tensor::requires_grad);
+  }
+
+  std::nullopt_t refuse(const Tensor& input) {
+    const std::lock_guard lock(mutex_);
+    refused_ = input.sizes().vec();
+    return std::nullopt;
+  }
+
   std::vector<std::shared_ptr<nn::Module>> modules_;
   std::vector<std::unique_ptr<PlannedLayer>> layers_;
+  mutable std::mutex backward_mutex_;  // gradients are added by one thread at a time
+  mutable std::mutex mutex_;           // of what follows
+  std::optional<std::vector<std::int64_t>> refused_;
   torch::autograd::edge_list edges_;
-  std::mutex mutex_;
   std::vector<Workspace> free_;
 };
 
 struct PlannedSequential::Backward : torch::autograd::Node {
   Backward(std::shared_ptr<Plan> plan_of, std::shared_ptr<nn::SequentialImpl> module_of,
-           Workspace&& memory, const std::vector<Tensor>& trained)
+           Workspace&& memory, std::vector<Tensor> trained_of)
       : plan(std::move(plan_of)),
         module(std::move(module_of)),
         workspace(std::move(memory)),
-        parameters(trained) {
-    for (const Tensor& parameter : parameters) versions.push_back(parameter._version());
-    output_version = workspace->back().output._version();
-    input_version = workspace->front().input._version();
+        trained(std::move(trained_of)) {
+    used = plan->parameters();
+    used.push_back(workspace->front().input);
+    if (plan->needs_output()) used.push_back(workspace->back().output);
+    for (const Tensor& tensor : used) versions.push_back(tensor._version());
   }
   ~Backward() override { release_variables(); }
 
@@ -166,6 +206,7 @@ struct PlannedSequential::Backward : torch::autograd::Node {
   void release_variables() override {
     if (workspace) plan->give_back(std::move(*workspace));
     workspace.reset();
+    used.clear();
   }
 
   std::string name() const override { return "LockstepSequentialBackward"; }
@@ -175,7 +216,7 @@ struct PlannedSequential::Backward : torch::autograd::Node {
     const bool again = torch::GradMode::is_enabled();
     const torch::AutoGradMode recording(true);
     const Tensor output = module->forward(workspace->front().input);
-    return torch::autograd::grad({output}, parameters, {grad}, /*retain_graph=*/again,
+    return torch::autograd::grad({output}, trained, {grad}, /*retain_graph=*/again,
                                  /*create_graph=*/again, /*allow_unused=*/true);
   }
 
@@ -184,23 +225,19 @@ struct PlannedSequential::Backward : torch::autograd::Node {
                 "Trying to backward through the graph a second time (or directly access saved "
                 "tensors after they have already been freed). Specify retain_graph=True if you "
                 "need to backward through the graph a second time.");
-    bool changed = workspace->back().output._version() != output_version ||
-                   workspace->front().input._version() != input_version;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      changed = changed || parameters[i]._version() != versions[i];
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      TORCH_CHECK(used[i]._version() == versions[i],
+                  "one of the variables needed for gradient computation has been modified by an "
+                  "inplace operation: an input, output or parameter of a Sequential");
     }
-    TORCH_CHECK(!changed,
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation: an input, output or parameter of a Sequential");
   }
 
   std::shared_ptr<Plan> plan;
   std::shared_ptr<nn::SequentialImpl> module;
   std::optional<Workspace> workspace;
-  std::vector<Tensor> parameters;
+  std::vector<Tensor> trained;
+  std::vector<Tensor> used;  // must not change before backward()
   std::vector<std::uint32_t> versions;
-  std::uint32_t output_version = 0;
-  std::uint32_t input_version = 0;
 };
 
 PlannedSequential::PlannedSequential(std::shared_ptr<nn::SequentialImpl> module)
@@ -208,41 +245,53 @@ PlannedSequential::PlannedSequential(std::shared_ptr<nn::SequentialImpl> module)
 
 PlannedSequential::~PlannedSequential() = default;
 
+std::shared_ptr<PlannedSequential::Plan> PlannedSequential::plan() {
+  std::vector<std::shared_ptr<nn::Module>> modules;
+  for (const auto& child : *module_) modules.push_back(child.ptr());
+  const std::lock_guard lock(mutex_);
+  if (plan_ == nullptr || !plan_->is_of(modules)) {
+    plan_ = std::make_shared<Plan>(std::move(modules));
+  }
+  return plan_;
+}
+
 Tensor PlannedSequential::forward(const Tensor& input) {
   const nn::SequentialImpl& object = *module_;
   if (!is_enabled(Speedup::kPlan) || input.requires_grad() || !input.device().is_cpu() ||
-      !input.has_storage() || torch::InferenceMode::is_enabled() ||
+      !input.has_storage() || torch::InferenceMode::is_enabled() || is_autocast() ||
       typeid(object) != typeid(nn::SequentialImpl)) {
     return module_->forward(input);
   }
-  std::vector<std::shared_ptr<nn::Module>> modules;
-  for (const auto& child : *module_) modules.push_back(child.ptr());
-  if (plan_ == nullptr || !plan_->is_of(modules))
-    plan_ = std::make_shared<Plan>(std::move(modules));
-  if (!plan_->is_possible()) return module_->forward(input);
-
+  const std::shared_ptr<Plan> plan = this->plan();
+  if (!plan->may_take(input)) return module_->forward(input);
   std::vector<Tensor> trained;
-  if (torch::GradMode::is_enabled()) trained = plan_->trainable();
-  if (std::ranges::any_of(trained, has_hooks)) return module_->forward(input);
-  Workspace workspace = plan_->take();
+  if (torch::GradMode::is_enabled()) {
+    trained = plan->parameters();
+    std::erase_if(trained, [](const Tensor& parameter) { return !parameter.requires_grad(); });
+    if (std::ranges::any_of(trained, has_hooks)) return module_->forward(input);
+  }
+  Workspace workspace;
   std::optional<Tensor> output;
   {
     const torch::NoGradGuard no_grad;
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    output = plan_->forward(input, workspace, !trained.empty());
+    if (trained.empty()) {
+      output = plan->evaluate(input);
+    } else {
+      workspace = plan->take();
+      output = plan->forward(input, workspace);
+    }
   }
   if (!output) return module_->forward(input);
-  if (trained.empty()) {
-    plan_->give_back(std::move(workspace));
-    return *output;
-  }
+  if (trained.empty()) return *output;
   // Another handle of the same memory: the node keeps the output, and must not keep itself.
   Tensor result = output->detach();
+  torch::autograd::edge_list edges;
+  if (!direct_gradients) edges = plan->edges_to(trained);
   const auto node = std::shared_ptr<Backward>(
-      new Backward(plan_, module_, std::move(workspace), trained), torch::autograd::deleteNode);
-  if (!direct_gradients) {
-    node->set_next_edges(torch::autograd::edge_list(plan_->edges_to(trained)));
-  }
+      new Backward(plan, module_, std::move(workspace), std::move(trained)),
+      torch::autograd::deleteNode);
+  node->set_next_edges(std::move(edges));
   torch::autograd::set_history(result, node);
   return result;
 }

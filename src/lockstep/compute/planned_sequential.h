@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <torch/nn/modules/container/sequential.h>
@@ -42,7 +43,10 @@ class PlannedSequential {
   class Plan;
   struct Backward;
 
+  std::shared_ptr<Plan> plan();  // of the modules as they are now
+
   std::shared_ptr<torch::nn::SequentialImpl> module_;
+  std::mutex mutex_;            // of what follows
   std::shared_ptr<Plan> plan_;  // null until it is needed
 };
 

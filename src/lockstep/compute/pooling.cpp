@@ -65,7 +65,7 @@ Tensor pool_natively(const Tensor& input, const Settings& s) {
 }
 
 struct MaxPoolBackward : torch::autograd::Node {
-  MaxPoolBackward(const Tensor& input, const PoolGeometry& of, Settings with)
+  MaxPoolBackward(const Tensor& input, const WindowGeometry& of, Settings with)
       : geometry(of),
         settings(std::move(with)),
         saved_input(input, /*is_output=*/false),
@@ -95,7 +95,7 @@ struct MaxPoolBackward : torch::autograd::Node {
 
   std::string name() const override { return "LockstepMaxPoolBackward"; }
 
-  PoolGeometry geometry;
+  WindowGeometry geometry;
   Settings settings;
   torch::autograd::SavedVariable saved_input;
   std::vector<std::int64_t> shape;
@@ -137,7 +137,7 @@ Tensor max_pool3d(const Tensor& input, IntArrayRef kernel, IntArrayRef stride, I
 
 }  // namespace
 
-std::optional<PoolGeometry> pool_geometry(const Tensor& input, const PoolOptions& options,
+std::optional<WindowGeometry> pool_geometry(const Tensor& input, const PoolOptions& options,
                                           std::size_t dims) {
   const auto dim = static_cast<std::size_t>(input.dim());
   if (!input.device().is_cpu() || input.scalar_type() != torch::kFloat || input.is_mkldnn() ||
@@ -150,7 +150,7 @@ std::optional<PoolGeometry> pool_geometry(const Tensor& input, const PoolOptions
   const auto padding = extent(options.padding, dims, 0);
   const auto dilation = extent(options.dilation, dims, 1);
   if (!kernel || !stride || !padding || !dilation) return std::nullopt;
-  PoolGeometry geometry{.planes = 1,
+  WindowGeometry geometry{.planes = 1,
                         .kernel = *kernel,
                         .stride = *stride,
                         .padding = *padding,
@@ -176,7 +176,7 @@ std::optional<PoolGeometry> pool_geometry(const Tensor& input, const PoolOptions
   return geometry;
 }
 
-std::vector<std::int64_t> pooled_shape(const Tensor& input, const PoolGeometry& geometry,
+std::vector<std::int64_t> pooled_shape(const Tensor& input, const WindowGeometry& geometry,
                                        std::size_t dims) {
   std::vector<std::int64_t> shape = input.sizes().vec();
   for (std::size_t d = 0; d < dims; ++d)

@@ -1,9 +1,11 @@
 #include "lockstep/compute/switches.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -11,7 +13,8 @@
 namespace lockstep::compute {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"plan", "pool", "memory", "denormals"};
+constexpr std::array<std::string_view, 5> kNames = {"plan", "patches", "pool", "memory",
+                                                    "denormals"};
 
 std::uint8_t bit(std::size_t speedup) {
   return static_cast<std::uint8_t>(1U << speedup);

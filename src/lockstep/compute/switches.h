@@ -9,13 +9,14 @@ namespace lockstep::compute {
 
 enum class Speedup : std::uint8_t {
   kPlan,       // a Sequential of known layers is run without autograd inside
-  kPool,       // max pooling by vectorised kernels
+  kPatches,    // in a plan, convolutions with few inputs an output are matrix products
+  kPool,       // max pooling by vectorised kernels, outside of a plan
   kMemory,     // big tensors' memory is kept by the process
   kDenormals,  // numbers below 1e-38 are zero
 };
 
-// Whether LOCKSTEP_DISABLE leaves it on; a name there that is none of plan, pool, memory and
-// denormals is a ConfigError.
+// Whether LOCKSTEP_DISABLE leaves it on; a name there that is none of plan, patches, pool, memory
+// and denormals is a ConfigError.
 bool is_enabled(Speedup speedup);
 
 // Off in this thread while it lives.

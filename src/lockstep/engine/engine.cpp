@@ -21,8 +21,8 @@ torch::Device default_device() {
 void Engine::run(const Job& job) {
   set_up_process();
   job.prepare();
-  const compute::FlushDenormals flush;
   start();
+  const compute::FlushDenormals flush;  // in as many threads as start() asked for
   comm::Local alone;
   job.work(alone);
 }

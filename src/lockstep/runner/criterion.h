@@ -51,6 +51,9 @@ class Criterion {
     return function_(outputs, targets);
   }
 
+  // Not a function, which may have got hold of anything: the model, say.
+  bool is_module() const { return module_ != nullptr; }
+
   void to(torch::Device device) const;
 
   // Its parameters and buffers (class weights, say), copied, and back. A function has none.

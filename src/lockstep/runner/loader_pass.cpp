@@ -5,7 +5,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/compute/planned_sequential.h"
-#include "lockstep/compute/switches.h"
 #include "lockstep/runner/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
@@ -146,8 +145,6 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   {
     Profiler::Scope scope(profiler_, Phase::kForward);
     const compute::DirectGradients direct(state_.is_train && settings_.direct_gradients);
-    std::optional<compute::WithoutSpeedup> recorded;
-    if (settings_.overlaps) recorded.emplace(compute::Speedup::kPlan);
     handle_batch_(state_);
   }
   {

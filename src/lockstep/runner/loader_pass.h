@@ -23,7 +23,6 @@ struct PassSettings {
   bool log_batches = false;       // every batch's metrics go to the loggers, too
   std::int64_t shards = 1;        // that every batch is split into, over all workers
   bool direct_gradients = false;  // nobody but backward() here asks for one
-  bool overlaps = false;          // gradients are reduced as they come: one by one, by autograd
 };
 
 class LoaderPass {

@@ -124,14 +124,15 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
         MetricKey{*options.valid_loader, options.valid_metric.value_or(plan_.loss_key)};
     check_metric_key(state_, *state_.selection.key, "valid_metric");
   }
+  const bool direct = plan_.metrics_are_known && plan_.criterion.is_module() && unseen_gradients &&
+                      !replica_->overlaps();
   pass_ = std::make_unique<LoaderPass>(
       state_, plan_.callbacks, plan_.handle_batch, step_.get(), profiler_,
       PassSettings{.loss_key = plan_.loss_key,
                    .terminate_on_nan = options.terminate_on_nan,
                    .log_batches = options.log_batches,
                    .shards = shards,
-                   .direct_gradients = plan_.metrics_are_known && unseen_gradients,
-                   .overlaps = replica_->overlaps()});
+                   .direct_gradients = direct});
 }
 
 Loop::~Loop() = default;
