@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -105,9 +106,11 @@ Finished run_processes(const RunOptions& options) {
     int status = 0;
     ::waitpid(processes[i].pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    ::kill(-processes[0].pid, SIGKILL);  // the others of its group
+    for (std::size_t k = i + 1; k < processes.size(); ++k) ::waitpid(processes[k].pid, &status, 0);
     std::string command;
     for (const auto& word : options.commands[i]) command += word + ' ';
-    throw Error("{}ended with status {}", command, status);
+    throw Error("{}did not end well", command);
   }
   return finished;
 }

@@ -29,18 +29,15 @@ int run_one(const std::string& name, const ls::bench::WorkOptions& options) {
   const auto result = ls::bench::run_workload(ls::bench::workload(name), options);
   std::cout << nlohmann::json{{"samples_per_second", result.samples_per_second},
                               {"loss", result.loss},
+                              {"weights_norm", result.weights_norm},
                               {"first_step", result.first_step}}
             << '\n';
   return 0;
 }
 
-// What the file says of the others stays.
 int run_works(const std::vector<std::string>& works, const std::string& output,
               const std::string& self) {
   nlohmann::json json = nlohmann::json::object();
-  if (works != all_works() && std::filesystem::exists(output)) {
-    json = nlohmann::json::parse(ls::read_file(output));
-  }
   ls::bench::CompareOptions compared{.works = {}, .self = self};
   for (const auto& work : works) {
     if (work == "collectives") {

@@ -51,7 +51,7 @@ def make_data():
     if WORKLOAD == "E":
         features = torch.rand(8192, 64, generator=generator(1))
         return features, torch.randint(10, (8192,), generator=generator(2))
-    images = read("train-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).float() / 255
+    images = read("train-images-idx3-ubyte.gz", 16).reshape(-1, 1, 28, 28).float().div_(255)
     return images, read("train-labels-idx1-ubyte.gz", 8).long()
 
 
@@ -96,6 +96,7 @@ def flat_gradients(model):
 
 
 torch.set_num_threads(1)
+torch.set_flush_denormal(True)
 if WORLD > 1:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[RANK]})
     dist.init_process_group("gloo", init_method="file://" + STORE, rank=RANK, world_size=WORLD)
@@ -142,7 +143,9 @@ if WORLD > 1:
     dist.all_reduce(mean)
     mean /= WORLD
 if RANK == 0:
+    squares = sum(p.detach().double().square().sum() for p in model.parameters())
     print(json.dumps({
+        "weights_norm": squares.sqrt().item(),
         "samples_per_second": count / seconds,
         "loss": mean.item(),
         "first_step": first_step,

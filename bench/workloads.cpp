@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 
 namespace lockstep::bench {
 namespace {
@@ -179,6 +180,11 @@ WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
   });
   result.samples_per_second = trained.train_samples_per_second;
   result.loss = trained.last_metrics.at("train").at("loss");
+  double squares = 0;
+  for (const auto& [name, parameter] : trained.model.parameters()) {
+    squares += parameter.detach().to(torch::kFloat64).square().sum().item<double>();
+  }
+  result.weights_norm = std::sqrt(squares);
   return result;
 }
 

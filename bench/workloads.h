@@ -27,8 +27,9 @@ const Workload& workload(std::string_view name);
 
 struct WorkResult {
   double samples_per_second = 0;
-  double loss = 0;        // the mean over all samples: both sides must have done the same work
-  double first_step = 0;  // when it was done, by the clock that all processes of a machine share
+  double loss = 0;          // the mean over all samples: both sides must have done the same work
+  double weights_norm = 0;  // of all parameters in the end, for the same reason
+  double first_step = 0;    // when it was done, by the clock that all processes of a machine share
 };
 
 struct WorkOptions {

@@ -51,12 +51,12 @@ TEST_P(MaxPool, IsTorchsToTheBitAndSoIsItsGradient) {
       const auto expected_grad = torch::autograd::grad({expected}, {input}, {grad})[0];
 
       WindowGeometry geometry{.planes = 6,
-                            .in = c.in,
-                            .out = {expected.size(2), expected.size(3), expected.size(4)},
-                            .kernel = c.kernel,
-                            .stride = c.stride,
-                            .padding = c.padding,
-                            .dilation = c.dilation};
+                              .in = c.in,
+                              .out = {expected.size(2), expected.size(3), expected.size(4)},
+                              .kernel = c.kernel,
+                              .stride = c.stride,
+                              .padding = c.padding,
+                              .dilation = c.dilation};
       ASSERT_TRUE(can_choose(geometry));
       auto out = torch::full_like(expected, 77);
       auto chosen = torch::empty(expected.sizes(), torch::kUInt8);
@@ -99,15 +99,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
                              Case{{4, 9, 11}, {2, 2, 2}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 9, 9}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}},
-        // narrower than the window: elements of it are never inside
-        Case{{1, 1, 1}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
-        Case{{1, 1, 1}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}},
-        Case{{2, 2, 2}, {5, 5, 5}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}},
-        Case{{1, 3, 3}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
-        Case{{1, 2, 13}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
-        Case{{3, 4, 11}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}},
-        // enough planes for several threads
-        Case{{1, 200, 202}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}));
+                             // narrower than the window: elements of it are never inside
+                             Case{{1, 1, 1}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+                             Case{{1, 1, 1}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}},
+                             Case{{2, 2, 2}, {5, 5, 5}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}},
+                             Case{{1, 3, 3}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
+                             Case{{1, 2, 13}, {1, 2, 2}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
+                             Case{{3, 4, 11}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+                             // enough planes for several threads
+                             Case{{1, 200, 202}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}));
 
 TEST(CanChoose, NotAWindowOfMoreThan254ElementsOrOfNone) {
   EXPECT_TRUE(can_choose({.in = {1, 2, 127}, .kernel = {1, 2, 127}}));

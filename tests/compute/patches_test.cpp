@@ -18,12 +18,12 @@ TEST(Patches, AreThoseOfUnfold) {
       return (in + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
     };
     const WindowGeometry g{.planes = 3,
-                          .in = {1, c.height, c.width},
-                          .out = {1, size(c.height), size(c.width)},
-                          .kernel = {1, c.kernel, c.kernel},
-                          .stride = {1, c.stride, c.stride},
-                          .padding = {0, c.padding, c.padding},
-                          .dilation = {1, c.dilation, c.dilation}};
+                           .in = {1, c.height, c.width},
+                           .out = {1, size(c.height), size(c.width)},
+                           .kernel = {1, c.kernel, c.kernel},
+                           .stride = {1, c.stride, c.stride},
+                           .padding = {0, c.padding, c.padding},
+                           .dilation = {1, c.dilation, c.dilation}};
     const auto input = torch::randn({1, 3, c.height, c.width});
     const auto expected = torch::im2col(input, {c.kernel, c.kernel}, {c.dilation, c.dilation},
                                         {c.padding, c.padding}, {c.stride, c.stride})[0];
@@ -46,11 +46,11 @@ TEST(Patches, OfThreeDimensionsMakeAConvolution) {
   const auto weight = torch::randn({4, 2, 2, 3, 2});
   const auto expected = torch::conv3d(input, weight, {}, {2, 1, 3}, {1, 0, 1});
   const WindowGeometry g{.planes = 2,
-                        .in = {5, 6, 7},
-                        .out = {expected.size(2), expected.size(3), expected.size(4)},
-                        .kernel = {2, 3, 2},
-                        .stride = {2, 1, 3},
-                        .padding = {1, 0, 1}};
+                         .in = {5, 6, 7},
+                         .out = {expected.size(2), expected.size(3), expected.size(4)},
+                         .kernel = {2, 3, 2},
+                         .stride = {2, 1, 3},
+                         .padding = {1, 0, 1}};
   auto columns = torch::empty({g.planes * g.taps(), g.out_size()});
   gather_patches(g, input.data_ptr<float>(), columns.data_ptr<float>());
   EXPECT_TRUE(

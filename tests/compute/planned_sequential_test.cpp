@@ -52,11 +52,12 @@ INSTANTIATE_TEST_SUITE_P(
         Example{"mlp", make_mlp, {6, 2, 12}}, Example{"cnn", make_cnn, {5, 1, 14, 14}},
         Example{"cnn3d", make_cnn3d, {3, 2, 8, 8, 8}},
         Example{"grouped",
-            [] {
-              return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(4, 6, 3).groups(2).dilation(2)),
-                                    nn::ReLU(), nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(1)));
-            },
-            {3, 4, 9, 8}},
+                [] {
+                  return nn::Sequential(
+                      nn::Conv2d(nn::Conv2dOptions(4, 6, 3).groups(2).dilation(2)), nn::ReLU(),
+                      nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(1)));
+                },
+                {3, 4, 9, 8}},
         Example{"words", [] { return nn::Sequential(nn::Linear(7, 3), nn::ReLU()); }, {2, 5, 7}},
         Example{"signal",
                 [] { return nn::Sequential(nn::Conv1d(2, 4, 3), nn::ReLU(), nn::Flatten()); },

@@ -12,8 +12,7 @@ namespace {
 
 TEST(Switches, EverythingIsOnAndCanBeOffForAWhile) {
   for (const auto speedup :
-       {Speedup::kPlan, Speedup::kPatches, Speedup::kPool, Speedup::kMemory,
-        Speedup::kDenormals}) {
+       {Speedup::kPlan, Speedup::kPatches, Speedup::kPool, Speedup::kMemory, Speedup::kDenormals}) {
     EXPECT_TRUE(is_enabled(speedup));
   }
   {

@@ -31,6 +31,18 @@ TEST(Profiler, TellsPhasesApart) {
   EXPECT_THAT(table_of({profiler.serialize()}), ContainsRegex("data +0\\.000"));
 }
 
+TEST(Profiler, TellsWhatIsInNoPhase) {
+  Profiler profiler(true);
+  {
+    const Profiler::Pass pass(profiler);
+    spend(profiler, Phase::kData, 5);
+    spend(Profiler::none(), Phase::kData, 10);
+  }
+  profiler.count_batch();
+  EXPECT_THAT(table_of({profiler.serialize()}), ContainsRegex("other +0\\.01[0-4]"));
+  EXPECT_THAT(table_of({profiler.serialize()}), ContainsRegex("together +0\\.01[5-9]"));
+}
+
 TEST(Profiler, ShowsEveryRankAndTheirMean) {
   Profiler first(true);
   Profiler second(true);

@@ -67,8 +67,8 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
 // memory is shared, and reduced in buckets where it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   torch::manual_seed(5);
-  const auto images = std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}),
-                                                            torch::randint(3, {40}));
+  const auto images =
+      std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}), torch::randint(3, {40}));
   const auto run = [&](const Team& team, std::int64_t accumulation_steps) {
     namespace nn = torch::nn;
     torch::manual_seed(6);

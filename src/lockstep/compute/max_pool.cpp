@@ -24,13 +24,13 @@ struct TapRow {
 // What is the same for all planes.
 struct Plan {
   const WindowGeometry& geometry;
-  std::vector<Inside> columns;               // for each kw
+  std::vector<Inside> columns;                // for each kw
   std::vector<std::vector<TapRow>> tap_rows;  // for each row of outputs
   std::vector<std::int32_t> first_inside;     // for each column of outputs: its first kw inside
   Inside whole_pairs{};  // outputs along the width whose windows are inside, where they are pairs
-  bool pairs;             // windows of two, side by side along the width
-  bool separate;          // no element is in two windows
-  bool covers;            // every element is in a window
+  bool pairs;            // windows of two, side by side along the width
+  bool separate;         // no element is in two windows
+  bool covers;           // every element is in a window
 
   explicit Plan(const WindowGeometry& g) : geometry(g) {
     for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(inside(g, 2, kw));

@@ -6,7 +6,8 @@
 
 namespace lockstep::compute {
 
-// columns[planes * taps, out_size] of one sample, rows as a convolution's weights have them; padding is 0.
+// columns[planes * taps, out_size] of one sample, rows as a convolution's weights have them;
+// padding is 0.
 void gather_patches(const WindowGeometry& geometry, const float* in, float* columns);
 
 // The way back, where patches are separate: all of `in` is written, with 0 where no patch is.

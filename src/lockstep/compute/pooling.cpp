@@ -138,7 +138,7 @@ Tensor max_pool3d(const Tensor& input, IntArrayRef kernel, IntArrayRef stride, I
 }  // namespace
 
 std::optional<WindowGeometry> pool_geometry(const Tensor& input, const PoolOptions& options,
-                                          std::size_t dims) {
+                                            std::size_t dims) {
   const auto dim = static_cast<std::size_t>(input.dim());
   if (!input.device().is_cpu() || input.scalar_type() != torch::kFloat || input.is_mkldnn() ||
       input.is_sparse() || (dim != dims + 1 && dim != dims + 2) || !input.is_contiguous() ||
@@ -151,10 +151,10 @@ std::optional<WindowGeometry> pool_geometry(const Tensor& input, const PoolOptio
   const auto dilation = extent(options.dilation, dims, 1);
   if (!kernel || !stride || !padding || !dilation) return std::nullopt;
   WindowGeometry geometry{.planes = 1,
-                        .kernel = *kernel,
-                        .stride = *stride,
-                        .padding = *padding,
-                        .dilation = *dilation};
+                          .kernel = *kernel,
+                          .stride = *stride,
+                          .padding = *padding,
+                          .dilation = *dilation};
   for (std::size_t d = 0; d + dims < dim; ++d) {
     geometry.planes *= input.size(static_cast<std::int64_t>(d));
   }

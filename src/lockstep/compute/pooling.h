@@ -26,7 +26,7 @@ struct PoolOptions {
 // Of [samples, channels, ...] or [channels, ...] with 2 or 3 dimensions more, as many as the kernel
 // has or `dims` says; nothing where our kernels cannot do it.
 std::optional<WindowGeometry> pool_geometry(const torch::Tensor& input, const PoolOptions& options,
-                                          std::size_t dims);
+                                            std::size_t dims);
 
 // The shape of what is pooled from `input`.
 std::vector<std::int64_t> pooled_shape(const torch::Tensor& input, const WindowGeometry& geometry,

@@ -19,8 +19,8 @@ struct WindowGeometry {
   Extent padding = {0, 0, 0};
   Extent dilation = {1, 1, 1};
 
-  std::int64_t in_size() const { return in[0] * in[1] * in[2]; }       // of a plane
-  std::int64_t out_size() const { return out[0] * out[1] * out[2]; }   // of a plane
+  std::int64_t in_size() const { return in[0] * in[1] * in[2]; }      // of a plane
+  std::int64_t out_size() const { return out[0] * out[1] * out[2]; }  // of a plane
   std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   // No element is in two windows.
   bool are_separate() const {

@@ -1,6 +1,7 @@
 #include "lockstep/log/profiler.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -22,12 +23,16 @@ struct Profile {
     const auto json = nlohmann::json::parse(text);
     batches = std::max(1.0, json.at("batches").get<double>());
     seconds = json.at("seconds");
+    pass_seconds = json.at("pass_seconds");
     events = json.at("events");
   }
-  double together() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+  double in_phases() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+  double together() const { return std::max(pass_seconds, in_phases()); }
+  double other() const { return together() - in_phases(); }
 
   double batches = 1;
   std::array<double, kPhases> seconds{};
+  double pass_seconds = 0;
   nlohmann::json events;
 };
 
@@ -78,12 +83,24 @@ Profiler::Scope::~Scope() {
   profiler_->events_.push_back({phase_, start * 1e6, seconds * 1e6});
 }
 
+Profiler::Pass::Pass(Profiler& profiler)
+    : profiler_(profiler), start_(std::chrono::steady_clock::now()) {}
+
+Profiler::Pass::~Pass() {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
+  profiler_.pass_seconds_ += seconds.count();
+}
+
 std::string Profiler::serialize() const {
   nlohmann::json events = nlohmann::json::array();
   for (const Event& event : events_) {
     events.push_back({static_cast<int>(event.phase), event.start_us, event.duration_us});
   }
-  return nlohmann::json{{"batches", batches_}, {"seconds", seconds_}, {"events", events}}.dump();
+  return nlohmann::json{{"batches", batches_},
+                        {"seconds", seconds_},
+                        {"pass_seconds", pass_seconds_},
+                        {"events", events}}
+      .dump();
 }
 
 std::string profile_table(std::span<const std::string> profiles) {
@@ -98,6 +115,7 @@ std::string profile_table(std::span<const std::string> profiles) {
   for (std::size_t i = 0; i < kPhases; ++i) {
     text += '\n' + row(kNames[i], ranks, [i](const Profile& rank) { return rank.seconds[i]; });
   }
+  text += '\n' + row("other", ranks, &Profile::other);
   return text + '\n' + row("together", ranks, &Profile::together);
 }
 

@@ -45,6 +45,19 @@ class Profiler {
     std::chrono::steady_clock::time_point start_;
   };
 
+  // A pass over a loader: what of it is in no phase is shown as "other".
+  class Pass {
+   public:
+    explicit Pass(Profiler& profiler);
+    ~Pass();
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    Profiler& profiler_;
+    std::chrono::steady_clock::time_point start_;
+  };
+
   bool enabled() const { return enabled_; }
   void count_batch() { ++batches_; }
 
@@ -62,14 +75,16 @@ class Profiler {
   bool enabled_;
   std::int64_t batches_ = 0;
   std::array<double, kPhases> seconds_{};
+  double pass_seconds_ = 0;
   std::vector<Event> events_;
 };
 
-// A table of phases: total, share and microseconds a batch, in the mean over the ranks and on each
-// (of very many, of the first few). `profiles` are every rank's, serialized.
+// A table of phases, and of what is in none of them: total, share and microseconds a batch, in the
+// mean over the ranks and on each (of very many, of the first few). `profiles` are every rank's,
+// serialized.
 std::string profile_table(std::span<const std::string> profiles);
 
-// The first few thousand scopes of every rank, for chrome://tracing or Perfetto.
+// The first 20,000 scopes of every rank, for chrome://tracing or Perfetto.
 void write_chrome_trace(const std::filesystem::path& path, std::span<const std::string> profiles);
 
 }  // namespace lockstep

@@ -46,7 +46,11 @@ void LoaderPass::run(const Start& start) {
 
   state_.model.train(state_.is_train);
   const torch::AutoGradMode grad_mode(state_.is_train);
-  notify_all(callbacks_, &Callback::on_loader_start, state_);
+  const Profiler::Pass whole(profiler_);
+  {
+    Profiler::Scope scope(profiler_, Phase::kCallbacks);
+    notify_all(callbacks_, &Callback::on_loader_start, state_);
+  }
 
   decide();  // a callback may have asked for the end already, on one rank
   auto stream = epoch.stream(

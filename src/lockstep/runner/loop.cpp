@@ -126,13 +126,13 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   }
   const bool direct = plan_.metrics_are_known && plan_.criterion.is_module() && unseen_gradients &&
                       !replica_->overlaps();
-  pass_ = std::make_unique<LoaderPass>(
-      state_, plan_.callbacks, plan_.handle_batch, step_.get(), profiler_,
-      PassSettings{.loss_key = plan_.loss_key,
-                   .terminate_on_nan = options.terminate_on_nan,
-                   .log_batches = options.log_batches,
-                   .shards = shards,
-                   .direct_gradients = direct});
+  pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
+                                       profiler_,
+                                       PassSettings{.loss_key = plan_.loss_key,
+                                                    .terminate_on_nan = options.terminate_on_nan,
+                                                    .log_batches = options.log_batches,
+                                                    .shards = shards,
+                                                    .direct_gradients = direct});
 }
 
 Loop::~Loop() = default;
