@@ -15,7 +15,7 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kOtherRounds = 5;      // of start and memory
+constexpr int kOtherRounds = 3;      // of start and memory
 constexpr double kTolerance = 2e-3;  // relative: rounding differs, and training amplifies it
 
 struct Sample {

@@ -10,12 +10,12 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr std::array<Workload, 6> kWorkloads = {{
-    {"A", "Linear(784, 10) on Fashion-MNIST, one epoch", 7, 32, {}, 0.02},
-    {"B", "MLP 784-512-256-10 on Fashion-MNIST, one epoch", 5, 64, {}, 1e-3},
+    {"A", "Linear(784, 10) on Fashion-MNIST, one epoch", 5, 32, {}, 0.02},
+    {"B", "MLP 784-512-256-10 on Fashion-MNIST, one epoch", 3, 64, {}, 1e-3},
     {"C", "CNN of two convolutions on Fashion-MNIST", 3, 64, 200, 1e-3},
-    {"D", "Sapsan's 3-D CNN on cubes of 16", 5, 16, 500, 1e-3},
+    {"D", "Sapsan's 3-D CNN on cubes of 16", 3, 16, 500, 1e-3},
     {"D64", "3-D CNN of 16, 32, 64 channels on cubes of 32", 3, 4, 30, 1e-3},
-    {"E", "MLP of 30 layers of width 64", 7, 16, 500, 1e-3},
+    {"E", "MLP of 30 layers of width 64", 5, 16, 500, 1e-3},
 }};
 
 torch::Generator generator(std::uint64_t seed) {
