@@ -24,9 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Some 30 microseconds, about what it costs to sleep and be woken: long enough for a rank that is a
-// little late; then the core is worth more to others.
-constexpr int kSpins = 1000;
+// Half a millisecond. To sleep and be woken costs some 30 microseconds, but in steps of a tenth of
+// a millisecond that is much, and ranks are a little late all the time: with a spin of that length,
+// the bench's workload A is a seventh slower. After it, the core is worth more to others.
+constexpr int kSpins = 20'000;
 // How often a sleeper looks whether the others still live.
 constexpr milliseconds kTick(50);
 // How long a rank may be gone before those that miss it say so.
