@@ -43,11 +43,14 @@ class RankProcess {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(2 * kLimit.count());
     int code = 100;
-    try {
-      code = body();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "process %d: %s\n", ::getpid(), error.what());
-    }
+    // In a thread of its own: OpenMP in the one that forked would wait for threads that are gone.
+    std::thread([&] {
+      try {
+        code = body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "process %d: %s\n", ::getpid(), error.what());
+      }
+    }).join();
     ::_exit(code);
   }
   ~RankProcess() {
