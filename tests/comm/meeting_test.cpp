@@ -167,7 +167,7 @@ TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
   const launch::NumberPipe ports;
   const launch::NumberPipe ends;
   RankProcess agent([&] {
-    c10d::TCPStoreOptions options;
+    auto options = without_libuv(c10d::TCPStoreOptions());
     options.isServer = true;
     options.port = 0;
     options.waitWorkers = false;

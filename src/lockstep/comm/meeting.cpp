@@ -135,7 +135,7 @@ Met meet_through_agent(const launch::Place& place, milliseconds timeout) {
     }
   };
   const auto store = naming([&] {
-    c10d::TCPStoreOptions options;
+    auto options = without_libuv(c10d::TCPStoreOptions());
     options.port = static_cast<std::uint16_t>(*place.master_port);
     options.isServer = false;
     options.timeout = timeout;

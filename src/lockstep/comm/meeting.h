@@ -45,4 +45,12 @@ Met meet_through(Communicator& communicator, std::chrono::milliseconds timeout);
 // ConfigError where the launcher says too little.
 Met meet_as_launched(const launch::Place& place, std::chrono::milliseconds timeout);
 
+// For c10d::TCPStoreOptions: LibTorch 2 wants libuv unless told otherwise, and Debian's is built
+// without it.
+template <typename StoreOptions>
+StoreOptions without_libuv(StoreOptions options) {
+  if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
+  return options;
+}
+
 }  // namespace lockstep::comm
