@@ -53,11 +53,13 @@ int main(int argc, char** argv) try {
   app.add_option("--batch-size", batch_size, "Samples in a batch")->capture_default_str();
   app.add_option("--lr", lr, "Learning rate of Adam")->capture_default_str();
   app.add_option("--seed", seed, "Seed of weights, order and dropout; default: 42");
-  app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  auto* const folder =
+      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--resume", resume, "A checkpoint's path, or last or best in --logdir");
   app.add_option("--save-every", save_every,
                  "Also save last.pth every N batches; 0: only at the "
                  "end of epochs")
+      ->needs(folder)
       ->capture_default_str();
   app.add_option("--workers", workers, "Processes that train together; default: one a core");
   app.add_option("--shards", shards,

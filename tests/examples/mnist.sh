@@ -47,4 +47,5 @@ refused 'nothing.pth' --resume nothing.pth
 refused 'batch_size' --batch-size 0
 refused 'num_epochs' --epochs 0
 refused 'model' --model transformer
+refused 'save-every requires --logdir' --save-every 5
 echo "mnist: all as expected"
