@@ -212,18 +212,17 @@ nlohmann::json compare(const CompareOptions& options) {
       if (round >= work.rounds) continue;
       say(name, round, work.rounds);
       Measured& all = measured.try_emplace(name, work).first->second;
+      const auto run_ours = [&] {
+        for (const int workers : {1, 2}) {
+          all.add("lockstep", workers, contest.lockstep(name, workers));
+        }
+      };
       const bool ours_first = round % 2 == 0;
-      if (ours_first) {
-        all.add("lockstep", 1, contest.lockstep(name, 1));
-        all.add("lockstep", 2, contest.lockstep(name, 2));
-      }
+      if (ours_first) run_ours();
       all.add("pytorch", 1, contest.pytorch(name, 1, "plain"));
       all.add("ddp", 2, contest.pytorch(name, 2, "ddp"));
       all.add("flat", 2, contest.pytorch(name, 2, "flat"));
-      if (!ours_first) {
-        all.add("lockstep", 1, contest.lockstep(name, 1));
-        all.add("lockstep", 2, contest.lockstep(name, 2));
-      }
+      if (!ours_first) run_ours();
       all.check();
     }
   }

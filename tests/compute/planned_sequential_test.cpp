@@ -278,6 +278,9 @@ TEST(PlannedSequential, WhatALayerCannotTakeGoesTheOldWay) {
     EXPECT_FALSE(is_planned(output));
     EXPECT_TRUE(output.equal(module->forward(input)));
   }
+  nn::Sequential nothing(nn::Linear(4, 0));
+  PlannedSequential planned_nothing(nothing.ptr());
+  EXPECT_FALSE(is_planned(planned_nothing.forward(torch::randn({3, 4}))));
   // Without a batch dimension, and without samples.
   nn::Sequential conv(nn::Conv2d(1, 2, 3), nn::ReLU());
   PlannedSequential planned_conv(conv.ptr());

@@ -11,12 +11,6 @@ using Sgemm = void(const char*, const char*, const int*, const int*, const int*,
                    const float*, const int*, const float*, const int*, const float*, float*,
                    const int*);
 
-// Null where LibTorch carries a BLAS of its own inside.
-Sgemm* find_sgemm() {
-  static auto* const found = reinterpret_cast<Sgemm*>(::dlsym(RTLD_DEFAULT, "sgemm_"));
-  return found;
-}
-
 torch::Tensor as_tensor(const Matrix& matrix) {
   auto* const data = const_cast<float*>(matrix.data);
   if (matrix.transposed) {
@@ -27,10 +21,15 @@ torch::Tensor as_tensor(const Matrix& matrix) {
 
 }  // namespace
 
+void* find_sgemm() {
+  static void* const found = ::dlsym(RTLD_DEFAULT, "sgemm_");
+  return found;
+}
+
 void multiply(const Product& product, float* out) {
   const Matrix& a = product.a;
   const Matrix& b = product.b;
-  Sgemm* const sgemm = find_sgemm();
+  auto* const sgemm = reinterpret_cast<Sgemm*>(find_sgemm());
   if (sgemm == nullptr || a.columns == 0) {
     const torch::NoGradGuard no_grad;
     torch::Tensor result = torch::from_blob(out, {a.rows, b.columns});

@@ -6,6 +6,10 @@
 
 namespace lockstep::compute {
 
+// The matrix product that LibTorch calls, by BLAS's name of it; null where LibTorch carries one of
+// its own inside.
+void* find_sgemm();
+
 // Row-major; `stride` elements from one row to the next, as it lies in memory.
 struct Matrix {
   const float* data = nullptr;

@@ -66,6 +66,12 @@ Tensor grad_of(Tensor& parameter) {
   return grad;
 }
 
+template <typename Module>
+std::vector<Tensor> weight_and_bias(const Module& module) {
+  if (!module.bias.defined()) return {module.weight};
+  return {module.weight, module.bias};
+}
+
 class FlattenLayer : public PlannedLayer {
  public:
   explicit FlattenLayer(std::shared_ptr<nn::FlattenImpl> module) : module_(std::move(module)) {}
@@ -103,7 +109,8 @@ class LinearLayer : public PlannedLayer {
 
   bool accepts(const Tensor& input) const override {
     return is_plain(input) && is_plain(module_->weight) && input.dim() >= 2 && input.numel() > 0 &&
-           input.size(-1) == in_features() && (!module_->bias.defined() || is_plain(module_->bias));
+           module_->weight.numel() > 0 && input.size(-1) == in_features() &&
+           (!module_->bias.defined() || is_plain(module_->bias));
   }
 
   void forward(LayerPass& pass, bool) const override {
@@ -153,10 +160,7 @@ class LinearLayer : public PlannedLayer {
              shaped(pass.input_grad, pass.input.sizes()).data_ptr<float>());
   }
 
-  std::vector<Tensor> parameters() const override {
-    if (!module_->bias.defined()) return {module_->weight};
-    return {module_->weight, module_->bias};
-  }
+  std::vector<Tensor> parameters() const override { return weight_and_bias(*module_); }
   bool needs_output() const override { return with_relu_; }
 
  private:
@@ -250,10 +254,7 @@ class ConvLayer : public PlannedLayer {
     if (of_weight) grad_of(module_->weight).add_(std::get<1>(grads));
   }
 
-  std::vector<Tensor> parameters() const override {
-    if (!module_->bias.defined()) return {module_->weight};
-    return {module_->weight, module_->bias};
-  }
+  std::vector<Tensor> parameters() const override { return weight_and_bias(*module_); }
   bool needs_output() const override { return with_relu_; }
 
  private:

@@ -6,15 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "lockstep/base/error.h"
-
-// One kernel compiled twice, for any CPU and for one with AVX2, and chosen at run time. Not
-// target_clones: its ifunc resolvers run before the sanitizers are ready.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define LOCKSTEP_HAS_AVX2_VARIANT 1
-#else
-#define LOCKSTEP_HAS_AVX2_VARIANT 0
-#endif
-#define LOCKSTEP_INLINE inline __attribute__((always_inline))
+#include "lockstep/base/vectorize.h"
 
 namespace lockstep::data {
 namespace {
@@ -73,7 +65,7 @@ struct Plane {
 };
 
 template <bool kNormalise>
-LOCKSTEP_INLINE void convert_plane(const Plane& plane, std::int64_t stride) {
+LOCKSTEP_ALWAYS_INLINE inline void convert_plane(const Plane& plane, std::int64_t stride) {
   const std::uint8_t* __restrict from = plane.from;
   float* __restrict to = plane.to;
   const float mean = plane.mean;
@@ -85,7 +77,7 @@ LOCKSTEP_INLINE void convert_plane(const Plane& plane, std::int64_t stride) {
 }
 
 template <bool kNormalise>
-LOCKSTEP_INLINE void convert(const Plane& plane) {
+LOCKSTEP_ALWAYS_INLINE inline void convert(const Plane& plane) {
   // The strides of grey and colour as constants, so that their loops are vectorised.
   if (plane.stride == 1) {
     convert_plane<kNormalise>(plane, 1);
@@ -96,27 +88,10 @@ LOCKSTEP_INLINE void convert(const Plane& plane) {
   }
 }
 
-using Convert = void (*)(const Plane&);
-
 template <bool kNormalise>
-void convert_portable(const Plane& plane) {
-  convert<kNormalise>(plane);
-}
-
-#if LOCKSTEP_HAS_AVX2_VARIANT
-template <bool kNormalise>
-__attribute__((target("avx2"))) void convert_avx2(const Plane& plane) {
-  convert<kNormalise>(plane);
-}
-#endif
-
-template <bool kNormalise>
-Convert choose_convert() {
-#if LOCKSTEP_HAS_AVX2_VARIANT
-  if (__builtin_cpu_supports("avx2")) return convert_avx2<kNormalise>;
-#endif
-  return convert_portable<kNormalise>;
-}
+struct ConvertLoop {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const Plane& plane) const { convert<kNormalise>(plane); }
+};
 
 }  // namespace
 
@@ -177,17 +152,21 @@ void gather_bytes_to_float(const torch::Tensor& rows, std::span<const std::int64
   const std::int64_t row = out.numel() / static_cast<std::int64_t>(indices.size());
   const std::int64_t pixels = row / map.channels;
   const bool normalise = !map.mean.empty();
-  const Convert convert = normalise ? choose_convert<true>() : choose_convert<false>();
   auto* to = out.data_ptr<float>();
   for_each_row(rows, indices, out, [&](std::int64_t k, const char* from) {
     for (std::int64_t c = 0; c < map.channels; ++c) {
       const std::size_t at = map.mean.size() == 1 ? 0 : static_cast<std::size_t>(c);
-      convert({.from = reinterpret_cast<const std::uint8_t*>(from) + c,
-               .to = to + k * row + c * pixels,
-               .pixels = pixels,
-               .stride = map.channels,
-               .mean = normalise ? map.mean[at] : 0.0F,
-               .std = normalise ? map.std[at] : 1.0F});
+      const Plane plane{.from = reinterpret_cast<const std::uint8_t*>(from) + c,
+                        .to = to + k * row + c * pixels,
+                        .pixels = pixels,
+                        .stride = map.channels,
+                        .mean = normalise ? map.mean[at] : 0.0F,
+                        .std = normalise ? map.std[at] : 1.0F};
+      if (normalise) {
+        run_best(ConvertLoop<true>(), plane);
+      } else {
+        run_best(ConvertLoop<false>(), plane);
+      }
     }
   });
 }

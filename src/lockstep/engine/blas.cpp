@@ -6,13 +6,14 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/warn.h"
+#include "lockstep/compute/matrix_product.h"
 
 namespace lockstep {
 
 std::optional<std::string> find_reference_blas() {
   // A fast BLAS may be loaded too (LAPACK brings one): what counts is whose matrix product LibTorch
   // calls.
-  void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
+  void* const sgemm = compute::find_sgemm();
   Dl_info info;
   if (sgemm == nullptr || dladdr(sgemm, &info) == 0) return std::nullopt;
   std::error_code error;
