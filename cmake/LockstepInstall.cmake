@@ -10,6 +10,12 @@ install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake DESTINAT
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
 
+# The build tree is a package, too: find_package(lockstep) with lockstep_DIR set to it.
+export(EXPORT lockstep NAMESPACE lockstep:: FILE ${PROJECT_BINARY_DIR}/lockstepTargets.cmake)
+foreach(script LockstepDependencies LockstepPlugin)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${script}.cmake ${PROJECT_BINARY_DIR}/${script}.cmake COPYONLY)
+endforeach()
+
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
@@ -20,4 +26,5 @@ install(FILES
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
   ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/LockstepDependencies.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/LockstepPlugin.cmake
   DESTINATION ${package_dir})

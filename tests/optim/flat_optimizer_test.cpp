@@ -143,5 +143,97 @@ TEST(FlatOptimizer, AGraphFromBeforeAnUpdateIsRefused) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
+// Parameters of odd sizes, so that padding lies between them.
+NamedTensors layers(const torch::Tensor& values) {
+  NamedTensors parameters;
+  std::int64_t offset = 0;
+  for (const auto& [name, size] : {std::pair("0.weight", 37), {"0.bias", 5}, {"2.weight", 300}, {"2.bias", 3}}) {
+    parameters.push_back({name, values.narrow(0, offset, size).clone().requires_grad_()});
+    offset += size;
+  }
+  return parameters;
+}
+
+// What three steps make of them.
+torch::Tensor trained(const NamedTensors& parameters, Optimizer& optimizer) {
+  for (int step = 0; step < 3; ++step) {
+    for (const auto& [name, parameter] : parameters) {
+      parameter.mutable_grad().copy_(torch::sin(torch::arange(parameter.numel()) * 0.3 + step));
+    }
+    optimizer.step();
+  }
+  std::vector<torch::Tensor> values;
+  for (const auto& [name, parameter] : parameters) values.push_back(parameter.detach().clone());
+  return torch::cat(values);
+}
+
+TEST(FlatOptimizer, SettingsByNameAreThoseOfTorchsGroups) {
+  const torch::Tensor values = torch::cos(torch::arange(345) * 0.1);
+  const auto ours = layers(values);
+  FlatParameters flat(ours);
+  const auto optimizer = OptimizerSpec(AdamW{.lr = 0.1, .weight_decay = 0.5},
+                                       {{.names = "*.bias", .weight_decay = 0}, {.names = "2.*", .lr = 0.01}})
+                             .make(flat);
+  const auto theirs = layers(values);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  const auto group = [&](std::size_t index, double lr, double weight_decay) {
+    auto options = std::make_unique<torch::optim::AdamWOptions>(lr);
+    options->weight_decay(weight_decay);
+    groups.emplace_back(std::vector<torch::Tensor>{theirs[index].second}, std::move(options));
+  };
+  group(0, 0.1, 0.5);
+  group(1, 0.1, 0);
+  group(2, 0.01, 0.5);
+  group(3, 0.01, 0);
+  torch::optim::AdamW reference(groups, torch::optim::AdamWOptions(0.1));
+  for (int step = 0; step < 3; ++step) {
+    for (const auto& [name, parameter] : theirs) {
+      parameter.mutable_grad() = torch::sin(torch::arange(parameter.numel()) * 0.3 + step);
+    }
+    reference.step();
+  }
+  std::vector<torch::Tensor> expected;
+  for (const auto& [name, parameter] : theirs) expected.push_back(parameter.detach());
+  EXPECT_TRUE(torch::allclose(trained(ours, *optimizer), torch::cat(expected), 1e-6, 1e-7));
+}
+
+TEST(FlatOptimizer, SettingsKeepTheirRatioAndTheLaterCounts) {
+  const auto parameters = layers(torch::ones({345}));
+  FlatParameters flat(parameters);
+  const auto optimizer = OptimizerSpec(SGD{.lr = 1}, {{.names = "*", .lr = 0.5}, {.names = "2.bias", .lr = 0.25}}).make(flat);
+  optimizer->set_lr(0.1);  // as a scheduler does
+  for (const auto& [name, parameter] : parameters) parameter.mutable_grad().fill_(1);
+  optimizer->step();
+  EXPECT_NEAR(parameters[0].second[0].item<double>(), 1 - 0.05, 1e-6);
+  EXPECT_NEAR(parameters[3].second[0].item<double>(), 1 - 0.025, 1e-6);
+}
+
+TEST(FlatOptimizer, SettingsHoldForASharesUpdate) {
+  const auto whole = layers(torch::ones({345}));
+  const auto shared = layers(torch::ones({345}));
+  FlatParameters flat_whole(whole), flat_shared(shared);
+  const OptimizerSpec spec(SGD{.lr = 1}, {{.names = "*.bias", .lr = 0.5}});
+  const auto one = spec.make(flat_whole);
+  const auto many = spec.make(flat_shared);
+  for (const auto* parameters : {&whole, &shared}) {
+    for (const auto& [name, parameter] : *parameters) parameter.mutable_grad().fill_(1);
+  }
+  one->step();
+  for (int part = 0; part < 3; ++part) many->step({.part = {.index = part, .count = 3}});
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
+}
+
+TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {
+  const auto refused = [](const std::vector<ParameterSettings>& settings, double lr = 0.1) {
+    const auto parameters = layers(torch::ones({345}));
+    FlatParameters flat(parameters);
+    return message_of<ConfigError>([&] { OptimizerSpec(SGD{.lr = lr}, settings).make(flat); });
+  };
+  EXPECT_THAT(refused({{.names = "encoder.*", .lr = 1}}), HasSubstr("'encoder.*' matches no parameter; there are 0.weight"));
+  EXPECT_THAT(refused({{.names = "*", .lr = -1}}), HasSubstr("lr of *: expected a number >= 0"));
+  EXPECT_THAT(refused({{.names = "*", .weight_decay = -1}}), HasSubstr("weight_decay of *"));
+  EXPECT_THAT(refused({{.names = "*", .lr = 1}}, 0), HasSubstr("lr: expected a number > 0"));
+}
+
 }  // namespace
 }  // namespace lockstep::optim

@@ -41,14 +41,6 @@ constexpr std::chrono::seconds kDoor(5);
 // And where it fails at the start.
 constexpr std::chrono::seconds kOthers(1);
 
-void check_backend(const std::string& backend) {
-  if (backend == "auto" || backend == "shm") return;
-  const auto there = available_backends();
-  if (std::ranges::find(there, backend) != there.end()) return;
-  throw ConfigError("backend: expected auto, shm or one of this LibTorch's ({}), got '{}'",
-                    fmt::join(there, ", "), backend);
-}
-
 class ConnectedWorld final : public World {
  public:
   explicit ConnectedWorld(std::unique_ptr<Communicator> communicator) {
@@ -228,6 +220,14 @@ class ConnectedWorld final : public World {
 };
 
 }  // namespace
+
+void check_backend(const std::string& backend) {
+  if (backend == "auto" || backend == "shm") return;
+  const auto there = available_backends();
+  if (std::ranges::find(there, backend) != there.end()) return;
+  throw ConfigError("backend: expected auto, shm or one of this LibTorch's ({}), got '{}'",
+                    fmt::join(there, ", "), backend);
+}
 
 std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& options) {
   check_backend(options.backend);

@@ -20,6 +20,9 @@ struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
+// Throws ConfigError where there is no such backend in this build.
+void check_backend(const std::string& backend);
+
 class World {
  public:
   virtual ~World() = default;

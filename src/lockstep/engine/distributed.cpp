@@ -104,6 +104,7 @@ void DistributedDataParallelEngine::resolve() {
   check_positive("shards", options_.shards);
   check_positive("threads", options_.threads);
   check_positive("world_size", options_.world_size);
+  comm::check_backend(options_.backend);
   const int gpus = options_.device && options_.device->is_cpu() ? 0 : gpu_count();
   if (options_.device && options_.device->is_cuda() && gpus == 0) {
     throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",

@@ -51,11 +51,14 @@ class AdagradOptimizer final : public FlatOptimizer {
 
   void update(const GradientUse& gradient) override {
     const auto steps_before = static_cast<double>(num_steps() - 1);
-    apply_to_all(AdagradUpdate{
-        .gradient = gradient,
-        .lr = options_.lr / (1.0 + steps_before * options_.lr_decay),
-        .eps = options_.eps,
-        .weight_decay = options_.weight_decay,
+    const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
+    apply_to_all(common, [&](const Rates& rates) {
+      return AdagradUpdate{
+          .gradient = gradient,
+          .lr = rates.lr / (1.0 + steps_before * options_.lr_decay),
+          .eps = options_.eps,
+          .weight_decay = rates.weight_decay,
+      };
     });
   }
 

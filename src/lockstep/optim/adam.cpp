@@ -58,15 +58,18 @@ class AdamOptimizer final : public FlatOptimizer {
 
   void update(const GradientUse& gradient) override {
     const auto t = static_cast<double>(num_steps());
-    apply_to_all(AdamUpdate{
-        .gradient = gradient,
-        .beta1 = options_.beta1,
-        .beta2 = options_.beta2,
-        .eps = options_.eps,
-        .weight_decay = kDecoupled ? 0.0 : options_.weight_decay,
-        .shrink = kDecoupled ? 1.0 - options_.lr * options_.weight_decay : 1.0,
-        .step_size = options_.lr / (1.0 - std::pow(options_.beta1, t)),
-        .sqrt_correction = std::sqrt(1.0 - std::pow(options_.beta2, t)),
+    const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
+    apply_to_all(common, [&](const Rates& rates) {
+      return AdamUpdate{
+          .gradient = gradient,
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .weight_decay = kDecoupled ? 0.0 : rates.weight_decay,
+          .shrink = kDecoupled ? 1.0 - rates.lr * rates.weight_decay : 1.0,
+          .step_size = rates.lr / (1.0 - std::pow(options_.beta1, t)),
+          .sqrt_correction = std::sqrt(1.0 - std::pow(options_.beta2, t)),
+      };
     });
   }
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <fnmatch.h>
+
 #include <fmt/ranges.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {
@@ -17,11 +20,61 @@ std::string describe(const torch::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "));
 }
 
+// As a shell matches names: * for anything, ? for one character, [abc] for one of them.
+bool matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
 }  // namespace
 
 FlatOptimizer::FlatOptimizer(FlatParameters& parameters, std::vector<std::string> slot_names)
     : parameters_(parameters) {
   for (std::string& name : slot_names) slots_.push_back({.name = std::move(name), .flat = {}});
+  for (const auto& buffer : parameters_.buffers()) {
+    stretches_.push_back({{.range = {.begin = 0, .end = buffer.values.numel()}}});
+  }
+}
+
+void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) {
+  if (settings.empty()) return;
+  const Check check("optimizer " + name());
+  std::vector<bool> used(settings.size(), false);
+  for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    std::vector<Stretch> stretches;
+    for (const auto& slice : parameters_.buffers()[i].slices) {
+      Stretch stretch;
+      for (std::size_t k = 0; k < settings.size(); ++k) {
+        if (!matches(settings[k].names, slice.name)) continue;
+        used[k] = true;
+        if (settings[k].lr) {
+          check.not_negative("lr of " + settings[k].names, *settings[k].lr);
+          check.require(lr() > 0, "lr", "a number > 0, as others are given in relation to it", lr());
+          stretch.lr_scale = *settings[k].lr / lr();
+        }
+        if (settings[k].weight_decay) {
+          check.not_negative("weight_decay of " + settings[k].names, *settings[k].weight_decay);
+          stretch.weight_decay = settings[k].weight_decay;
+        }
+      }
+      // Up to the next one: the padding between them belongs to nobody.
+      if (stretches.empty() || !stretch.same_settings(stretches.back())) {
+        if (!stretches.empty()) stretches.back().range.end = slice.offset;
+        stretch.range.begin = slice.offset;
+        stretches.push_back(stretch);
+      }
+    }
+    stretches.back().range.end = parameters_.buffers()[i].values.numel();
+    stretches_[i] = std::move(stretches);
+  }
+  for (std::size_t k = 0; k < settings.size(); ++k) {
+    if (used[k]) continue;
+    std::vector<std::string> names;
+    for (const auto& buffer : parameters_.buffers()) {
+      for (const auto& slice : buffer.slices) names.push_back(slice.name);
+    }
+    throw ConfigError("optimizer {}: '{}' matches no parameter; there are {}", name(),
+                      settings[k].names, join(names, ", "));
+  }
 }
 
 void FlatOptimizer::use_slot(std::size_t slot, double initial) {

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/flat_optimizer.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/optim/torch_optimizer.h"
@@ -12,6 +13,7 @@ namespace {
 
 struct Make {
   FlatParameters& parameters;
+  const std::vector<ParameterSettings>& settings;
 
   std::unique_ptr<Optimizer> operator()(std::monostate) const {
     throw ConfigError("optimizer: expected one, got none");
@@ -25,9 +27,15 @@ struct Make {
     return make_optimizer(OptimizerSpec::TorchOptimizer(factory(std::move(tensors))), parameters);
   }
 
+  std::unique_ptr<Optimizer> operator()(const OptimizerSpec::TorchOptimizer& optimizer) const {
+    return make_optimizer(optimizer, parameters);
+  }
+
   template <typename Options>
   std::unique_ptr<Optimizer> operator()(const Options& options) const {
-    return make_optimizer(options, parameters);
+    auto optimizer = make_optimizer(options, parameters);
+    dynamic_cast<FlatOptimizer&>(*optimizer).distinguish(settings);
+    return optimizer;
   }
 };
 
@@ -37,7 +45,7 @@ std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const
   if (parameters.buffers().empty()) {
     throw ConfigError("optimizer: the model has no parameter that requires a gradient");
   }
-  return std::visit(Make{parameters}, choice_);
+  return std::visit(Make{parameters, settings_}, choice_);
 }
 
 }  // namespace lockstep::optim

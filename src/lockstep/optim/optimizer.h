@@ -110,7 +110,16 @@ struct Adagrad {
   double eps = 1e-10;                      // added to the denominator
 };
 
-// Any of the above, or nothing.
+// What some parameters have for themselves.
+struct ParameterSettings {
+  std::string names;                // which, as a shell matches files: "*.bias", "0.*"
+  std::optional<double> lr = {};    // a scheduler that changes the optimizer's changes it alike
+  std::optional<double> weight_decay = {};
+};
+
+// Any of the above, or nothing. Those of Lockstep's can have settings for some parameters:
+//
+//   .optimizer = {ls::optim::AdamW{.lr = 1e-3}, {{.names = "*.bias", .weight_decay = 0}}}
 class OptimizerSpec {
  public:
   using TorchOptimizer = std::shared_ptr<torch::optim::Optimizer>;
@@ -118,11 +127,16 @@ class OptimizerSpec {
       std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
 
   OptimizerSpec() = default;
-  OptimizerSpec(const Adam& options) : choice_(options) {}
-  OptimizerSpec(const AdamW& options) : choice_(options) {}
-  OptimizerSpec(const SGD& options) : choice_(options) {}
-  OptimizerSpec(const RMSprop& options) : choice_(options) {}
-  OptimizerSpec(const Adagrad& options) : choice_(options) {}
+  OptimizerSpec(const Adam& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const AdamW& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const SGD& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const RMSprop& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const Adagrad& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
 
   // One that exists already, made for (some of) the model's parameters.
   template <std::derived_from<torch::optim::Optimizer> T>
@@ -138,12 +152,14 @@ class OptimizerSpec {
   explicit operator bool() const { return has_value(); }
 
   // The parameters must outlive the optimizer. Throws ConfigError for a value out of its range,
-  // for a torch optimizer of other parameters, and where there is nothing to make.
+  // for settings of parameters that are not there, for a torch optimizer of other parameters, and
+  // where there is nothing to make.
   std::unique_ptr<Optimizer> make(FlatParameters& parameters) const;
 
  private:
   std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer, TorchFactory>
       choice_;
+  std::vector<ParameterSettings> settings_;
 };
 
 }  // namespace lockstep::optim

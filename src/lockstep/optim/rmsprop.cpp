@@ -54,13 +54,16 @@ class RMSpropOptimizer final : public FlatOptimizer {
   void update(const GradientUse& gradient) override {
     // A scheduler may bring momentum in later.
     if (options_.momentum != 0.0 && !in_use(kMomentumBuffer)) use_slot(kMomentumBuffer);
-    apply_to_all(RMSpropUpdate{
-        .gradient = gradient,
-        .lr = options_.lr,
-        .alpha = options_.alpha,
-        .eps = options_.eps,
-        .weight_decay = options_.weight_decay,
-        .momentum = options_.momentum,
+    const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
+    apply_to_all(common, [&](const Rates& rates) {
+      return RMSpropUpdate{
+          .gradient = gradient,
+          .lr = rates.lr,
+          .alpha = options_.alpha,
+          .eps = options_.eps,
+          .weight_decay = rates.weight_decay,
+          .momentum = options_.momentum,
+      };
     });
   }
 

@@ -54,13 +54,16 @@ class SGDOptimizer final : public FlatOptimizer {
     // it; that step's gradient enters undampened.
     const bool first = options_.momentum != 0.0 && !in_use(kMomentumBuffer);
     if (first) use_slot(kMomentumBuffer);
-    apply_to_all(SGDUpdate{
-        .gradient = gradient,
-        .lr = options_.lr,
-        .weight_decay = options_.weight_decay,
-        .momentum = options_.momentum,
-        .gain = first ? 1.0 : 1.0 - options_.dampening,
-        .nesterov = options_.nesterov,
+    const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
+    apply_to_all(common, [&](const Rates& rates) {
+      return SGDUpdate{
+          .gradient = gradient,
+          .lr = rates.lr,
+          .weight_decay = rates.weight_decay,
+          .momentum = options_.momentum,
+          .gain = first ? 1.0 : 1.0 - options_.dampening,
+          .nesterov = options_.nesterov,
+      };
     });
   }
 

@@ -401,7 +401,11 @@ StateDict Loop::snapshot() {
     averages = pass_->averages();
   }
   if (!comm_.is_primary()) return {};
-  return make_snapshot(state_, position, plan_.callbacks, averages);
+  StateDict made = make_snapshot(state_, position, plan_.callbacks, averages);
+  StateDict documents;
+  for (const auto& [name, text] : plan_.options.documents) documents.set(name, text);
+  if (documents.size() > 0) made.set("documents", std::move(documents));
+  return made;
 }
 
 void Loop::close_loggers() noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct TrainOptions {
   std::optional<std::uint64_t> seed;  // of sample order and random layers; default 42, or the one
                                       // of the checkpoint that is resumed
   HParams hparams;                    // logged with the run
+  std::map<std::string, std::string> documents;  // carried by every checkpoint: a config, say
   std::int64_t num_epochs = 1;        // altogether, those before a resume included
   std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // a checkpoint's path, or "last", "best", "epoch.0007" in

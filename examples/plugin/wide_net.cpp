@@ -1,0 +1,36 @@
+// A model of one's own for `lockstep run --plugin libwide_net.so`.
+#include <lockstep/recipe/plugin.h>
+#include <torch/nn.h>
+
+namespace ls = lockstep;
+namespace nn = torch::nn;
+
+struct WideNetOptions {
+  std::int64_t width = 64;
+  std::int64_t classes = 10;
+};
+
+class WideNetImpl : public nn::Module {
+ public:
+  WideNetImpl(const WideNetOptions& options, std::int64_t inputs)
+      : hidden_(register_module("hidden", nn::Linear(inputs, options.width))),
+        output_(register_module("output", nn::Linear(options.width, options.classes))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return output_(torch::relu(hidden_(x.flatten(1))));
+  }
+
+ private:
+  nn::Linear hidden_, output_;
+};
+TORCH_MODULE(WideNet);
+
+LOCKSTEP_PLUGIN(targets) {
+  targets.models.add<WideNetOptions>(
+      "WideNet", "One wide layer.",
+      {{"width", &WideNetOptions::width, "of the hidden layer"},
+       {"classes", &WideNetOptions::classes, "of its output"}},
+      [](const WideNetOptions& options, const ls::recipe::Example& example) {
+        return ls::Model(WideNet(options, example.input.flatten(1).size(1)));
+      });
+}

@@ -1,0 +1,68 @@
+#include "lockstep/command/command.h"
+
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/command/subcommand.h"
+
+namespace lockstep {
+namespace {
+
+const char* const kFooter = R"(
+Examples:
+  lockstep run -C examples/configs/mnist.yml --distributed
+  lockstep run -C mnist.yml optimizer.lr=0.01 --logdir logs/slow
+  lockstep launch --nproc-per-node 2 ./program
+  lockstep create -n turbulence
+  lockstep doctor
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or config, 3 another process of the run failed;
+`launch` returns what the program that failed first returned.)";
+
+int report(const char* what, int code) {
+  std::cerr << "lockstep: " << what << '\n';
+  return code;
+}
+
+}  // namespace
+
+int command_main(int argc, char** argv) {
+  CLI::App app("Distributed data-parallel training for LibTorch.", "lockstep");
+  app.footer(kFooter);
+  app.set_version_flag("--version",
+                       std::string("lockstep " LOCKSTEP_VERSION ", LibTorch " TORCH_VERSION));
+  app.require_subcommand(1);
+  command::Action chosen;
+  command::add_run(app, chosen);
+  command::add_launch(app, chosen);
+  command::add_create(app, chosen);
+  command::add_targets(app, chosen);
+  command::add_doctor(app, chosen);
+  command::add_inspect(app, chosen);
+  command::add_swa(app, chosen);
+  command::add_completion(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kBadUsage;
+  }
+  try {
+    return chosen();
+  } catch (const ConfigError& error) {
+    return report(error.what(), kBadUsage);
+  } catch (const WorkerError& error) {
+    return report(error.what(), kWorkerFailed);
+  } catch (const c10::Error& error) {
+    return report(error.what_without_backtrace(), kFailed);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailed);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// lockstep completion: what a shell needs to know.
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/base/text.h"
+#include "lockstep/command/command.h"
+#include "lockstep/command/subcommand.h"
+#include "lockstep/recipe/targets.h"
+
+namespace lockstep::command {
+namespace {
+
+std::string options_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* const option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    for (const auto& name : option->get_fnames()) names.push_back("--" + name);
+    for (const auto& name : option->get_snames()) names.push_back("-" + name);
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return join(names, " ");
+}
+
+// Made of the parser itself, so that it cannot fall behind.
+std::string bash_script(const CLI::App& app) {
+  std::vector<std::string> commands;
+  std::string cases;
+  for (const auto* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+    cases += fmt::format("    {}) options=\"{}\" ;;\n", command->get_name(), options_of(*command));
+  }
+  std::vector<std::string> targets = {"run"};
+  for (const auto& info : recipe::targets().all()) targets.push_back(info.name);
+  return fmt::format(R"(# bash completion for lockstep: source <(lockstep completion bash)
+_lockstep() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=""
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W "{} --help --version" -- "$current"))
+    return
+  fi
+  case "${{COMP_WORDS[1]}}" in
+{}  esac
+  if [ "$previous" = --autoresume ]; then
+    COMPREPLY=($(compgen -W "best last" -- "$current"))
+  elif [ "${{COMP_WORDS[1]}}" = targets ] && [[ "$current" != -* ]]; then
+    COMPREPLY=($(compgen -W "{}" -- "$current"))
+  elif [[ "$current" == -* ]]; then
+    COMPREPLY=($(compgen -W "$options" -- "$current"))
+  else
+    COMPREPLY=($(compgen -f -- "$current"))
+  fi
+}}
+complete -o filenames -F _lockstep lockstep
+)",
+                     join(commands, " "), cases, join(targets, " "));
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app, Action& chosen) {
+  auto* const command = app.add_subcommand("completion", "Print a script for your shell");
+  command->footer("\nExample:\n  source <(lockstep completion bash)");
+  auto shell = std::make_shared<std::string>();
+  command->add_option("shell", *shell, "bash")->required()->check(CLI::IsMember({"bash"}));
+  command->callback([&app, shell, &chosen] {
+    chosen = [&app] {
+      std::cout << bash_script(app);
+      return kDone;
+    };
+  });
+}
+
+}  // namespace lockstep::command

@@ -1,0 +1,275 @@
+// lockstep doctor: whether this machine is fit to train, and what to do where it is not.
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <torch/cuda.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/command/command.h"
+#include "lockstep/command/subcommand.h"
+#include "lockstep/engine/blas.h"
+#include "lockstep/engine/distributed.h"
+#include "lockstep/launch/affinity.h"
+#include "lockstep/launch/socket.h"
+
+namespace lockstep::command {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Prints a line a finding, and counts what stands in the way.
+class Report {
+ public:
+  void good(const std::string& what, const std::string& found) { line("ok  ", what, found); }
+  // It works, but could be better.
+  void could_be_better(const std::string& what, const std::string& found, const std::string& advice) {
+    line("slow", what, found);
+    advise(advice);
+  }
+  void bad(const std::string& what, const std::string& found, const std::string& advice) {
+    line("BAD ", what, found);
+    advise(advice);
+    ++bad_;
+  }
+  int num_bad() const { return bad_; }
+
+ private:
+  static void line(const char* verdict, const std::string& what, const std::string& found) {
+    std::cout << fmt::format("{}  {:<16} {}\n", verdict, what, found) << std::flush;
+  }
+  static void advise(const std::string& advice) {
+    std::cout << fmt::format("      {:<16} -> {}\n", "", advice);
+  }
+
+  int bad_ = 0;
+};
+
+// The first library among those loaded whose name contains one of these.
+std::string loaded_library(const std::vector<std::string>& names) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string path = line.substr(slash);
+    const std::string file = path.substr(path.rfind('/') + 1);
+    for (const std::string& name : names) {
+      if (file.find(name) != std::string::npos) return path;
+    }
+  }
+  return "LibTorch's own";
+}
+
+void check_torch(Report& report) {
+  std::vector<std::string> backends;
+#ifdef USE_C10D_GLOO
+  backends.emplace_back("Gloo");
+#endif
+#ifdef USE_C10D_NCCL
+  backends.emplace_back("NCCL");
+#endif
+#ifdef USE_C10D_MPI
+  backends.emplace_back("MPI");
+#endif
+  const std::string found =
+      fmt::format("{}, between hosts: {}", TORCH_VERSION,
+                  backends.empty() ? "nothing" : join(backends, ", "));
+  if (backends.empty()) {
+    report.could_be_better("LibTorch", found, "training stays on one host: this build has no Gloo");
+  } else {
+    report.good("LibTorch", found);
+  }
+}
+
+void check_blas(Report& report) {
+  const torch::NoGradGuard no_grad;
+  constexpr std::int64_t kSize = 512;
+  const torch::Tensor a = torch::rand({kSize, kSize});
+  torch::Tensor b = torch::mm(a, a);  // the library is loaded and warm
+  const auto start = Clock::now();
+  constexpr int kRounds = 5;
+  for (int i = 0; i < kRounds; ++i) torch::mm_out(b, a, a);
+  const double flops = 2.0 * kSize * kSize * kSize * kRounds / seconds_since(start);
+  const std::string speed = fmt::format("{:.0f} GFLOP/s on {} threads", flops / 1e9,
+                                        at::get_num_threads());
+  if (const auto reference = find_reference_blas()) {
+    report.bad("BLAS", fmt::format("{}, {}", *reference, speed),
+               "the reference BLAS is many times slower than others: "
+               "apt-get install libopenblas0-openmp");
+    return;
+  }
+  report.good("BLAS", fmt::format("{}, {}", loaded_library({"openblas", "mkl", "blis", "atlas", "blas"}),
+                                  speed));
+}
+
+void check_threads(Report& report) {
+  const int cores = launch::usable_cores();
+  std::string found = fmt::format("{} to use", cores == 1 ? "1 core" : fmt::format("{} cores", cores));
+  if (const auto quota = launch::cpu_quota()) {
+    found += fmt::format(", a quota of {:.1f} cores", *quota);
+  }
+  const char* const omp = std::getenv("OMP_NUM_THREADS");
+  if (omp != nullptr) found += fmt::format(", OMP_NUM_THREADS={}", omp);
+  if (at::get_num_threads() > cores) {
+    report.could_be_better("cores", fmt::format("{}, but {} threads", found, at::get_num_threads()),
+                           fmt::format("more threads than cores wait for each other: "
+                                       "OMP_NUM_THREADS={}",
+                                       cores));
+    return;
+  }
+  report.good("cores", found);
+}
+
+void check_cpu(Report& report) {
+  std::vector<std::string> features;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) features.emplace_back("AVX2");
+  if (__builtin_cpu_supports("fma")) features.emplace_back("FMA");
+  if (__builtin_cpu_supports("avx512f")) features.emplace_back("AVX-512");
+  if (!__builtin_cpu_supports("avx2")) {
+    report.could_be_better("instructions", features.empty() ? "SSE only" : join(features, ", "),
+                           "a processor without AVX2 is several times slower");
+    return;
+  }
+#endif
+  report.good("instructions", features.empty() ? "the architecture's own" : join(features, ", "));
+}
+
+void check_memory(Report& report) {
+  // Workers of a host share memory through memfd, which is limited by memory alone; Gloo and data
+  // sets of others use /dev/shm.
+  struct statvfs shm {};
+  const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES));
+  const double total = pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+  std::string found = fmt::format("{} of memory", format_bytes(total));
+  if (statvfs("/dev/shm", &shm) == 0) {
+    found += fmt::format(", /dev/shm {}", format_bytes(static_cast<double>(shm.f_blocks) *
+                                                       static_cast<double>(shm.f_frsize)));
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  found += fmt::format(", {} open files", limit.rlim_cur == RLIM_INFINITY
+                                              ? "any number of"
+                                              : with_thousands(static_cast<std::int64_t>(limit.rlim_cur)));
+  constexpr rlim_t kFewFiles = 256;
+  if (limit.rlim_cur < kFewFiles) {
+    report.could_be_better("memory", found, "many workers need more open files: ulimit -n 1024");
+    return;
+  }
+  report.good("memory", found);
+}
+
+void check_network(Report& report) {
+  try {
+    const auto listener = launch::listen_on({.address = "127.0.0.1", .port = 0});
+    launch::connect_to({.address = "127.0.0.1", .port = launch::local_port(listener)},
+                       Clock::now() + std::chrono::seconds(1));
+    report.good("loopback", "127.0.0.1 answers");
+  } catch (const Error& error) {
+    report.bad("loopback", error.what(), "bring it up: ip link set lo up");
+  }
+  std::array<char, 256> name = {};
+  gethostname(name.data(), name.size() - 1);
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(name.data(), nullptr, &hints, &found); error != 0) {
+    report.could_be_better(
+        "host name", fmt::format("'{}' does not resolve: {}", name.data(), gai_strerror(error)),
+        "Gloo between hosts looks it up: add it to /etc/hosts");
+    return;
+  }
+  std::array<char, 256> address = {};
+  getnameinfo(found->ai_addr, found->ai_addrlen, address.data(), address.size(), nullptr, 0,
+              NI_NUMERICHOST);
+  freeaddrinfo(found);
+  report.good("host name", fmt::format("'{}' is {}", name.data(), address.data()));
+}
+
+void check_gpus(Report& report) {
+  const auto count = torch::cuda::is_available() ? torch::cuda::device_count() : 0;
+  report.good("GPUs", count == 0 ? "none that LibTorch can use: training runs on the CPU"
+                                 : fmt::format("{}", count));
+}
+
+// Two workers, forked as for training, and what an exchange costs them.
+void check_collective(Report& report) {
+  double small = 0, large = 0;
+  constexpr std::int64_t kLarge = 1 << 20;  // floats
+  try {
+    DistributedDataParallelEngine engine({.workers = 2, .threads = 1});
+    engine.run({.prepare = [] {}, .work = [&](comm::Communicator& communicator) {
+                  const auto time = [&](std::int64_t elements, int rounds) {
+                    const torch::Tensor tensor = torch::ones({elements});
+                    communicator.all_reduce(tensor);
+                    const auto start = Clock::now();
+                    for (int i = 0; i < rounds; ++i) communicator.all_reduce(tensor);
+                    return seconds_since(start) / rounds;
+                  };
+                  small = time(1, 200);
+                  large = time(kLarge, 20);
+                }});
+  } catch (const std::exception& error) {
+    report.bad("two workers", error.what(), "training on several workers of this host fails likewise");
+    return;
+  }
+  const std::string found =
+      fmt::format("all-reduce of 4 bytes {:.1f} us, of 4 MB {:.2f} ms", small * 1e6, large * 1e3);
+  constexpr double kSlow = 1e-3;
+  if (small > kSlow) {
+    report.could_be_better("two workers", found,
+                           "workers wait for a core: is something else running, or is there one "
+                           "core only?");
+    return;
+  }
+  report.good("two workers", found);
+}
+
+int examine() {
+  std::cout << fmt::format("lockstep {}\n", LOCKSTEP_VERSION);
+  Report report;
+  check_torch(report);
+  check_blas(report);
+  check_threads(report);
+  check_cpu(report);
+  check_memory(report);
+  check_network(report);
+  check_gpus(report);
+  check_collective(report);
+  if (report.num_bad() == 0) {
+    std::cout << "This machine is fit to train.\n";
+    return kDone;
+  }
+  std::cout << fmt::format("{} in the way of training well.\n",
+                           report.num_bad() == 1 ? "One thing stands"
+                                                 : fmt::format("{} things stand", report.num_bad()));
+  return kFailed;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& chosen) {
+  auto* const command =
+      app.add_subcommand("doctor", "Tell whether this machine is fit to train, and what to do");
+  command->footer("\nReturns 1 where something stands in the way.");
+  command->callback([&chosen] { chosen = examine; });
+}
+
+}  // namespace lockstep::command

@@ -1,0 +1,154 @@
+// lockstep inspect: what is in a checkpoint.
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/command/command.h"
+#include "lockstep/command/subcommand.h"
+#include "lockstep/data/describe.h"
+
+namespace lockstep::command {
+namespace {
+
+struct InspectOptions {
+  std::string path;
+  bool config = false;
+  bool environment = false;
+  bool tensors = false;
+};
+
+std::int64_t bytes_of(const StateValue& value) {
+  std::int64_t bytes = 0;
+  if (const auto* const tensor = value.get_if<torch::Tensor>()) {
+    bytes = static_cast<std::int64_t>(tensor->nbytes());
+  } else if (const auto* const dict = value.get_if<StateDict>()) {
+    for (const auto& [key, item] : *dict) bytes += bytes_of(item);
+  } else if (const auto* const list = value.get_if<StateList>()) {
+    for (const StateValue& item : *list) bytes += bytes_of(item);
+  }
+  return bytes;
+}
+
+std::int64_t tensors_of(const StateDict& dict) {
+  std::int64_t count = 0;
+  for (const auto& [key, value] : dict) {
+    if (value.get_if<torch::Tensor>() != nullptr) ++count;
+    if (const auto* const inner = value.get_if<StateDict>()) count += tensors_of(*inner);
+  }
+  return count;
+}
+
+std::string show(const StateValue& value) {
+  struct Show {
+    std::string operator()(std::monostate) const { return "none"; }
+    std::string operator()(bool truth) const { return truth ? "true" : "false"; }
+    std::string operator()(std::int64_t number) const { return std::to_string(number); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(const std::string& text) const {
+      const bool long_text = text.size() > 60 || text.find('\n') != std::string::npos;
+      return long_text ? fmt::format("text of {} characters", text.size()) : text;
+    }
+    std::string operator()(const torch::Tensor& tensor) const { return data::describe(tensor); }
+    std::string operator()(const StateList& list) const {
+      return fmt::format("list of {}", list.size());
+    }
+    std::string operator()(const StateDict& dict) const {
+      return fmt::format("{} entries", dict.size());
+    }
+  };
+  return std::visit(Show{}, value.variant());
+}
+
+// "loss 0.613 | accuracy01 0.824": without deviations and second names of means.
+std::string metrics_line(const StateDict& metrics) {
+  std::vector<std::string> shown;
+  for (const auto& [name, value] : metrics) {
+    const auto* const number = value.get_if<double>();
+    if (number == nullptr || name.ends_with("/std") || name.ends_with("/mean")) continue;
+    shown.push_back(fmt::format("{}: {}", name, format_metric(*number)));
+  }
+  return join(shown, " | ");
+}
+
+// What has a shape of its own; false where it is printed like everything else.
+bool print_known(const std::string& key, const StateDict& dict, const std::string& indent) {
+  if (key == "epoch_metrics") {
+    std::cout << indent << key << ":\n";
+    for (const auto& [loader, metrics] : dict) {
+      std::cout << fmt::format("{}  {}: {}\n", indent, loader,
+                               metrics_line(dict.get<StateDict>(loader)));
+    }
+    return true;
+  }
+  if (key == "history") {
+    std::cout << fmt::format("{}{}: metrics of {} epochs\n", indent, key, dict.size());
+    return true;
+  }
+  return false;
+}
+
+// Numbers and text in full, what holds tensors as a line each.
+void print(const StateDict& dict, const std::string& indent, bool tensors) {
+  for (const auto& [key, value] : dict) {
+    const auto* const inner = value.get_if<StateDict>();
+    if (inner == nullptr) {
+      std::cout << fmt::format("{}{}: {}\n", indent, key, show(value));
+    } else if (print_known(key, *inner, indent)) {
+      continue;
+    } else if (const auto count = tensors_of(*inner); count > 0 && !tensors) {
+      std::cout << fmt::format("{}{}: {} tensors, {}\n", indent, key, count,
+                               format_bytes(static_cast<double>(bytes_of(value))));
+    } else {
+      std::cout << fmt::format("{}{}:{}\n", indent, key, inner->size() == 0 ? " none" : "");
+      print(*inner, indent + "  ", tensors);
+    }
+  }
+}
+
+int print_document(const StateDict& state, const std::string& name, const std::string& path) {
+  const auto documents = state.get_or<StateDict>("documents", {});
+  if (!documents.contains(name)) {
+    throw ConfigError("{}: carries no {}: only runs of `lockstep run` do", path, name);
+  }
+  std::cout << documents.get<std::string>(name);
+  return kDone;
+}
+
+int inspect(const InspectOptions& options) {
+  const StateDict state = checkpoint::load(options.path);
+  if (options.config) return print_document(state, "config", options.path);
+  if (options.environment) return print_document(state, "environment", options.path);
+  if (state.contains("model_state_dict")) {
+    std::int64_t parameters = 0;
+    for (const auto& [name, value] : state.get<StateDict>("model_state_dict")) {
+      if (const auto* const tensor = value.get_if<torch::Tensor>()) parameters += tensor->numel();
+    }
+    std::cout << fmt::format("{}: whole; a model of {} weights\n", options.path,
+                             with_thousands(parameters));
+  } else {
+    std::cout << options.path << ": whole\n";
+  }
+  print(state, "  ", options.tensors);
+  return kDone;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& chosen) {
+  auto* const command = app.add_subcommand("inspect", "Show what is in a checkpoint");
+  command->footer(R"(
+Examples:
+  lockstep inspect logs/checkpoints/best.pth
+  lockstep inspect last.pth --tensors
+  lockstep inspect last.pth --config > again.yml)");
+  auto options = std::make_shared<InspectOptions>();
+  command->add_option("file", options->path, "A checkpoint")->required();
+  command->add_flag("--tensors", options->tensors, "Each tensor with its type and shape");
+  command->add_flag("--config", options->config, "Only the config that it was trained from");
+  command->add_flag("--environment", options->environment, "Only what it was trained with");
+  command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
+}
+
+}  // namespace lockstep::command

@@ -1,0 +1,294 @@
+// lockstep launch: any program, one process a rank, on this host or on several.
+#include <csignal>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include "lockstep/base/text.h"
+#include "lockstep/command/command.h"
+#include "lockstep/command/subcommand.h"
+#include "lockstep/config/value.h"
+#include "lockstep/launch/affinity.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/launch/nodes.h"
+#include "lockstep/launch/programs.h"
+#include "lockstep/launch/rank_environment.h"
+
+namespace lockstep::command {
+namespace {
+
+struct LaunchOptions {
+  std::string processes = "auto";
+  int nodes = 1;
+  int node_rank = 0;
+  std::string endpoint;
+  std::string master_address;
+  int master_port = 0;
+  std::string rdzv_id = "lockstep";
+  int max_restarts = 0;
+  std::optional<std::string> log_dir;
+  bool prefix = true;
+  double grace = 1.5;
+  double timeout = 300;
+  std::vector<std::string> command;
+};
+
+int process_count(const std::string& text) {
+  if (text == "auto" || text == "cpu") return launch::usable_cores();
+  const auto count = config::parse_int(text);
+  if (!count || *count < 1 || *count > 4096) {
+    throw ConfigError("--nproc-per-node: expected a positive integer, or auto, got '{}'", text);
+  }
+  return static_cast<int>(*count);
+}
+
+// --rdzv-endpoint host:port, or --master-addr and --master-port.
+launch::Endpoint endpoint_of(const LaunchOptions& options) {
+  launch::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
+  if (!options.endpoint.empty()) {
+    const std::size_t colon = options.endpoint.rfind(':');
+    const auto port = colon == std::string::npos
+                          ? std::nullopt
+                          : config::parse_int(options.endpoint.substr(colon + 1));
+    if (!port || *port < 1 || *port > 65535) {
+      throw ConfigError("--rdzv-endpoint: expected host:port, got '{}'", options.endpoint);
+    }
+    endpoint = {.address = options.endpoint.substr(0, colon), .port = static_cast<int>(*port)};
+    if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']')) {
+      endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
+    }
+  }
+  if (options.nodes > 1 && (endpoint.address.empty() || endpoint.port == 0)) {
+    throw ConfigError(
+        "--nnodes {}: expected --rdzv-endpoint host:port, node 0's address and a port that is free "
+        "there, the same on all nodes",
+        options.nodes);
+  }
+  if (endpoint.address.empty()) endpoint.address = "127.0.0.1";
+  return endpoint;
+}
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options)
+      : options_(options),
+        processes_(process_count(options.processes)),
+        endpoint_(endpoint_of(options)),
+        environment_(launch::current_environment()) {
+    if (options.nodes < 1) {
+      throw ConfigError("--nnodes: expected a positive integer, got {}", options.nodes);
+    }
+    if (options.node_rank < 0 || options.node_rank >= options.nodes) {
+      throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes - 1,
+                        options.node_rank);
+    }
+    if (options.max_restarts < 0) {
+      throw ConfigError("--max-restarts: expected an integer >= 0, got {}", options.max_restarts);
+    }
+    if (options.nodes > 1) {
+      nodes_.emplace(launch::NodesOptions{
+          .nodes = options.nodes,
+          .node_rank = options.node_rank,
+          .endpoint = endpoint_,
+          .token = options.rdzv_id,
+          .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout * 1000))});
+    }
+  }
+
+  int run() {
+    for (int attempt = 0;; ++attempt) {
+      const launch::Meeting meeting = meet(attempt);
+      const launch::ProgramsEnd ended = run_attempt(attempt, meeting);
+      std::optional<launch::RemoteFailure> failure = failure_of(ended);
+      if (ended.interrupted == 0 && nodes_) failure = nodes_->conclude(attempt, failure);
+      if (ended.interrupted != 0) {
+        say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
+        report(ended);
+        return 128 + ended.interrupted;
+      }
+      if (!failure) {
+        say("all {} ended well after {}", ranks_of(meeting.world_size),
+            format_duration(seconds_of(ended)));
+        return kDone;
+      }
+      report(ended);
+      if (!ended.first_failure) {
+        say("{}", failure->rank >= 0
+                      ? fmt::format("rank {} failed on another node: {}", failure->rank, failure->how)
+                      : failure->how);
+      }
+      if (attempt == options_.max_restarts || failure->rank < 0) return failure->shell_code;
+      say("restart {} of {}", attempt + 1, options_.max_restarts);
+    }
+  }
+
+ private:
+  template <typename... Args>
+  static void say(fmt::format_string<Args...> format, Args&&... args) {
+    write_all(STDERR_FILENO,
+              "lockstep launch: " + fmt::format(format, std::forward<Args>(args)...) + "\n");
+  }
+
+  static std::string ranks_of(int count) {
+    return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
+  }
+
+  static double seconds_of(const launch::ProgramsEnd& ended) {
+    double longest = 0;
+    for (const auto& rank : ended.ranks) longest = std::max(longest, rank.seconds);
+    return longest;
+  }
+
+  launch::Meeting meet(int attempt) {
+    if (nodes_) return nodes_->meet(attempt, processes_);
+    const int port = endpoint_.port != 0 ? endpoint_.port : launch::free_port(endpoint_.address);
+    return {.first_rank = 0,
+            .world_size = processes_,
+            .master = {.address = endpoint_.address, .port = port},
+            .run_id = launch::random_run_id()};
+  }
+
+  launch::ProgramsEnd run_attempt(int attempt, const launch::Meeting& meeting) {
+    launch::ProgramsOptions programs{.command = options_.command,
+                                     .environments = {},
+                                     .first_rank = meeting.first_rank,
+                                     .log_dir = options_.log_dir,
+                                     .append_logs = attempt > 0,
+                                     .on_line = {}};
+    programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
+    for (int local = 0; local < processes_; ++local) {
+      programs.environments.push_back(launch::rank_environment(
+          environment_,
+          {.topology = {.rank = meeting.first_rank + local,
+                        .world_size = meeting.world_size,
+                        .local_rank = local,
+                        .local_size = processes_},
+           .node_rank = options_.node_rank,
+           .nodes = options_.nodes,
+           .master = meeting.master,
+           .run_id = meeting.run_id,
+           .restarts = attempt,
+           .max_restarts = options_.max_restarts,
+           .threads = std::max(1, launch::usable_cores() / processes_)}));
+    }
+    if (!options_.log_dir) {
+      const bool prefix = options_.prefix && meeting.world_size > 1;
+      programs.on_line = [prefix](int rank, std::size_t stream, const std::string& line) {
+        write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO,
+                  prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n");
+      };
+    }
+    return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+  }
+
+  static std::optional<launch::RemoteFailure> failure_of(const launch::ProgramsEnd& ended) {
+    if (!ended.first_failure) return std::nullopt;
+    const launch::RankEnd& rank = ended.ranks[*ended.first_failure];
+    return launch::RemoteFailure{.rank = rank.rank,
+                                 .shell_code = rank.end.shell_code(),
+                                 .how = to_string(rank.end)};
+  }
+
+  // Who ended how; the one that failed first in detail.
+  void report(const launch::ProgramsEnd& ended) const {
+    for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
+      const launch::RankEnd& rank = ended.ranks[i];
+      if (ended.first_failure == i) {
+        say("rank {} failed first: {}, after {}{}", rank.rank, to_string(rank.end),
+            format_duration(rank.seconds),
+            rank.last_lines.empty() ? "; it had printed nothing" : "; its last lines:");
+        for (const std::string& line : rank.last_lines) say("  | {}", line);
+      }
+    }
+    for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
+      if (ended.first_failure == i) continue;
+      const launch::RankEnd& rank = ended.ranks[i];
+      say("rank {}: {}{}", rank.rank, to_string(rank.end),
+          rank.stopped ? ", told to stop" : "");
+    }
+  }
+
+  LaunchOptions options_;
+  int processes_;
+  launch::Endpoint endpoint_;
+  launch::Environment environment_;
+  launch::Keeper keeper_;  // before there are connections or threads: it is forked
+  std::optional<launch::Nodes> nodes_;
+};
+
+void check_command(const CLI::App& app, const std::vector<std::string>& command) {
+  if (command.empty()) {
+    throw CLI::RequiredError("a program to start, and its arguments, after the options");
+  }
+  if (!command[0].starts_with('-')) return;
+  std::vector<std::string> known;
+  for (const auto* const option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  throw CLI::ExtrasError("launch", {command[0] + ": " + suggest(command[0], known)});
+}
+
+}  // namespace
+
+void add_launch(CLI::App& app, Action& chosen) {
+  auto* const command =
+      app.add_subcommand("launch", "Start any program, one process a rank, as torchrun does");
+  command->footer(R"(
+The program finds its place in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT and their kin. When one rank fails, the others are ended, and the exit code is that of
+the one that failed first (128 + the signal, where it was killed).
+
+Examples:
+  lockstep launch --nproc-per-node 2 ./program --its-own options
+  lockstep launch --nproc-per-node 2 python3 script.py
+  lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 ./program
+  lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
+  auto options = std::make_shared<LaunchOptions>();
+  command->add_option("--nproc-per-node,--nproc_per_node", options->processes,
+                      "Processes on this node; auto: one a core")
+      ->capture_default_str();
+  command->add_option("--nnodes", options->nodes, "Nodes altogether")->capture_default_str();
+  command->add_option("--node-rank,--node_rank", options->node_rank, "Of this node, from 0")
+      ->capture_default_str();
+  auto* const endpoint =
+      command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
+                          "host:port of node 0, where the nodes meet");
+  command->add_option("--master-addr,--master_addr", options->master_address, "The host alone")
+      ->excludes(endpoint);
+  command->add_option("--master-port,--master_port", options->master_port, "The port alone")
+      ->excludes(endpoint);
+  command->add_option("--rdzv-id,--rdzv_id", options->rdzv_id,
+                      "The same on all nodes of a run; who has another is turned away")
+      ->capture_default_str();
+  command->add_option("--max-restarts,--max_restarts", options->max_restarts,
+                      "How often all ranks are started again after a failure")
+      ->capture_default_str();
+  command->add_option("--log-dir,--log_dir", options->log_dir,
+                      "Output goes to rank<N>/stdout.log and stderr.log in this folder");
+  command->add_flag("!--no-prefix", options->prefix, "Hand lines on without [rank N]");
+  command->add_option("--grace", options->grace,
+                      "Seconds that ranks have to end after another failed")
+      ->capture_default_str();
+  command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
+      ->capture_default_str();
+  command->prefix_command();  // from the program's name on, all is the program's
+  command->callback([command, options, &chosen] {
+    options->command = command->remaining();
+    if (!options->command.empty() && options->command[0] == "--") {
+      options->command.erase(options->command.begin());
+    }
+    check_command(*command, options->command);
+    chosen = [options] { return Launcher(*options).run(); };
+  });
+}
+
+}  // namespace lockstep::command

@@ -1,0 +1,127 @@
+#include "lockstep/command/project.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep::command {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_name(const std::string& name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  constexpr std::size_t kLongest = 64;
+  if (name.empty() || name.size() > kLongest || std::isalpha(static_cast<unsigned char>(name[0])) == 0 ||
+      !std::ranges::all_of(name, fits)) {
+    throw ConfigError(
+        "name: expected letters, digits, - and _, beginning with a letter, at most {} of them, got "
+        "'{}'",
+        kLongest, name);
+  }
+  // CMake's own targets, and words of C++ that would be a namespace.
+  for (const char* const taken : {"all", "test", "install", "clean", "lockstep", "torch", "std",
+                                  "class", "namespace", "main", "data", "build", "help"}) {
+    if (name == taken) throw ConfigError("name: '{}' has a meaning already; choose another", name);
+  }
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// "my-net" as a C++ type: MyNet.
+std::string class_name(const std::string& name) {
+  std::string made;
+  bool upper = true;
+  for (const char c : name) {
+    if (c == '-' || c == '_') {
+      upper = true;
+      continue;
+    }
+    made += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    upper = false;
+  }
+  return made;
+}
+
+std::string filled(std::string_view content, const std::map<std::string, std::string>& values) {
+  std::string text(content);
+  for (const auto& [key, value] : values) {
+    const std::string placeholder = "@" + key + "@";
+    for (std::size_t at = 0; (at = text.find(placeholder, at)) != std::string::npos;) {
+      text.replace(at, placeholder.size(), value);
+      at += value.size();
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+fs::path find_package_folder() {
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path prefix = program.parent_path().parent_path();
+  std::vector<fs::path> candidates = {prefix};  // a build tree: build/bin/lockstep
+  for (const char* const lib : {"lib", "lib64"}) candidates.push_back(prefix / lib / "cmake/lockstep");
+  std::error_code error;
+  if (fs::is_directory(prefix / "lib", error)) {
+    for (const auto& entry : fs::directory_iterator(prefix / "lib", error)) {  // lib/x86_64-linux-gnu
+      candidates.push_back(entry.path() / "cmake/lockstep");
+    }
+  }
+  for (const fs::path& candidate : candidates) {
+    if (fs::exists(candidate / "lockstepConfig.cmake", error)) return candidate;
+  }
+  throw ConfigError("{}: there is no lockstepConfig.cmake that belongs to it", program.string());
+}
+
+fs::path create_project(const ProjectOptions& options) {
+  check_name(options.name);
+  const std::string name = lower(options.name);
+  const fs::path folder = options.parent / name;
+  if (fs::exists(folder)) throw ConfigError("{}: is there already", folder.string());
+  const fs::path package = options.package ? *options.package : find_package_folder();
+
+  std::string identifier = name;
+  std::ranges::replace(identifier, '-', '_');
+  const std::map<std::string, std::string> values = {
+      {"NAME", name},
+      {"NAMESPACE", identifier},
+      {"CLASS", class_name(options.name)},
+      {"LOCKSTEP", package.string()},
+      {"RUNNER_BASE", options.with_backend ? "Backend" : "ls::Runner"},
+      {"BACKEND_INCLUDE", options.with_backend ? "\n#include \"backend.h\"\n" : ""},
+      {"BACKEND_ROW",
+       options.with_backend ? "| `backend.h` | the training backend, to customise |\n" : ""},
+  };
+  // Made aside: a full disk leaves no half of a project under its name.
+  const fs::path aside = options.parent / fmt::format(".{}.new", name);
+  fs::remove_all(aside);
+  try {
+    for (const Template& file : templates()) {
+      if (file.path == "backend.h" && !options.with_backend) continue;
+      fs::path path(file.path);
+      if (path == "project.h") path = name + ".h";
+      if (path == "gitignore") path = ".gitignore";
+      make_directories((aside / path).parent_path());
+      write_file_atomically(aside / path, filled(file.content, values));
+      if (path.extension() == ".sh") {
+        fs::permissions(aside / path, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
+                        fs::perm_options::add);
+      }
+    }
+    fs::rename(aside, folder);
+  } catch (...) {
+    std::error_code error;
+    fs::remove_all(aside, error);
+    throw;
+  }
+  return folder;
+}
+
+}  // namespace lockstep::command

@@ -1,0 +1,237 @@
+// lockstep run: from a config to a trained model.
+#include <ctime>
+#include <iostream>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <fmt/chrono.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/command/command.h"
+#include "lockstep/command/subcommand.h"
+#include "lockstep/config/override.h"
+#include "lockstep/config/registry.h"
+#include "lockstep/config/yaml.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/recipe/recipe.h"
+#include "lockstep/recipe/record.h"
+#include "lockstep/state/hash.h"
+
+namespace lockstep::command {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Node;
+
+struct RunOptions {
+  std::vector<std::string> configs;
+  std::vector<std::string> overrides;
+  std::vector<std::string> plugins;
+  std::optional<std::string> logdir, baselogdir, resume, autoresume;
+  std::optional<std::int64_t> seed, workers, shards, epochs;
+  bool distributed = false;
+  bool print_config = false;
+  // Flags that change the config only where they were given.
+  CLI::Option *verbose = nullptr, *timeit = nullptr, *check = nullptr, *overfit = nullptr,
+              *deterministic = nullptr, *profile = nullptr;
+  bool verbose_value = false, timeit_value = false, check_value = false, overfit_value = false,
+       deterministic_value = false, profile_value = false;
+};
+
+Node flag(bool value) {
+  return Node::scalar(value ? "true" : "false", true);
+}
+
+Node number(std::int64_t value) {
+  return Node::scalar(std::to_string(value), true);
+}
+
+Node load_documents(const RunOptions& options) {
+  Node document = Node::map();
+  document.set_place({.source = options.configs.front()});
+  for (const std::string& file : options.configs) {
+    config::merge(document, config::load_yaml(file));
+  }
+  document.set_paths();
+  return document;
+}
+
+// UTC and a hash of what is run, as Catalyst names its folders.
+std::string folder_name(const Node& document) {
+  const std::string hash = content_hash(StateDict{{"config", config::to_yaml(document)}});
+  return fmt::format("{:%y%m%d.%H%M%S}.{}", fmt::gmtime(std::time(nullptr)), hash.substr(0, 8));
+}
+
+// Sets an option of the engine, however it is written: by name alone, as the only key, in full.
+void set_of_engine(Node& document, const char* option, Node value) {
+  Node& engine = *document.find("engine");
+  if (engine.is_scalar()) engine = Node::map({{config::kTargetKey, engine}});
+  const bool in_full = engine.contains(config::kTargetKey) || engine.entries().size() != 1;
+  const std::string path = in_full ? "engine/" : "engine/" + engine.entries().front().first + "/";
+  config::set_at(document, path + option, std::move(value));
+}
+
+// What the flags say goes into the document, so that what is written down is what was run.
+void apply_flags(const RunOptions& options, Node& document) {
+  for (const std::string& argument : options.overrides) config::apply_override(document, argument);
+  const auto set = [&](const char* key, Node value) {
+    const Node* const args = document.find("args");
+    const bool inside = args != nullptr && args->contains(key);
+    config::set_at(document, inside ? std::string("args/") + key : key, std::move(value));
+  };
+  const auto set_flag = [&](const CLI::Option* option, const char* key, bool value) {
+    if (option->count() > 0) set(key, flag(value));
+  };
+  set_flag(options.verbose, "verbose", options.verbose_value);
+  set_flag(options.timeit, "timeit", options.timeit_value);
+  set_flag(options.check, "check", options.check_value);
+  set_flag(options.overfit, "overfit", options.overfit_value);
+  set_flag(options.profile, "profile", options.profile_value);
+  set_flag(options.deterministic, "deterministic", options.deterministic_value);
+  if (options.seed) set("seed", number(*options.seed));
+  if (options.epochs) set("num_epochs", number(*options.epochs));
+  if (options.resume) set("resume", Node::text(*options.resume));
+  if (const Node* const engine = document.find("engine"); engine != nullptr && !engine->is_null()) {
+    // The engine says how many: so it is the one to be told.
+    if (options.workers) set_of_engine(document, "workers", number(*options.workers));
+    if (options.shards) set_of_engine(document, "shards", number(*options.shards));
+  } else {
+    if (options.workers) set("workers", number(*options.workers));
+    if (options.shards) set("shards", number(*options.shards));
+    if (options.distributed || options.workers || options.shards) set("ddp", flag(true));
+  }
+  if (!options.plugins.empty()) {
+    Node& plugins = document.contains("plugins") ? *document.find("plugins")
+                                                 : document.set("plugins", Node::list());
+    for (const std::string& path : options.plugins) {
+      plugins.items().push_back(Node::text(fs::absolute(path).string()));
+    }
+    document.set_paths();
+  }
+  if (options.logdir) set("logdir", Node::text(*options.logdir));
+  if (options.baselogdir) {
+    set("logdir", Node::text((fs::path(*options.baselogdir) / folder_name(document)).string()));
+  }
+}
+
+std::optional<fs::path> logdir_of(const Node& document) {
+  for (const Node* const node : {&document, document.find("args")}) {
+    if (node == nullptr) continue;
+    const Node* const logdir = node->find("logdir");
+    if (logdir != nullptr && !logdir->is_null()) return config::read_text(*logdir);
+  }
+  return std::nullopt;
+}
+
+// -C takes all words that follow it, and so may have got overrides; a file may have = in its name.
+void sort_words(RunOptions& options, const std::vector<std::string>& words) {
+  std::vector<std::string> configs;
+  for (const auto* const list : {&std::as_const(options.configs), &words}) {
+    for (const std::string& word : *list) {
+      const bool is_file = !config::is_override(word) || fs::exists(word);
+      (is_file ? configs : options.overrides).push_back(word);
+    }
+  }
+  if (configs.empty()) throw ConfigError("-C: expected a config, got overrides alone");
+  options.configs = std::move(configs);
+}
+
+int run(const RunOptions& options) {
+  Node document = load_documents(options);
+  apply_flags(options, document);
+  recipe::Recipe recipe = recipe::read_recipe(document);
+  if (options.print_config) {
+    std::cout << recipe::resolved_config(document);
+    return kDone;
+  }
+  const auto documents = recipe::run_documents(document);
+  for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
+  if (options.autoresume) recipe::autoresume(recipe, *options.autoresume);
+  const auto place = launch::find_place(launch::current_environment());
+  if (const auto logdir = logdir_of(document);
+      logdir && (!place || place->topology.is_primary())) {
+    recipe::write_documents(*logdir, documents);
+  }
+  recipe::run_recipe(recipe);
+  return kDone;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& chosen) {
+  auto* const command = app.add_subcommand("run", "Train from a config");
+  command->footer(R"(
+Configs are laid over each other in their order; a folder means the config.yml in it. Then come
+overrides, path=value, such as optimizer.lr=0.01 or stages/first/num_epochs=3.
+
+Examples:
+  lockstep run -C mnist.yml                         one process
+  lockstep run -C mnist.yml --distributed           every core or GPU of this machine
+  lockstep run -C base.yml big.yml --workers 4      big.yml laid over base.yml
+  lockstep run -C mnist.yml optimizer.lr=0.01 --print-config
+  lockstep run -C logs/configs --autoresume last    what a run wrote down, and where it stopped)");
+  auto options = std::make_shared<RunOptions>();
+  command->add_option("-C,--config,--configs", options->configs, "YAML or JSON files, or folders")
+      ->required();
+  auto words = std::make_shared<std::vector<std::string>>();
+  command->add_option("overrides", *words, "path=value, or further configs");
+  command->add_option("--set", options->overrides, "path=value")->allow_extra_args(false);
+  command->add_flag("--distributed,--ddp", options->distributed,
+                    "By several workers: every core or GPU of this machine");
+  command->add_option("--workers", options->workers, "How many workers; implies --distributed");
+  command->add_option("--shards", options->shards,
+                      "Parts of every batch; results depend on them, not on the workers");
+  auto* const logdir = command->add_option("--logdir", options->logdir,
+                                           "Folder for logs, checkpoints and summary.json");
+  command->add_option("--baselogdir", options->baselogdir, "A new folder in this one instead")
+      ->excludes(logdir);
+  auto* const resume =
+      command->add_option("--resume", options->resume, "A checkpoint, or last or best in the logdir");
+  command
+      ->add_option("--autoresume", options->autoresume,
+                   "Go on with an earlier run in the logdir, where there is one: best or last")
+      ->check(CLI::IsMember({"best", "last"}))
+      ->excludes(resume);
+  command->add_option("--seed", options->seed, "Of weights, order and random layers");
+  command->add_option("--num-epochs", options->epochs, "Epochs altogether");
+  command->add_option("--plugin", options->plugins, "A library with targets of your own")
+      ->allow_extra_args(false);
+  options->verbose = command->add_flag("--verbose,!--no-verbose", options->verbose_value,
+                                       "A progress bar, or none");
+  options->timeit = command->add_flag("--timeit,!--no-timeit", options->timeit_value,
+                                      "Times of data, model and batch among the metrics");
+  options->check = command->add_flag("--check,!--no-check", options->check_value,
+                                     "A quick look: 3 epochs of 3 batches");
+  options->overfit = command->add_flag("--overfit,!--no-overfit", options->overfit_value,
+                                       "Each loader repeats its first batch");
+  options->profile = command->add_flag("--profile,!--no-profile", options->profile_value,
+                                       "Where the time goes: a table, and a trace in the logdir");
+  options->deterministic =
+      command->add_flag("--deterministic,!--no-deterministic", options->deterministic_value,
+                        "Refuse operations whose results may vary");
+  command->add_flag("--print-config", options->print_config,
+                    "Check and show what would be run, and stop");
+  // Catalyst's way to override: --stages/train/num_epochs=3:int
+  command->allow_extras();
+  command->callback([command, options, words, &chosen] {
+    for (const std::string& extra : command->remaining()) {
+      const std::string argument = extra.substr(std::min(extra.find_first_not_of('-'), extra.size()));
+      if (!extra.starts_with("--") || !config::is_override(argument) ||
+          argument.find('/') > argument.find('=')) {
+        std::vector<std::string> known;
+        for (const auto* const option : command->get_options()) {
+          for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+        }
+        throw CLI::ExtrasError("run", {extra + ": " + suggest(extra, known)});
+      }
+      options->overrides.push_back(argument);
+    }
+    chosen = [options, words] {
+      sort_words(*options, *words);
+      return run(*options);
+    };
+  });
+}
+
+}  // namespace lockstep::command

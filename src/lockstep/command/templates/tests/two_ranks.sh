@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# One worker and two, with the same shards, must end with the same weights.
+set -euo pipefail
+program=$1
+config=$(dirname "$0")/../config.yml
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+for workers in 1 2; do
+  "$program" run -C "$config" --workers "$workers" --shards 2 --num-epochs 2 --no-verbose \
+    --logdir "$folder/$workers" > "$folder/$workers.log"
+done
+hashes=$(grep -oh 'weights [0-9a-f]*' "$folder"/*.log | sort -u)
+if [ "$(wc -l <<< "$hashes")" -ne 1 ]; then
+  echo "one worker and two disagree:" >&2
+  grep -H 'weights' "$folder"/*.log >&2
+  exit 1
+fi
+echo "one worker and two end with the same $hashes"

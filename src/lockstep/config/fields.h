@@ -1,0 +1,126 @@
+// The options of something, by name: an aggregate, and a list of its fields with what each is for.
+// From it come reading, with every mistake found at once, and the list that `lockstep targets`
+// shows.
+//
+//   struct NetOptions { std::int64_t width = 64; bool bias = true; };
+//   const std::vector<Field<NetOptions>> fields = {
+//       {"width", &NetOptions::width, "of the hidden layer"},
+//       {"bias", &NetOptions::bias, "whether layers have one"}};
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/config/node.h"
+#include "lockstep/config/value.h"
+
+namespace lockstep::config {
+
+// What can be told of a field without its type.
+struct FieldInfo {
+  std::string name;
+  std::string type;
+  std::string fallback;  // as one would write it; "" where it has none
+  std::string about;
+  bool required = false;
+};
+
+template <typename Options>
+class Field {
+ public:
+  template <typename T>
+  Field(std::string name, T Options::*member, std::string about)
+      : info_{.name = std::move(name),
+              .type = Value<T>::type(),
+              .fallback = Value<T>::show(Options{}.*member),
+              .about = std::move(about)},
+        read_([member](Options& options, const Node& node) {
+          options.*member = Value<T>::read(node);
+        }) {}
+
+  using Read = std::function<void(Options&, const Node&)>;
+  Field(FieldInfo info, Read read) : info_(std::move(info)), read_(std::move(read)) {}
+
+  // One that must be given.
+  Field required() && {
+    info_.required = true;
+    info_.fallback.clear();
+    return std::move(*this);
+  }
+
+  // The same for something that has such options as a member.
+  template <typename Outer>
+  Field<Outer> inside(Options Outer::*member) const {
+    return Field<Outer>(info_, [member, read = read_](Outer& outer, const Node& node) {
+      read(outer.*member, node);
+    });
+  }
+
+  const FieldInfo& info() const { return info_; }
+  void read(Options& options, const Node& node) const { read_(options, node); }
+
+ private:
+  FieldInfo info_;
+  Read read_;
+};
+
+template <typename Options, typename T>
+Field<Options> required(std::string name, T Options::*member, std::string about) {
+  return Field<Options>(std::move(name), member, std::move(about)).required();
+}
+
+// Several mistakes as one error, a line each.
+class Mistakes {
+ public:
+  // Calls `read`; what it throws as a ConfigError is kept.
+  template <typename F>
+  void collect(F&& read) {
+    try {
+      read();
+    } catch (const ConfigError& error) {
+      messages_.emplace_back(error.what());
+    }
+  }
+  void add(std::string message) { messages_.push_back(std::move(message)); }
+  bool empty() const { return messages_.empty(); }
+
+  // Throws them, if there are any.
+  void raise() const;
+
+ private:
+  std::vector<std::string> messages_;
+};
+
+// Adds a mistake for each key of `node` that is none of `known`, with the nearest that is.
+void check_keys(const Node& node, const std::vector<std::string>& known, Mistakes& mistakes);
+
+// Fields that are left out keep their defaults. `more_keys` may be there and are not read.
+template <typename Options>
+Options read_fields(const Node& node, const std::vector<Field<Options>>& fields,
+                    const std::vector<std::string>& more_keys = {}) {
+  Options options;
+  if (node.is_null() && fields.empty()) return options;
+  if (!node.is_map() && !node.is_null()) {
+    node.fail("expected a mapping of options, got {}", node.describe());
+  }
+  Mistakes mistakes;
+  std::vector<std::string> known = more_keys;
+  for (const auto& field : fields) known.push_back(field.info().name);
+  check_keys(node, known, mistakes);
+  for (const auto& field : fields) {
+    const Node* const value = node.find(field.info().name);
+    if (value != nullptr) {
+      mistakes.collect([&] { field.read(options, *value); });
+    } else if (field.info().required) {
+      mistakes.add(node.where() + ": " + field.info().name + " is missing: " + field.info().type +
+                   ", " + field.info().about);
+    }
+  }
+  mistakes.raise();
+  return options;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,83 @@
+#include "lockstep/launch/keeper.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+// As many ranks as a host can have, and then some.
+constexpr std::size_t kMostGroups = 4096;
+
+// In the forked process: nothing here allocates or locks.
+[[noreturn]] void keep_watch(int pipe) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "lockstep-keeper");
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(ignored, SIG_IGN);
+  // Whoever reads the launcher's output sees its end when the launcher ends.
+  const int nothing = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
+
+  static std::array<pid_t, kMostGroups> groups = {};
+  for (;;) {
+    pid_t message = 0;
+    const ssize_t size = ::read(pipe, &message, sizeof message);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof message) break;
+    const pid_t wanted = message > 0 ? 0 : -message;  // a free place, or the one to forget
+    for (pid_t& group : groups) {
+      if (group != wanted) continue;
+      group = message > 0 ? message : 0;
+      break;
+    }
+  }
+  for (const pid_t group : groups) {
+    if (group > 0) ::kill(-group, SIGKILL);
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+Keeper::Keeper() {
+  std::array<int, 2> ends = {};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
+  const FileDescriptor reading(ends[0]);
+  pipe_ = FileDescriptor(ends[1]);
+  pid_ = ::fork();
+  if (pid_ < 0) throw Error("cannot fork: {}", std::strerror(errno));
+  if (pid_ == 0) {
+    ::close(ends[1]);
+    keep_watch(ends[0]);
+  }
+}
+
+Keeper::~Keeper() {
+  pipe_ = FileDescriptor();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Keeper::watch(pid_t group) {
+  tell(group);
+}
+
+void Keeper::forget(pid_t group) {
+  tell(-group);
+}
+
+void Keeper::tell(pid_t message) const {
+  while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace lockstep::launch

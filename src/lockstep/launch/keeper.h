@@ -1,0 +1,30 @@
+// Ends the process groups of programs when the process that started them is gone, however it died:
+// a parent-death signal reaches a child, not the child's own children.
+#pragma once
+
+#include <sys/types.h>
+
+#include "lockstep/base/file.h"
+
+namespace lockstep::launch {
+
+class Keeper {
+ public:
+  // Forks the process that keeps watch. Throws Error where that cannot be.
+  Keeper();
+  // Ends it, and with it every group that is still watched.
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  void watch(pid_t group);
+  void forget(pid_t group);
+
+ private:
+  void tell(pid_t message) const;
+
+  pid_t pid_ = -1;
+  FileDescriptor pipe_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,131 @@
+#include "lockstep/launch/nodes.h"
+
+#include <random>
+#include <vector>
+
+#include <poll.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kWatchMilliseconds = 100;
+
+std::string encode(const RemoteFailure& failure) {
+  return fmt::format("{} {} {}", failure.rank, failure.shell_code, failure.how);
+}
+
+RemoteFailure decode(const std::string& text) {
+  RemoteFailure failure;
+  std::size_t used = 0;
+  failure.rank = std::stoi(text, &used);
+  const std::string rest = text.substr(used);
+  failure.shell_code = std::stoi(rest, &used);
+  failure.how = rest.substr(used + 1);
+  return failure;
+}
+
+}  // namespace
+
+int free_port(const std::string& address) {
+  return local_port(listen_on({.address = address, .port = 0}));
+}
+
+std::string random_run_id() {
+  std::random_device device;
+  return to_hex((static_cast<std::uint64_t>(device()) << 32) | device());
+}
+
+Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
+  if (options_.node_rank == 0) {
+    server_ = std::make_unique<RendezvousServer>(
+        ServerOptions{.address = options_.endpoint.address,
+                      .port = options_.endpoint.port,
+                      .token = options_.token,
+                      .world_size = options_.nodes});
+  }
+  rendezvous_ = std::make_unique<Rendezvous>(RendezvousOptions{.address = options_.endpoint.address,
+                                                               .port = options_.endpoint.port,
+                                                               .token = options_.token,
+                                                               .rank = options_.node_rank,
+                                                               .world_size = options_.nodes,
+                                                               .timeout = options_.timeout});
+  watcher_ = std::thread([this] { watch(); });
+}
+
+Nodes::~Nodes() {
+  ending_.wake();
+  watcher_.join();
+  rendezvous_->leave();
+  if (server_) server_->wait_until_empty(std::chrono::seconds(2));
+}
+
+std::string Nodes::key(const char* name, int attempt) const {
+  return fmt::format("{}/{}", name, attempt);
+}
+
+Meeting Nodes::meet(int attempt, int local_ranks) {
+  rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
+                   std::to_string(local_ranks));
+  Meeting meeting{.first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}};
+  for (int node = 0; node < options_.nodes; ++node) {
+    if (node == options_.node_rank) meeting.first_rank = meeting.world_size;
+    meeting.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+  }
+  // Not the endpoint's own port: there the launchers meet.
+  if (options_.node_rank == 0) {
+    rendezvous_->set(key("run", attempt), random_run_id());
+    rendezvous_->set(key("port", attempt), std::to_string(free_port(options_.endpoint.address)));
+  }
+  meeting.run_id = rendezvous_->get(key("run", attempt));
+  meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
+  failed_.clear();
+  attempt_ = attempt;
+  return meeting;
+}
+
+std::optional<RemoteFailure> Nodes::failure_of(int attempt) {
+  if (const auto failure = rendezvous_->failure()) {
+    return RemoteFailure{.rank = -1,
+                         .shell_code = 1,
+                         .how = fmt::format("the launcher of node {} is gone: {}", failure->rank,
+                                            failure->reason)};
+  }
+  const auto told = rendezvous_->try_get(key("failed", attempt));
+  if (!told) return std::nullopt;
+  return decode(*told);
+}
+
+std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<RemoteFailure>& own) {
+  attempt_ = -1;
+  if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
+    rendezvous_->set(key("failed", attempt), encode(*own));  // the first is the cause
+  }
+  rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank), own ? "failed" : "ok");
+  // Ranks of other nodes may train on for hours after those of this one have ended.
+  for (int node = 0; node < options_.nodes; ++node) {
+    const std::string done = fmt::format("done/{}/{}", attempt, node);
+    while (!rendezvous_->try_get(done)) {
+      if (rendezvous_->failure()) return failure_of(attempt);
+      std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
+    }
+  }
+  return failure_of(attempt);
+}
+
+void Nodes::watch() {
+  enter_background_thread("lockstep-nodes");
+  for (pollfd ending{ending_.fd(), POLLIN, 0}; ::poll(&ending, 1, kWatchMilliseconds) == 0;) {
+    const int attempt = attempt_;
+    if (attempt < 0) continue;
+    try {
+      if (failure_of(attempt)) failed_.wake();
+    } catch (const CommError&) {
+      failed_.wake();  // nobody there to ask: nothing more can come of it
+    }
+  }
+}
+
+}  // namespace lockstep::launch

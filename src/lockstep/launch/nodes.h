@@ -1,0 +1,80 @@
+// The launchers of several hosts as one: they agree on ranks and a meeting place for the programs,
+// and know when a rank fails on another host.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "lockstep/launch/background.h"
+#include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/rendezvous_server.h"
+#include "lockstep/launch/socket.h"
+
+namespace lockstep::launch {
+
+struct NodesOptions {
+  int nodes = 1;
+  int node_rank = 0;
+  Endpoint endpoint;  // node 0's; it listens there
+  std::string token = "lockstep";
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // to find each other
+};
+
+// What the programs of an attempt are told.
+struct Meeting {
+  int first_rank = 0;  // of this node
+  int world_size = 1;
+  Endpoint master;  // where the programs meet
+  std::string run_id;
+};
+
+// A rank that failed on one of the nodes.
+struct RemoteFailure {
+  int rank = 0;
+  int shell_code = 1;
+  std::string how;
+};
+
+// A port that is free on this host at this moment.
+int free_port(const std::string& address);
+
+// Tells runs apart: 16 random hexadecimal digits.
+std::string random_run_id();
+
+class Nodes {
+ public:
+  // Waits for the others. Throws CommError where they do not come in time.
+  explicit Nodes(NodesOptions options);
+  ~Nodes();
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+
+  // Collective, before each attempt: how many ranks this node has, and what came of it.
+  Meeting meet(int attempt, int local_ranks);
+
+  // Readable when a rank of the attempt has failed on another node, or a node is gone.
+  int failure_fd() const { return failed_.fd(); }
+
+  // Collective, after each attempt: the failure on this node, if there was one. Returns the first
+  // failure of all nodes, or nothing where all ended well.
+  std::optional<RemoteFailure> conclude(int attempt, const std::optional<RemoteFailure>& own);
+
+ private:
+  void watch();
+  std::string key(const char* name, int attempt) const;
+  std::optional<RemoteFailure> failure_of(int attempt);
+
+  NodesOptions options_;
+  std::unique_ptr<RendezvousServer> server_;  // node 0's
+  std::unique_ptr<Rendezvous> rendezvous_;
+  Wakeup failed_;
+  Wakeup ending_;
+  std::atomic<int> attempt_ = -1;  // that is watched; -1: none
+  std::thread watcher_;            // last: it uses all of the above
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,240 @@
+#include "lockstep/launch/programs.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/socket.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::size_t kLastLines = 20;
+constexpr std::size_t kLongestLine = 64 * 1024;  // what is longer is handed on in pieces
+
+// SIGINT, SIGTERM and SIGHUP as something to poll for.
+class Signals {
+ public:
+  Signals() {
+    sigset_t wanted;
+    ::sigemptyset(&wanted);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);
+    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    fd_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int fd() const { return fd_.get(); }
+  // 0 where there is none.
+  int take() const {
+    signalfd_siginfo info{};
+    return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
+                                                                : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  FileDescriptor fd_;
+};
+
+// One rank: its program and what it says.
+class Rank {
+ public:
+  Rank(int rank, const ProgramsOptions& options, const Environment& environment)
+      : rank_(rank), options_(options), program_({options.command, environment}) {
+    if (!options.log_dir) return;
+    const auto folder = *options.log_dir / fmt::format("rank{}", rank);
+    make_directories(folder);
+    const int mode = O_WRONLY | O_CREAT | O_CLOEXEC | (options.append_logs ? O_APPEND : O_TRUNC);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const auto path = folder / (i == 0 ? "stdout.log" : "stderr.log");
+      files_[i] = FileDescriptor(::open(path.c_str(), mode, 0666));
+      if (!files_[i]) throw WorkerError("{}: cannot be written: {}", path.string(), std::strerror(errno));
+    }
+  }
+
+  Program& program() { return program_; }
+  bool is_open(std::size_t stream) const { return open_[stream]; }
+  bool is_done() const { return end_.has_value(); }
+
+  // Hands on what there is to read. Returns false at the end of the stream.
+  void read(std::size_t stream) {
+    std::array<char, 16384> bytes;
+    for (;;) {
+      const ssize_t size = ::read(program_.output_fd(stream), bytes.data(), bytes.size());
+      if (size > 0) {
+        take(stream, {bytes.data(), static_cast<std::size_t>(size)});
+        continue;
+      }
+      if (size < 0 && errno == EINTR) continue;
+      if (size < 0 && errno == EAGAIN) return;
+      open_[stream] = false;
+      return;
+    }
+  }
+
+  // The program has ended.
+  void finish(Clock::time_point start, bool stopped) {
+    const ProgramEnd end = program_.reap();
+    for (std::size_t stream = 0; stream < 2; ++stream) {
+      if (open_[stream]) read(stream);
+      open_[stream] = false;
+      if (!partial_[stream].empty()) emit(stream, std::exchange(partial_[stream], {}));
+    }
+    end_ = RankEnd{.rank = rank_,
+                   .end = end,
+                   .stopped = stopped,
+                   .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+                   .last_lines = {last_.begin(), last_.end()}};
+  }
+  const RankEnd& end() const { return *end_; }
+
+ private:
+  void take(std::size_t stream, std::string_view bytes) {
+    if (files_[stream]) {
+      for (std::string_view left = bytes; !left.empty();) {
+        const ssize_t written = ::write(files_[stream].get(), left.data(), left.size());
+        if (written < 0 && errno != EINTR) break;  // a full disk costs the log, not the run
+        if (written > 0) left.remove_prefix(static_cast<std::size_t>(written));
+      }
+    }
+    std::string& partial = partial_[stream];
+    while (!bytes.empty()) {
+      const std::size_t newline = bytes.find('\n');
+      partial += bytes.substr(0, newline);
+      if (newline == std::string_view::npos) {
+        if (partial.size() >= kLongestLine) emit(stream, std::exchange(partial, {}));
+        return;
+      }
+      bytes.remove_prefix(newline + 1);
+      emit(stream, std::exchange(partial, {}));
+    }
+  }
+
+  void emit(std::size_t stream, const std::string& line) {
+    last_.push_back(line);
+    if (last_.size() > kLastLines) last_.pop_front();
+    if (options_.on_line) options_.on_line(rank_, stream, line);
+  }
+
+  int rank_;
+  const ProgramsOptions& options_;
+  Program program_;
+  std::array<FileDescriptor, 2> files_;
+  std::array<bool, 2> open_ = {true, true};
+  std::array<std::string, 2> partial_;
+  std::deque<std::string> last_;
+  std::optional<RankEnd> end_;
+};
+
+class Supervision {
+ public:
+  Supervision(const ProgramsOptions& options, Keeper& keeper, int stop_fd)
+      : options_(options), keeper_(keeper), stop_fd_(stop_fd) {}
+
+  ProgramsEnd run() {
+    for (std::size_t i = 0; i < options_.environments.size(); ++i) {
+      ranks_.push_back(std::make_unique<Rank>(options_.first_rank + static_cast<int>(i), options_,
+                                              options_.environments[i]));
+      keeper_.watch(ranks_.back()->program().pid());
+    }
+    while (!std::ranges::all_of(ranks_, &Rank::is_done)) step();
+    ProgramsEnd ended{.first_failure = first_failure_, .interrupted = interrupted_};
+    for (const auto& rank : ranks_) ended.ranks.push_back(rank->end());
+    return ended;
+  }
+
+ private:
+  void step() {
+    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
+    std::vector<std::function<void()>> actions = {[this] { on_signal(); }};
+    const auto add = [&](int fd, std::function<void()> action) {
+      fds.push_back({fd, POLLIN, 0});
+      actions.push_back(std::move(action));
+    };
+    if (stop_fd_ >= 0 && !stopping_) add(stop_fd_, [this] { stop(SIGTERM, options_.grace); });
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& rank = *ranks_[i];
+      if (rank.is_done()) continue;
+      for (std::size_t stream = 0; stream < 2; ++stream) {
+        if (rank.is_open(stream)) {
+          add(rank.program().output_fd(stream), [&rank, stream] { rank.read(stream); });
+        }
+      }
+      add(rank.program().ended_fd(), [this, i] { on_end(i); });
+    }
+    const int ready = ::poll(fds.data(), fds.size(), kill_at_ ? milliseconds_until(*kill_at_) : -1);
+    if (ready > 0) {
+      for (std::size_t i = 0; i < fds.size(); ++i) {
+        if (fds[i].revents != 0) actions[i]();
+      }
+    }
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      kill_at_.reset();
+      send(SIGKILL);
+    }
+  }
+
+  void on_signal() {
+    const int signal = signals_.take();
+    if (signal == 0) return;
+    if (interrupted_ != 0) {  // asked twice: at once
+      send(SIGKILL);
+      return;
+    }
+    interrupted_ = signal;
+    stop(signal, options_.interrupt_grace);
+  }
+
+  void on_end(std::size_t index) {
+    Rank& rank = *ranks_[index];
+    const pid_t group = rank.program().pid();
+    rank.finish(start_, stopping_);
+    keeper_.forget(group);
+    if (!rank.end().end.ok() && !stopping_) {
+      first_failure_ = index;
+      stop(SIGTERM, options_.grace);
+    }
+  }
+
+  void stop(int signal, std::chrono::milliseconds grace) {
+    stopping_ = true;
+    kill_at_ = deadline_in(grace);
+    send(signal);
+  }
+
+  void send(int signal) {
+    for (const auto& rank : ranks_) {
+      if (!rank->is_done()) rank->program().send(signal);
+    }
+  }
+
+  const ProgramsOptions& options_;
+  Keeper& keeper_;
+  int stop_fd_;
+  Signals signals_;
+  Clock::time_point start_ = Clock::now();
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::optional<std::size_t> first_failure_;
+  std::optional<Clock::time_point> kill_at_;
+  bool stopping_ = false;
+  int interrupted_ = 0;
+};
+
+}  // namespace
+
+ProgramsEnd run_programs(const ProgramsOptions& options, Keeper& keeper, int stop_fd) {
+  return Supervision(options, keeper, stop_fd).run();
+}
+
+}  // namespace lockstep::launch

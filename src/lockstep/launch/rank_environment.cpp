@@ -1,0 +1,29 @@
+#include "lockstep/launch/rank_environment.h"
+
+namespace lockstep::launch {
+
+Environment rank_environment(const Environment& base, const RankPlace& place) {
+  Environment environment = base;
+  const auto set = [&](const char* name, const std::string& value) { environment[name] = value; };
+  const Topology& topology = place.topology;
+  set("RANK", std::to_string(topology.rank));
+  set("WORLD_SIZE", std::to_string(topology.world_size));
+  set("LOCAL_RANK", std::to_string(topology.local_rank));
+  set("LOCAL_WORLD_SIZE", std::to_string(topology.local_size));
+  set("GROUP_RANK", std::to_string(place.node_rank));
+  set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
+  set("ROLE_NAME", "default");
+  set("ROLE_RANK", std::to_string(topology.rank));
+  set("ROLE_WORLD_SIZE", std::to_string(topology.world_size));
+  set("MASTER_ADDR", place.master.address);
+  set("MASTER_PORT", std::to_string(place.master.port));
+  set("TORCHELASTIC_RUN_ID", place.run_id);
+  set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
+  set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts));
+  // Rank 0 itself listens at the master's address, not its launcher.
+  set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  environment.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
+  return environment;
+}
+
+}  // namespace lockstep::launch

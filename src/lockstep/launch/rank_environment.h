@@ -1,0 +1,26 @@
+// What a launcher tells a program about its place: torchrun's variables.
+#pragma once
+
+#include <string>
+
+#include "lockstep/base/topology.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/launch/socket.h"
+
+namespace lockstep::launch {
+
+struct RankPlace {
+  Topology topology;
+  int node_rank = 0;
+  int nodes = 1;
+  Endpoint master;
+  std::string run_id;
+  int restarts = 0;
+  int max_restarts = 0;
+  int threads = 1;  // for OMP_NUM_THREADS, where nobody has set it
+};
+
+// `base` with the variables of this rank in it.
+Environment rank_environment(const Environment& base, const RankPlace& place);
+
+}  // namespace lockstep::launch

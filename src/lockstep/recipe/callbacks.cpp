@@ -1,0 +1,116 @@
+#include "lockstep/callback/batch_overfit.h"
+#include "lockstep/callback/check_run.h"
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/classification.h"
+#include "lockstep/callback/confusion_matrix.h"
+#include "lockstep/callback/criterion.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/progress_bar.h"
+#include "lockstep/callback/scheduler.h"
+#include "lockstep/callback/timer.h"
+#include "lockstep/recipe/targets.h"
+#include "lockstep/recipe/values.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using config::Field;
+
+template <typename Callback, typename Options>
+void add(Targets& targets, const std::string& name, const std::string& about,
+         const std::vector<Field<Options>>& fields) {
+  targets.callbacks.add<Options>(
+      name, about, fields, [](const Options& o) { return std::make_shared<Callback>(o); });
+}
+
+const char* const kInput = "scores [N, C], or predictions [N], in the batch";
+const char* const kTarget = "labels in the batch";
+const char* const kPrefix = "before the metric's name";
+const char* const kSuffix = "after the metric's name";
+
+void add_metrics(Targets& targets) {
+  using A = AccuracyCallbackOptions;
+  add<AccuracyCallback, A>(
+      targets, "AccuracyCallback", "accuracy01, accuracy03, accuracy05.",
+      {{"input_key", &A::input_key, kInput},
+       {"target_key", &A::target_key, kTarget},
+       {"topk", &A::topk, "which k; default: 1, and 3 and 5 where num_classes allows"},
+       {"num_classes", &A::num_classes, "of the targets"},
+       {"prefix", &A::prefix, kPrefix},
+       {"suffix", &A::suffix, kSuffix}});
+  using P = PrecisionRecallF1SupportCallbackOptions;
+  add<PrecisionRecallF1SupportCallback, P>(
+      targets, "PrecisionRecallF1SupportCallback", "precision, recall and f1, averaged three ways.",
+      {{"input_key", &P::input_key, kInput},
+       {"target_key", &P::target_key, kTarget},
+       config::required("num_classes", &P::num_classes, "of the targets"),
+       {"zero_division", &P::zero_division, "what a ratio of nothing to nothing is said to be"},
+       {"per_class", &P::per_class, "each class besides the averages"},
+       {"prefix", &P::prefix, kPrefix},
+       {"suffix", &P::suffix, kSuffix}});
+  using U = AUCCallbackOptions;
+  add<AUCCallback, U>(targets, "AUCCallback", "The area under the ROC curve, exact.",
+                      {{"input_key", &U::input_key, kInput},
+                       {"target_key", &U::target_key, kTarget},
+                       {"num_classes", &U::num_classes, "else the first batch tells"},
+                       {"per_class", &U::per_class, "each class besides the averages"},
+                       {"prefix", &U::prefix, kPrefix},
+                       {"suffix", &U::suffix, kSuffix}});
+  using M = ConfusionMatrixCallbackOptions;
+  add<ConfusionMatrixCallback, M>(
+      targets, "ConfusionMatrixCallback", "Which class is taken for which, as a picture.",
+      {{"input_key", &M::input_key, kInput},
+       {"target_key", &M::target_key, kTarget},
+       {"num_classes", &M::num_classes, "or class_names"},
+       {"class_names", &M::class_names, "default: 0, 1, 2, …"},
+       {"normalized", &M::normalized, "shares of each true class instead of counts"},
+       {"prefix", &M::prefix, "before confusion_matrix in the picture's tag"}});
+  using C = CriterionCallbackOptions;
+  add<CriterionCallback, C>(
+      targets, "CriterionCallback", "A further loss, watched or added.",
+      {config::required("criterion", &C::criterion, "what computes it"),
+       {"input_key", &C::input_key, "the model's output in the batch"},
+       {"target_key", &C::target_key, kTarget},
+       {"metric_key", &C::metric_key, "its name among the metrics"},
+       {"weight", &C::weight, "of it in the loss; 0: it is only watched"},
+       {"loss_key", &C::loss_key, "the loss it is added to"}});
+}
+
+}  // namespace
+
+void add_callbacks(Targets& targets) {
+  add_metrics(targets);
+  using E = EarlyStoppingCallbackOptions;
+  add<EarlyStoppingCallback, E>(
+      targets, "EarlyStoppingCallback", "Ends a run that no longer gets better.",
+      {{"patience", &E::patience, "epochs in a row without getting better"},
+       {"metric", &E::metric, "default: valid_loader's valid_metric"},
+       {"minimize", &E::minimize, "default: minimize_valid_metric"},
+       {"min_delta", &E::min_delta, "by how much an epoch must be better to count"}});
+  using C = CheckpointCallbackOptions;
+  add<CheckpointCallback, C>(
+      targets, "CheckpointCallback", "Saves the run: last and best.",
+      {{"folder", &C::folder, "default: logdir/checkpoints"},
+       {"metric", &C::metric, "what is best; default: valid_loader's valid_metric"},
+       {"minimize", &C::minimize, "default: minimize_valid_metric"},
+       {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
+       {"save_every_batches", &C::save_every_batches, "last.pth inside epochs, too; 0: never"},
+       {"mode", &C::mode, "all that a run needs to go on, or its weights"}});
+  using S = SchedulerCallbackOptions;
+  add<SchedulerCallback, S>(targets, "SchedulerCallback", "Says what a plateau is measured by.",
+                            {{"metric", &S::metric, "default: valid_loader's valid_metric"}});
+  using R = CheckRunCallbackOptions;
+  add<CheckRunCallback, R>(targets, "CheckRunCallback", "A few batches of a few epochs.",
+                           {{"num_batches", &R::num_batches, "of each loader"},
+                            {"num_epochs", &R::num_epochs, "at most"}});
+  using B = BatchOverfitCallbackOptions;
+  add<BatchOverfitCallback, B>(
+      targets, "BatchOverfitCallback", "Trains on a few batches again and again.",
+      {{"batches", &B::batches, "by loader: how many, or which share of them; default: one"}});
+  targets.callbacks.add("TimerCallback", "How long data, model and batch take, as metrics.",
+                        [] { return std::make_shared<TimerCallback>(); });
+  targets.callbacks.add("ProgressBarCallback", "What verbose: true brings.",
+                        [] { return std::make_shared<ProgressBarCallback>(); });
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,127 @@
+// Data sets, transforms and samplers.
+#include "lockstep/data/mnist.h"
+#include "lockstep/data/subset.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/recipe/noise.h"
+#include "lockstep/recipe/targets.h"
+#include "lockstep/recipe/tensor_file.h"
+#include "lockstep/recipe/values.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using data::DatasetPtr;
+
+void add_mnist(Targets& targets, const std::string& name, const std::string& about,
+               DatasetPtr (*make)(const data::MnistOptions&)) {
+  using O = data::MnistOptions;
+  targets.datasets.add<O>(
+      name, about,
+      {{"root", &O::root, "folder with the files, or where they go"},
+       {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
+       {"download", &O::download, "fetch what is not there"},
+       {"transform", &O::transform, "default: ToTensor"},
+       {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
+      [make](const O& o) { return make(o); });
+}
+
+struct SubsetOptions {
+  DatasetPtr dataset;
+  std::int64_t first = 0;
+  std::optional<std::int64_t> count;
+};
+
+void add_subset(Targets& targets) {
+  using O = SubsetOptions;
+  targets.datasets.add<O>(
+      "Subset", "Some samples of another data set.",
+      {config::required("dataset", &O::dataset, "the other one"),
+       {"first", &O::first, "index of the first sample; below 0: from the end"},
+       {"count", &O::count, "how many; default: all that follow"}},
+      [](const O& o) {
+        const std::int64_t size = o.dataset->size();
+        const std::int64_t first = o.first < 0 ? size + o.first : o.first;
+        const std::int64_t count = o.count.value_or(size - first);
+        if (first < 0 || first > size) {
+          throw ConfigError("first: expected an index of {} samples, got {}", size, o.first);
+        }
+        if (count <= 0 || first + count > size) {
+          throw ConfigError("count: expected 1 to {} from sample {} on, got {}", size - first,
+                            first, count);
+        }
+        std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i) indices[static_cast<std::size_t>(i)] = first + i;
+        return std::make_shared<data::Subset>(o.dataset, std::move(indices));
+      });
+}
+
+void add_transforms(Targets& targets) {
+  targets.transforms.add("ToTensor", "Images of bytes to floats in [0, 1], channels first.",
+                         [] { return data::TransformPtr(data::ToTensor()); });
+  using N = data::NormalizeOptions;
+  targets.transforms.add<N>(
+      "Normalize", "(x - mean) / std, channel by channel.",
+      {config::required("mean", &N::mean, "one for all channels, or one a channel"),
+       config::required("std", &N::std, "as many, none zero")},
+      [](const N& o) { return data::TransformPtr(data::Normalize(o)); });
+  targets.transforms.add("Flatten", "Each sample as one row.", [] {
+    return data::TransformPtr(
+        data::Lambda([](const torch::Tensor& batch) { return batch.flatten(1); }));
+  });
+}
+
+struct RandomOptions {
+  std::uint64_t seed = 0;
+};
+
+void add_samplers(Targets& targets) {
+  targets.samplers.add("SequentialSampler", "0, 1, 2, …", [](std::int64_t size) {
+    return std::make_shared<const data::SequentialSampler>(size);
+  });
+  using R = RandomOptions;
+  targets.samplers.add<R>("RandomSampler", "Another order each epoch.",
+                          {{"seed", &R::seed, "the epoch is added to it"}},
+                          [](const R& o, std::int64_t size) {
+                            return std::make_shared<const data::RandomSampler>(
+                                size, data::RandomSamplerOptions{.seed = o.seed});
+                          });
+  using D = data::DistributedSamplerOptions;
+  targets.samplers.add<D>(
+      "DistributedSampler", "PyTorch's own, with its order and its padding.",
+      {{"num_replicas", &D::num_replicas, "default: the run's shards"},
+       {"shuffle", &D::shuffle, "another order each epoch"},
+       {"seed", &D::seed, "the epoch is added to it"},
+       {"drop_last", &D::drop_last, "drop the tail instead of repeating samples"}},
+      [](const D& o, std::int64_t size) {
+        return std::make_shared<const data::DistributedSampler>(size, o);
+      });
+}
+
+}  // namespace
+
+void add_datasets(Targets& targets) {
+  add_mnist(targets, "MNIST", "60,000 and 10,000 handwritten digits of 28 x 28.", data::mnist);
+  add_mnist(targets, "FashionMNIST", "60,000 and 10,000 clothes of 28 x 28; Debian packages them.",
+            data::fashion_mnist);
+  using T = TensorFileOptions;
+  targets.datasets.add<T>(
+      "TensorFile", "Tensors that torch.save wrote as a dictionary: rows are samples.",
+      {config::required("path", &T::path, "of the file"),
+       {"features", &T::features, "key of the model's input in the file"},
+       {"targets", &T::targets, "key of what should come out; none: there are none"},
+       {"transform", &T::transform, "of the features"}},
+      [](const T& o) { return tensor_file(o); });
+  using N = NoiseOptions;
+  targets.datasets.add<N>(
+      "Noise", "Normal noise, to try a model out before there is data.",
+      {{"samples", &N::samples, "how many"},
+       config::required("shape", &N::shape, "of a sample"),
+       {"classes", &N::classes, "targets are random classes below it; default: the features, flat"},
+       {"seed", &N::seed, "of the noise"}},
+      [](const N& o) { return noise(o); });
+  add_subset(targets);
+  add_transforms(targets);
+  add_samplers(targets);
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,74 @@
+// Engines, runners and loggers.
+#include "lockstep/engine/distributed.h"
+#include "lockstep/engine/engine.h"
+#include "lockstep/log/csv_logger.h"
+#include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/recipe/targets.h"
+#include "lockstep/recipe/values.h"
+#include "lockstep/runner/supervised.h"
+
+namespace lockstep::recipe {
+namespace {
+
+struct CsvOptions {
+  std::filesystem::path logdir;
+};
+
+struct BoardOptions {
+  std::filesystem::path logdir;
+  bool log_batches = false;
+};
+
+void add_loggers(Targets& targets) {
+  using C = CsvOptions;
+  targets.loggers.add<C>("CsvLogger", "logs/<loader>.csv; a run with a logdir has one already.",
+                         {config::required("logdir", &C::logdir, "folder to write to")},
+                         [](const C& o) { return std::make_shared<CsvLogger>(o.logdir); });
+  using B = BoardOptions;
+  targets.loggers.add<B>(
+      "TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
+      {config::required("logdir", &B::logdir, "folder to write to"),
+       {"log_batches", &B::log_batches, "batches' metrics, too"}},
+      [](const B& o) {
+        return std::make_shared<TensorBoardLogger>(
+            o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
+      });
+}
+
+}  // namespace
+
+void add_engines(Targets& targets) {
+  using D = DeviceEngineOptions;
+  targets.engines.add<D>("DeviceEngine", "One process, one device.",
+                         {{"device", &D::device, "default: the first GPU, else the CPU"},
+                          {"threads", &D::threads, "inside an operation; default: LibTorch's"}},
+                         [](const D& o) { return std::make_shared<DeviceEngine>(o); });
+  using P = DistributedDataParallelOptions;
+  targets.engines.add<P>(
+      "DistributedDataParallelEngine", "Several processes, one training.",
+      {{"workers", &P::workers, "on this host; default: its GPUs, else its cores"},
+       {"shards", &P::shards, "parts of every batch, over all hosts; default: one a worker"},
+       {"address", &P::address, "of the host with rank 0"},
+       {"port", &P::port, "where rank 0 listens; the same on all hosts"},
+       {"world_size", &P::world_size, "workers on all hosts; default: those of this one"},
+       {"first_rank", &P::first_rank, "of this host's workers"},
+       {"token", &P::token, "the same on all hosts; who has another is turned away"},
+       {"backend", &P::backend, "auto, shm, gloo, nccl or mpi"},
+       {"sync_bn", &P::sync_bn, "batch norm over all workers' samples"},
+       {"device", &P::device, "default: a GPU a worker, else the CPU"},
+       {"threads", &P::threads, "a worker; default: cores divided by shards"},
+       {"pin", &P::pin, "a worker to its cores; default: where workers take all cores"},
+       {"share_updates", &P::share_updates, "each worker of a host updates its part"},
+       {"timeout", &P::timeout, "of every wait for others"}},
+      [](const P& o) { return std::make_shared<DistributedDataParallelEngine>(o); });
+  using S = SupervisedKeys;
+  targets.runners.add<S>("SupervisedRunner", "Forward, criterion, done.",
+                         {{"input_key", &S::input_key, "goes into the model"},
+                          {"output_key", &S::output_key, "comes out of it"},
+                          {"target_key", &S::target_key, "what should have come out"},
+                          {"loss_key", &S::loss_key, "the criterion's verdict"}},
+                         [](const S& o) { return std::make_shared<SupervisedRunner>(o); });
+  add_loggers(targets);
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,86 @@
+#include "lockstep/recipe/record.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/chrono.h>
+#include <nlohmann/json.hpp>
+#include <sys/utsname.h>
+#include <torch/version.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/version.h"
+#include "lockstep/config/yaml.h"
+#include "lockstep/launch/affinity.h"
+#include "lockstep/launch/environment.h"
+
+namespace lockstep::recipe {
+namespace {
+
+// The program and its arguments, as the system knows them.
+nlohmann::json command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+// Variables that change what is computed, or where. Others may be secrets.
+bool is_of_interest(const std::string& name) {
+  static const std::vector<std::string> prefixes = {"LOCKSTEP_", "OMP_",  "MKL_",  "OPENBLAS_",
+                                                    "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};
+  static const std::vector<std::string> names = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+  return std::ranges::find(names, name) != names.end() ||
+         std::ranges::any_of(prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::string resolved_config(const config::Node& document) {
+  config::Node resolved = document;
+  resolved.erase("resume");
+  if (config::Node* const args = resolved.find("args")) args->erase("resume");
+  return config::to_yaml(resolved);
+}
+
+std::string describe_environment() {
+  nlohmann::ordered_json json;
+  json["lockstep"] = LOCKSTEP_VERSION;
+  json["libtorch"] = TORCH_VERSION;
+  json["compiler"] = __VERSION__;
+  json["started"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  json["command"] = command_line();
+  json["folder"] = std::filesystem::current_path().string();
+  utsname system{};
+  uname(&system);
+  json["host"] = system.nodename;
+  json["system"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
+  json["cpu"] = cpu_name();
+  json["cores"] = launch::usable_cores();
+  json["variables"] = nlohmann::json::object();
+  for (const auto& [name, value] : launch::current_environment()) {
+    if (is_of_interest(name)) json["variables"][name] = value;
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::map<std::string, std::string> run_documents(const config::Node& document) {
+  return {{"config", resolved_config(document)}, {"environment", describe_environment()}};
+}
+
+void write_documents(const std::filesystem::path& logdir,
+                     const std::map<std::string, std::string>& documents) {
+  make_directories(logdir / "configs");
+  write_file_atomically(logdir / "configs" / "config.yml", documents.at("config"));
+  write_file_atomically(logdir / "configs" / "environment.json", documents.at("environment"));
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,16 @@
+// A model as a list of layers.
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include "lockstep/config/node.h"
+#include "lockstep/recipe/targets.h"
+
+namespace lockstep::recipe {
+
+// Builds the layers one by one, and sends the example through each as soon as it is there: sizes are
+// taken from it, and a layer that does not fit the one before it is an error at its line. An
+// undefined example checks nothing.
+torch::nn::Sequential make_sequential(const config::Node& layers, const torch::Tensor& example);
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,41 @@
+#include "lockstep/recipe/targets.h"
+
+namespace lockstep::recipe {
+
+std::vector<config::TargetInfo> Targets::all() const {
+  std::vector<config::TargetInfo> infos;
+  const auto append = [&](const auto& registry) {
+    for (const auto& name : registry.names()) infos.push_back(registry.info(name));
+  };
+  append(models);
+  append(layers);
+  append(criterions);
+  append(optimizers);
+  append(schedulers);
+  append(datasets);
+  append(transforms);
+  append(samplers);
+  append(callbacks);
+  append(loggers);
+  append(engines);
+  append(runners);
+  return infos;
+}
+
+Targets& targets() {
+  static Targets* const all = [] {
+    auto* const made = new Targets;  // never destroyed: plugins' code may be gone by then
+    add_layers(*made);
+    add_models(*made);
+    add_criterions(*made);
+    add_optimizers(*made);
+    add_schedulers(*made);
+    add_datasets(*made);
+    add_callbacks(*made);
+    add_engines(*made);
+    return made;
+  }();
+  return *all;
+}
+
+}  // namespace lockstep::recipe

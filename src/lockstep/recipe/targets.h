@@ -1,0 +1,77 @@
+// What a config can name by _target_: Lockstep's own, and what users add, in a plugin (plugin.h) or
+// in a program of theirs before it calls command_main:
+//
+//   struct WideNetOptions { std::int64_t width = 64; };
+//   ls::recipe::targets().models.add<WideNetOptions>(
+//       "WideNet", "Two wide layers.",
+//       {{"width", &WideNetOptions::width, "of the hidden layer"}},
+//       [](const WideNetOptions& o) { return ls::Model(WideNet(o.width)); });
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <torch/nn/modules/container/any.h>
+
+#include "lockstep/config/registry.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/data/transform.h"
+#include "lockstep/engine/engine.h"
+#include "lockstep/log/logger.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/scheduler.h"
+#include "lockstep/runner/callback.h"
+#include "lockstep/runner/criterion.h"
+#include "lockstep/runner/model.h"
+#include "lockstep/runner/runner.h"
+
+namespace lockstep::recipe {
+
+using SamplerPtr = std::shared_ptr<const data::Sampler>;
+using EnginePtr = std::shared_ptr<Engine>;
+using RunnerPtr = std::shared_ptr<Runner>;
+using LoggerPtr = std::shared_ptr<Logger>;
+
+// What the data look like to who builds a model: the first sample of the first loader, as a batch
+// of one. Sizes that a config leaves out are taken from it.
+struct Example {
+  Batch batch;
+  torch::Tensor input;  // what goes into the model; undefined where the runner does not say
+};
+
+struct Targets {
+  // A layer gets what comes out of the one before it.
+  config::Registry<torch::nn::AnyModule, const torch::Tensor&> layers{"layer"};
+  config::Registry<Model, const Example&> models{"model"};
+  config::Registry<Criterion> criterions{"criterion"};
+  config::Registry<optim::OptimizerSpec> optimizers{"optimizer"};
+  config::Registry<optim::SchedulerSpec> schedulers{"scheduler"};
+  config::Registry<data::DatasetPtr> datasets{"dataset"};
+  config::Registry<data::TransformPtr> transforms{"transform"};
+  config::Registry<SamplerPtr, std::int64_t> samplers{"sampler"};  // of a data set of this size
+  config::Registry<CallbackPtr> callbacks{"callback"};
+  config::Registry<LoggerPtr> loggers{"logger"};
+  config::Registry<EnginePtr> engines{"engine"};
+  config::Registry<RunnerPtr> runners{"runner"};
+
+  // All of them, kind by kind.
+  std::vector<config::TargetInfo> all() const;
+};
+
+// The process's one, with Lockstep's own in it.
+Targets& targets();
+
+// Fill their registries; targets() has called them.
+void add_layers(Targets& targets);
+void add_models(Targets& targets);
+void add_criterions(Targets& targets);
+void add_optimizers(Targets& targets);
+void add_schedulers(Targets& targets);
+void add_datasets(Targets& targets);
+void add_callbacks(Targets& targets);
+void add_engines(Targets& targets);  // and runners and loggers
+
+}  // namespace lockstep::recipe

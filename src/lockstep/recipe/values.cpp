@@ -1,0 +1,60 @@
+#include "lockstep/recipe/values.h"
+
+namespace lockstep::config {
+
+MetricKey Value<MetricKey>::read(const Node& node) {
+  const std::string text = read_text(node);
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) {
+    node.fail("expected loader/metric, such as valid/loss, got '{}'", text);
+  }
+  return {.loader = text.substr(0, slash), .metric = text.substr(slash + 1)};
+}
+
+HParam Value<HParam>::read(const Node& node) {
+  if (!node.is_scalar()) node.fail("expected {}, got {}", type(), node.describe());
+  if (!node.is_plain()) return node.text();
+  if (const auto truth = parse_bool(node.text())) return *truth;
+  if (const auto integer = parse_int(node.text())) return *integer;
+  if (const auto number = parse_double(node.text())) return *number;
+  return node.text();
+}
+
+std::string Value<HParam>::show(const HParam& value) {
+  return std::visit([](const auto& held) {
+    return Value<std::decay_t<decltype(held)>>::show(held);
+  }, value);
+}
+
+HParams Value<HParams>::read(const Node& node) {
+  if (!node.is_map()) node.fail("expected a {}, got {}", type(), node.describe());
+  HParams hparams;
+  for (const auto& [key, value] : node.entries()) hparams.emplace(key, Value<HParam>::read(value));
+  return hparams;
+}
+
+torch::Device Value<torch::Device>::read(const Node& node) {
+  const std::string text = read_text(node);
+  try {
+    return torch::Device(text);
+  } catch (const c10::Error&) {
+    node.fail("expected a device, such as cpu or cuda:0, got '{}'", text);
+  }
+}
+
+data::TransformPtr Value<data::TransformPtr>::read(const Node& node) {
+  if (!node.is_list()) return recipe::targets().transforms.make(node);
+  std::vector<data::TransformPtr> steps;
+  for (const Node& step : node.items()) steps.push_back(read(step));
+  return data::Compose(std::move(steps));
+}
+
+data::DatasetPtr Value<data::DatasetPtr>::read(const Node& node) {
+  return recipe::targets().datasets.make(node);
+}
+
+Criterion Value<Criterion>::read(const Node& node) {
+  return recipe::targets().criterions.make(node);
+}
+
+}  // namespace lockstep::config

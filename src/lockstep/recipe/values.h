@@ -1,0 +1,94 @@
+// How a config writes the types of Lockstep's options: those with a name of their own as text, those
+// that are built as targets.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/config/value.h"
+#include "lockstep/log/logger.h"
+#include "lockstep/optim/scheduler.h"
+#include "lockstep/recipe/targets.h"
+#include "lockstep/runner/state.h"
+
+namespace lockstep::config {
+
+template <>
+struct EnumNames<optim::Per> {
+  static constexpr std::pair<optim::Per, const char*> names[] = {{optim::Per::kEpoch, "epoch"},
+                                                                 {optim::Per::kBatch, "batch"}};
+};
+
+template <>
+struct EnumNames<optim::Anneal> {
+  static constexpr std::pair<optim::Anneal, const char*> names[] = {
+      {optim::Anneal::kCos, "cos"}, {optim::Anneal::kLinear, "linear"}};
+};
+
+template <>
+struct EnumNames<CheckpointMode> {
+  static constexpr std::pair<CheckpointMode, const char*> names[] = {
+      {CheckpointMode::kFull, "full"}, {CheckpointMode::kModel, "model"}};
+};
+
+// "valid/loss": a loader, and one of its metrics, which may have slashes itself.
+template <>
+struct Value<MetricKey> {
+  static std::string type() { return "loader/metric"; }
+  static MetricKey read(const Node& node);
+  static std::string show(const MetricKey& key) { return key.loader + "/" + key.metric; }
+};
+
+template <>
+struct Value<HParam> {
+  static std::string type() { return "true, false, number or text"; }
+  static HParam read(const Node& node);
+  static std::string show(const HParam& value);
+};
+
+template <>
+struct Value<HParams> {
+  static std::string type() { return "mapping of names to values"; }
+  static HParams read(const Node& node);
+  static std::string show(const HParams&) { return "{}"; }
+};
+
+template <>
+struct Value<torch::Device> {
+  static std::string type() { return "device, such as cpu or cuda:0"; }
+  static torch::Device read(const Node& node);
+  static std::string show(const torch::Device& device) { return device.str(); }
+};
+
+// A chain may be written as a list.
+template <>
+struct Value<data::TransformPtr> {
+  static std::string type() { return "transform"; }
+  static data::TransformPtr read(const Node& node);
+  static std::string show(const data::TransformPtr&) { return ""; }
+};
+
+template <>
+struct Value<data::DatasetPtr> {
+  static std::string type() { return "dataset"; }
+  static data::DatasetPtr read(const Node& node);
+  static std::string show(const data::DatasetPtr&) { return ""; }
+};
+
+template <>
+struct Value<Criterion> {
+  static std::string type() { return "criterion"; }
+  static Criterion read(const Node& node);
+  static std::string show(const Criterion&) { return ""; }
+};
+
+// What is built later, when more is known.
+template <>
+struct Value<Node> {
+  static std::string type() { return "see below"; }
+  static Node read(const Node& node) { return node; }
+  static std::string show(const Node&) { return ""; }
+};
+
+}  // namespace lockstep::config

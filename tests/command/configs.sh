@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The example configs, and that a config trains to the bits of the same program in C++.
+# usage: configs.sh PATH_TO_LOCKSTEP PATH_TO_MNIST FOLDER_OF_CONFIGS
+set -euo pipefail
+lockstep=$1 mnist=$2 configs=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "configs.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json"; }
+
+# As the README has it.
+"$lockstep" run -C "$configs/mnist.yml" --distributed --workers 2 --num-epochs 2 --logdir yaml > out 2> err || fail "mnist.yml failed"
+"$mnist" --workers 2 --epochs 2 --quiet --logdir cpp > out 2> err || fail "mnist failed"
+[ "$(hash_of yaml)" = "$(hash_of cpp)" ] || fail "mnist.yml: $(hash_of yaml), the program: $(hash_of cpp)"
+# What was written down, run again; and from the checkpoint.
+"$lockstep" run -C yaml/configs --logdir again > out 2> err || fail "the written config failed"
+[ "$(hash_of again)" = "$(hash_of yaml)" ] || fail "the written config gives other weights"
+"$lockstep" inspect yaml/checkpoints/best.pth --config > inside.yml
+cmp inside.yml yaml/configs/config.yml || fail "the checkpoint carries another config"
+
+# Killed between two checkpoints and started again, it ends with the same weights.
+"$lockstep" run -C "$configs/mnist.yml" --ddp --workers 2 --num-epochs 1 --logdir resumed > out 2> err || fail "first half failed"
+"$lockstep" run -C "$configs/mnist.yml" --ddp --workers 2 --num-epochs 2 --logdir resumed --autoresume last > out 2> err || fail "second half failed"
+[ "$(hash_of resumed)" = "$(hash_of yaml)" ] || fail "resumed, it gives other weights"
+
+for config in mlp cnn cnn3d; do
+  "$lockstep" run -C "$configs/$config.yml" --distributed --check --no-verbose --logdir "$config" > out 2> err || fail "$config.yml failed"
+done
+for stage in first careful; do [ -f "mlp/$stage/checkpoints/best.pth" ] || fail "mlp.yml: no stage '$stage'"; done
+# The 3-D network learns something.
+"$lockstep" run -C "$configs/cnn3d.yml" --num-epochs 2 --no-verbose --logdir cubes > out 2> err || fail "cnn3d.yml failed"
+
+# The same under another launcher.
+"$lockstep" launch --nproc-per-node 2 "$lockstep" run -C "$configs/mnist.yml" --ddp --num-epochs 2 --no-verbose --logdir launched > out 2> err || fail "run under launch failed"
+[ "$(hash_of launched)" = "$(hash_of yaml)" ] || fail "other weights under launch"
+echo "configs.sh: all as expected"

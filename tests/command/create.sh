@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# A new project builds, trains and passes its test, at once.
+# usage: create.sh PATH_TO_LOCKSTEP
+set -euo pipefail
+lockstep=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "create.sh: $*" >&2; tail -n 30 out err >&2; exit 1; }
+
+"$lockstep" create -n My-Waves --gtb > out 2> err || fail "cannot be created"
+if "$lockstep" create -n my-waves > out 2> err; then fail "was overwritten"; fi
+grep -q 'is there already' err || fail "no word of what is there"
+cd my-waves
+make test > ../out 2> ../err || fail "does not pass its test"
+make train > ../out 2> ../err || fail "does not train"
+grep -q 'Best checkpoint: logs/checkpoints/best.pth' ../out || fail "leaves no checkpoint"
+accuracy=$(sed -nE 's/.*"accuracy01": *([0-9.]+).*/\1/p' logs/summary.json | tail -n 1)
+awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }' || fail "learns too little: accuracy '$accuracy'"
+echo "create.sh: all as expected, accuracy $accuracy"

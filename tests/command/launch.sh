@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# `lockstep launch` from outside: an ordinary PyTorch script, our own programs, the launcher killed,
+# two nodes on one host and on two.
+# usage: launch.sh PATH_TO_LOCKSTEP PATH_TO_MNIST
+set -euo pipefail
+lockstep=$1 mnist=$2
+work=$(mktemp -d)
+space=lockstep-launch-$$
+clean_up() {
+  kill -9 $(jobs -p) 2>/dev/null || true
+  for node in 0 1; do ip netns delete "$space-$node" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work"
+fail() { echo "launch.sh: $*" >&2; tail -n 20 out* err* >&2; exit 1; }
+hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json"; }
+free_port() {
+  local port
+  while port=$((20000 + RANDOM % 12000)); (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+  echo $port
+}
+
+# --- An ordinary script with DistributedDataParallel, as it would run under torchrun.
+cat > script.py <<'PYTHON'
+import os, torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+weights = [torch.zeros(2, 4) for _ in range(dist.get_world_size())]
+dist.all_gather(weights, model.module.weight.detach())
+assert all(torch.equal(w, weights[0]) for w in weights)
+print("rank", dist.get_rank(), "of", dist.get_world_size(), "agrees, local", os.environ["LOCAL_RANK"])
+dist.destroy_process_group()
+PYTHON
+if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+  "$lockstep" launch --nproc-per-node 2 /usr/bin/python3 script.py > out 2> err || fail "the PyTorch script failed"
+  grep -q '^\[rank 0\] rank 0 of 2 agrees, local 0$' out || fail "no word of rank 0"
+  grep -q '^\[rank 1\] rank 1 of 2 agrees, local 1$' out || fail "no word of rank 1"
+fi
+
+# --- Our own program: the same bits as when it forks its workers itself.
+"$mnist" --epochs 1 --workers 2 --quiet --logdir forked > out 2> err || fail "mnist failed"
+"$lockstep" launch --nproc-per-node 2 --log-dir logs "$mnist" --epochs 1 --quiet --logdir launched \
+  > out 2> err || fail "mnist failed under launch"
+[ "$(hash_of launched)" = "$(hash_of forked)" ] || fail "other weights under launch"
+grep -q 'Trained 1 epoch' logs/rank0/stdout.log || fail "no output in the files"
+
+# --- A rank is killed; the others end, and the report tells.
+start=$(date +%s%N)
+code=0
+"$lockstep" launch --nproc-per-node 3 bash -c 'if [ $RANK = 2 ]; then kill -9 $$; fi; sleep 60 & wait' \
+  > out 2> err || code=$?
+[ $code -eq 137 ] || fail "a rank was killed by signal 9, launch ends with $code"
+[ $(( ($(date +%s%N) - start) / 1000000 )) -lt 3500 ] || fail "it took too long to end"
+grep -q 'rank 2 failed first: killed by signal 9' err || fail "the report does not name rank 2"
+
+# --- The launcher itself is killed: nobody is left, not even a rank's own children.
+"$lockstep" launch --nproc-per-node 2 bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready; wait' > out 2> err &
+launcher=$!
+for _ in $(seq 200); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
+[ "$(wc -l < pids)" -eq 4 ] || fail "the ranks did not start"
+kill -9 $launcher
+wait $launcher 2>/dev/null || true
+alive() { for pid in $(cat pids); do grep -qsE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" && echo "$pid"; done; true; }
+for _ in $(seq 40); do [ -z "$(alive)" ] && break; sleep 0.05; done
+[ -z "$(alive)" ] || fail "the launcher was killed, and these live on: $(alive)"
+sleep 0.1
+! pgrep -x lockstep-keeper >/dev/null || fail "a keeper was left"
+
+# --- Ctrl-C goes on to the ranks, which end as they like.
+setsid env --default-signal=INT "$lockstep" launch --nproc-per-node 2 \
+  bash -c 'trap "echo saved; exit 0" INT; echo ready; while :; do sleep 0.05; done' > out 2> err &
+launcher=$!
+for _ in $(seq 200); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
+kill -INT $launcher
+code=0; wait $launcher || code=$?
+[ $code -eq 130 ] || fail "interrupted, launch ends with $code"
+[ "$(grep -c saved out)" -eq 2 ] || fail "the ranks did not get the signal"
+
+# --- Two nodes.
+# nodes HOST PORT PREFIX_OF_0 PREFIX_OF_1 PROGRAM...; leaves out.N and err.N, code.N
+nodes() {
+  local endpoint=$1:$2 first=$3 second=$4
+  shift 4
+  local run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint $endpoint --rdzv-id test-$$"
+  $first "$lockstep" $run --node-rank 0 "$@" > out.0 2> err.0 & local zero=$!
+  code_1=0; $second "$lockstep" $run --node-rank 1 "$@" > out.1 2> err.1 || code_1=$?
+  code_0=0; wait $zero || code_0=$?
+}
+nodes 127.0.0.1 "$(free_port)" "" "" "$mnist" --epochs 1 --quiet --logdir nodes
+[ "$code_0 $code_1" = "0 0" ] || fail "two nodes end with $code_0 and $code_1"
+[ "$(hash_of nodes)" = "$(hash_of forked)" ] || fail "other weights on two nodes"
+# A rank fails on node 1: node 0 ends, too, with the same code, and says who it was.
+nodes 127.0.0.1 "$(free_port)" "" "" bash -c 'if [ $RANK = 1 ]; then exit 9; fi; sleep 60'
+[ "$code_0 $code_1" = "9 9" ] || fail "a rank of node 1 ends with 9, the nodes with $code_0 and $code_1"
+grep -q 'rank 1 failed on another node: exit code 9' err.0 || fail "node 0 does not say who failed"
+# And all start again where they may.
+nodes 127.0.0.1 "$(free_port)" "" "" --max-restarts 1 bash -c 'exit $(( RANK == 1 && TORCHELASTIC_RESTART_COUNT == 0 ))'
+[ "$code_0 $code_1" = "0 0" ] || fail "restarted nodes end with $code_0 and $code_1"
+
+lay_cable() {
+  ip netns add "$space-0" && ip netns add "$space-1" &&
+    ip link add name ls0 netns "$space-0" type veth peer name ls1 netns "$space-1" || return 1
+  for node in 0 1; do
+    ip -n "$space-$node" address add "10.204.0.$((node + 1))/24" dev ls$node &&
+      ip -n "$space-$node" link set ls$node up && ip -n "$space-$node" link set lo up || return 1
+  done
+}
+if why=$(lay_cable 2>&1); then
+  nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" "$mnist" --epochs 1 --quiet --logdir hosts
+  [ "$code_0 $code_1" = "0 0" ] || fail "two hosts end with $code_0 and $code_1"
+  [ "$(hash_of hosts)" = "$(hash_of forked)" ] || fail "other weights on two hosts"
+  echo "launch.sh: all as expected, on one host and on two"
+else
+  echo "launch.sh: all as expected on one host; skipped two hosts, which this machine does not allow: $why"
+fi

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# A plugin of one's own, built as its documentation says.
+# usage: plugin.sh PATH_TO_LOCKSTEP BUILD_TREE FOLDER_OF_PLUGIN
+set -euo pipefail
+lockstep=$1 build=$2 source=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "plugin.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+
+cmake -S "$source" -B build -G Ninja -Dlockstep_DIR="$build" -DCMAKE_BUILD_TYPE=Release -Wno-dev > out 2> err || fail "cannot be configured"
+cmake --build build > out 2> err || fail "cannot be built"
+"$lockstep" targets WideNet --plugin build/libwide_net.so > out 2> err || fail "is not known"
+grep -q 'width .*integer .*(default: 64)' out || fail "its option is not listed"
+"$lockstep" run -C "$source/config.yml" --plugin build/libwide_net.so --workers 2 --logdir logs > out 2> err || fail "does not train"
+grep -q 'weights [0-9a-f]' out || fail "does not train"
+# The written config names the plugin itself.
+"$lockstep" run -C logs/configs --logdir again > out 2> err || fail "the written config does not run"
+if "$lockstep" run -C "$source/config.yml" > out 2> err; then fail "trains without the plugin"; fi
+grep -q "unknown model 'WideNet'" err || fail "no word of what is missing"
+echo "plugin.sh: all as expected"

@@ -1,0 +1,117 @@
+#include "lockstep/launch/programs.h"
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "lockstep/launch/background.h"
+
+namespace lockstep::launch {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Gt;
+
+// Ranks that run a script each; $RANK is their number.
+ProgramsOptions ranks(const std::string& script, int count) {
+  ProgramsOptions options{.command = {"bash", "-c", script}};
+  for (int rank = 0; rank < count; ++rank) {
+    Environment environment = current_environment();
+    environment["RANK"] = std::to_string(rank);
+    options.environments.push_back(environment);
+  }
+  return options;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(Programs, HandOnTheirLinesWithTheirRank) {
+  ProgramsOptions options = ranks("echo one $RANK; printf two; echo bad >&2", 2);
+  std::vector<std::string> lines;
+  options.on_line = [&](int rank, std::size_t stream, const std::string& line) {
+    lines.push_back(fmt::format("{} {} {}", rank, stream, line));
+  };
+  Keeper keeper;
+  const ProgramsEnd end = run_programs(options, keeper);
+  EXPECT_FALSE(end.first_failure);
+  EXPECT_THAT(lines, testing::UnorderedElementsAre("0 0 one 0", "0 0 two", "0 1 bad", "1 0 one 1",
+                                                   "1 0 two", "1 1 bad"));
+}
+
+TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
+  // The others do not listen to a polite request.
+  ProgramsOptions options =
+      ranks("if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60", 3);
+  options.grace = std::chrono::milliseconds(300);
+  Keeper keeper;
+  ProgramsEnd end;
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 2.0);
+  ASSERT_EQ(end.first_failure, 1u);
+  EXPECT_EQ(end.ranks[1].end.exit_code, 7);
+  EXPECT_THAT(end.ranks[1].last_lines, ElementsAre("oops"));
+  EXPECT_FALSE(end.ranks[1].stopped);
+  EXPECT_TRUE(end.ranks[0].stopped);
+  EXPECT_EQ(end.ranks[0].end.signal, SIGKILL);
+}
+
+TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
+  const ProgramsOptions options = ranks("sleep 60", 2);
+  Wakeup stop;
+  stop.wake();
+  Keeper keeper;
+  ProgramsEnd end;
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper, stop.fd()); }), 2.0);
+  EXPECT_FALSE(end.first_failure);
+  EXPECT_TRUE(end.ranks[0].stopped);
+}
+
+TEST(Programs, ASignalToTheLauncherReachesThem) {
+  // Their own trap decides how they end.
+  const ProgramsOptions options =
+      ranks("trap 'echo saved; exit 5' INT; echo ready; while :; do sleep 0.05; done", 1);
+  std::vector<std::string> lines;
+  ProgramsOptions watched = options;
+  watched.on_line = [&](int, std::size_t, const std::string& line) {
+    lines.push_back(line);
+    if (line == "ready") ::kill(::getpid(), SIGINT);
+  };
+  Keeper keeper;
+  const ProgramsEnd end = run_programs(watched, keeper);
+  EXPECT_EQ(end.interrupted, SIGINT);
+  EXPECT_EQ(end.ranks[0].end.exit_code, 5);
+  EXPECT_THAT(lines, ElementsAre("ready", "saved"));
+}
+
+TEST(Programs, KeepTheLastLinesOnly) {
+  const ProgramsOptions options = ranks("seq 1 100; exit 1", 1);
+  Keeper keeper;
+  const ProgramsEnd end = run_programs(options, keeper);
+  EXPECT_EQ(end.ranks[0].last_lines.size(), 20u);
+  EXPECT_EQ(end.ranks[0].last_lines.back(), "100");
+}
+
+TEST(Programs, WriteTheirOutputToFiles) {
+  const TemporaryDirectory folder;
+  ProgramsOptions options = ranks("echo out $RANK; echo err >&2", 2);
+  options.log_dir = folder / "logs";
+  Keeper keeper;
+  run_programs(options, keeper);
+  EXPECT_EQ(read_file(folder / "logs/rank1/stdout.log"), "out 1\n");
+  EXPECT_EQ(read_file(folder / "logs/rank0/stderr.log"), "err\n");
+  options.append_logs = true;
+  run_programs(options, keeper);
+  EXPECT_EQ(read_file(folder / "logs/rank1/stdout.log"), "out 1\nout 1\n");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,39 @@
+#include "lockstep/launch/rank_environment.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::launch {
+namespace {
+
+const RankPlace kPlace{.topology = {.rank = 3, .world_size = 4, .local_rank = 1, .local_size = 2},
+                       .node_rank = 1,
+                       .nodes = 2,
+                       .master = {.address = "10.0.0.1", .port = 4711},
+                       .run_id = "run",
+                       .restarts = 1,
+                       .max_restarts = 2,
+                       .threads = 5};
+
+TEST(RankEnvironment, IsWhatOurOwnProgramsUnderstand) {
+  const auto place = find_place(rank_environment({}, kPlace));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->launcher, Launcher::kTorchrun);
+  EXPECT_EQ(place->topology.rank, 3);
+  EXPECT_EQ(place->topology.world_size, 4);
+  EXPECT_EQ(place->topology.local_rank, 1);
+  EXPECT_EQ(place->topology.local_size, 2);
+  EXPECT_TRUE(place->local_size_known);
+  EXPECT_EQ(place->master_address, "10.0.0.1");
+  EXPECT_EQ(place->master_port, 4711);
+  EXPECT_FALSE(place->agent_store);
+}
+
+TEST(RankEnvironment, ThreadsAreTheUsersIfHeSaid) {
+  EXPECT_EQ(rank_environment({}, kPlace).at("OMP_NUM_THREADS"), "5");
+  EXPECT_EQ(rank_environment({{"OMP_NUM_THREADS", "9"}}, kPlace).at("OMP_NUM_THREADS"), "9");
+  EXPECT_EQ(rank_environment({{"RANK", "0"}, {"HOME", "/h"}}, kPlace).at("RANK"), "3");
+  EXPECT_EQ(rank_environment({{"HOME", "/h"}}, kPlace).at("HOME"), "/h");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

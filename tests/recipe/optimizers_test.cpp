@@ -1,0 +1,48 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/optim/flat_parameters.h"
+#include "lockstep/recipe/targets.h"
+#include "tests/recipe/support.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::error_of;
+using testing::node;
+
+// Weights and biases after one step with gradients of one, from one.
+std::vector<double> after_step(const std::string& optimizer) {
+  torch::Tensor weight = torch::ones({1}, torch::requires_grad());
+  torch::Tensor bias = torch::ones({1}, torch::requires_grad());
+  optim::FlatParameters parameters({{"0.weight", weight}, {"0.bias", bias}});
+  const auto made = targets().optimizers.make(node(optimizer)).make(parameters);
+  for (torch::Tensor* parameter : {&weight, &bias}) parameter->mutable_grad().fill_(1);
+  made->step();
+  return {weight.item<double>(), bias.item<double>()};
+}
+
+TEST(Optimizers, OptionsReachThem) {
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5}}"), ::testing::ElementsAre(0.5, 0.5));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, weight_decay: 1}}"), ::testing::ElementsAre(0.0, 0.0));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, weight_decay: 1, no_bias_weight_decay: true}}"), ::testing::ElementsAre(0.0, 0.5));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr: 0.25}}}}"), ::testing::ElementsAre(0.5, 0.75));
+  for (const char* const name : {"Adam", "AdamW", "RMSprop", "Adagrad"}) {
+    EXPECT_LT(after_step(name)[0], 1.0) << name;
+  }
+}
+
+TEST(Optimizers, AreCheckedBeforeTheyAreUsed) {
+  const auto error = [](const std::string& text) {
+    return error_of([&] { targets().optimizers.make(node(text)); });
+  };
+  EXPECT_THAT(error("{Adam: {lr: -1}}"), HasSubstr("it/Adam/lr: expected a number >= 0, got -1"));
+  EXPECT_THAT(error("{SGD: {nesterov: true}}"), HasSubstr("momentum (with nesterov)"));
+  EXPECT_THAT(error("{Adam: {layers: {'*': {momentum: 1}}}}"), HasSubstr("unknown key 'momentum'"));
+  EXPECT_THAT(error("{Adam: {layers: 3}}"), HasSubstr("expected a mapping of parameters' names"));
+}
+
+}  // namespace
+}  // namespace lockstep::recipe

@@ -1,0 +1,260 @@
+#include "lockstep/recipe/recipe.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/config/override.h"
+#include "lockstep/recipe/noise.h"
+#include "lockstep/runner/supervised.h"
+#include "tests/recipe/support.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::error_of;
+
+const char* const kConfig = R"(
+model:
+  - Flatten
+  - Linear: {out_features: 8}
+  - ReLU
+  - Dropout: {p: 0.5}
+  - Linear: {out_features: 3}
+criterion: CrossEntropyLoss
+optimizer: {_target_: Adam, lr: 0.01}
+scheduler: {_target_: StepLR, step_size: 1}
+loaders:
+  train:
+    dataset: {_target_: Noise, samples: 40, shape: [2, 4], classes: 3, seed: 1}
+    batch_size: 8
+    shuffle: true
+  valid:
+    dataset: {_target_: Noise, samples: 16, shape: [2, 4], classes: 3, seed: 2}
+    batch_size: 8
+callbacks:
+  - AccuracyCallback: {num_classes: 3}
+num_epochs: 2
+valid_loader: valid
+console: false
+)";
+
+config::Node config_with(const std::vector<std::string>& overrides = {}) {
+  config::Node document = config::parse_yaml(kConfig, "a.yml");
+  for (const auto& argument : overrides) config::apply_override(document, argument);
+  return document;
+}
+
+// The same training in C++.
+std::string hash_from_cpp(std::uint64_t seed) {
+  namespace nn = torch::nn;
+  torch::manual_seed(seed);
+  nn::Sequential model;
+  model->push_back(nn::Flatten());
+  model->push_back(nn::Linear(8, 8));
+  model->push_back(nn::ReLU());
+  model->push_back(nn::Dropout(0.5));
+  model->push_back(nn::Linear(8, 3));
+  SupervisedRunner runner;
+  return runner
+      .train({.model = model,
+              .criterion = nn::CrossEntropyLoss(),
+              .optimizer = optim::Adam{.lr = 0.01},
+              .scheduler = optim::StepLR{.step_size = 1},
+              .loaders = {{"train", {noise({.samples = 40, .shape = {2, 4}, .classes = 3, .seed = 1}), {.batch_size = 8, .shuffle = true}}},
+                          {"valid", {noise({.samples = 16, .shape = {2, 4}, .classes = 3, .seed = 2}), {.batch_size = 8}}}},
+              .seed = seed,
+              .num_epochs = 2,
+              .valid_loader = "valid",
+              .console = false})
+      .weights_hash;
+}
+
+TEST(Recipe, TrainsToTheBitsOfTheSameProgramInCpp) {
+  EXPECT_EQ(run_recipe(read_recipe(config_with())).weights_hash, hash_from_cpp(42));
+  EXPECT_EQ(run_recipe(read_recipe(config_with({"seed=7"}))).weights_hash, hash_from_cpp(7));
+  EXPECT_NE(hash_from_cpp(42), hash_from_cpp(7));
+}
+
+TEST(Recipe, ArgsAreAnotherPlaceForTheSameKeys) {
+  config::Node document = config_with();
+  document.erase("num_epochs");
+  config::apply_override(document, "args={num_epochs: 1, seed: 7}");
+  const Recipe recipe = read_recipe(document);
+  EXPECT_EQ(recipe.stages[0].options.num_epochs, 1);
+  EXPECT_EQ(recipe.stages[0].options.seed, 7u);
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"args={num_epochs: 1}"})); }), HasSubstr("given twice"));
+}
+
+TEST(Recipe, StagesGoOnWithTheModelAndAreLaidOverTheRest) {
+  const TemporaryDirectory folder;
+  const Recipe recipe = read_recipe(config_with(
+      {"logdir=" + (folder / "run").string(),
+       "stages={first: {num_epochs: 1}, second: {optimizer: {_target_: SGD, lr: 0.0}, scheduler: }}"}));
+  ASSERT_EQ(recipe.stages.size(), 2u);
+  EXPECT_EQ(recipe.stages[0].options.num_epochs, 1);
+  EXPECT_EQ(recipe.stages[1].options.num_epochs, 2);
+  EXPECT_TRUE(recipe.stages[0].options.scheduler.has_value());
+  EXPECT_FALSE(recipe.stages[1].options.scheduler.has_value());
+  const TrainResult last = run_recipe(recipe);
+  // A learning rate of zero: what the first stage left is what the second ends with.
+  const auto first = checkpoint::load(folder / "run/first/checkpoints/last.pth").get<StateDict>("model_state_dict");
+  const auto second = checkpoint::load(folder / "run/second/checkpoints/last.pth").get<StateDict>("model_state_dict");
+  EXPECT_TRUE(first.get<torch::Tensor>("1.weight").equal(second.get<torch::Tensor>("1.weight")));
+  EXPECT_EQ(last.history.size(), 2u);
+}
+
+TEST(Recipe, ACheckpointCarriesItsDocuments) {
+  const TemporaryDirectory folder;
+  Recipe recipe = read_recipe(config_with({"logdir=" + folder.path().string()}));
+  recipe.stages[0].options.documents = {{"config", "seed: 1\n"}};
+  run_recipe(recipe);
+  EXPECT_EQ(checkpoint::load(folder / "checkpoints/last.pth").get<StateDict>("documents").get<std::string>("config"), "seed: 1\n");
+}
+
+TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
+  const TemporaryDirectory folder;
+  const std::string logdir = "logdir=" + (folder / "run").string();
+  const auto recipe_of = [&](int second_epochs) {
+    return read_recipe(config_with({logdir, fmt::format("stages={{first: {{num_epochs: 1}}, second: {{num_epochs: {}}}}}", second_epochs)}));
+  };
+  // Nothing there yet: everything is trained.
+  Recipe fresh = recipe_of(1);
+  autoresume(fresh, "last");
+  EXPECT_EQ(fresh.stages.size(), 2u);
+  run_recipe(fresh);
+  // The first stage is finished, the second has one epoch more to go.
+  Recipe resumed = recipe_of(2);
+  autoresume(resumed, "last");
+  ASSERT_EQ(resumed.stages.size(), 1u);
+  EXPECT_EQ(resumed.stages[0].name, "second");
+  EXPECT_EQ(resumed.stages[0].options.resume, "last");
+  const std::string hash = run_recipe(resumed).weights_hash;
+  std::filesystem::remove_all(folder / "run");
+  EXPECT_EQ(run_recipe(recipe_of(2)).weights_hash, hash) << "straight through";
+  Recipe without = read_recipe(config_with());
+  EXPECT_THROW(autoresume(without, "last"), ConfigError);
+}
+
+TEST(Recipe, EveryMistakeIsTold) {
+  const auto error = error_of([] { read_recipe(config_with({"optimizer.lr=fast", "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"})); });
+  EXPECT_THAT(error, AllOf(HasSubstr("command line: optimizer/lr: expected a number"),
+                           HasSubstr("callbacks/0: unknown callback 'Foo'"),
+                           HasSubstr("callbacks/1/AUCCallback/x: unknown key 'x'"),
+                           HasSubstr("num_epochs: expected an integer")));
+}
+
+// What was changed, and what the error must name.
+struct Mutation {
+  std::string change;
+  std::string place;
+};
+
+void PrintTo(const Mutation& mutation, std::ostream* out) {
+  *out << mutation.change;
+}
+
+class Broken : public ::testing::TestWithParam<Mutation> {};
+
+TEST_P(Broken, IsRefusedBeforeTrainingAndNamesThePlace) {
+  const TemporaryDirectory folder;
+  const auto logdir = folder / "logs";
+  std::vector<std::string> changes = {"logdir=" + logdir.string()};
+  std::istringstream lines(GetParam().change);
+  for (std::string line; std::getline(lines, line);) changes.push_back(line);
+  const auto error = error_of([&] { run_recipe(read_recipe(config_with(changes))); });
+  EXPECT_THAT(error, HasSubstr(GetParam().place)) << GetParam().change;
+  EXPECT_FALSE(std::filesystem::exists(logdir)) << "something was written";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Configs, Broken,
+    ::testing::Values(
+        // Keys that are not there.
+        Mutation{"optimzer={}", "optimzer: unknown key 'optimzer'; did you mean 'optimizer'?"},
+        Mutation{"nmu_epochs=3", "did you mean 'num_epochs'?"},
+        Mutation{"optimizer.learning_rate=1", "optimizer/learning_rate: unknown key"},
+        Mutation{"loaders.train.batchsize=3", "did you mean 'batch_size'?"},
+        Mutation{"loaders.train.dataset.size=3", "loaders/train/dataset/size"},
+        Mutation{"scheduler.stepsize=3", "did you mean 'step_size'?"},
+        Mutation{"model/1/Linear/outfeatures=3", "model/1/Linear/outfeatures"},
+        Mutation{"model/4/Linear/biass=true", "did you mean 'bias'?"},
+        Mutation{"callbacks/0/AccuracyCallback/classes=3", "callbacks/0/AccuracyCallback/classes"},
+        Mutation{"engine={DeviceEngine: {gpus: 1}}", "engine/DeviceEngine/gpus"},
+        Mutation{"runner={SupervisedRunner: {key: x}}", "runner/SupervisedRunner/key"},
+        // Types that do not fit.
+        Mutation{"num_epochs=three", "num_epochs: expected an integer, got the text 'three'"},
+        Mutation{"num_epochs=2.5", "num_epochs: expected an integer"},
+        Mutation{"seed=-1", "seed: expected an integer from 0"},
+        Mutation{"optimizer.lr=fast", "optimizer/lr: expected a number, got the text 'fast'"},
+        Mutation{"optimizer.lr=[0.1]", "optimizer/lr: expected a number, got a list"},
+        Mutation{"optimizer.amsgrad=1", "optimizer/amsgrad: expected true or false"},
+        Mutation{"loaders.train.shuffle=yes", "loaders/train/shuffle: expected true or false"},
+        Mutation{"loaders.train.batch_size={}", "loaders/train/batch_size: expected an integer, got a mapping"},
+        Mutation{"verbose=verbose", "verbose: expected true or false"},
+        Mutation{"model/1/Linear/out_features=wide", "model/1/Linear/out_features"},
+        Mutation{"callbacks=3", "callbacks: expected a list of callbacks"},
+        Mutation{"loaders=[1]", "loaders: expected a mapping"},
+        Mutation{"optimizer=[Adam]", "optimizer: expected an optimizer"},
+        Mutation{"stages=[a]", "stages: expected a mapping"},
+        Mutation{"hparams=3", "hparams: expected a mapping"},
+        Mutation{"plugins=[nowhere.so]", "plugins: plugin nowhere.so"},
+        // Names that are nobody's.
+        Mutation{"optimizer._target_=Adm", "did you mean 'Adam'?"},
+        Mutation{"criterion=CrossEntropy", "did you mean 'CrossEntropyLoss'?"},
+        Mutation{"model/0=Flaten", "model/0: unknown layer 'Flaten'; did you mean 'Flatten'?"},
+        Mutation{"model=Net", "model: unknown model 'Net'"},
+        Mutation{"scheduler=CosineLR", "scheduler: unknown scheduler"},
+        Mutation{"loaders.train.dataset=Nois", "loaders/train/dataset: unknown dataset"},
+        Mutation{"loaders.train.sampler=Random", "loaders/train/sampler: unknown sampler"},
+        Mutation{"valid_loader=vald", "valid_loader"},
+        Mutation{"valid_metric=acuracy", "accuracy01"},
+        Mutation{"loaders.tst={dataset: {_target_: Noise, shape: [2, 4], classes: 3}}", "tst"},
+        Mutation{"optimizer/layers={encoder.*: {lr: 1}}", "'encoder.*' matches no parameter"},
+        // Values out of their range.
+        Mutation{"num_epochs=0", "num_epochs"},
+        Mutation{"optimizer.lr=-1", "optimizer/lr: expected a number >= 0, got -1"},
+        Mutation{"optimizer.beta1=1", "optimizer/beta1"},
+        Mutation{"loaders.train.batch_size=0", "loaders/train/batch_size"},
+        Mutation{"loaders.train.prefetch=-1", "loaders/train/prefetch"},
+        Mutation{"scheduler.step_size=0", "scheduler/step_size"},
+        Mutation{"model/1/Linear/out_features=-8", "model/1/Linear/out_features"},
+        Mutation{"model/3/Dropout/p=1.5", "model/3"},
+        Mutation{"accumulation_steps=0", "accumulation_steps"},
+        Mutation{"clip_grad_norm=-1", "clip_grad_norm"},
+        Mutation{"loaders.train.dataset.samples=0", "loaders/train/dataset/samples"},
+        Mutation{"workers=0", "workers"},
+        // What is missing.
+        Mutation{"model=", "model is missing"},
+        Mutation{"criterion=", "criterion is missing"},
+        Mutation{"optimizer=", "optimizer is missing"},
+        Mutation{"loaders=", "loaders is missing"},
+        Mutation{"loaders.train.dataset=", "loaders/train"},
+        Mutation{"model=[]", "model: expected at least one layer"},
+        Mutation{"model=[{Linear: {}}]", "out_features is missing"},
+        Mutation{"loaders.train.dataset={_target_: MNIST, root: nowhere}", "loaders/train/dataset"},
+        Mutation{"loaders.train.dataset={_target_: TensorFile, path: no.pt}", "no.pt"},
+        Mutation{"resume=nowhere.pth", "nowhere.pth"},
+        // What does not go together.
+        Mutation{"model/1/Linear/in_features=9", "model/1: does not fit an input of Float [1, 8]"},
+        Mutation{"criterion=MSELoss", "criterion: does not fit the model's output"},
+        Mutation{"model/4/Linear/out_features=2", "class 2 is among the targets"},
+        Mutation{"workers=2", "workers"},
+        Mutation{"engine={DeviceEngine: {}}\nddp=true", "engine"},
+        Mutation{"optimizer={_target_: SGD, nesterov: true}", "optimizer"},
+        Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1}\noptimizer={_target_: Adagrad}", "momentum"},
+        Mutation{"runner={SupervisedRunner: {input_key: images}}", "its batches have no 'images'"},
+        Mutation{"runner={SupervisedRunner: {target_key: labels}}", "its batches have no 'labels'"},
+        Mutation{"loaders.train={dataset: {_target_: Noise, shape: [2, 4], classes: 3}, shuffle: true, sampler: SequentialSampler}", "loaders/train"},
+        Mutation{"stages={a: {model: [Flatten]}}", "stages/a/model: all stages have this in common"},
+        Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that can be a folder's"},
+        Mutation{"stages={a: {num_epoch: 1}}", "stages/a/num_epoch: unknown key"}));
+
+}  // namespace
+}  // namespace lockstep::recipe

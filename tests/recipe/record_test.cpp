@@ -1,0 +1,38 @@
+#include "lockstep/recipe/record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "lockstep/config/yaml.h"
+
+namespace lockstep::recipe {
+namespace {
+
+TEST(Record, TheConfigIsWithoutTheResume) {
+  const auto document = config::parse_yaml("{seed: 1, resume: last, args: {resume: best, check: true}}", "");
+  EXPECT_EQ(resolved_config(document), "seed: 1\nargs:\n  check: true\n");
+}
+
+TEST(Record, TheEnvironmentIsJsonAndKeepsSecrets) {
+  ::setenv("OMP_LOCKSTEP_TEST", "7", 1);
+  ::setenv("MY_PASSWORD", "secret", 1);
+  const auto json = nlohmann::json::parse(describe_environment());
+  EXPECT_EQ(json["variables"]["OMP_LOCKSTEP_TEST"], "7");
+  EXPECT_FALSE(json["variables"].contains("MY_PASSWORD"));
+  EXPECT_GT(json["cores"], 0);
+  EXPECT_FALSE(json["command"].empty());
+  EXPECT_FALSE(json["libtorch"].get<std::string>().empty());
+}
+
+TEST(Record, IsWrittenWhereARunFindsIt) {
+  const TemporaryDirectory folder;
+  const auto document = config::parse_yaml("{seed: 1}", "");
+  write_documents(folder.path(), run_documents(document));
+  EXPECT_EQ(config::load_yaml(folder / "configs").find("seed")->text(), "1");
+  EXPECT_TRUE(std::filesystem::exists(folder / "configs/environment.json"));
+}
+
+}  // namespace
+}  // namespace lockstep::recipe
