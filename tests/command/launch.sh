@@ -68,13 +68,13 @@ grep -q 'rank 2 failed first: killed by signal 9' err || fail "the report does n
 launcher=$!
 for _ in $(seq 200); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
 [ "$(wc -l < pids)" -eq 4 ] || fail "the ranks did not start"
+keeper=$(pgrep -P $launcher -x lockstep-keeper) || fail "there is no keeper"
+echo "$keeper" >> pids
 kill -9 $launcher
 wait $launcher 2>/dev/null || true
 alive() { for pid in $(cat pids); do grep -qsE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" && echo "$pid"; done; true; }
 for _ in $(seq 40); do [ -z "$(alive)" ] && break; sleep 0.05; done
 [ -z "$(alive)" ] || fail "the launcher was killed, and these live on: $(alive)"
-sleep 0.1
-! pgrep -x lockstep-keeper >/dev/null || fail "a keeper was left"
 
 # --- Ctrl-C goes on to the ranks, which end as they like.
 setsid env --default-signal=INT "$lockstep" launch --nproc-per-node 2 \

@@ -1,5 +1,6 @@
 #include "lockstep/recipe/recipe.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -143,7 +144,8 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
 }
 
 TEST(Recipe, EveryMistakeIsTold) {
-  const auto error = error_of([] { read_recipe(config_with({"optimizer.lr=fast", "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"})); });
+  const auto error = error_of([] { read_recipe(config_with({"loaders.train.batchsize=3", "optimizer.lr=fast", "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"})); });
+  EXPECT_EQ(std::ranges::count(error, '\n'), 4) << "told twice: " << error;
   EXPECT_THAT(error, AllOf(HasSubstr("command line: optimizer/lr: expected a number"),
                            HasSubstr("callbacks/0: unknown callback 'Foo'"),
                            HasSubstr("callbacks/1/AUCCallback/x: unknown key 'x'"),

@@ -1,8 +1,16 @@
 #include "lockstep/config/fields.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace lockstep::config {
+
+void Mistakes::add(const std::string& message) {
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::ranges::find(messages_, line) == messages_.end()) messages_.push_back(line);
+  }
+}
 
 void Mistakes::raise() const {
   if (!messages_.empty()) throw LocatedError(join(messages_, "\n"));

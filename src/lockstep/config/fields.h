@@ -72,7 +72,7 @@ Field<Options> required(std::string name, T Options::*member, std::string about)
   return Field<Options>(std::move(name), member, std::move(about)).required();
 }
 
-// Several mistakes as one error, a line each.
+// Several mistakes as one error, a line each; one that is found twice is told once.
 class Mistakes {
  public:
   // Calls `read`; what it throws as a ConfigError is kept.
@@ -81,10 +81,10 @@ class Mistakes {
     try {
       read();
     } catch (const ConfigError& error) {
-      messages_.emplace_back(error.what());
+      add(error.what());
     }
   }
-  void add(std::string message) { messages_.push_back(std::move(message)); }
+  void add(const std::string& message);
   bool empty() const { return messages_.empty(); }
 
   // Throws them, if there are any.

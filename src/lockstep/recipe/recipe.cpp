@@ -94,8 +94,8 @@ Recipe Reader::read() {
   Recipe recipe;
   const auto documents = stage_documents();
   num_stages_ = documents.size();
-  read_common(documents.front().second, recipe);
   Mistakes mistakes;
+  mistakes.collect([&] { read_common(documents.front().second, recipe); });
   for (const auto& [name, node] : documents) {
     mistakes.collect([&] { recipe.stages.push_back(read_stage(name, node)); });
   }
@@ -271,6 +271,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
     });
   }
   mistakes.raise();
+  if (!model_) return stage;  // what is wrong with it was told before
   try {
     check_options(options);
     check_loaders(options.loaders, options, engine_ != nullptr ? engine_->shards()
