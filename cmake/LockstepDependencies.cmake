@@ -20,5 +20,19 @@ if(NOT TARGET lockstep::xxhash)
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
 endif()
 
+# HDF5 and FFTW: fields and their spectra. Of HDF5 Debian has a serial and a parallel build; ours is the
+# serial one, found by its pkg-config file.
+find_package(PkgConfig REQUIRED)
+foreach(pair hdf5=hdf5-serial fftw=fftw3)
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 name)
+  list(GET pair 1 package)
+  if(NOT TARGET lockstep::${name})
+    pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${package})
+    add_library(lockstep::${name} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(lockstep::${name} INTERFACE PkgConfig::${name})
+  endif()
+endforeach()
+
 # c10d's process groups name Gloo's types; the code is in LibTorch.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)

@@ -1,0 +1,116 @@
+// Fields, not digits: a network learns the large scales of a turbulent velocity field.
+//
+// The field is made up, with the spectrum of real turbulence, and written as HDF5; from there on it is
+// as if it came from a simulation: cut into cubes, trained on by all workers, evaluated, reported.
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <lockstep/lockstep.h>
+#include <lockstep/science/cnn3d.h>
+#include <lockstep/science/experiment.h>
+#include <lockstep/science/field_dataset.h>
+#include <lockstep/science/filters.h>
+#include <lockstep/science/hdf5.h>
+#include <lockstep/science/spectrum.h>
+
+namespace ls = lockstep;
+namespace science = lockstep::science;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kSide = 96;    // of the field
+constexpr std::int64_t kCube = 16;    // of a sample
+constexpr double kCutoff = 6;         // the large scales: wave numbers up to this
+
+// Velocity and its large scales, as a simulation would leave them.
+void make_field(const fs::path& path) {
+  const torch::Tensor velocity = science::synthetic_turbulence(
+      {.shape = {kSide, kSide, kSide}, .seed = 1, .components = 3});
+  std::vector<torch::Tensor> large;
+  for (const torch::Tensor& component : velocity.unbind(0)) {
+    large.push_back(science::spectral_filter(component, kCutoff).to(torch::kFloat32));
+  }
+  science::write_hdf5(path, {{"velocity", velocity}, {"large_scales", torch::stack(large)}});
+}
+
+// The loss of predicting the mean of all that was trained on, everywhere.
+double loss_of_mean(const science::FieldData& data) {
+  const auto all = [](const ls::data::DatasetPtr& dataset) {
+    std::vector<torch::Tensor> targets;
+    for (std::int64_t i = 0; i < dataset->size(); ++i) targets.push_back(dataset->sample(i)["targets"]);
+    return torch::stack(targets);
+  };
+  const torch::Tensor valid = all(data.valid);
+  return torch::smooth_l1_loss(all(data.train).mean().expand_as(valid), valid).item<double>();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  fs::path logdir = "logs/cnn3d";
+  std::int64_t epochs = 150;
+  std::optional<int> workers, shards;
+  std::optional<std::string> mlflow;
+  bool verbose = false;
+  CLI::App app("Trains CNN3d on a synthetic turbulent field, and evaluates it.");
+  app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")->capture_default_str();
+  app.add_option("--epochs", epochs, "At most so many")->capture_default_str();
+  app.add_option("--workers", workers, "Processes that train together; default: one a core");
+  app.add_option("--shards", shards, "Parts of every batch; results depend on them, not on the workers");
+  app.add_option("--mlflow", mlflow, "Address of an MLflow server, which gets everything, too");
+  app.add_flag("--verbose", verbose, "A progress bar");
+  CLI11_PARSE(app, argc, argv);
+
+  fs::create_directories(logdir);
+  const fs::path field = logdir / "field.h5";
+  if (!fs::exists(field)) make_field(field);
+
+  const auto data = science::hdf5_dataset({.path = field.string(),
+                                           .feature_labels = {"velocity"},
+                                           .target_labels = {"large_scales"},
+                                           .batch_size = {kCube},
+                                           .flat = true,
+                                           .train_fraction = 0.8,
+                                           .shuffle = true});
+  const ls::data::Loader valid = {data.valid, {.batch_size = 16}};
+
+  science::CNN3d estimator({.n_epochs = epochs,
+                            .patience = 25,
+                            .logdir = logdir,
+                            .lr = 2e-3,
+                            .ddp = true,
+                            .workers = workers,
+                            .shards = shards,
+                            .verbose = verbose});
+  science::Trackers trackers = {std::make_shared<science::FileTracker>(logdir / "report")};
+  if (mlflow) {
+    trackers.push_back(std::make_shared<science::MlflowTracker>(
+        science::MlflowOptions{.uri = *mlflow, .experiment = "cnn3d", .run_name = "large scales"}));
+  }
+  science::run(science::TrainExperiment{
+      .estimator = estimator,
+      .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}}, {"valid", valid}},
+      .trackers = trackers});
+  const double loss = estimator.history().rbegin()->second.at("valid").at("loss");
+  const double mean_loss = loss_of_mean(data);
+  const double margin = 100 * (1 - loss / mean_loss);
+  science::run(science::EvaluateExperiment{
+      .estimator = estimator,
+      .loader = valid,
+      .cube = data.cube,
+      .title = "Large scales of a turbulent field",
+      .facts = {{"validation loss (smooth L1)", fmt::format("{:.5f}", loss)},
+                {"of predicting the mean", fmt::format("{:.5f}", mean_loss)},
+                {"below it by", fmt::format("{:.1f} %", margin)}},
+      .trackers = trackers});
+  estimator.save(logdir / "model");
+  for (const auto& tracker : trackers) tracker->finish();
+
+  std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % below predicting the mean ({:.5f})\n", loss, margin, mean_loss)
+            << "Weights " << estimator.weights_hash() << '\n'
+            << "Report: " << (logdir / "report" / "report.html").string() << '\n';
+} catch (const std::exception& error) {
+  std::cerr << "cnn3d: " << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,48 @@
+// The 3-D convolutional network for turbulence.
+//
+//   ls::science::CNN3d estimator({.n_epochs = 100, .logdir = "logs", .ddp = true});
+//   estimator.train({{"train", {data.train, {.batch_size = 16}}}, {"valid", {data.valid, {.batch_size = 16}}}});
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include "lockstep/science/network.h"
+
+namespace lockstep::science {
+
+// Three convolutions D to 2D to 2D to 4D channels with kernel 2, stride 2 and padding 1, each with a
+// max pool of 2 (padding 1 after the first two), ReLU before the second and third, and a head of
+// Linear(…, 8D), ReLU, Linear(8D, outputs). A cube of 16 ends as one point; for others the head is as
+// wide as needed. Throws DataError where samples are not 3-D or too small.
+torch::nn::Sequential make_cnn3d(const FieldShape& shape);
+
+using CNN3dConfig = NetworkConfig;
+
+class CNN3d : public Network {
+ public:
+  explicit CNN3d(CNN3dConfig config = {}) : Network(std::move(config)) {}
+  std::string name() const override { return "CNN3d"; }
+
+ protected:
+  Model make_model(const FieldShape& shape) const override { return make_cnn3d(shape); }
+  Criterion criterion() const override;
+};
+
+// A network that Python wrote as TorchScript.
+class ScriptedNetwork : public Network {
+ public:
+  ScriptedNetwork(std::filesystem::path script, NetworkConfig config)
+      : Network(std::move(config)), script_(std::move(script)) {}
+  std::string name() const override { return "ScriptedNetwork"; }
+  // Also model_script.pt, the module with its weights as they are now.
+  void save(const std::filesystem::path& folder) const override;
+
+ protected:
+  Model make_model(const FieldShape& shape) const override;
+  Criterion criterion() const override;
+
+ private:
+  std::filesystem::path script_;
+};
+
+}  // namespace lockstep::science

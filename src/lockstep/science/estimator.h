@@ -1,0 +1,43 @@
+// A model of a field that is trained, asked and kept as one thing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <torch/types.h>
+
+#include "lockstep/base/metrics.h"
+#include "lockstep/data/loaders.h"
+#include "lockstep/log/logger.h"
+
+namespace lockstep::science {
+
+class Estimator {
+ public:
+  virtual ~Estimator() = default;
+
+  virtual std::string name() const = 0;
+
+  // Fits the first loader; where there are more, they are for validation. Returns when it is trained
+  // here, in this process, by however many workers.
+  virtual void train(const data::Loaders& loaders) = 0;
+
+  // What it makes of the loader's features, one row a sample. Throws Error before train() or load().
+  virtual torch::Tensor predict(const data::Loader& loader) = 0;
+
+  // Into a folder: the model, and its parameters as params.json. Throws Error before train() or
+  // load().
+  virtual void save(const std::filesystem::path& folder) const = 0;
+  // What save() wrote. Throws CheckpointError where it is another estimator's.
+  virtual void load(const std::filesystem::path& folder) = 0;
+
+  // What it was made with, for a tracker.
+  virtual HParams parameters() const = 0;
+
+  // Metrics of each epoch of the last train(); empty for one that has no epochs.
+  virtual const std::map<std::int64_t, EpochMetrics>& history() const = 0;
+};
+
+}  // namespace lockstep::science

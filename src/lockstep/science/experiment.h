@@ -1,0 +1,53 @@
+// Training and evaluating an estimator, with all that is worth keeping tracked.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/data/loaders.h"
+#include "lockstep/science/cubes.h"
+#include "lockstep/science/estimator.h"
+#include "lockstep/science/tracker.h"
+
+namespace lockstep::science {
+
+using Trackers = std::vector<std::shared_ptr<Tracker>>;
+
+struct TrainExperiment {
+  Estimator& estimator;
+  data::Loaders loaders;
+  Trackers trackers = {};
+};
+
+// Trains; tracks the parameters ("model - lr"), each loader's loss of every epoch ("train - loss"),
+// the run time ("train - runtime", in seconds), and the loss curves as a picture and a table.
+void run(const TrainExperiment& experiment);
+
+struct EvaluateExperiment {
+  Estimator& estimator;
+  data::Loader loader;    // compared with its targets
+  Sizes cube = {};        // of a target, without channels, where targets are flat; for slices and spectra
+  std::string title = "Evaluation";
+  std::vector<std::pair<std::string, std::string>> facts = {};  // more of them for the report
+  Trackers trackers = {};
+};
+
+struct Evaluation {
+  torch::Tensor predict;  // as the targets are
+  torch::Tensor target;
+  double ks = 0;          // the Kolmogorov-Smirnov statistic of both
+  double mse = 0;
+  double mse_of_mean = 0;  // of predicting the targets' mean everywhere
+  double seconds = 0;
+};
+
+// Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
+// tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and report.html,
+// which has all of it in one page.
+Evaluation run(const EvaluateExperiment& experiment);
+
+}  // namespace lockstep::science

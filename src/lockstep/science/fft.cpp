@@ -1,0 +1,93 @@
+#include "lockstep/science/fft.h"
+
+#include <mutex>
+#include <vector>
+
+#include <fftw3.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::science {
+namespace {
+
+std::vector<int> dimensions(torch::IntArrayRef shape) {
+  if (shape.empty() || shape.size() > 3) {
+    throw DataError("a field of 1 to 3 dimensions was expected, got one of {}", shape.size());
+  }
+  std::vector<int> sizes;
+  for (const std::int64_t size : shape) {
+    if (size < 1) throw DataError("a field without elements has no spectrum");
+    sizes.push_back(static_cast<int>(size));
+  }
+  return sizes;
+}
+
+std::vector<std::int64_t> halved(torch::IntArrayRef shape) {
+  std::vector<std::int64_t> sizes = shape.vec();
+  sizes.back() = sizes.back() / 2 + 1;
+  return sizes;
+}
+
+// Making plans is not safe in threads; running them is.
+std::mutex& planner() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+void run(fftw_plan plan) {
+  fftw_execute(plan);
+  const std::lock_guard lock(planner());
+  fftw_destroy_plan(plan);
+}
+
+}  // namespace
+
+torch::Tensor rfftn(const torch::Tensor& field) {
+  const auto sizes = dimensions(field.sizes());
+  torch::Tensor input = field.detach().to(torch::kCPU, torch::kFloat64).contiguous();
+  torch::Tensor output = torch::empty(halved(field.sizes()), torch::kComplexDouble);
+  fftw_plan plan = nullptr;
+  {
+    const std::lock_guard lock(planner());
+    plan = fftw_plan_dft_r2c(static_cast<int>(sizes.size()), sizes.data(), input.data_ptr<double>(),
+                             reinterpret_cast<fftw_complex*>(output.data_ptr()),
+                             FFTW_ESTIMATE | FFTW_PRESERVE_INPUT);
+  }
+  run(plan);
+  return output;
+}
+
+torch::Tensor irfftn(const torch::Tensor& transform, torch::IntArrayRef shape) {
+  const auto sizes = dimensions(shape);
+  if (transform.sizes() != torch::IntArrayRef(halved(shape))) {
+    throw DataError("a transform does not belong to a field of the shape asked for");
+  }
+  torch::Tensor input = transform.to(torch::kComplexDouble).contiguous().clone();  // is overwritten
+  torch::Tensor output = torch::empty(shape, torch::kFloat64);
+  fftw_plan plan = nullptr;
+  {
+    const std::lock_guard lock(planner());
+    plan = fftw_plan_dft_c2r(static_cast<int>(sizes.size()), sizes.data(),
+                             reinterpret_cast<fftw_complex*>(input.data_ptr()),
+                             output.data_ptr<double>(), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
+  }
+  run(plan);
+  return output / static_cast<double>(output.numel());
+}
+
+torch::Tensor wave_numbers(torch::IntArrayRef shape) {
+  dimensions(shape);
+  torch::Tensor squares = torch::zeros({1}, torch::kFloat64);
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const std::int64_t size = shape[axis];
+    const bool last = axis + 1 == shape.size();
+    torch::Tensor k = torch::arange(last ? size / 2 + 1 : size, torch::kFloat64);
+    if (!last) k = torch::where(k < (size + 1) / 2, k, k - static_cast<double>(size));
+    std::vector<std::int64_t> view(shape.size(), 1);
+    view[axis] = k.size(0);
+    squares = squares + (k * k).reshape(view);
+  }
+  return squares.sqrt();
+}
+
+}  // namespace lockstep::science

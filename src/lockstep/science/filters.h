@@ -1,0 +1,22 @@
+// Filters that leave the large scales of a periodic field of 1 to 3 dimensions. All return doubles.
+#pragma once
+
+#include <functional>
+
+#include <torch/types.h>
+
+namespace lockstep::science {
+
+// Sharp in Fourier space: keeps the modes whose wave number |k| is at most `cutoff`.
+torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff);
+
+// The mean over `width` neighbours in each dimension: scipy.ndimage.uniform_filter(mode="wrap").
+torch::Tensor box_filter(const torch::Tensor& field, std::int64_t width);
+
+// scipy.ndimage.gaussian_filter(sigma, mode="wrap", truncate=4).
+torch::Tensor gaussian_filter(const torch::Tensor& field, double sigma);
+
+// Any of them, as those who need one take it.
+using Filter = std::function<torch::Tensor(const torch::Tensor&)>;
+
+}  // namespace lockstep::science

@@ -1,0 +1,147 @@
+#include "lockstep/science/network.h"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/scheduler.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/engine/distributed.h"
+#include "lockstep/runner/supervised.h"
+#include "lockstep/science/parameters.h"
+
+namespace lockstep::science {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keeps the optimizer's state, which ends with the run.
+class OptimizerKeeper : public Callback {
+ public:
+  explicit OptimizerKeeper(StateDict& kept) : kept_(kept) {}
+
+  std::string name() const override { return "OptimizerKeeper"; }
+  Order order() const override { return Order::kExternalExtra; }
+  bool uses_gradients() const override { return false; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void on_epoch_end(State& state) override {
+    if (state.comm->is_primary()) kept_ = state.optimizer->state();
+  }
+
+ private:
+  StateDict& kept_;
+};
+
+std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
+  if (!config.ddp) return std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config.device});
+  return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+      .workers = config.workers, .shards = config.shards, .device = config.device});
+}
+
+}  // namespace
+
+Network::Network(NetworkConfig config) : config_(std::move(config)) {
+  if (config_.n_epochs < 1) {
+    throw ConfigError("n_epochs: expected a positive integer, got {}", config_.n_epochs);
+  }
+  if (!config_.ddp && (config_.workers || config_.shards)) {
+    throw ConfigError("workers and shards make sense with ddp = true only");
+  }
+}
+
+void Network::train(const data::Loaders& loaders) {
+  if (loaders.empty()) throw ConfigError("loaders: expected at least one, got none");
+  const auto& [first, loader] = *loaders.begin();
+  shape_ = shape_of(loader);
+  torch::manual_seed(config_.seed);
+  model_ = make_model(*shape_);
+  const MetricKey watched{.loader = first, .metric = "loss"};
+  SupervisedRunner runner;
+  const TrainResult result = runner.train({
+      .model = model_,
+      .criterion = criterion(),
+      .optimizer = optim::Adam{.lr = config_.lr, .weight_decay = config_.weight_decay},
+      .scheduler = optim::ReduceLROnPlateau{.min_lr = config_.min_lr.value_or(config_.lr / 100)},
+      .loaders = loaders,
+      .seed = config_.seed,
+      .hparams = parameters(),
+      .num_epochs = config_.n_epochs,
+      .logdir = config_.logdir,
+      .valid_loader = loaders.size() > 1 ? std::next(loaders.begin())->first : first,
+      .valid_metric = "loss",
+      .verbose = config_.verbose,
+      .callbacks = {EarlyStoppingCallback({.patience = config_.patience,
+                                           .metric = watched,
+                                           .minimize = true,
+                                           .min_delta = config_.min_delta}),
+                    SchedulerCallback({.metric = watched}), OptimizerKeeper(optimizer_)},
+      .engine = engine_of(config_),
+  });
+  history_ = result.history;
+  weights_hash_ = result.weights_hash;
+  samples_per_second_ = result.train_samples_per_second;
+  epoch_ = history_.empty() ? 0 : history_.rbegin()->first;
+  loss_ = history_.empty() ? 0 : history_.rbegin()->second.at(first).at("loss");
+}
+
+torch::Tensor Network::predict(const data::Loader& loader) {
+  require_model("predict");
+  SupervisedRunner runner;
+  std::vector<torch::Tensor> rows;
+  for (const Batch& batch : runner.predict_loader(
+           {.loader = loader,
+            .model = model_,
+            .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
+    rows.push_back(batch["logits"].cpu().flatten(1));
+  }
+  return torch::cat(rows);
+}
+
+void Network::require_model(const char* what) const {
+  if (!model_) throw Error("{}: {} needs a model: train() or load() first", name(), what);
+}
+
+HParams Network::parameters() const {
+  HParams hparams = options();
+  hparams.insert({{"n_epochs", config_.n_epochs},
+                  {"patience", config_.patience},
+                  {"min_delta", config_.min_delta},
+                  {"lr", config_.lr},
+                  {"min_lr", config_.min_lr.value_or(config_.lr / 100)},
+                  {"weight_decay", config_.weight_decay},
+                  {"ddp", config_.ddp},
+                  {"device", config_.device ? config_.device->str() : "default"},
+                  {"seed", static_cast<std::int64_t>(config_.seed)}});
+  return hparams;
+}
+
+void Network::save(const fs::path& folder) const {
+  require_model("save");
+  make_directories(folder);
+  checkpoint::save(folder / "model.pt", StateDict{{"epoch", epoch_},
+                                                  {"model_state_dict", model_.state()},
+                                                  {"optimizer_state_dict", optimizer_},
+                                                  {"loss", loss_}});
+  save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = shape_});
+}
+
+void Network::load(const fs::path& folder) {
+  const SavedParameters saved = load_parameters(folder, name());
+  if (!saved.shape) throw CheckpointError("{}: says nothing of the samples", folder.string());
+  const StateDict state = checkpoint::load(folder / "model.pt");
+  Model model = make_model(*saved.shape);
+  model.load_state(state.get<StateDict>("model_state_dict"));
+  model_ = model;
+  shape_ = saved.shape;
+  optimizer_ = state.get<StateDict>("optimizer_state_dict");
+  epoch_ = state.get<std::int64_t>("epoch");
+  loss_ = state.get<double>("loss");
+}
+
+}  // namespace lockstep::science

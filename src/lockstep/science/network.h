@@ -1,0 +1,74 @@
+// Estimators that are networks: trained with Adam, a learning rate that falls on a plateau, and an end
+// when nothing gets better any more, on one process or many.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/runner/criterion.h"
+#include "lockstep/runner/model.h"
+#include "lockstep/science/cubes.h"
+#include "lockstep/science/estimator.h"
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep::science {
+
+struct NetworkConfig {
+  std::int64_t n_epochs = 1;
+  std::int64_t patience = 10;  // epochs without a better loss of the first loader
+  double min_delta = 1e-5;     // that counts as better
+  std::optional<std::filesystem::path> logdir = "./logs/";  // what is there stays; none: no files
+  double lr = 1e-3;
+  std::optional<double> min_lr;  // default: lr / 100
+  double weight_decay = 0.0;
+  std::optional<torch::Device> device;  // also of predictions; default: a GPU, else the CPU
+  bool ddp = false;                     // on all cores or GPUs
+  std::optional<int> workers;           // instead; needs ddp
+  std::optional<int> shards;            // parts of a batch; results depend on them. Needs ddp
+  std::uint64_t seed = 42;
+  bool verbose = false;
+};
+
+class Network : public Estimator {
+ public:
+  explicit Network(NetworkConfig config);
+
+  void train(const data::Loaders& loaders) override;
+  torch::Tensor predict(const data::Loader& loader) override;
+  // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads.
+  void save(const std::filesystem::path& folder) const override;
+  void load(const std::filesystem::path& folder) override;
+  HParams parameters() const override;
+  const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
+
+  const Model& model() const { return model_; }
+  const NetworkConfig& config() const { return config_; }
+  std::string weights_hash() const { return weights_hash_; }
+  // Of the last train().
+  double samples_per_second() const { return samples_per_second_; }
+
+ protected:
+  // A network for such samples, drawn from torch's generator.
+  virtual Model make_model(const FieldShape& shape) const = 0;
+  virtual Criterion criterion() const = 0;
+  // What make_model() depends on, beside the samples.
+  virtual HParams options() const { return {}; }
+
+ private:
+  void require_model(const char* what) const;
+
+  NetworkConfig config_;
+  std::optional<FieldShape> shape_;  // that the model is for
+  Model model_;
+  StateDict optimizer_;  // as training left it
+  std::int64_t epoch_ = 0;
+  double loss_ = 0;
+  std::map<std::int64_t, EpochMetrics> history_;
+  std::string weights_hash_;
+  double samples_per_second_ = 0;
+};
+
+}  // namespace lockstep::science

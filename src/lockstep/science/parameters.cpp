@@ -1,0 +1,56 @@
+#include "lockstep/science/parameters.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+
+namespace lockstep::science {
+
+void save_parameters(const std::filesystem::path& folder, const SavedParameters& saved) {
+  nlohmann::ordered_json json;
+  json["estimator"] = saved.estimator;
+  json["parameters"] = nlohmann::json::object();
+  for (const auto& [name, value] : saved.parameters) {
+    std::visit([&, key = name](const auto& held) { json["parameters"][key] = held; }, value);
+  }
+  if (saved.shape) {
+    json["shape"] = {{"channels", saved.shape->channels},
+                     {"size", saved.shape->size},
+                     {"outputs", saved.shape->outputs}};
+  }
+  write_file_atomically(folder / "params.json", json.dump(2) + "\n");
+}
+
+SavedParameters load_parameters(const std::filesystem::path& folder, const std::string& estimator) {
+  const std::string path = (folder / "params.json").string();
+  try {
+    const auto json = nlohmann::json::parse(read_file(path));
+    SavedParameters saved{.estimator = json.at("estimator"), .parameters = {}, .shape = {}};
+    if (saved.estimator != estimator) {
+      throw CheckpointError("{}: expected those of {}, got those of {}", path, estimator,
+                            saved.estimator);
+    }
+    for (const auto& [name, value] : json.at("parameters").items()) {
+      if (value.is_boolean()) saved.parameters[name] = value.get<bool>();
+      if (value.is_number_integer()) saved.parameters[name] = value.get<std::int64_t>();
+      if (value.is_number_float()) saved.parameters[name] = value.get<double>();
+      if (value.is_string()) saved.parameters[name] = value.get<std::string>();
+    }
+    if (json.contains("shape")) {
+      const auto& shape = json["shape"];
+      saved.shape = FieldShape{.channels = shape.at("channels"),
+                               .size = shape.at("size").get<Sizes>(),
+                               .outputs = shape.at("outputs")};
+    }
+    return saved;
+  } catch (const nlohmann::json::exception& error) {
+    throw CheckpointError("{}: damaged: {}", path, error.what());
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& error) {
+    throw CheckpointError("{}", error.what());
+  }
+}
+
+}  // namespace lockstep::science

@@ -1,0 +1,39 @@
+// A physics-informed autoencoder: whatever its weights, the velocity that comes out has no divergence.
+#pragma once
+
+#include "lockstep/science/network.h"
+
+namespace lockstep::science {
+
+struct PICAEConfig {
+  NetworkConfig network = {.lr = 1e-4, .weight_decay = 1e-5};
+  std::int64_t nfilters = 6;
+  std::int64_t kernel_size = 3;  // odd
+  std::int64_t enc_nlayers = 3;  // convolutions that halve each side
+  std::int64_t dec_nlayers = 3;  // convolutions on the way back
+};
+
+// Encoder and decoder with periodic padding; the decoder ends in a vector potential, whose curl, by
+// periodic central differences, is the output.
+class PICAE : public Network {
+ public:
+  // Throws ConfigError for options without meaning.
+  explicit PICAE(PICAEConfig config = {});
+  std::string name() const override { return "PICAE"; }
+
+ protected:
+  // Throws DataError where samples are not [3, N, N, N] with sides that can be halved so often.
+  Model make_model(const FieldShape& shape) const override;
+  Criterion criterion() const override;
+  HParams options() const override;
+
+ private:
+  PICAEConfig config_;
+};
+
+// The curl of [B, 3, N, N, N], by periodic central differences. Its divergence by the same differences
+// is zero up to rounding.
+torch::Tensor curl(const torch::Tensor& potential);
+torch::Tensor divergence(const torch::Tensor& velocity);
+
+}  // namespace lockstep::science

@@ -1,0 +1,107 @@
+#include "lockstep/science/spectrum.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/science/fft.h"
+
+namespace lockstep::science {
+namespace {
+
+// |u_k|² of a scalar field, each mode of the half transform counted as often as the whole has it.
+torch::Tensor mode_energy(const torch::Tensor& field) {
+  const torch::Tensor transform = rfftn(field) / static_cast<double>(field.numel());
+  torch::Tensor energy = torch::real(transform * transform.conj());
+  const std::int64_t size = field.size(-1);
+  const std::int64_t doubled = (size - 1) / 2;  // modes 1 to this have a twin in the other half
+  if (doubled > 0) energy.narrow(-1, 1, doubled).mul_(2.0);
+  return energy;
+}
+
+// One dimension's wave numbers, shaped to be multiplied with a transform.
+torch::Tensor axis_numbers(torch::IntArrayRef shape, std::size_t axis) {
+  const std::int64_t size = shape[axis];
+  const bool last = axis + 1 == shape.size();
+  torch::Tensor k = torch::arange(last ? size / 2 + 1 : size, torch::kFloat64);
+  if (!last) k = torch::where(k < (size + 1) / 2, k, k - static_cast<double>(size));
+  std::vector<std::int64_t> view(shape.size(), 1);
+  view[axis] = k.size(0);
+  return k.reshape(view);
+}
+
+}  // namespace
+
+Spectrum power_spectrum(const torch::Tensor& field, bool vector) {
+  const torch::Tensor fields = vector ? field : field.unsqueeze(0);
+  const auto shape = fields.sizes().slice(1);
+  torch::Tensor energy;
+  for (std::int64_t c = 0; c < fields.size(0); ++c) {
+    const torch::Tensor one = mode_energy(fields[c]);
+    energy = energy.defined() ? energy + one : one;
+  }
+  const torch::Tensor shells = wave_numbers(shape).round().to(torch::kInt64).expand_as(energy);
+  const std::int64_t largest = *std::ranges::min_element(shape) / 2;
+  const torch::Tensor sums = torch::bincount(shells.flatten(), energy.flatten(), largest + 1);
+  Spectrum spectrum;
+  for (std::int64_t k = 1; k <= largest; ++k) {
+    spectrum.wave_number.push_back(static_cast<double>(k));
+    spectrum.energy.push_back(0.5 * sums[k].item<double>());
+  }
+  return spectrum;
+}
+
+std::vector<double> kolmogorov_line(const Spectrum& spectrum) {
+  std::vector<double> line;
+  if (spectrum.energy.empty()) return line;
+  const std::size_t anchor = std::min<std::size_t>(2, spectrum.energy.size() - 1);
+  for (const double k : spectrum.wave_number) {
+    line.push_back(spectrum.energy[anchor] * std::pow(k / spectrum.wave_number[anchor], -5.0 / 3.0));
+  }
+  return line;
+}
+
+double spectral_slope(const Spectrum& spectrum, double first, double last) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (std::size_t i = 0; i < spectrum.energy.size(); ++i) {
+    const double k = spectrum.wave_number[i];
+    if (k < first || k > last || spectrum.energy[i] <= 0) continue;
+    const double a = std::log(k), b = std::log(spectrum.energy[i]);
+    n += 1, x += a, y += b, xx += a * a, xy += a * b;
+  }
+  if (n < 2) throw ConfigError("a slope needs two wave numbers from {} to {}", first, last);
+  return (n * xy - x * y) / (n * xx - x * x);
+}
+
+torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
+  const torch::IntArrayRef shape(options.shape);
+  const std::int64_t dimensions = static_cast<std::int64_t>(shape.size());
+  auto generator = at::detail::createCPUGenerator(options.seed);
+  // Amplitudes of white noise, so that the field is real without further ado, shaped to the slope: a
+  // shell has k^(d - 1) modes, each with the square of the amplitude.
+  const torch::Tensor k = wave_numbers(shape);
+  const double power = (options.slope - static_cast<double>(dimensions - 1)) / 2.0;
+  torch::Tensor amplitude = torch::where(k > 0, k.clamp_min(options.peak).pow(power), torch::zeros_like(k));
+  std::vector<torch::Tensor> transforms;
+  for (std::int64_t c = 0; c < options.components; ++c) {
+    const torch::Tensor noise = torch::randn(shape, generator, torch::kFloat64);
+    transforms.push_back(rfftn(noise) * amplitude);
+  }
+  if (options.components == dimensions && dimensions > 1) {
+    // The part along k is what diverges.
+    const torch::Tensor k2 = (k * k).clamp_min(1.0);
+    torch::Tensor along = torch::zeros_like(transforms[0]);
+    for (std::size_t c = 0; c < transforms.size(); ++c) along = along + transforms[c] * axis_numbers(shape, c);
+    for (std::size_t c = 0; c < transforms.size(); ++c) {
+      transforms[c] = transforms[c] - along * axis_numbers(shape, c) / k2;
+    }
+  }
+  std::vector<torch::Tensor> fields;
+  for (const torch::Tensor& transform : transforms) fields.push_back(irfftn(transform, shape));
+  const torch::Tensor field = torch::stack(fields);
+  return (field / field.std(false)).to(torch::kFloat32);
+}
+
+}  // namespace lockstep::science

@@ -1,0 +1,38 @@
+// How a field's energy is spread over scales.
+#pragma once
+
+#include <vector>
+
+#include <torch/types.h>
+
+namespace lockstep::science {
+
+struct Spectrum {
+  std::vector<double> wave_number;  // 1, 2, 3, …
+  std::vector<double> energy;       // of the modes within half a wave number of it
+};
+
+// Of a scalar field [N, …] of 1 to 3 dimensions, or of a vector field [C, N, …] with `vector` set:
+// half the sum of |u_k|² over a shell. The sum over all shells and the mean is half the mean square
+// of the field. Shells up to half the smallest side: beyond, they are cut by the corners.
+Spectrum power_spectrum(const torch::Tensor& field, bool vector = false);
+
+// Kolmogorov's k^(-5/3), through the spectrum's energy at its third wave number (or its last).
+std::vector<double> kolmogorov_line(const Spectrum& spectrum);
+
+// The slope of log(energy) over log(wave number) from `first` to `last`, by least squares.
+double spectral_slope(const Spectrum& spectrum, double first, double last);
+
+struct TurbulenceOptions {
+  std::vector<std::int64_t> shape = {64, 64, 64};
+  double slope = -5.0 / 3.0;  // of the energy spectrum
+  double peak = 2.0;          // wave number below which there is no more of it
+  std::uint64_t seed = 0;
+  std::int64_t components = 1;  // of a vector field, without divergence where it has as many as dimensions
+};
+
+// A random field [components, …] with that spectrum and phases by the seed, of mean 0 and a
+// standard deviation of 1: a stand-in for a simulation.
+torch::Tensor synthetic_turbulence(const TurbulenceOptions& options = {});
+
+}  // namespace lockstep::science

@@ -1,0 +1,41 @@
+// What a filtered velocity field lacks, and classical models of it: baselines for learned ones.
+// Fields are periodic, [3, N, N, N] (or [2, N, N], [1, N]); results are [D, D, …] in double.
+#pragma once
+
+#include <torch/types.h>
+
+#include "lockstep/science/filters.h"
+
+namespace lockstep::science {
+
+// ∂u_i/∂x_j as [D, D, …], by central differences over cells of `spacing`.
+torch::Tensor velocity_gradient(const torch::Tensor& velocity, double spacing = 1.0);
+
+// The stress of the scales that the filter removes: filter(u_i u_j) - filter(u_i) filter(u_j).
+torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filter);
+
+struct GradientModelOptions {
+  double filter_width = 1.0;
+  double spacing = 1.0;  // of the grid, in the same unit
+};
+
+// The gradient (Clark) model: width² / 12 Σ_k ∂_k u_i ∂_k u_j of a filtered velocity.
+torch::Tensor gradient_model(const torch::Tensor& velocity, const GradientModelOptions& options = {});
+
+struct SmagorinskyOptions {
+  double filter_width = 1.0;  // that the velocity was filtered with
+  double width_ratio = 2.0;   // of the test filter to it
+  double spacing = 1.0;       // of the grid
+};
+
+struct SmagorinskyModel {
+  torch::Tensor stress;     // the part of it without a trace
+  double coefficient = 0;   // C_s², the same everywhere
+};
+
+// The dynamic Smagorinsky model of Germano and Lilly: -2 C_s² width² |S| S_ij, with C_s² by least
+// squares over the whole field from the scales between the filter and a wider test filter.
+SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter& test_filter,
+                                     const SmagorinskyOptions& options = {});
+
+}  // namespace lockstep::science

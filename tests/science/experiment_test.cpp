@@ -1,0 +1,83 @@
+#include "lockstep/science/experiment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/science/spectrum.h"
+
+namespace lockstep::science {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Predicts a part of the features.
+class Echo : public Estimator {
+ public:
+  std::string name() const override { return "Echo"; }
+  void train(const data::Loaders& loaders) override {
+    for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
+      for (const auto& [loader, unused] : loaders) history_[epoch][loader]["loss"] = 1.0 / static_cast<double>(epoch);
+    }
+  }
+  torch::Tensor predict(const data::Loader& loader) override {
+    return loader.dataset()->gather(loader.order(), {})["features"].flatten(1) * 0.9;
+  }
+  void save(const std::filesystem::path&) const override {}
+  void load(const std::filesystem::path&) override {}
+  HParams parameters() const override { return {{"lr", 0.5}}; }
+  const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
+
+ private:
+  std::map<std::int64_t, EpochMetrics> history_;
+};
+
+class Experiment : public ::testing::Test {
+ protected:
+  Experiment() {
+    const torch::Tensor x = synthetic_turbulence({.shape = {8, 8, 8}, .components = 6}).reshape({3, 2, 8, 8, 8});
+    loader_ = data::Loader(std::make_shared<data::TensorDataset>(x, x.flatten(1)), {.batch_size = 2});
+  }
+  std::string file(const std::string& name) const { return read_file(folder_ / name); }
+
+  TemporaryDirectory folder_;
+  data::Loader loader_ = {std::make_shared<data::TensorDataset>(torch::ones({1, 1}), torch::ones({1, 1})), {}};
+  Echo estimator_;
+};
+
+TEST_F(Experiment, TrainingIsTracked) {
+  run(TrainExperiment{.estimator = estimator_, .loaders = {{"train", loader_}, {"valid", loader_}}, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  EXPECT_THAT(file("metrics.csv"), HasSubstr("train - loss,3,0.333"));
+  EXPECT_THAT(file("metrics.csv"), HasSubstr("train - runtime,0,"));
+  EXPECT_THAT(file("params.json"), HasSubstr("\"model - lr\": 0.5"));
+  EXPECT_EQ(file("loss.csv").substr(0, 24), "epoch,train,valid\n1,1,1\n");
+  EXPECT_THAT(file("loss.svg"), HasSubstr("</svg>"));
+}
+
+TEST_F(Experiment, AnEvaluationComparesAndReports) {
+  estimator_.train({{"train", loader_}});
+  const Evaluation result = run(EvaluateExperiment{.estimator = estimator_, .loader = loader_, .cube = {8, 8, 8}, .title = "Echoes", .facts = {{"margin", "12 %"}}, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  EXPECT_EQ(result.predict.sizes(), result.target.sizes());
+  EXPECT_NEAR(result.mse, 0.01 * result.target.square().mean().item<double>(), 1e-5);
+  EXPECT_GT(result.mse_of_mean, result.mse);
+  EXPECT_GT(result.ks, 0);
+  EXPECT_LT(result.ks, 0.2);
+  EXPECT_THAT(file("metrics.csv"), HasSubstr("eval - KS Stat"));
+  for (const char* const name : {"pdf_cdf", "slices", "spectrum"}) {
+    EXPECT_THAT(file(std::string(name) + ".svg"), HasSubstr("</svg>"));
+    EXPECT_GT(file(std::string(name) + ".csv").size(), 50u);
+  }
+  const std::string report = file("report.html");
+  for (const char* const part : {"<h1>Echoes</h1>", "12 %", "Distribution of values", "Power spectrum", "A slice", "Training"}) EXPECT_THAT(report, HasSubstr(part));
+}
+
+TEST_F(Experiment, WithoutCubesThereAreNoSlices) {
+  run(EvaluateExperiment{.estimator = estimator_, .loader = loader_, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "pdf_cdf.svg"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "slices.svg"));
+}
+
+}  // namespace
+}  // namespace lockstep::science

@@ -1,0 +1,149 @@
+#include "lockstep/science/field_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/science/hdf5.h"
+
+namespace lockstep::science {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two checkpoints of a velocity [2, 8, 8, 8] and a density [8, 8, 8], in files of their own.
+class Fields : public ::testing::Test {
+ protected:
+  Fields() {
+    for (const int checkpoint : {0, 10}) {
+      const auto field = [&](int offset, torch::IntArrayRef shape) {
+        return (torch::arange(c10::multiply_integers(shape)) + offset + 10000 * checkpoint).to(torch::kFloat32).reshape(shape);
+      };
+      write_hdf5(folder_ / fmt::format("velocity_{:03d}.h5", checkpoint), {{"u", field(0, {2, 8, 8, 8})}});
+      write_hdf5(folder_ / fmt::format("density_{:03d}.h5", checkpoint), {{"aux", field(7, {8, 8, 8})}, {"rho", field(5, {8, 8, 8})}});
+    }
+    options_.path = (folder_ / "{feature}_{checkpoint:03d}.h5").string();
+    options_.checkpoints = {0, 10};
+    options_.features = {"velocity", "density"};
+    options_.target = {"density"};
+    options_.batch_size = {4};
+  }
+
+  std::string error() const {
+    try {
+      hdf5_dataset(options_);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TemporaryDirectory folder_;
+  Hdf5Options options_;
+};
+
+TEST_F(Fields, AreCutIntoCubesOfAllChannels) {
+  const FieldData data = hdf5_dataset(options_);
+  ASSERT_EQ(data.train->size(), 16);  // 8 cubes of 2 checkpoints
+  EXPECT_EQ(data.train, data.valid);
+  EXPECT_EQ(data.size, (Sizes{8, 8, 8}));
+  const Batch sample = data.train->sample(9);  // the second cube of the second checkpoint
+  EXPECT_EQ(sample["features"].sizes(), torch::IntArrayRef({3, 4, 4, 4}));
+  EXPECT_EQ(sample["targets"].sizes(), torch::IntArrayRef({1, 4, 4, 4}));
+  EXPECT_EQ(sample["features"][0][0][0][0].item<float>(), 100000 + 4);
+  EXPECT_EQ(sample["features"][1][0][0][1].item<float>(), 100000 + 512 + 5);
+  EXPECT_EQ(sample["features"][2][0][0][0].item<float>(), 100000 + 5 + 4) << "the last dataset of the file";
+  EXPECT_TRUE(sample["targets"][0].equal(sample["features"][2]));
+}
+
+TEST_F(Fields, AreTheSameReadAsNeeded) {
+  const FieldData kept = hdf5_dataset(options_);
+  options_.memory = 0;
+  const FieldData streamed = hdf5_dataset(options_);
+  for (std::int64_t i = 0; i < 16; ++i) {
+    EXPECT_TRUE(kept.train->sample(i)["features"].equal(streamed.train->sample(i)["features"])) << i;
+  }
+}
+
+TEST_F(Fields, LabelsFlatTargetsAndSampling) {
+  options_.feature_labels = {"u", "aux"};
+  options_.flat = true;
+  options_.sample_to = 4;
+  options_.batch_size = {2, 4, 4};
+  const FieldData data = hdf5_dataset(options_);
+  ASSERT_EQ(data.train->size(), 4);
+  const Batch sample = data.train->sample(1);
+  EXPECT_EQ(sample["targets"].sizes(), torch::IntArrayRef({32}));
+  EXPECT_EQ(sample["features"][2][0][0][1].item<float>(), 7 + 4 * 64 + 2) << "every second point";
+}
+
+TEST_F(Fields, ASplitHasEveryCubeOnce) {
+  options_.train_fraction = 0.75;
+  options_.shuffle = true;
+  const FieldData data = hdf5_dataset(options_);
+  EXPECT_EQ(data.train->size(), 12);
+  EXPECT_EQ(data.valid->size(), 4);
+  std::set<float> firsts;
+  for (const auto& part : {data.train, data.valid}) {
+    for (std::int64_t i = 0; i < part->size(); ++i) firsts.insert(part->sample(i)["features"][0][0][0][0].item<float>());
+  }
+  EXPECT_EQ(firsts.size(), 16u);
+  EXPECT_TRUE(hdf5_dataset(options_).train->sample(0)["features"].equal(data.train->sample(0)["features"])) << "by the seed alone";
+}
+
+TEST_F(Fields, OneFileWithLabelsInOneOrTwoDimensions) {
+  write_hdf5(folder_ / "plane.h5", {{"a", torch::rand({6, 4})}, {"b", torch::rand({2, 6, 4})}, {"c", torch::rand({6})}});
+  const FieldData data = hdf5_dataset({.path = (folder_ / "plane.h5").string(), .feature_labels = {"a", "b"}, .target_labels = {"a"}, .batch_size = {2}, .dimensions = 2});
+  EXPECT_EQ(data.train->size(), 6);
+  EXPECT_EQ(data.train->sample(0)["features"].sizes(), torch::IntArrayRef({3, 2, 2}));
+  const FieldData line = hdf5_dataset({.path = (folder_ / "plane.h5").string(), .feature_labels = {"c"}});
+  EXPECT_EQ(line.train->sample(0)["features"].sizes(), torch::IntArrayRef({1, 6}));
+  EXPECT_TRUE(line.train->sample(0)["targets"].equal(line.train->sample(0)["features"]));
+}
+
+TEST_F(Fields, TensorsOfChannelsAreTakenTogether) {
+  write_hdf5(folder_ / "stress.h5", {{"s", torch::rand({3, 3, 4, 4, 4})}});
+  EXPECT_EQ(hdf5_dataset({.path = (folder_ / "stress.h5").string()}).train->sample(0)["features"].sizes(), torch::IntArrayRef({9, 4, 4, 4}));
+}
+
+TEST_F(Fields, ErrorsNameFileAndDataset) {
+  options_.checkpoints = {0, 11};
+  EXPECT_THAT(error(), HasSubstr("velocity_011.h5: there is no such file"));
+  options_.checkpoints = {0};
+  options_.feature_labels = {"u", "rhoo"};
+  EXPECT_THAT(error(), HasSubstr("density_000.h5: dataset 'rhoo': there is none of this name; did you mean 'rho'?"));
+  options_.feature_labels = {};
+  write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8, 4})}});
+  EXPECT_THAT(error(), HasSubstr("density_000.h5: dataset 'rho': of size [8, 8, 4], expected [8, 8, 8]"));
+  write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8})}});
+  EXPECT_THAT(error(), HasSubstr("expected [8, 8, 8]"));
+  options_.features = options_.target = {"velocity"};
+  options_.dimensions = 1;
+  EXPECT_THAT(error(), HasSubstr("expected 1 dimensions of space"));
+  options_.dimensions.reset();
+  options_.batch_size = {16};
+  EXPECT_THAT(error(), HasSubstr("a cube of [16, 16, 16] does not fit into [8, 8, 8]"));
+  options_.batch_size = {4, 4};
+  EXPECT_THAT(error(), HasSubstr("batch_size: expected one number or 3, got 2"));
+  options_.batch_size = {4};
+  options_.sample_to = 3;
+  EXPECT_THAT(error(), HasSubstr("cannot be sampled to 3 points"));
+  options_.sample_to.reset();
+  options_.train_fraction = 1.5;
+  EXPECT_THAT(error(), HasSubstr("train_fraction: expected a number between 0 and 1"));
+}
+
+TEST(FormatPath, IsPythons) {
+  EXPECT_EQ(format_path("{feature}/{checkpoint:04d}.h5", 12, "u"), "u/0012.h5");
+  EXPECT_EQ(format_path("t{checkpoint:.2f}.h5", 0.5, ""), "t0.50.h5");
+  EXPECT_EQ(format_path("t{checkpoint}.h5", 3, ""), "t3.h5");
+  EXPECT_EQ(format_path("t{checkpoint}.h5", 0.25, ""), "t0.25.h5");
+  EXPECT_THROW(format_path("{time}.h5", 0, ""), ConfigError);
+  EXPECT_THROW(format_path("{checkpoint:zz}.h5", 0, ""), ConfigError);
+  EXPECT_THROW(format_path("{feature", 0, ""), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::science

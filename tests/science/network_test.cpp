@@ -1,0 +1,123 @@
+#include "lockstep/science/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/data/tensor_dataset.h"
+
+namespace lockstep::science {
+namespace {
+
+using ::testing::HasSubstr;
+namespace nn = torch::nn;
+
+class Line : public Network {
+ public:
+  using Network::Network;
+  std::string name() const override { return "Line"; }
+
+ protected:
+  Model make_model(const FieldShape& shape) const override {
+    nn::Sequential model;
+    model->push_back(nn::Flatten());
+    model->push_back(nn::Linear(shape.channels * shape.size[0], shape.outputs));
+    return model;
+  }
+  Criterion criterion() const override { return nn::MSELoss(); }
+};
+
+data::DatasetPtr samples(std::int64_t count) {
+  torch::manual_seed(3);
+  const torch::Tensor x = torch::randn({count, 2, 4});
+  return std::make_shared<data::TensorDataset>(x, x.flatten(1).matmul(torch::arange(8.0).reshape({8, 1})));
+}
+
+data::Loaders loaders() {
+  const auto data = samples(64);
+  return {{"train", {data, {.batch_size = 8, .shuffle = true}}}, {"valid", {data, {.batch_size = 16}}}};
+}
+
+NetworkConfig config() {
+  return {.n_epochs = 40, .logdir = std::nullopt, .lr = 0.1};
+}
+
+TEST(Network, TheTrainedModelComesBackFromWorkers) {
+  NetworkConfig ddp = config();
+  ddp.ddp = true;
+  ddp.workers = 2;
+  Line estimator(ddp);
+  estimator.train(loaders());
+  const data::Loader valid = loaders().at("valid");
+  const torch::Tensor predicted = estimator.predict(valid);
+  EXPECT_EQ(predicted.sizes(), torch::IntArrayRef({64, 1}));
+  const double error = (predicted - valid.dataset()->gather(valid.order(), {})["targets"]).square().mean().item<double>();
+  EXPECT_NEAR(error, estimator.history().rbegin()->second.at("valid").at("loss"), 1e-3 * error + 1e-6);
+  EXPECT_LT(error, 30) << "of a variance of 140";
+}
+
+TEST(Network, TheSameBitsOnOneAndTwoWorkers) {
+  std::vector<std::string> hashes;
+  for (const int workers : {1, 2}) {
+    NetworkConfig ddp = config();
+    ddp.ddp = true;
+    ddp.workers = workers;
+    ddp.shards = 2;
+    Line estimator(ddp);
+    estimator.train(loaders());
+    hashes.push_back(estimator.weights_hash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(Network, StopsEarlyOnTheFirstLoadersLoss) {
+  NetworkConfig patient = config();
+  patient.patience = 2;
+  patient.min_delta = 1e9;  // nothing is better by so much
+  Line estimator(patient);
+  estimator.train(loaders());
+  EXPECT_EQ(estimator.history().size(), 3u);
+}
+
+TEST(Network, SavesAndLoads) {
+  const TemporaryDirectory folder;
+  Line estimator(config());
+  EXPECT_THROW(estimator.save(folder.path()), Error);
+  EXPECT_THROW(estimator.predict(loaders().at("valid")), Error);
+  estimator.train(loaders());
+  estimator.save(folder / "model");
+  Line other(config());
+  other.load(folder / "model");
+  const data::Loader valid = loaders().at("valid");
+  EXPECT_TRUE(other.predict(valid).equal(estimator.predict(valid)));
+  const StateDict saved = checkpoint::load(folder / "model/model.pt");
+  EXPECT_EQ(saved.get<std::int64_t>("epoch"), 40);
+  EXPECT_TRUE(saved.get<StateDict>("optimizer_state_dict").contains("exp_avg"));
+  const auto json = nlohmann::json::parse(read_file(folder / "model/params.json"));
+  EXPECT_EQ(json["parameters"]["n_epochs"], 40);
+  EXPECT_EQ(json["shape"]["channels"], 2);
+}
+
+TEST(Network, AnExistingLogFolderIsNotDeleted) {
+  const TemporaryDirectory folder;
+  write_file_atomically(folder / "precious.txt", "mine");
+  NetworkConfig logged = config();
+  logged.n_epochs = 1;
+  logged.logdir = folder.path();
+  Line(logged).train(loaders());
+  EXPECT_EQ(read_file(folder / "precious.txt"), "mine");
+  EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/best.pth"));
+}
+
+TEST(Network, RefusesOptionsWithoutMeaning) {
+  EXPECT_THROW(Line({.n_epochs = 0}), ConfigError);
+  EXPECT_THROW(Line({.workers = 2}), ConfigError);
+  EXPECT_THROW(Line(config()).train({}), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::science

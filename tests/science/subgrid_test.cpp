@@ -1,0 +1,46 @@
+#include "lockstep/science/subgrid.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "tests/science/support.h"
+
+namespace lockstep::science {
+namespace {
+
+const Filter kBox = [](const torch::Tensor& field) { return box_filter(field, 3); };
+
+TEST(Subgrid, AreThoseOfNumPy) {
+  const auto golden = testing::golden();
+  const torch::Tensor u = testing::velocity();
+  testing::expect_near(gradient_model(u, {.filter_width = 2}), golden["gradient_model"]);
+  testing::expect_near(reynolds_stress(u, kBox), golden["reynolds"]);
+  const SmagorinskyModel model = dynamic_smagorinsky(u, kBox);
+  EXPECT_NEAR(model.coefficient, golden["smagorinsky"]["coefficient"].get<double>(), 1e-5);
+  testing::expect_near(model.stress, golden["smagorinsky"]["stress"]);
+}
+
+TEST(Subgrid, OfAUniformFlowThereIsNone) {
+  const torch::Tensor u = torch::ones({3, 6, 6, 6});
+  EXPECT_NEAR(reynolds_stress(u, kBox).abs().max().item<double>(), 0, 1e-12);
+  EXPECT_EQ(gradient_model(u).abs().max().item<double>(), 0);
+  EXPECT_EQ(dynamic_smagorinsky(u, kBox).coefficient, 0);
+}
+
+TEST(Subgrid, TheGradientModelIsCloseWhereTheFlowIsSmooth) {
+  // A box filter of width w of a smooth field: its stress is w²/12 of the gradients' product.
+  const torch::Tensor x = 2 * M_PI * torch::arange(64, torch::kFloat64) / 64;
+  const torch::Tensor u = torch::stack({torch::sin(x).unsqueeze(1).expand({64, 64}), torch::cos(x).unsqueeze(0).expand({64, 64})});
+  const torch::Tensor stress = reynolds_stress(u, kBox);
+  // Of three points, not of a line: their variance is 2/3, not 9/12.
+  const torch::Tensor model = gradient_model(u, {.filter_width = std::sqrt(8.0)});
+  EXPECT_LT((stress - model).norm().item<double>(), 0.02 * stress.norm().item<double>());
+}
+
+TEST(Subgrid, RefusesWhatIsNoVelocity) {
+  EXPECT_THROW(velocity_gradient(torch::ones({2, 4, 4, 4})), DataError);
+  EXPECT_THROW(velocity_gradient(torch::ones({4})), DataError);
+}
+
+}  // namespace
+}  // namespace lockstep::science
