@@ -23,14 +23,14 @@ def field(shape, seed):
 def spectrum(fields):
     shape = fields[0].shape
     energy = sum(np.abs(np.fft.fftn(f) / f.size) ** 2 for f in fields)
-    k = np.sqrt(sum(g ** 2 for g in np.meshgrid(*[np.fft.fftfreq(n) * n for n in shape], indexing="ij")))
+    k = np.sqrt(sum(g ** 2 for g in np.meshgrid(*[np.rint(np.fft.fftfreq(n) * n) for n in shape], indexing="ij")))
     shells = np.rint(k).astype(int)
     sums = np.bincount(shells.ravel(), energy.ravel())
     return (0.5 * sums[1:min(shape) // 2 + 1]).tolist()
 
 
 def spectral(f, cutoff):
-    k = np.sqrt(sum(g ** 2 for g in np.meshgrid(*[np.fft.fftfreq(n) * n for n in f.shape], indexing="ij")))
+    k = np.sqrt(sum(g ** 2 for g in np.meshgrid(*[np.rint(np.fft.fftfreq(n) * n) for n in f.shape], indexing="ij")))
     return np.fft.ifftn(np.fft.fftn(f) * (k <= cutoff)).real
 
 

@@ -8,7 +8,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "create.sh: $*" >&2; tail -n 30 out err >&2; exit 1; }
 
-"$lockstep" create -n My-Waves --gtb > out 2> err || fail "cannot be created"
+# --- A runner and a config.
+"$lockstep" create -n My-Waves > out 2> err || fail "cannot be created"
 if "$lockstep" create -n my-waves > out 2> err; then fail "was overwritten"; fi
 grep -q 'is there already' err || fail "no word of what is there"
 cd my-waves
@@ -17,4 +18,13 @@ make train > ../out 2> ../err || fail "does not train"
 grep -q 'Best checkpoint: logs/checkpoints/best.pth' ../out || fail "leaves no checkpoint"
 accuracy=$(sed -nE 's/.*"accuracy01": *([0-9.]+).*/\1/p' logs/summary.json | tail -n 1)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }' || fail "learns too little: accuracy '$accuracy'"
+cd ..
+
+# --- An estimator of fields, with its training backend.
+"$lockstep" create -n turbulence --gtb > out 2> err || fail "cannot be created with its backend"
+cd turbulence
+make test > ../out 2> ../err || fail "with its backend, does not pass its test"
+make train > ../out 2> ../err || fail "with its backend, does not train"
+[ -s logs/report/report.html ] && [ -s logs/model/model.pt ] || fail "leaves no report or model"
+build/turbulence run -C config.yml --num-epochs 2 > ../out 2> ../err || fail "its config does not train"
 echo "create.sh: all as expected, accuracy $accuracy"

@@ -36,12 +36,25 @@ TEST(Launch, RestartsAsOftenAsItMay) {
   EXPECT_EQ(run_command({"launch", "--nproc-per-node", "1", "--max-restarts", "1", "sh", "-c", "exit 4"}).code, 4);
 }
 
+TEST(Launch, TheProgramMayBeSetApart) {
+  EXPECT_EQ(run_command({"launch", "--nproc-per-node", "1", "--", "echo", "-x", "--", "y"}).output, "-x -- y\n");
+  EXPECT_EQ(run_command({"launch", "--nproc-per-node", "1", "echo", "a", "--", "b"}).output, "a -- b\n");
+}
+
+TEST(Launch, TorchrunsHabits) {
+  EXPECT_EQ(run_command({"launch", "--standalone", "--nnodes", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--nproc_per_node", "1", "--no_python", "true"}).code, kDone);
+  EXPECT_THAT(run_command({"launch", "--nproc-per-node", "1", "-m", "platform"}).output, HasSubstr("Linux"));
+}
+
 TEST(Launch, MistakesAreTold) {
   EXPECT_EQ(run_command({"launch"}).code, kBadUsage);
   EXPECT_THAT(run_command({"launch", "--nproc", "2", "true"}).errors, HasSubstr("did you mean '--nproc-per-node'"));
-  EXPECT_THAT(run_command({"launch", "--nproc-per-node", "x", "true"}).errors, HasSubstr("expected a positive integer, or auto, got 'x'"));
+  EXPECT_THAT(run_command({"launch", "--nproc-per-node", "x", "true"}).errors, HasSubstr("expected a positive integer, cpu, gpu or auto, got 'x'"));
   EXPECT_THAT(run_command({"launch", "--nnodes", "2", "true"}).errors, HasSubstr("expected --rdzv-endpoint"));
-  EXPECT_THAT(run_command({"launch", "--nnodes", "2", "--rdzv-endpoint", "host", "true"}).errors, HasSubstr("expected host:port"));
+  EXPECT_THAT(run_command({"launch", "--nnodes", "2", "--rdzv-endpoint", "host:x", "true"}).errors, HasSubstr("expected host:port"));
+  EXPECT_THAT(run_command({"launch", "--nnodes", "2", "--rdzv-endpoint", "host:1", "true"}).errors, HasSubstr("expected --rdzv-id"));
+  EXPECT_EQ(run_command({"launch", "--grace", "nan", "true"}).code, kBadUsage);
+  EXPECT_EQ(run_command({"launch", "--master-port", "99999", "true"}).code, kBadUsage);
   const auto missing = run_command({"launch", "--nproc-per-node", "1", "./nowhere"});
   EXPECT_EQ(missing.code, kWorkerFailed);
   EXPECT_THAT(missing.errors, HasSubstr("./nowhere: cannot be started"));

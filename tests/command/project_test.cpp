@@ -23,7 +23,7 @@ TEST(Project, EveryFileIsThereAndFilledIn) {
     EXPECT_THAT(read_file(project / name), Not(::testing::ContainsRegex("@[A-Z_]+@"))) << name;
   }
   EXPECT_THAT(read_file(project / "my-net.h"), HasSubstr("namespace my_net {"));
-  EXPECT_THAT(read_file(project / "my-net.h"), HasSubstr("\"MyNetData\""));
+  EXPECT_THAT(read_file(project / "my-net.h"), HasSubstr("\"MyNetNet\""));
   EXPECT_THAT(read_file(project / "Makefile"), HasSubstr("/opt/lockstep"));
   EXPECT_NE(fs::status(project / "tests/two_ranks.sh").permissions() & fs::perms::owner_exec, fs::perms::none);
 }
@@ -33,6 +33,7 @@ TEST(Project, TheBackendIsThereIfWanted) {
   const auto project = create_project({.name = "plain", .parent = folder.path(), .package = "/opt"});
   EXPECT_FALSE(fs::exists(project / "backend.h"));
   EXPECT_THAT(read_file(project / "plain.h"), Not(HasSubstr("backend")));
+  EXPECT_THAT(read_file(project / "plain.h"), HasSubstr("\"PlainData\""));
 }
 
 TEST(Project, NothingIsOverwrittenAndNamesAreChecked) {
@@ -42,7 +43,7 @@ TEST(Project, NothingIsOverwrittenAndNamesAreChecked) {
     create_project({.name = name, .parent = folder.path(), .package = "/opt"});
   };
   EXPECT_THROW(create("Taken"), ConfigError);
-  for (const char* const name : {"", "3d", "a/b", "../up", "a b", "-n", "test", "namespace"}) {
+  for (const char* const name : {"", "3d", "a/b", "../up", "a b", "-n", "test", "Test", "namespace", "Int", "backend", "c10"}) {
     EXPECT_THROW(create(name), ConfigError) << name;
   }
   EXPECT_THROW(create(std::string(65, 'a')), ConfigError);

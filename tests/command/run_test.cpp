@@ -26,7 +26,8 @@ class Run : public ::testing::Test {
   // "weights 0123…" of what it printed.
   static std::string weights(const Ran& ran) {
     const std::size_t at = ran.output.find("weights ");
-    return at == std::string::npos ? ran.errors : ran.output.substr(at, 24);
+    EXPECT_NE(at, std::string::npos) << ran.errors;
+    return at == std::string::npos ? "" : ran.output.substr(at, 24);
   }
 
   TemporaryDirectory folder_;
@@ -49,6 +50,7 @@ TEST_F(Run, DistributedFlagsAndTheirBits) {
   const Ran two = run({"--workers", "2", "--shards", "2"});
   EXPECT_EQ(weights(one), weights(two));
   EXPECT_EQ(weights(run({"--distributed", "workers=2"})), weights(two));
+  EXPECT_EQ(run({"--distributed", "engine=DeviceEngine"}).code, kBadUsage) << "one process, but distributed";
   EXPECT_EQ(weights(run({"--ddp", "engine={DistributedDataParallelEngine: {shards: 2}}", "--workers", "2"})), weights(two));
 }
 
@@ -68,10 +70,39 @@ TEST_F(Run, FlagsOfTheSeedsCommand) {
   EXPECT_THAT(run({"--timeit", "--logdir", path("t")}).output, HasSubstr("_timer"));
   EXPECT_EQ(run({"--overfit", "--no-verbose", "--deterministic"}).code, kDone);
   EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
+  EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("base")), {}), 2) << "in one second, two folders";
   const auto runs = std::filesystem::directory_iterator(path("base"));
   EXPECT_TRUE(std::filesystem::exists(runs->path() / "configs/config.yml"));
   EXPECT_EQ(run({"--autoresume", "first"}).code, kBadUsage);
   EXPECT_EQ(run({"--autoresume", "last"}).code, kBadUsage) << "without a logdir";
+}
+
+TEST_F(Run, WhatTheMachineDecidedIsWrittenDown) {
+  ASSERT_EQ(run({"--workers", "2", "--logdir", path("w"), "logdir=" + path("2026")}).code, kDone);
+  EXPECT_THAT(read_file(path("w/configs/config.yml")), HasSubstr("shards: 2"));
+  EXPECT_THAT(read_file(path("w/configs/config.yml")), HasSubstr("seed: 42"));
+  EXPECT_THAT(run({"--workers", "2", "--print-config"}).output, HasSubstr("shards: 2"));
+}
+
+TEST_F(Run, UnderALauncherAllTrainTogether) {
+  ::setenv("WORLD_SIZE", "2", 1);
+  ::setenv("RANK", "0", 1);
+  ::setenv("LOCAL_RANK", "0", 1);
+  ::setenv("LOCAL_WORLD_SIZE", "2", 1);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  ::setenv("MASTER_PORT", "1", 1);
+  const Ran printed = run({"--print-config"});
+  const Ran refused = run({"--workers", "3", "--print-config"});
+  for (const char* const name : {"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+  EXPECT_THAT(printed.output, HasSubstr("ddp: true"));
+  EXPECT_EQ(refused.code, kBadUsage);
+  EXPECT_THAT(refused.errors, HasSubstr("the launcher started 2 processes on this host"));
+}
+
+TEST_F(Run, APluginIsAddedToWhateverIsThere) {
+  EXPECT_THAT(run({"plugins=", "--plugin", "nope.so"}).errors, HasSubstr("nope.so"));
+  EXPECT_THAT(run({"plugins=a.so", "--plugin", "nope.so"}).errors, HasSubstr("a.so"));
 }
 
 TEST_F(Run, GoesOnWhereItStopped) {

@@ -26,6 +26,10 @@ TEST(Swa, AveragesWhatThePatternStandsFor) {
   EXPECT_THAT(ran.output, HasSubstr("the mean of 3 checkpoints"));
   EXPECT_EQ(checkpoint::load(output).get<StateDict>("model_state_dict").get<torch::Tensor>("w")[0].item<double>(), 2.0);
   EXPECT_EQ(run_command({"swa", "-m", (folder / "none*.pth").string()}).code, kBadUsage);
+  // A copy has the same weights; and what is averaged is not written over.
+  std::filesystem::copy_file(folder / "epoch.2.pth", folder / "epoch.last.pth");
+  EXPECT_THAT(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", output}).output, HasSubstr("the mean of 3 checkpoints"));
+  EXPECT_EQ(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", (folder / "epoch.1.pth").string()}).code, kBadUsage);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ TEST(Targets, AllOneKindOneTargetOrTheConfigItself) {
   EXPECT_THAT(run_command({"targets", "Adam"}).output, AllOf(HasSubstr("lr "), HasSubstr("(default: 0.001)")));
   EXPECT_THAT(run_command({"targets", "Linear"}).output, HasSubstr("(required)"));
   EXPECT_THAT(run_command({"targets", "run"}).output, AllOf(HasSubstr("num_epochs"), HasSubstr("stages")));
+  EXPECT_THAT(run_command({"targets", "loader"}).output, HasSubstr("batch_size"));
   const auto unknown = run_command({"targets", "Adan"});
   EXPECT_EQ(unknown.code, kBadUsage);
   EXPECT_THAT(unknown.errors, HasSubstr("did you mean 'Adam'"));

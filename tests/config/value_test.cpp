@@ -63,14 +63,11 @@ TEST(Value, YesAndOnAreNotTruths) {
   EXPECT_THAT(error_of<bool>("1"), HasSubstr("expected true or false, got the number 1"));
 }
 
-TEST(Value, ANumberInAFileIsNotText) {
+TEST(Value, ANumberCanBeText) {
   EXPECT_EQ(read<std::string>("abc"), "abc");
-  EXPECT_EQ(read<std::string>("'3'"), "3");
-  EXPECT_THAT(error_of<std::string>("3"), HasSubstr("put it in quotes if it is meant"));
-  EXPECT_THAT(error_of<std::string>("true"), HasSubstr("expected text, got true"));
-  Node from_command_line = Node::scalar("3", true);
-  from_command_line.set_place({.source = "command line"});
-  EXPECT_EQ(Value<std::string>::read(from_command_line), "3");
+  EXPECT_EQ(read<std::string>("2026"), "2026");
+  EXPECT_THAT(error_of<std::string>("[a]"), HasSubstr("expected text, got a list"));
+  EXPECT_THAT(error_of<std::string>("~"), HasSubstr("expected text, got nothing"));
 }
 
 TEST(Value, ListsMapsAndOptionals) {

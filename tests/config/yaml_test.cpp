@@ -47,6 +47,10 @@ TEST(Yaml, RefusesWhatCannotBeMeant) {
   EXPECT_THAT(error_of("a: {<<: 3}\n"), HasSubstr("expected mappings to merge"));
   EXPECT_THAT(error_of("a: *nobody\n"), HasSubstr("x.yml:1"));
   EXPECT_THAT(error_of(std::string("a: b\0c", 6)), HasSubstr("byte of zero"));
+  EXPECT_THAT(error_of("a: \xe4"), HasSubstr("not UTF-8"));
+  std::string many;
+  for (int i = 0; i < 6000; ++i) many += fmt::format("k{}: 1\n", i);
+  EXPECT_THAT(error_of(many), HasSubstr("more than 5,000 keys"));
 }
 
 TEST(Yaml, RefusesAnAliasBombQuickly) {

@@ -38,8 +38,8 @@ double seconds_of(const std::function<void()>& work) {
 TEST(Programs, HandOnTheirLinesWithTheirRank) {
   ProgramsOptions options = ranks("echo one $RANK; printf two; echo bad >&2", 2);
   std::vector<std::string> lines;
-  options.on_line = [&](int rank, std::size_t stream, const std::string& line) {
-    lines.push_back(fmt::format("{} {} {}", rank, stream, line));
+  options.on_lines = [&](int rank, std::size_t stream, const std::vector<std::string>& some) {
+    for (const auto& line : some) lines.push_back(fmt::format("{} {} {}", rank, stream, line));
   };
   Keeper keeper;
   const ProgramsEnd end = run_programs(options, keeper);
@@ -55,7 +55,7 @@ TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
   options.grace = std::chrono::milliseconds(300);
   Keeper keeper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 2.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 10.0);
   ASSERT_EQ(end.first_failure, 1u);
   EXPECT_EQ(end.ranks[1].end.exit_code, 7);
   EXPECT_THAT(end.ranks[1].last_lines, ElementsAre("oops"));
@@ -70,7 +70,7 @@ TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
   stop.wake();
   Keeper keeper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper, stop.fd()); }), 2.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper, stop.fd()); }), 10.0);
   EXPECT_FALSE(end.first_failure);
   EXPECT_TRUE(end.ranks[0].stopped);
 }
@@ -81,15 +81,36 @@ TEST(Programs, ASignalToTheLauncherReachesThem) {
       ranks("trap 'echo saved; exit 5' INT; echo ready; while :; do sleep 0.05; done", 1);
   std::vector<std::string> lines;
   ProgramsOptions watched = options;
-  watched.on_line = [&](int, std::size_t, const std::string& line) {
-    lines.push_back(line);
-    if (line == "ready") ::kill(::getpid(), SIGINT);
+  watched.on_lines = [&](int, std::size_t, const std::vector<std::string>& some) {
+    lines.insert(lines.end(), some.begin(), some.end());
+    if (some.back() == "ready") ::kill(::getpid(), SIGINT);
   };
   Keeper keeper;
   const ProgramsEnd end = run_programs(watched, keeper);
   EXPECT_EQ(end.interrupted, SIGINT);
   EXPECT_EQ(end.ranks[0].end.exit_code, 5);
   EXPECT_THAT(lines, ElementsAre("ready", "saved"));
+}
+
+TEST(Programs, ARankThatNeverStopsPrintingHidesNobody) {
+  ProgramsOptions options = ranks("if [ $RANK = 0 ]; then exec yes; fi; sleep 0.3; exit 3", 2);
+  options.on_lines = [](int, std::size_t, const std::vector<std::string>&) {};
+  Keeper keeper;
+  ProgramsEnd end;
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 20.0);
+  ASSERT_EQ(end.first_failure, 1u);
+  EXPECT_EQ(end.ranks[1].end.exit_code, 3);
+}
+
+TEST(Programs, AProgressBarsReturnsAreEndsOfLines) {
+  ProgramsOptions options = ranks("printf 'a\\rb\\r\\nc\\n\\nd'", 1);
+  std::vector<std::string> lines;
+  options.on_lines = [&](int, std::size_t, const std::vector<std::string>& some) {
+    lines.insert(lines.end(), some.begin(), some.end());
+  };
+  Keeper keeper;
+  run_programs(options, keeper);
+  EXPECT_THAT(lines, ElementsAre("a", "b", "c", "", "d"));
 }
 
 TEST(Programs, KeepTheLastLinesOnly) {

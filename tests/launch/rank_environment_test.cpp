@@ -33,6 +33,7 @@ TEST(RankEnvironment, ThreadsAreTheUsersIfHeSaid) {
   EXPECT_EQ(rank_environment({{"OMP_NUM_THREADS", "9"}}, kPlace).at("OMP_NUM_THREADS"), "9");
   EXPECT_EQ(rank_environment({{"RANK", "0"}, {"HOME", "/h"}}, kPlace).at("RANK"), "3");
   EXPECT_EQ(rank_environment({{"HOME", "/h"}}, kPlace).at("HOME"), "/h");
+  EXPECT_EQ(rank_environment({}, kPlace).at("PYTHONUNBUFFERED"), "1");
 }
 
 }  // namespace

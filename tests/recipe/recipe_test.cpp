@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/config/override.h"
 #include "lockstep/recipe/noise.h"
+#include "lockstep/recipe/shorthand.h"
 #include "lockstep/runner/supervised.h"
 #include "tests/recipe/support.h"
 
@@ -143,6 +144,55 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
   EXPECT_THROW(autoresume(without, "last"), ConfigError);
 }
 
+TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
+  const TemporaryDirectory folder;
+  const auto recipe_of = [&] {
+    return read_recipe(config_with({"logdir=" + (folder / "run").string(),
+                                    "callbacks=[{EarlyStoppingCallback: {patience: 1, min_delta: 100}}]",
+                                    "stages={first: {num_epochs: 9}, second: {num_epochs: 9}}"}));
+  };
+  const std::string hash = run_recipe(recipe_of()).weights_hash;
+  Recipe again = recipe_of();
+  autoresume(again, "last");
+  ASSERT_EQ(again.stages.size(), 1u);
+  EXPECT_EQ(again.stages[0].name, "second");
+  EXPECT_EQ(run_recipe(again).weights_hash, hash);
+}
+
+// The same from a file: the line is told, too.
+struct Written {
+  std::string before;
+  std::string after;
+  std::string place;
+};
+
+class BrokenFile : public ::testing::TestWithParam<Written> {};
+
+TEST_P(BrokenFile, IsRefusedAtItsLine) {
+  std::string text = kConfig;
+  const std::size_t at = text.find(GetParam().before);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, GetParam().before.size(), GetParam().after);
+  EXPECT_THAT(error_of([&] { read_recipe(config::parse_yaml(text, "a.yml")); }), HasSubstr(GetParam().place)) << GetParam().after;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Configs, BrokenFile,
+    ::testing::Values(
+        Written{"lr: 0.01", "lr: fast", "a.yml:9: optimizer/lr: expected a number"},
+        Written{"lr: 0.01", "lr: -1", "a.yml:9: optimizer/lr: expected a number >= 0, got -1"},
+        Written{"lr: 0.01", "rate: 1", "a.yml:9: optimizer/rate: unknown key"},
+        Written{"  - ReLU", "  - ReLu", "a.yml:5: model/2: unknown layer 'ReLu'; did you mean 'ReLU'?"},
+        Written{"{p: 0.5}", "{p: x}", "a.yml:6: model/3/Dropout/p: expected a number"},
+        Written{"{out_features: 3}", "{in_features: 9, out_features: 3}", "a.yml:7: model/4: does not fit an input of Float [1, 8]"},
+        Written{"step_size: 1", "step_size: 0", "a.yml:10: scheduler/step_size"},
+        Written{"batch_size: 8\n    shuffle", "batch_size: 0\n    shuffle", "a.yml:14: loaders/train/batch_size"},
+        Written{"num_epochs: 2", "num_epochs: two", "a.yml:21: num_epochs: expected an integer"},
+        Written{"num_epochs: 2", "clip_grad_norm: -1", "a.yml:21: clip_grad_norm"},
+        Written{"num_epochs: 2", "num_epochs: 2\nnum_epochs: 3", "a.yml:22: the key 'num_epochs' comes twice"},
+        Written{"valid_loader: valid", "valid_loader: test", "a.yml:22: valid_loader: there is no loader 'test'"},
+        Written{"{num_classes: 3}", "{num_classes: 2}", "a.yml:20: callbacks/0: "}));
+
 TEST(Recipe, EveryMistakeIsTold) {
   const auto error = error_of([] { read_recipe(config_with({"loaders.train.batchsize=3", "optimizer.lr=fast", "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"})); });
   EXPECT_EQ(std::ranges::count(error, '\n'), 4) << "told twice: " << error;
@@ -170,7 +220,10 @@ TEST_P(Broken, IsRefusedBeforeTrainingAndNamesThePlace) {
   std::vector<std::string> changes = {"logdir=" + logdir.string()};
   std::istringstream lines(GetParam().change);
   for (std::string line; std::getline(lines, line);) changes.push_back(line);
-  const auto error = error_of([&] { run_recipe(read_recipe(config_with(changes))); });
+  config::Node document = config_with(changes);
+  spell_out(document);
+  const auto error = error_of([&] { run_recipe(read_recipe(document)); });
+  EXPECT_THAT(error, ::testing::MatchesRegex("(command line|a.yml:[0-9]+|a.yml): (.|\n)*")) << "no place";
   EXPECT_THAT(error, HasSubstr(GetParam().place)) << GetParam().change;
   EXPECT_FALSE(std::filesystem::exists(logdir)) << "something was written";
 }
@@ -188,8 +241,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"model/1/Linear/outfeatures=3", "model/1/Linear/outfeatures"},
         Mutation{"model/4/Linear/biass=true", "did you mean 'bias'?"},
         Mutation{"callbacks/0/AccuracyCallback/classes=3", "callbacks/0/AccuracyCallback/classes"},
-        Mutation{"engine={DeviceEngine: {gpus: 1}}", "engine/DeviceEngine/gpus"},
-        Mutation{"runner={SupervisedRunner: {key: x}}", "runner/SupervisedRunner/key"},
+        Mutation{"engine={DeviceEngine: {gpus: 1}}", "engine/gpus: unknown key"},
+        Mutation{"runner={SupervisedRunner: {key: x}}", "runner/key: unknown key"},
         // Types that do not fit.
         Mutation{"num_epochs=three", "num_epochs: expected an integer, got the text 'three'"},
         Mutation{"num_epochs=2.5", "num_epochs: expected an integer"},
@@ -204,6 +257,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"callbacks=3", "callbacks: expected a list of callbacks"},
         Mutation{"loaders=[1]", "loaders: expected a mapping"},
         Mutation{"optimizer=[Adam]", "optimizer: expected an optimizer"},
+        Mutation{"callbacks/0/AccuracyCallback/num_classes=2", "callbacks/0: "},
+        Mutation{"callbacks/0/AccuracyCallback/input_key=scores", "callbacks/0: "},
+        Mutation{"callbacks={early: {EarlyStoppingCallback: {metric: valid/los}}}", "callbacks/early: "},
+        Mutation{"loaders.valid.dataset.shape=[2, 5]", "loaders/valid: the model does not fit its samples"},
+        Mutation{"loaders.valid.dataset.classes=7", "loaders/valid: class"},
+        Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1, total_steps: 3}", "scheduler"},
         Mutation{"stages=[a]", "stages: expected a mapping"},
         Mutation{"hparams=3", "hparams: expected a mapping"},
         Mutation{"plugins=[nowhere.so]", "plugins: plugin nowhere.so"},
@@ -248,7 +307,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"criterion=MSELoss", "criterion: does not fit the model's output"},
         Mutation{"model/4/Linear/out_features=2", "class 2 is among the targets"},
         Mutation{"workers=2", "workers"},
-        Mutation{"engine={DeviceEngine: {}}\nddp=true", "engine"},
+        Mutation{"engine={DeviceEngine: {}}\nddp=true", "engine: a DeviceEngine is one process"},
         Mutation{"optimizer={_target_: SGD, nesterov: true}", "optimizer"},
         Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1}\noptimizer={_target_: Adagrad}", "momentum"},
         Mutation{"runner={SupervisedRunner: {input_key: images}}", "its batches have no 'images'"},

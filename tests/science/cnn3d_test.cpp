@@ -40,13 +40,13 @@ TEST(CNN3d, TheHeadFitsTheData) {
 
 data::Loaders cubes() {
   torch::manual_seed(1);
-  const torch::Tensor x = torch::randn({24, 1, 16, 16, 16}) * 0.1 + torch::randn({24, 1, 1, 1, 1});
+  const torch::Tensor x = torch::randn({24, 3, 16, 16, 16}) * 0.1 + torch::randn({24, 3, 1, 1, 1});
   const auto data = std::make_shared<data::TensorDataset>(x, x.mean(torch::IntArrayRef({2, 3, 4})));
   return {{"train", {data, {.batch_size = 4, .shuffle = true}}}, {"valid", {data, {.batch_size = 4}}}};
 }
 
 TEST(CNN3d, LearnsFromCubesWithWorkers) {
-  CNN3d estimator({.n_epochs = 60, .logdir = std::nullopt, .lr = 1e-2, .ddp = true});
+  CNN3d estimator({.n_epochs = 60, .patience = 60, .logdir = std::nullopt, .lr = 5e-3, .ddp = true});
   estimator.train(cubes());
   const auto& history = estimator.history();
   EXPECT_LT(history.rbegin()->second.at("valid").at("loss"), 0.3 * history.begin()->second.at("valid").at("loss"));
@@ -55,7 +55,7 @@ TEST(CNN3d, LearnsFromCubesWithWorkers) {
 TEST(ScriptedNetwork, KeepsItsScriptWithTheTrainedWeights) {
   const TemporaryDirectory folder;
   torch::jit::Module module("net");
-  module.register_parameter("w", torch::zeros({1}), false);
+  module.register_parameter("w", torch::zeros({1}, torch::requires_grad()), false);
   module.define("def forward(self, x):\n  return (x.mean(dim=[2, 3, 4]) * self.w)\n");
   module.save((folder / "net.pt").string());
   ScriptedNetwork estimator(folder / "net.pt", {.n_epochs = 30, .logdir = std::nullopt, .lr = 0.1});

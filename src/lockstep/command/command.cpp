@@ -1,7 +1,10 @@
 #include "lockstep/command/command.h"
 
+#include <algorithm>
 #include <iostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <c10/util/Exception.h>
@@ -39,8 +42,15 @@ int command_main(int argc, char** argv) {
                        std::string("lockstep " LOCKSTEP_VERSION ", LibTorch " TORCH_VERSION));
   app.require_subcommand(1);
   command::Action chosen;
+  // The parser would take what follows "--" for positionals; a program may have a "--" of its own.
+  std::vector<std::string> after_dashes;
+  if (argc > 1 && std::string_view(argv[1]) == "launch") {
+    char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
+    after_dashes.assign(dashes, argv + argc);
+    argc = static_cast<int>(dashes - argv);
+  }
   command::add_run(app, chosen);
-  command::add_launch(app, chosen);
+  command::add_launch(app, chosen, after_dashes);
   command::add_create(app, chosen);
   command::add_targets(app, chosen);
   command::add_doctor(app, chosen);

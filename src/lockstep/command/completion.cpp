@@ -1,4 +1,5 @@
 // lockstep completion: what a shell needs to know.
+#include <algorithm>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -31,8 +32,11 @@ std::string bash_script(const CLI::App& app) {
     commands.push_back(command->get_name());
     cases += fmt::format("    {}) options=\"{}\" ;;\n", command->get_name(), options_of(*command));
   }
-  std::vector<std::string> targets = {"run"};
-  for (const auto& info : recipe::targets().all()) targets.push_back(info.name);
+  std::vector<std::string> targets = {"run", "loader"};
+  for (const auto& info : recipe::targets().all()) {
+    if (std::ranges::find(targets, info.kind) == targets.end()) targets.push_back(info.kind);
+    targets.push_back(info.name);
+  }
   return fmt::format(R"(# bash completion for lockstep: source <(lockstep completion bash)
 _lockstep() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=""

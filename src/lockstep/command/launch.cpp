@@ -1,8 +1,10 @@
 // lockstep launch: any program, one process a rank, on this host or on several.
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <torch/cuda.h>
 #include <unistd.h>
 
 #include "lockstep/base/text.h"
@@ -23,9 +25,14 @@ struct LaunchOptions {
   int nodes = 1;
   int node_rank = 0;
   std::string endpoint;
+  std::string backend = "static";
+  bool standalone = false;
+  bool module = false;
+  bool tee = false;
+  bool no_python = false;  // always so
   std::string master_address;
   int master_port = 0;
-  std::string rdzv_id = "lockstep";
+  std::string rdzv_id;
   int max_restarts = 0;
   std::optional<std::string> log_dir;
   bool prefix = true;
@@ -35,10 +42,13 @@ struct LaunchOptions {
 };
 
 int process_count(const std::string& text) {
+  const int gpus = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+  if (text == "gpu" && gpus == 0) throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
+  if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
   if (text == "auto" || text == "cpu") return launch::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {
-    throw ConfigError("--nproc-per-node: expected a positive integer, or auto, got '{}'", text);
+    throw ConfigError("--nproc-per-node: expected a positive integer, cpu, gpu or auto, got '{}'", text);
   }
   return static_cast<int>(*count);
 }
@@ -48,10 +58,11 @@ launch::Endpoint endpoint_of(const LaunchOptions& options) {
   launch::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
   if (!options.endpoint.empty()) {
     const std::size_t colon = options.endpoint.rfind(':');
-    const auto port = colon == std::string::npos
-                          ? std::nullopt
-                          : config::parse_int(options.endpoint.substr(colon + 1));
-    if (!port || *port < 1 || *port > 65535) {
+    // Without a port it is torchrun's; port 0, any that is free, makes sense on one node.
+    constexpr std::int64_t kUsualPort = 29400;
+    const auto port = colon == std::string::npos ? std::optional(kUsualPort)
+                                                 : config::parse_int(options.endpoint.substr(colon + 1));
+    if (!port || *port < (options.nodes > 1 ? 1 : 0) || *port > 65535) {
       throw ConfigError("--rdzv-endpoint: expected host:port, got '{}'", options.endpoint);
     }
     endpoint = {.address = options.endpoint.substr(0, colon), .port = static_cast<int>(*port)};
@@ -64,6 +75,9 @@ launch::Endpoint endpoint_of(const LaunchOptions& options) {
         "--nnodes {}: expected --rdzv-endpoint host:port, node 0's address and a port that is free "
         "there, the same on all nodes",
         options.nodes);
+  }
+  if (endpoint.port < 0 || endpoint.port > 65535) {
+    throw ConfigError("--master-port: expected 1 to 65535, got {}", endpoint.port);
   }
   if (endpoint.address.empty()) endpoint.address = "127.0.0.1";
   return endpoint;
@@ -94,7 +108,16 @@ class Launcher {
     if (options.max_restarts < 0) {
       throw ConfigError("--max-restarts: expected an integer >= 0, got {}", options.max_restarts);
     }
+    if (options.standalone && options.nodes > 1) {
+      throw ConfigError("--standalone is one node, --nnodes says {}", options.nodes);
+    }
+    check_seconds("--grace", options.grace);
+    check_seconds("--timeout", options.timeout);
     if (options.nodes > 1) {
+      if (options.rdzv_id.empty()) {
+        throw ConfigError("--nnodes {}: expected --rdzv-id, a word that is this run's alone, the same on all nodes",
+                          options.nodes);
+      }
       nodes_.emplace(launch::NodesOptions{
           .nodes = options.nodes,
           .node_rank = options.node_rank,
@@ -108,13 +131,13 @@ class Launcher {
     for (int attempt = 0;; ++attempt) {
       const launch::Meeting meeting = meet(attempt);
       const launch::ProgramsEnd ended = run_attempt(attempt, meeting);
-      std::optional<launch::RemoteFailure> failure = failure_of(ended);
-      if (ended.interrupted == 0 && nodes_) failure = nodes_->conclude(attempt, failure);
       if (ended.interrupted != 0) {
+        if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", ended.interrupted));
         say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
         report(ended);
         return 128 + ended.interrupted;
       }
+      const auto failure = conclude(attempt, ended);
       if (!failure) {
         say("all {} ended well after {}", ranks_of(meeting.world_size),
             format_duration(seconds_of(ended)));
@@ -138,6 +161,11 @@ class Launcher {
               "lockstep launch: " + fmt::format(format, std::forward<Args>(args)...) + "\n");
   }
 
+  static void check_seconds(const char* option, double seconds) {
+    if (seconds >= 0 && seconds < 1e7) return;
+    throw ConfigError("{}: expected a number of seconds >= 0, got {}", option, seconds);
+  }
+
   static std::string ranks_of(int count) {
     return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
   }
@@ -146,6 +174,23 @@ class Launcher {
     double longest = 0;
     for (const auto& rank : ended.ranks) longest = std::max(longest, rank.seconds);
     return longest;
+  }
+
+  // What ended the attempt on any node; nothing where all ranks ended well.
+  std::optional<launch::RemoteFailure> conclude(int attempt, const launch::ProgramsEnd& ended) {
+    std::optional<launch::RemoteFailure> failure = failure_of(ended);
+    if (nodes_) {
+      try {
+        failure = nodes_->conclude(attempt, failure);
+      } catch (const CommError&) {
+        failure = launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
+      }
+    }
+    const bool stopped = std::ranges::any_of(ended.ranks, &launch::RankEnd::stopped);
+    if (!failure && stopped) {
+      failure = launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
+    }
+    return failure;
   }
 
   launch::Meeting meet(int attempt) {
@@ -163,7 +208,7 @@ class Launcher {
                                      .first_rank = meeting.first_rank,
                                      .log_dir = options_.log_dir,
                                      .append_logs = attempt > 0,
-                                     .on_line = {}};
+                                     .on_lines = {}};
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
     for (int local = 0; local < processes_; ++local) {
       programs.environments.push_back(launch::rank_environment(
@@ -180,14 +225,22 @@ class Launcher {
            .max_restarts = options_.max_restarts,
            .threads = std::max(1, launch::usable_cores() / processes_)}));
     }
-    if (!options_.log_dir) {
+    if (!options_.log_dir || options_.tee) {
       const bool prefix = options_.prefix && meeting.world_size > 1;
-      programs.on_line = [prefix](int rank, std::size_t stream, const std::string& line) {
-        write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO,
-                  prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n");
+      programs.on_lines = [prefix](int rank, std::size_t stream, const std::vector<std::string>& lines) {
+        std::string text;
+        for (const std::string& line : lines) {
+          text += prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n";
+        }
+        write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
       };
     }
-    return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+    try {
+      return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+    } catch (const Error& error) {
+      if (nodes_) nodes_->abandon(error.what());
+      throw;
+    }
   }
 
   static std::optional<launch::RemoteFailure> failure_of(const launch::ProgramsEnd& ended) {
@@ -239,10 +292,12 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
 
 }  // namespace
 
-void add_launch(CLI::App& app, Action& chosen) {
+void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes) {
   auto* const command =
       app.add_subcommand("launch", "Start any program, one process a rank, as torchrun does");
   command->footer(R"(
+Usage: lockstep launch [OPTIONS] [--] PROGRAM [ARGUMENTS...]
+
 The program finds its place in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT and their kin. When one rank fails, the others are ended, and the exit code is that of
 the one that failed first (128 + the signal, where it was killed).
@@ -250,7 +305,7 @@ the one that failed first (128 + the signal, where it was killed).
 Examples:
   lockstep launch --nproc-per-node 2 ./program --its-own options
   lockstep launch --nproc-per-node 2 python3 script.py
-  lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 ./program
+  lockstep launch --nnodes 2 --node-rank 0 --rdzv-id tuesday --rdzv-endpoint 10.0.0.1:29400 ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
   auto options = std::make_shared<LaunchOptions>();
   command->add_option("--nproc-per-node,--nproc_per_node", options->processes,
@@ -267,8 +322,14 @@ Examples:
   command->add_option("--master-port,--master_port", options->master_port, "The port alone")
       ->excludes(endpoint);
   command->add_option("--rdzv-id,--rdzv_id", options->rdzv_id,
-                      "The same on all nodes of a run; who has another is turned away")
-      ->capture_default_str();
+                      "A word of this run, the same on all nodes; who has another is turned away");
+  command->add_option("--rdzv-backend,--rdzv_backend", options->backend, "For torchrun's habits: c10d or static")
+      ->check(CLI::IsMember({"c10d", "static"}));
+  command->add_flag("--standalone", options->standalone, "One node, any free port: what is done without it, too");
+  command->add_flag("-m,--module", options->module, "The program is a Python module: python3 -m");
+  command->add_flag("--no-python,--no_python", options->no_python,
+                    "For torchrun's habits: any program is started as it is");
+  command->add_flag("--tee", options->tee, "With --log-dir: lines are shown, too");
   command->add_option("--max-restarts,--max_restarts", options->max_restarts,
                       "How often all ranks are started again after a failure")
       ->capture_default_str();
@@ -281,12 +342,13 @@ Examples:
   command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
       ->capture_default_str();
   command->prefix_command();  // from the program's name on, all is the program's
-  command->callback([command, options, &chosen] {
+  command->callback([command, options, after_dashes, &chosen] {
+    // Either "launch … -- program …", or "launch … program …" with any "--" the program's own.
     options->command = command->remaining();
-    if (!options->command.empty() && options->command[0] == "--") {
-      options->command.erase(options->command.begin());
-    }
+    const bool separated = options->command.empty() && !after_dashes.empty();
+    options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0), after_dashes.end());
     check_command(*command, options->command);
+    if (options->module) options->command.insert(options->command.begin(), {"python3", "-m"});
     chosen = [options] { return Launcher(*options).run(); };
   });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -11,6 +12,11 @@ namespace lockstep::command {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
 
 void check_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
@@ -22,16 +28,21 @@ void check_name(const std::string& name) {
         "'{}'",
         kLongest, name);
   }
-  // CMake's own targets, and words of C++ that would be a namespace.
-  for (const char* const taken : {"all", "test", "install", "clean", "lockstep", "torch", "std",
-                                  "class", "namespace", "main", "data", "build", "help"}) {
-    if (name == taken) throw ConfigError("name: '{}' has a meaning already; choose another", name);
+  // CMake's own targets, our files, and words that C++ or LibTorch would take for something else.
+  static const std::set<std::string> taken = {
+      "all", "test", "install", "clean", "help", "package", "edit_cache", "rebuild_cache", "main",
+      "backend", "data", "tests", "build", "project", "lockstep", "torch", "at", "c10", "caffe2",
+      "std", "fmt", "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch",
+      "char", "class", "concept", "const", "consteval", "constexpr", "constinit", "continue",
+      "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export",
+      "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
+      "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
+      "public", "register", "requires", "return", "short", "signed", "sizeof", "static", "struct",
+      "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union",
+      "unsigned", "using", "virtual", "void", "volatile", "while", "xor"};
+  if (taken.contains(lower(name))) {
+    throw ConfigError("name: '{}' has a meaning already; choose another", name);
   }
-}
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 // "my-net" as a C++ type: MyNet.
@@ -94,18 +105,22 @@ fs::path create_project(const ProjectOptions& options) {
       {"NAMESPACE", identifier},
       {"CLASS", class_name(options.name)},
       {"LOCKSTEP", package.string()},
-      {"RUNNER_BASE", options.with_backend ? "Backend" : "ls::Runner"},
-      {"BACKEND_INCLUDE", options.with_backend ? "\n#include \"backend.h\"\n" : ""},
-      {"BACKEND_ROW",
-       options.with_backend ? "| `backend.h` | the training backend, to customise |\n" : ""},
+      {"TRAIN", options.with_backend ? "train" : "run -C config.yml --distributed"},
+      {"ROWS", options.with_backend
+                   ? "| `" + name + ".h` | the data and the network: yours to edit |\n"
+                     "| `backend.h` | the training backend, to customise |\n"
+                   : "| `" + name + ".h` | the data, the model and the runner: yours to edit |\n"},
   };
   // Made aside: a full disk leaves no half of a project under its name.
   const fs::path aside = options.parent / fmt::format(".{}.new", name);
   fs::remove_all(aside);
   try {
+    const std::string kind = options.with_backend ? "gtb" : "plain";
     for (const Template& file : templates()) {
-      if (file.path == "backend.h" && !options.with_backend) continue;
-      fs::path path(file.path);
+      // "common/Makefile", "gtb/backend.h": of every project, or of one kind.
+      const fs::path source(file.path);
+      if (*source.begin() != "common" && *source.begin() != kind) continue;
+      fs::path path = source.lexically_relative(*source.begin());
       if (path == "project.h") path = name + ".h";
       if (path == "gitignore") path = ".gitignore";
       make_directories((aside / path).parent_path());

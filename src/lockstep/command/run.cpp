@@ -11,11 +11,12 @@
 #include "lockstep/command/command.h"
 #include "lockstep/command/subcommand.h"
 #include "lockstep/config/override.h"
-#include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/engine/distributed.h"
 #include "lockstep/launch/environment.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
+#include "lockstep/recipe/shorthand.h"
 #include "lockstep/state/hash.h"
 
 namespace lockstep::command {
@@ -51,35 +52,34 @@ Node load_documents(const RunOptions& options) {
   Node document = Node::map();
   document.set_place({.source = options.configs.front()});
   for (const std::string& file : options.configs) {
-    config::merge(document, config::load_yaml(file));
+    Node loaded = config::load_yaml(file);
+    recipe::spell_out(loaded);
+    recipe::lift_args(loaded);
+    config::merge(document, loaded);
   }
   document.set_paths();
   return document;
 }
 
-// UTC and a hash of what is run, as Catalyst names its folders.
-std::string folder_name(const Node& document) {
+// UTC and a hash of what is run, as Catalyst names its folders; never one that is there already.
+fs::path new_folder(const fs::path& base, const Node& document) {
   const std::string hash = content_hash(StateDict{{"config", config::to_yaml(document)}});
-  return fmt::format("{:%y%m%d.%H%M%S}.{}", fmt::gmtime(std::time(nullptr)), hash.substr(0, 8));
-}
-
-// Sets an option of the engine, however it is written: by name alone, as the only key, in full.
-void set_of_engine(Node& document, const char* option, Node value) {
-  Node& engine = *document.find("engine");
-  if (engine.is_scalar()) engine = Node::map({{config::kTargetKey, engine}});
-  const bool in_full = engine.contains(config::kTargetKey) || engine.entries().size() != 1;
-  const std::string path = in_full ? "engine/" : "engine/" + engine.entries().front().first + "/";
-  config::set_at(document, path + option, std::move(value));
+  const std::string name =
+      fmt::format("{:%y%m%d.%H%M%S}.{}", fmt::gmtime(std::time(nullptr)), hash.substr(0, 8));
+  make_directories(base);
+  fs::path folder = base / name;
+  for (int i = 2; !fs::create_directory(folder); ++i) folder = base / fmt::format("{}.{}", name, i);
+  return folder;
 }
 
 // What the flags say goes into the document, so that what is written down is what was run.
 void apply_flags(const RunOptions& options, Node& document) {
-  for (const std::string& argument : options.overrides) config::apply_override(document, argument);
-  const auto set = [&](const char* key, Node value) {
-    const Node* const args = document.find("args");
-    const bool inside = args != nullptr && args->contains(key);
-    config::set_at(document, inside ? std::string("args/") + key : key, std::move(value));
-  };
+  for (const std::string& argument : options.overrides) {
+    config::apply_override(document, argument);
+    recipe::spell_out(document);
+    recipe::lift_args(document);
+  }
+  const auto set = [&](const char* key, Node value) { config::set_at(document, key, std::move(value)); };
   const auto set_flag = [&](const CLI::Option* option, const char* key, bool value) {
     if (option->count() > 0) set(key, flag(value));
   };
@@ -94,8 +94,9 @@ void apply_flags(const RunOptions& options, Node& document) {
   if (options.resume) set("resume", Node::text(*options.resume));
   if (const Node* const engine = document.find("engine"); engine != nullptr && !engine->is_null()) {
     // The engine says how many: so it is the one to be told.
-    if (options.workers) set_of_engine(document, "workers", number(*options.workers));
-    if (options.shards) set_of_engine(document, "shards", number(*options.shards));
+    if (options.workers) config::set_at(document, "engine/workers", number(*options.workers));
+    if (options.shards) config::set_at(document, "engine/shards", number(*options.shards));
+    if (options.distributed) set("ddp", flag(true));
   } else {
     if (options.workers) set("workers", number(*options.workers));
     if (options.shards) set("shards", number(*options.shards));
@@ -104,6 +105,8 @@ void apply_flags(const RunOptions& options, Node& document) {
   if (!options.plugins.empty()) {
     Node& plugins = document.contains("plugins") ? *document.find("plugins")
                                                  : document.set("plugins", Node::list());
+    if (plugins.is_null()) plugins = Node::list();
+    if (plugins.is_scalar()) plugins = Node::list({plugins});
     for (const std::string& path : options.plugins) {
       plugins.items().push_back(Node::text(fs::absolute(path).string()));
     }
@@ -111,17 +114,14 @@ void apply_flags(const RunOptions& options, Node& document) {
   }
   if (options.logdir) set("logdir", Node::text(*options.logdir));
   if (options.baselogdir) {
-    set("logdir", Node::text((fs::path(*options.baselogdir) / folder_name(document)).string()));
+    set("logdir", Node::text(new_folder(*options.baselogdir, document).string()));
   }
 }
 
 std::optional<fs::path> logdir_of(const Node& document) {
-  for (const Node* const node : {&document, document.find("args")}) {
-    if (node == nullptr) continue;
-    const Node* const logdir = node->find("logdir");
-    if (logdir != nullptr && !logdir->is_null()) return config::read_text(*logdir);
-  }
-  return std::nullopt;
+  const Node* const logdir = document.find("logdir");
+  if (logdir == nullptr || logdir->is_null()) return std::nullopt;
+  return config::read_text(*logdir);
 }
 
 // -C takes all words that follow it, and so may have got overrides; a file may have = in its name.
@@ -137,10 +137,44 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   options.configs = std::move(configs);
 }
 
+// Where a launcher started this process, all of them train together.
+void take_place(const std::optional<launch::Place>& place, Node& document) {
+  if (!place || place->topology.world_size == 1) return;
+  if (const Node* const engine = document.find("engine"); engine == nullptr || engine->is_null()) {
+    config::set_at(document, "ddp", flag(true));
+  }
+  const Node* const workers = document.find("workers");
+  if (workers != nullptr && !workers->is_null() && place->local_size_known &&
+      config::Value<int>::read(*workers) != place->topology.local_size) {
+    workers->fail("{}, but the launcher started {} processes on this host", workers->text(),
+                  place->topology.local_size);
+  }
+}
+
+// What the machine or a default decided and results depend on, so that it can be run again elsewhere.
+void write_out(const recipe::Recipe& recipe, Node& document) {
+  const TrainOptions& options = recipe.stages.front().options;
+  config::set_at(document, "seed", number(static_cast<std::int64_t>(options.seed.value_or(42))));
+  if (options.engine != nullptr) {
+    if (options.engine->workers() > 1 || options.engine->shards() > 1) {
+      config::set_at(document, "engine/shards", number(options.engine->shards()));
+    }
+  } else if (options.ddp) {
+    const DistributedDataParallelEngine engine({.workers = options.workers, .shards = options.shards});
+    config::set_at(document, "shards", number(engine.shards()));
+  }
+}
+
 int run(const RunOptions& options) {
   Node document = load_documents(options);
   apply_flags(options, document);
+  const auto place = launch::find_place(launch::current_environment());
+  take_place(place, document);
   recipe::Recipe recipe = recipe::read_recipe(document);
+  if (options.resume && recipe.stages.size() > 1) {
+    throw ConfigError("--resume is of one stage, this config has {}; --autoresume last goes on with all", recipe.stages.size());
+  }
+  write_out(recipe, document);
   if (options.print_config) {
     std::cout << recipe::resolved_config(document);
     return kDone;
@@ -148,7 +182,6 @@ int run(const RunOptions& options) {
   const auto documents = recipe::run_documents(document);
   for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
   if (options.autoresume) recipe::autoresume(recipe, *options.autoresume);
-  const auto place = launch::find_place(launch::current_environment());
   if (const auto logdir = logdir_of(document);
       logdir && (!place || place->topology.is_primary())) {
     recipe::write_documents(*logdir, documents);
@@ -184,15 +217,14 @@ Examples:
                       "Parts of every batch; results depend on them, not on the workers");
   auto* const logdir = command->add_option("--logdir", options->logdir,
                                            "Folder for logs, checkpoints and summary.json");
-  command->add_option("--baselogdir", options->baselogdir, "A new folder in this one instead")
-      ->excludes(logdir);
+  auto* const baselogdir =
+      command->add_option("--baselogdir", options->baselogdir, "A new folder in this one instead")
+          ->excludes(logdir);
   auto* const resume =
       command->add_option("--resume", options->resume, "A checkpoint, or last or best in the logdir");
-  command
-      ->add_option("--autoresume", options->autoresume,
-                   "Go on with an earlier run in the logdir, where there is one: best or last")
-      ->check(CLI::IsMember({"best", "last"}))
-      ->excludes(resume);
+  auto* const autoresume = command->add_option("--autoresume", options->autoresume,
+                   "Go on with an earlier run in the logdir, where there is one: best or last");
+  autoresume->check(CLI::IsMember({"best", "last"}))->excludes(resume)->excludes(baselogdir);
   command->add_option("--seed", options->seed, "Of weights, order and random layers");
   command->add_option("--num-epochs", options->epochs, "Epochs altogether");
   command->add_option("--plugin", options->plugins, "A library with targets of your own")

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -14,7 +16,8 @@ using Action = std::function<int()>;
 
 // Each adds its subcommand to `app`. When it was chosen, `chosen` is set to what is to be done.
 void add_run(CLI::App& app, Action& chosen);
-void add_launch(CLI::App& app, Action& chosen);
+// `after_dashes`: what followed a "--" on the command line, which the parser does not see.
+void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes);
 void add_create(CLI::App& app, Action& chosen);
 void add_targets(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);

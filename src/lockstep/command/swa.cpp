@@ -1,5 +1,6 @@
 // lockstep swa: the mean of several checkpoints' weights.
 #include <iostream>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <glob.h>
@@ -9,6 +10,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/subcommand.h"
+#include "lockstep/state/hash.h"
 
 namespace lockstep::command {
 namespace {
@@ -34,20 +36,36 @@ std::vector<fs::path> expand(const std::string& pattern) {
   return paths;
 }
 
-int average(const SwaOptions& options) {
+// The checkpoints, each set of weights once: best.pth is another name of an epoch's, last.pth a copy.
+std::vector<fs::path> distinct(const std::vector<fs::path>& found, const fs::path& output) {
   std::vector<fs::path> paths;
+  std::set<std::string> seen;
+  std::error_code error;
+  for (const fs::path& path : found) {
+    if (fs::equivalent(path, output, error)) {
+      throw ConfigError("{}: is to be averaged and to be written; choose another output", path.string());
+    }
+    const StateDict state = checkpoint::load(path);
+    if (!seen.insert(content_hash(state.get<StateDict>("model_state_dict"))).second) {
+      std::cout << fmt::format("{}: the same weights as another, counted once\n", path.string());
+      continue;
+    }
+    paths.push_back(path);
+  }
+  return paths;
+}
+
+int average(const SwaOptions& options) {
+  std::vector<fs::path> found;
   for (const std::string& model : options.models) {
     const fs::path pattern = options.logdir ? fs::path(*options.logdir) / model : fs::path(model);
-    for (fs::path& path : expand(pattern.string())) {
-      // best.pth is another name of one of them: it would count twice.
-      std::error_code error;
-      const bool known = std::ranges::any_of(
-          paths, [&](const fs::path& other) { return fs::equivalent(path, other, error); });
-      if (!known) paths.push_back(std::move(path));
-    }
+    for (fs::path& path : expand(pattern.string())) found.push_back(std::move(path));
   }
-  const StateDict weights = checkpoint::average_weights(paths);
-  checkpoint::save(options.output, StateDict{{"model_state_dict", weights}});
+  const auto paths = distinct(found, options.output);
+  StateDict averaged{{"model_state_dict", checkpoint::average_weights(paths)}};
+  const StateDict first = checkpoint::load(paths.front());
+  if (first.contains("documents")) averaged.set("documents", first.at("documents"));
+  checkpoint::save(options.output, averaged);
   std::cout << fmt::format("{}: the mean of {} checkpoints:\n", options.output, paths.size());
   for (const fs::path& path : paths) std::cout << "  " << path.string() << '\n';
   return kDone;

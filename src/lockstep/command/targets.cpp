@@ -62,6 +62,8 @@ void print_run() {
   std::vector<FieldInfo> fields;
   for (const auto& field : recipe::run_fields()) fields.push_back(field.info());
   print_fields(fields);
+  std::cout << "\nand a loader:\n";
+  print_fields(recipe::loader_fields());
 }
 
 int show(const TargetsOptions& options) {
@@ -71,12 +73,12 @@ int show(const TargetsOptions& options) {
     print_all(infos);
     return kDone;
   }
-  if (*options.name == "run") {
+  if (*options.name == "run" || *options.name == "loader") {
     print_run();
     return kDone;
   }
   bool found = false;
-  std::vector<std::string> names = {"run"};
+  std::vector<std::string> names = {"run", "loader"};
   for (const TargetInfo& info : infos) {
     names.push_back(info.name);
     if (info.name != *options.name && info.kind != *options.name) continue;

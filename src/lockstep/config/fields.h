@@ -59,6 +59,12 @@ class Field {
     });
   }
 
+  // With another word for its type, where that says more.
+  Field named(std::string type) && {
+    info_.type = std::move(type);
+    return std::move(*this);
+  }
+
   const FieldInfo& info() const { return info_; }
   void read(Options& options, const Node& node) const { read_(options, node); }
 

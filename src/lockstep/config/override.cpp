@@ -41,6 +41,7 @@ Node& item_of(Node& list, const std::string& key, std::string_view path) {
 
 // "3:int" as Catalyst has it: the type is the schema's here.
 std::string_view without_type(std::string_view value) {
+  if (value == "none:str" || value == "None:str") return "null";
   for (const std::string_view suffix : {":int", ":float", ":str", ":bool"}) {
     if (value.ends_with(suffix)) return value.substr(0, value.size() - suffix.size());
   }

@@ -95,13 +95,8 @@ double read_double(const Node& node) {
 }
 
 std::string read_text(const Node& node) {
-  // A number or a truth value in a file where text belongs is a slip; on the command line, where
-  // quotes are the shell's, it is text.
-  const bool from_file = node.place().line > 0;
-  if (!node.is_scalar() || (from_file && node.is_plain() && is_typed(node.text()))) {
-    node.fail("expected text, got {}{}", node.describe(),
-              node.is_scalar() ? "; put it in quotes if it is meant" : "");
-  }
+  // A number can be a name: a folder of the year, say.
+  if (!node.is_scalar()) node.fail("expected text, got {}", node.describe());
   return node.text();
 }
 

@@ -24,6 +24,24 @@ std::size_t count_nodes(const Node& node) {
   return count;
 }
 
+// Whether the bytes are UTF-8, without looking for overlong forms.
+bool is_utf8(std::string_view text) {
+  int following = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (following > 0) {
+      if ((byte & 0xC0) != 0x80) return false;
+      --following;
+    } else if (byte >= 0x80) {
+      if ((byte & 0xE0) == 0xC0) following = 1;
+      else if ((byte & 0xF0) == 0xE0) following = 2;
+      else if ((byte & 0xF8) == 0xF0) following = 3;
+      else return false;
+    }
+  }
+  return following == 0;
+}
+
 std::size_t depth_of(const Node& node) {
   std::size_t deepest = 0;
   for (const Node& item : node.items()) deepest = std::max(deepest, depth_of(item));
@@ -126,6 +144,9 @@ class Builder final : public YAML::EventHandler {
 
   void check_unique(const YAML::Mark& mark) const {
     const Open& map = open_.back();
+    if (map.node.entries().size() >= kMostKeys) {
+      fail(mark, fmt::format("a mapping of more than {} keys", with_thousands(kMostKeys)));
+    }
     if (const Node* const before = map.node.find(*map.key)) {
       fail(mark, fmt::format("the key '{}' comes twice, first in line {}", *map.key,
                              before->place().line));
@@ -240,10 +261,11 @@ Node parse_yaml(std::string_view text, const std::string& source) {
                        format_bytes(static_cast<double>(kLargestFile)),
                        format_bytes(static_cast<double>(text.size())));
   }
-  // yaml-cpp takes bytes it cannot decode for U+FFFD and a NUL for the end.
+  // yaml-cpp would take bytes it cannot decode for U+FFFD, and a NUL for the end.
   if (text.find('\0') != std::string_view::npos) {
     throw LocatedError("{}: not a text file: it has a byte of zero", source);
   }
+  if (!is_utf8(text)) throw LocatedError("{}: not UTF-8 text", source);
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);

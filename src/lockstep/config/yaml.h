@@ -15,6 +15,7 @@ namespace lockstep::config {
 inline constexpr std::size_t kLargestFile = 4 << 20;  // bytes
 inline constexpr std::size_t kMostNodes = 100'000;    // aliases counted as what they stand for
 inline constexpr std::size_t kDeepest = 64;
+inline constexpr std::size_t kMostKeys = 5'000;  // of one mapping
 
 // One document. Anchors and aliases, and "<<" to merge mappings, are resolved; a key that comes
 // twice is an error. `source` names it in messages. Throws ConfigError with the line.

@@ -105,6 +105,10 @@ void DistributedDataParallelEngine::resolve() {
   check_positive("threads", options_.threads);
   check_positive("world_size", options_.world_size);
   comm::check_backend(options_.backend);
+  constexpr int kMostWorkers = 4096;
+  if (options_.workers.value_or(1) > kMostWorkers) {
+    throw ConfigError("workers: expected at most {}, got {}", kMostWorkers, *options_.workers);
+  }
   const int gpus = options_.device && options_.device->is_cpu() ? 0 : gpu_count();
   if (options_.device && options_.device->is_cuda() && gpus == 0) {
     throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -49,6 +50,10 @@ constexpr std::size_t kMostGroups = 4096;
 }  // namespace
 
 Keeper::Keeper() {
+  // A pipe that took the place of a standard stream would be closed with it.
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+  }
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
   const FileDescriptor reading(ends[0]);
@@ -76,8 +81,16 @@ void Keeper::forget(pid_t group) {
 }
 
 void Keeper::tell(pid_t message) const {
+  // Where the keeper itself was killed, the ranks still die with this process.
+  sigset_t pipe, before;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
   while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
   }
+  const timespec now{};
+  ::sigtimedwait(&pipe, nullptr, &now);  // takes the signal that the write may have left
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace lockstep::launch

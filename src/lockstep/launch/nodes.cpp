@@ -72,7 +72,15 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   Meeting meeting{.first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}};
   for (int node = 0; node < options_.nodes; ++node) {
     if (node == options_.node_rank) meeting.first_rank = meeting.world_size;
-    meeting.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+    try {
+      meeting.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+    } catch (const CommError& error) {
+      if (const auto failure = rendezvous_->failure()) {
+        throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
+      }
+      throw CommError("node {} did not come in {}: {}", node,
+                      format_duration(std::chrono::duration<double>(options_.timeout).count()), error.what());
+    }
   }
   // Not the endpoint's own port: there the launchers meet.
   if (options_.node_rank == 0) {
@@ -81,6 +89,7 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   }
   meeting.run_id = rendezvous_->get(key("run", attempt));
   meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
+  const std::lock_guard lock(watching_);
   failed_.clear();
   attempt_ = attempt;
   return meeting;
@@ -99,7 +108,10 @@ std::optional<RemoteFailure> Nodes::failure_of(int attempt) {
 }
 
 std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<RemoteFailure>& own) {
-  attempt_ = -1;
+  {
+    const std::lock_guard lock(watching_);
+    attempt_ = -1;
+  }
   if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
     rendezvous_->set(key("failed", attempt), encode(*own));  // the first is the cause
   }
@@ -109,19 +121,31 @@ std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<Re
     const std::string done = fmt::format("done/{}/{}", attempt, node);
     while (!rendezvous_->try_get(done)) {
       if (rendezvous_->failure()) return failure_of(attempt);
+      if (has_left(node) && !rendezvous_->try_get(done)) {
+        return RemoteFailure{.rank = -1, .shell_code = 1, .how = fmt::format("the launcher of node {} has left", node)};
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
     }
   }
   return failure_of(attempt);
 }
 
+bool Nodes::has_left(int node) const {
+  return rendezvous_->peers()[static_cast<std::size_t>(node)].left;
+}
+
+void Nodes::abandon(const std::string& why) {
+  rendezvous_->fail(why);
+}
+
 void Nodes::watch() {
   enter_background_thread("lockstep-nodes");
   for (pollfd ending{ending_.fd(), POLLIN, 0}; ::poll(&ending, 1, kWatchMilliseconds) == 0;) {
-    const int attempt = attempt_;
-    if (attempt < 0) continue;
+    // Held while asking: what is found out about an attempt must not end the next one.
+    const std::lock_guard lock(watching_);
+    if (attempt_ < 0) continue;
     try {
-      if (failure_of(attempt)) failed_.wake();
+      if (failure_of(attempt_)) failed_.wake();
     } catch (const CommError&) {
       failed_.wake();  // nobody there to ask: nothing more can come of it
     }

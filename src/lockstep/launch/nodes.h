@@ -2,9 +2,9 @@
 // and know when a rank fails on another host.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -59,12 +59,16 @@ class Nodes {
   // Readable when a rank of the attempt has failed on another node, or a node is gone.
   int failure_fd() const { return failed_.fd(); }
 
+  // This node gives up, outside of an attempt's usual end: the others are told why, and end, too.
+  void abandon(const std::string& why);
+
   // Collective, after each attempt: the failure on this node, if there was one. Returns the first
   // failure of all nodes, or nothing where all ended well.
   std::optional<RemoteFailure> conclude(int attempt, const std::optional<RemoteFailure>& own);
 
  private:
   void watch();
+  bool has_left(int node) const;
   std::string key(const char* name, int attempt) const;
   std::optional<RemoteFailure> failure_of(int attempt);
 
@@ -73,7 +77,8 @@ class Nodes {
   std::unique_ptr<Rendezvous> rendezvous_;
   Wakeup failed_;
   Wakeup ending_;
-  std::atomic<int> attempt_ = -1;  // that is watched; -1: none
+  std::mutex watching_;  // for attempt_, and for waking in its name
+  int attempt_ = -1;     // that is watched; -1: none
   std::thread watcher_;            // last: it uses all of the above
 };
 

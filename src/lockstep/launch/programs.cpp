@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <memory>
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kLastLines = 20;
+constexpr int kLastReads = 64;
 constexpr std::size_t kLongestLine = 64 * 1024;  // what is longer is handed on in pieces
 
 // SIGINT, SIGTERM and SIGHUP as something to poll for.
@@ -51,45 +53,53 @@ class Signals {
 class Rank {
  public:
   Rank(int rank, const ProgramsOptions& options, const Environment& environment)
-      : rank_(rank), options_(options), program_({options.command, environment}) {
-    if (!options.log_dir) return;
-    const auto folder = *options.log_dir / fmt::format("rank{}", rank);
-    make_directories(folder);
-    const int mode = O_WRONLY | O_CREAT | O_CLOEXEC | (options.append_logs ? O_APPEND : O_TRUNC);
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      const auto path = folder / (i == 0 ? "stdout.log" : "stderr.log");
-      files_[i] = FileDescriptor(::open(path.c_str(), mode, 0666));
-      if (!files_[i]) throw WorkerError("{}: cannot be written: {}", path.string(), std::strerror(errno));
-    }
-  }
+      : rank_(rank),
+        options_(options),
+        files_(open_logs(rank, options)),
+        program_({options.command, environment}) {}
 
   Program& program() { return program_; }
   bool is_open(std::size_t stream) const { return open_[stream]; }
   bool is_done() const { return end_.has_value(); }
 
-  // Hands on what there is to read. Returns false at the end of the stream.
-  void read(std::size_t stream) {
-    std::array<char, 16384> bytes;
-    for (;;) {
-      const ssize_t size = ::read(program_.output_fd(stream), bytes.data(), bytes.size());
-      if (size > 0) {
-        take(stream, {bytes.data(), static_cast<std::size_t>(size)});
-        continue;
+  // Before the program starts: a folder that cannot be written costs nothing then.
+  static std::array<FileDescriptor, 2> open_logs(int rank, const ProgramsOptions& options) {
+    std::array<FileDescriptor, 2> files;
+    if (!options.log_dir) return files;
+    const auto folder = *options.log_dir / fmt::format("rank{}", rank);
+    make_directories(folder);
+    const int mode = O_WRONLY | O_CREAT | O_CLOEXEC | (options.append_logs ? O_APPEND : O_TRUNC);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const auto path = folder / (i == 0 ? "stdout.log" : "stderr.log");
+      files[i] = FileDescriptor(::open(path.c_str(), mode, 0666));
+      if (!files[i]) {
+        throw WorkerError("{}: cannot be written: {}", path.string(), std::strerror(errno));
       }
-      if (size < 0 && errno == EINTR) continue;
-      if (size < 0 && errno == EAGAIN) return;
-      open_[stream] = false;
-      return;
     }
+    return files;
+  }
+
+  // Hands on a piece of what there is to read, not all of it: a rank that never stops printing must
+  // not keep us from seeing what the others do.
+  bool read(std::size_t stream) {
+    std::array<char, 65536> bytes;
+    ssize_t size = 0;
+    while ((size = ::read(program_.output_fd(stream), bytes.data(), bytes.size())) < 0 && errno == EINTR) {
+    }
+    if (size > 0) take(stream, {bytes.data(), static_cast<std::size_t>(size)});
+    if (size == 0 || (size < 0 && errno != EAGAIN)) open_[stream] = false;
+    return size > 0;
   }
 
   // The program has ended.
   void finish(Clock::time_point start, bool stopped) {
     const ProgramEnd end = program_.reap();
     for (std::size_t stream = 0; stream < 2; ++stream) {
-      if (open_[stream]) read(stream);
+      // What it left in the pipe. Something that has left its group may go on writing there.
+      for (int i = 0; i < kLastReads && open_[stream] && read(stream); ++i) {
+      }
       open_[stream] = false;
-      if (!partial_[stream].empty()) emit(stream, std::exchange(partial_[stream], {}));
+      if (!partial_[stream].empty()) emit(stream, {std::exchange(partial_[stream], {})});
     }
     end_ = RankEnd{.rank = rank_,
                    .end = end,
@@ -109,30 +119,36 @@ class Rank {
       }
     }
     std::string& partial = partial_[stream];
+    std::vector<std::string> lines;
     while (!bytes.empty()) {
-      const std::size_t newline = bytes.find('\n');
-      partial += bytes.substr(0, newline);
-      if (newline == std::string_view::npos) {
-        if (partial.size() >= kLongestLine) emit(stream, std::exchange(partial, {}));
-        return;
-      }
-      bytes.remove_prefix(newline + 1);
-      emit(stream, std::exchange(partial, {}));
+      // A progress bar ends its lines with a carriage return.
+      const std::size_t end = bytes.find_first_of("\n\r");
+      partial += bytes.substr(0, end);
+      if (end == std::string_view::npos) break;
+      const bool again = bytes[end] == '\n' && after_return_[stream] && partial.empty();
+      after_return_[stream] = bytes[end] == '\r';
+      bytes.remove_prefix(end + 1);
+      if (again) continue;  // "\r\n" is one end
+      lines.push_back(std::exchange(partial, {}));
     }
+    if (partial.size() >= kLongestLine) lines.push_back(std::exchange(partial, {}));
+    emit(stream, lines);
   }
 
-  void emit(std::size_t stream, const std::string& line) {
-    last_.push_back(line);
-    if (last_.size() > kLastLines) last_.pop_front();
-    if (options_.on_line) options_.on_line(rank_, stream, line);
+  void emit(std::size_t stream, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    last_.insert(last_.end(), lines.begin(), lines.end());
+    while (last_.size() > kLastLines) last_.pop_front();
+    if (options_.on_lines) options_.on_lines(rank_, stream, lines);
   }
 
   int rank_;
   const ProgramsOptions& options_;
-  Program program_;
   std::array<FileDescriptor, 2> files_;
+  Program program_;
   std::array<bool, 2> open_ = {true, true};
   std::array<std::string, 2> partial_;
+  std::array<bool, 2> after_return_ = {false, false};
   std::deque<std::string> last_;
   std::optional<RankEnd> end_;
 };

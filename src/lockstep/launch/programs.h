@@ -22,8 +22,8 @@ struct ProgramsOptions {
   // stdout.log and stderr.log of each rank in rank<N>/ of this folder; else they are handed on.
   std::optional<std::filesystem::path> log_dir;
   bool append_logs = false;  // a restart goes on in the files of the attempt before
-  // Gets each line that a rank prints, with 0 for standard output and 1 for error.
-  std::function<void(int rank, std::size_t stream, const std::string& line)> on_line;
+  // Gets the lines that a rank prints, as they come, with 0 for standard output and 1 for error.
+  std::function<void(int rank, std::size_t stream, const std::vector<std::string>& lines)> on_lines;
   std::chrono::milliseconds grace{1500};           // from being asked to end to being killed
   std::chrono::milliseconds interrupt_grace{30000};  // likewise, where the user interrupts
 };

@@ -22,6 +22,8 @@ Environment rank_environment(const Environment& base, const RankPlace& place) {
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts));
   // Rank 0 itself listens at the master's address, not its launcher.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  // What a Python rank prints is seen when it prints it, also where it is killed.
+  environment.try_emplace("PYTHONUNBUFFERED", "1");
   environment.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
   return environment;
 }

@@ -67,7 +67,7 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
     stretches_[i] = std::move(stretches);
   }
   for (std::size_t k = 0; k < settings.size(); ++k) {
-    if (used[k]) continue;
+    if (used[k] || settings[k].optional) continue;
     std::vector<std::string> names;
     for (const auto& buffer : parameters_.buffers()) {
       for (const auto& slice : buffer.slices) names.push_back(slice.name);

@@ -47,11 +47,12 @@ void add(Targets& targets, const std::string& name, const std::string& about,
   using O = WithLayers<Base>;
   fields.push_back({"no_bias_weight_decay", &O::no_bias_weight_decay,
                     "parameters whose name ends in bias have none"});
-  fields.push_back({"layers", &O::layers,
-                    "lr and weight_decay by the parameters' names: {\"0.*\": {lr: 0.1}}"});
+  fields.push_back(Field<O>("layers", &O::layers,
+                            "lr and weight_decay by the parameters' names: {\"0.*\": {lr: 0.1}}")
+                       .named("mapping of patterns"));
   targets.optimizers.add<O>(name, about, fields, [](const O& o) {
     std::vector<ParameterSettings> settings;
-    if (o.no_bias_weight_decay) settings.push_back({.names = "*bias", .weight_decay = 0.0});
+    if (o.no_bias_weight_decay) settings.push_back({.names = "*bias", .weight_decay = 0.0, .optional = true});
     for (auto& setting : read_layers(o.layers)) settings.push_back(std::move(setting));
     // A value out of its range shall not wait for the first worker.
     torch::Tensor trial = torch::zeros({1}, torch::requires_grad());

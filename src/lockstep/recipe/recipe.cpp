@@ -1,23 +1,17 @@
 #include "lockstep/recipe/recipe.h"
 
-#include <array>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include <ATen/Context.h>
 #include <torch/utils.h>
 
-#include "lockstep/base/text.h"
-#include "lockstep/checkpoint/file.h"
-#include "lockstep/checkpoint/store.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/data/describe.h"
-#include "lockstep/optim/flat_parameters.h"
+#include "lockstep/recipe/fit.h"
 #include "lockstep/recipe/plugin.h"
 #include "lockstep/recipe/sequential.h"
+#include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/values.h"
-#include "lockstep/runner/builtin.h"
 #include "lockstep/runner/supervised.h"
 
 namespace lockstep::recipe {
@@ -39,7 +33,7 @@ struct LoaderRecipe {
   Node sampler;
 };
 
-const std::vector<config::Field<LoaderRecipe>>& loader_fields();
+const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
 
 // Reads the parts of one document.
 class Reader {
@@ -49,7 +43,6 @@ class Reader {
   Recipe read();
 
  private:
-  void inline_args();
   void check_top_level();
   std::vector<std::pair<std::string, Node>> stage_documents() const;
   void read_common(const Node& first_stage, Recipe& recipe);
@@ -58,14 +51,9 @@ class Reader {
   data::Loader read_loader(const Node& node);
   Callbacks read_callbacks(const Node& node) const;
   Model read_model(const Node& node) const;
-  void check_fit(const Node& node, const TrainOptions& options) const;
-  torch::Tensor some_targets(const data::Loaders& loaders) const;
-  void check_run(const Node& node, const TrainOptions& options) const;
 
   Node document_;
-  std::string input_key_;   // of a SupervisedRunner; "" where the runner is another
-  std::string target_key_;  // likewise
-  std::string loss_key_ = "loss";
+  std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none where the runner is another
   Example example_;
   Model model_;
   EnginePtr engine_;
@@ -80,7 +68,7 @@ const Node* section(const Node& node, const char* name) {
 }
 
 Recipe Reader::read() {
-  inline_args();
+  lift_args(document_);
   if (const Node* const plugins = section(document_, "plugins")) {
     for (const auto& path : config::Value<std::vector<fs::path>>::read(*plugins)) {
       try {
@@ -101,20 +89,6 @@ Recipe Reader::read() {
   }
   mistakes.raise();
   return recipe;
-}
-
-void Reader::inline_args() {
-  const Node* const args = document_.find("args");
-  if (args == nullptr) return;
-  if (!args->is_map() && !args->is_null()) {
-    args->fail("expected a mapping, got {}", args->describe());
-  }
-  const Node given = *args;
-  document_.erase("args");
-  for (const auto& [key, value] : given.entries()) {
-    if (document_.contains(key)) value.fail("'{}' is given twice, also outside of args", key);
-    document_.set(key, value);
-  }
 }
 
 std::vector<std::string> known_keys() {
@@ -171,18 +145,8 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     const Node* const node = section(document_, "runner");
     recipe.runner =
         node != nullptr ? targets().runners.make(*node) : std::make_shared<SupervisedRunner>();
-    const Node none = Node::map();
-    const Node options =
-        node != nullptr ? config::target_of(*node, "runner", targets().runners.names()).options
-                        : none;
-    const auto key = [&](const char* name, const char* fallback) {
-      const Node* const said = options.find(name);
-      return said != nullptr ? said->text() : fallback;
-    };
-    if (dynamic_cast<SupervisedRunner*>(recipe.runner.get()) != nullptr) {
-      input_key_ = key("input_key", "features");
-      target_key_ = key("target_key", "targets");
-      loss_key_ = key("loss_key", "loss");
+    if (const auto* const runner = dynamic_cast<SupervisedRunner*>(recipe.runner.get())) {
+      keys_ = runner->keys();
     }
   });
   if (const Node* const node = section(document_, "engine")) {
@@ -199,18 +163,9 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
       first_stage.fail("loaders is missing: a mapping of names to loaders");
     }
     const data::Loaders loaders = read_loaders(*node);
-    const data::Loader& loader = loaders.begin()->second;
-    const std::array<std::int64_t, 1> first = {0};
-    if (loader.dataset()->size() == 0) node->entries().front().second.fail("the data set is empty");
-    example_.batch = loader.dataset()->gather(first, {});
-    if (!input_key_.empty()) {
-      if (!example_.batch.contains(input_key_)) {
-        node->entries().front().second.fail("its batches have no '{}', which the runner needs; {}",
-                                            input_key_,
-                                            suggest(input_key_, example_.batch.keys()));
-      }
-      example_.input = example_.batch[input_key_];
-    }
+    const Node& place = node->entries().front().second;
+    example_.batch = some_samples(loaders.begin()->second, 1, place);
+    if (keys_) example_.input = tensor_of(example_.batch, keys_->input_key, place);
     has_data = true;
   });
   if (has_data) {
@@ -248,7 +203,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   });
   if (const Node* const criterion = section(node, "criterion")) {
     mistakes.collect([&] { options.criterion = targets().criterions.make(*criterion); });
-  } else if (!input_key_.empty()) {
+  } else if (keys_) {
     mistakes.add(node.where() + ": criterion is missing: what the SupervisedRunner minimises");
   }
   mistakes.collect([&] {
@@ -272,16 +227,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   }
   mistakes.raise();
   if (!model_) return stage;  // what is wrong with it was told before
-  try {
-    check_options(options);
-    check_loaders(options.loaders, options, engine_ != nullptr ? engine_->shards()
-                                            : options.shards   ? *options.shards
-                                                               : options.workers.value_or(1));
-  } catch (const ConfigError& error) {
-    config::fail_making(node, node, error.what());
-  }
-  check_fit(node, options);
-  check_run(node, options);
+  check_stage({.node = node, .document = document_, .options = options, .keys = keys_});
   return stage;
 }
 
@@ -300,9 +246,8 @@ data::Loaders Reader::read_loaders(const Node& node) {
 
 data::Loader Reader::read_loader(const Node& node) {
   if (!node.is_map()) node.fail("expected a mapping with a dataset, got {}", node.describe());
-  LoaderRecipe read = config::read_fields(node, loader_fields());
-  const std::string key = config::to_yaml(read.dataset);
-  auto& dataset = datasets_[key];
+  LoaderRecipe read = config::read_fields(node, loader_recipe_fields());
+  auto& dataset = datasets_[config::to_yaml(read.dataset)];
   if (dataset == nullptr) dataset = targets().datasets.make(read.dataset);
   if (!read.sampler.is_null()) {
     read.options.sampler = targets().samplers.make(read.sampler, dataset->size());
@@ -335,143 +280,13 @@ Callbacks Reader::read_callbacks(const Node& node) const {
   return callbacks;
 }
 
-// LibTorch broadcasts what does not fit, and finds integers out in the first backward only.
-void require_alike(const Node& criterion, const torch::Tensor& output, const torch::Tensor& target) {
-  static const std::set<std::string> alike = {"MSELoss",   "L1Loss",  "SmoothL1Loss",
-                                              "HuberLoss", "BCELoss", "BCEWithLogitsLoss"};
-  const auto name = config::target_of(criterion, "criterion", targets().criterions.names()).name;
-  if (!alike.contains(name)) return;
-  if (output.sizes() != target.sizes() || !target.is_floating_point()) {
-    throw ConfigError("{} expects floating-point targets of the output's shape", name);
-  }
-}
-
-// A class that the model has no output for fails in the batch that has it, maybe hours later.
-void require_classes(const Node& criterion, const torch::Tensor& output,
-                     const torch::Tensor& classes) {
-  const auto name = config::target_of(criterion, "criterion", targets().criterions.names()).name;
-  const bool by_class = name == "CrossEntropyLoss" || name == "NLLLoss";
-  if (!by_class || classes.scalar_type() != torch::kInt64 || output.dim() < 2) return;
-  const auto largest = classes.max().item<std::int64_t>();
-  if (largest >= output.size(1)) {
-    throw ConfigError("{}: class {} is among the targets, but there are outputs for {} classes only",
-                      name, largest, output.size(1));
-  }
-}
-
-// Sends the example through model and criterion, as training will.
-void Reader::check_fit(const Node& node, const TrainOptions& options) const {
-  if (!example_.input.defined()) return;
-  const torch::NoGradGuard no_grad;
-  torch::Tensor output;
-  model_.train(false);
-  try {
-    output = model_(example_.input);
-  } catch (const std::exception& error) {
-    config::fail_making(*document_.find("model"), {},
-                        fmt::format("does not fit an input of {}: {}",
-                                    data::describe(example_.input), error.what()));
-  }
-  model_.train(true);
-  if (!options.criterion) return;
-  if (!example_.batch.contains(target_key_)) {
-    section(node, "loaders")->fail("its batches have no '{}', which the criterion needs; {}", target_key_,
-                suggest(target_key_, example_.batch.keys()));
-  }
-  const torch::Tensor& target = example_.batch[target_key_];
-  try {
-    require_alike(*node.find("criterion"), output, target);
-    options.criterion(output, target);
-    require_classes(*node.find("criterion"), output, some_targets(options.loaders));
-  } catch (const std::exception& error) {
-    config::fail_making(*node.find("criterion"), {},
-                        fmt::format("does not fit the model's output {} and the targets {}: {}",
-                                    data::describe(output), data::describe(target), error.what()));
-  }
-}
-
-// Those of the first samples of the first loader.
-torch::Tensor Reader::some_targets(const data::Loaders& loaders) const {
-  constexpr std::int64_t kSome = 1000;
-  const auto& dataset = loaders.begin()->second.dataset();
-  std::vector<std::int64_t> indices(
-      static_cast<std::size_t>(std::min(kSome, dataset->size())));
-  std::iota(indices.begin(), indices.end(), 0);
-  return dataset->gather(indices, {})[target_key_];
-}
-
-// Where a callback that does not fit the run stands in the config.
-const Node& place_of(const CallbackPtr& callback, const TrainOptions& options, const Node& node) {
-  const Node* const section = node.find("callbacks");
-  if (section == nullptr) return node;
-  std::size_t index = 0;
-  for (const auto& given : options.callbacks) {
-    if (given != callback) {
-      ++index;
-      continue;
-    }
-    if (section->is_list()) return section->items()[index];
-    return *section;
-  }
-  return node;
-}
-
-// What the loop would find out: whether optimizer, scheduler, metrics and callbacks go together.
-void Reader::check_run(const Node& node, const TrainOptions& options) const {
-  // Of copies: the parameters themselves are not to be moved before the workers are there.
-  NamedTensors copies;
-  for (const auto& [name, parameter] : model_.parameters()) {
-    copies.push_back({name, parameter.detach().clone().set_requires_grad(parameter.requires_grad())});
-  }
-  optim::FlatParameters parameters(copies);
-  const auto located = [&](const Node& place, const auto& work) {
-    try {
-      work();
-    } catch (const ConfigError& error) {
-      config::fail_making(place, place, error.what());
-    }
-  };
-  std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<optim::Scheduler> scheduler;
-  located(*node.find("optimizer"), [&] { optimizer = options.optimizer.make(parameters); });
-  if (options.scheduler) {
-    located(*node.find("scheduler"), [&] {
-      scheduler = options.scheduler.make(
-          *optimizer, {.num_epochs = options.num_epochs, .steps_per_epoch = 1'000'000});
-    });
-  }
-
-  State state;
-  state.model = model_;
-  state.criterion = options.criterion;
-  state.optimizer = optimizer.get();
-  state.scheduler = scheduler.get();
-  state.loaders = options.loaders;
-  state.logdir = options.logdir;
-  Callbacks callbacks = options.callbacks;
-  for (const auto& added : builtin_callbacks(options, callbacks)) callbacks.add(added);
-  if (!input_key_.empty()) state.known_metrics = known_metrics(callbacks.sorted(), loss_key_);
-  if (options.valid_loader) {
-    state.selection.key = MetricKey{*options.valid_loader, options.valid_metric.value_or(loss_key_)};
-    located(node, [&] { check_metric_key(state, *state.selection.key, "valid_metric"); });
-  }
-  for (const auto& callback : callbacks) {
-    located(place_of(callback, options, node), [&] { callback->check(state); });
-  }
-  if (options.resume && !fs::exists(*options.resume) &&
-      !(options.logdir &&
-        fs::exists(checkpoint::folder_in(*options.logdir) / (*options.resume + ".pth")))) {
-    node.find("resume")->fail("there is no such checkpoint: '{}'", *options.resume);
-  }
-}
-
-const std::vector<config::Field<LoaderRecipe>>& loader_fields() {
+const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
   // Fields of the options inside the recipe.
   static const std::vector<config::Field<LoaderRecipe>> fields = [] {
     using R = LoaderRecipe;
     std::vector<config::Field<R>> made;
-    made.push_back(config::required("dataset", &R::dataset, "what it loads"));
-    made.push_back({"sampler", &R::sampler, "the order, instead of shuffle"});
+    made.push_back(config::required("dataset", &R::dataset, "what it loads").named("dataset"));
+    made.push_back(config::Field<R>("sampler", &R::sampler, "the order, instead of shuffle").named("sampler"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in a worker's batch"},
              {"shuffle", &data::LoaderOptions::shuffle, "another order each epoch"},
@@ -521,6 +336,12 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
   return fields;
 }
 
+std::vector<FieldInfo> loader_fields() {
+  std::vector<FieldInfo> infos;
+  for (const auto& field : loader_recipe_fields()) infos.push_back(field.info());
+  return infos;
+}
+
 const std::vector<FieldInfo>& section_fields() {
   static const std::vector<FieldInfo> fields = {
       about("model", "list of layer, or model", "what is trained"),
@@ -552,27 +373,6 @@ TrainResult run_recipe(const Recipe& recipe) {
   for (const Stage& stage : recipe.stages) result = recipe.runner->train(stage.options);
   if (!result) throw ConfigError("the run is finished already: there is no stage left to train");
   return std::move(*result);
-}
-
-void autoresume(Recipe& recipe, const std::string& checkpoint) {
-  for (auto stage = recipe.stages.begin(); stage != recipe.stages.end(); ++stage) {
-    TrainOptions& options = stage->options;
-    if (!options.logdir) throw ConfigError("autoresume: needs a logdir, where the earlier run is");
-    const fs::path folder = checkpoint::folder_in(*options.logdir);
-    if (!fs::exists(folder / "last.pth")) {
-      recipe.stages.erase(recipe.stages.begin(), stage);
-      return;
-    }
-    const auto last = checkpoint::load_by_name("last", folder);
-    const auto epoch = last.state.get<StateDict>("run").get<std::int64_t>("epoch");
-    const bool is_last_stage = std::next(stage) == recipe.stages.end();
-    if (epoch < options.num_epochs || is_last_stage) {
-      options.resume = checkpoint;
-      recipe.stages.erase(recipe.stages.begin(), stage);
-      return;
-    }
-    options.model.load_state(last.state.get<StateDict>("model_state_dict"));
-  }
 }
 
 }  // namespace lockstep::recipe

@@ -36,7 +36,10 @@ const std::vector<config::Field<TrainOptions>>& run_fields();
 // The other keys of a document, each with what it is.
 const std::vector<config::FieldInfo>& section_fields();
 
-// Builds everything and sends a sample through it. Throws LocatedError, with a line for each mistake
+// The options of a loader.
+std::vector<config::FieldInfo> loader_fields();
+
+// Builds everything and sends samples through it. Throws LocatedError, with a line for each mistake
 // that was found; nothing has been written and nobody started then.
 Recipe read_recipe(const config::Node& document);
 

@@ -47,7 +47,12 @@ bool is_of_interest(const std::string& name) {
 std::string resolved_config(const config::Node& document) {
   config::Node resolved = document;
   resolved.erase("resume");
-  if (config::Node* const args = resolved.find("args")) args->erase("resume");
+  for (const char* const group : {"args", "stages"}) {
+    config::Node* const node = resolved.find(group);
+    if (node == nullptr) continue;
+    node->erase("resume");
+    for (auto& [name, stage] : node->entries()) stage.erase("resume");
+  }
   return config::to_yaml(resolved);
 }
 

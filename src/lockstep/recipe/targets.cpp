@@ -33,6 +33,7 @@ Targets& targets() {
     add_datasets(*made);
     add_callbacks(*made);
     add_engines(*made);
+    add_science(*made);
     return made;
   }();
   return *all;

@@ -73,5 +73,6 @@ void add_schedulers(Targets& targets);
 void add_datasets(Targets& targets);
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
+void add_science(Targets& targets);  // data sets and models of fields
 
 }  // namespace lockstep::recipe

@@ -19,6 +19,8 @@ class SupervisedRunner : public Runner {
  public:
   explicit SupervisedRunner(SupervisedKeys keys = {}) : keys_(std::move(keys)) {}
 
+  const SupervisedKeys& keys() const { return keys_; }
+
  protected:
   void handle_batch(State& state) override;
   Batch predict_batch(const Model& model, const Batch& batch) override;

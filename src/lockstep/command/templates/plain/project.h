@@ -5,7 +5,7 @@
 
 #include <lockstep/lockstep.h>
 #include <lockstep/recipe/targets.h>
-@BACKEND_INCLUDE@
+
 namespace @NAMESPACE@ {
 
 namespace ls = lockstep;
@@ -61,7 +61,7 @@ class NetImpl : public nn::Module {
 TORCH_MODULE(Net);
 
 // What happens to a batch.
-class Runner : public @RUNNER_BASE@ {
+class Runner : public ls::Runner {
  protected:
   void handle_batch(ls::State& state) override {
     const auto logits = state.model(state.batch["features"]);

@@ -1,0 +1,31 @@
+#include <filesystem>
+
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/recipe/recipe.h"
+
+namespace lockstep::recipe {
+
+void autoresume(Recipe& recipe, const std::string& checkpoint) {
+  std::optional<std::size_t> last;  // stage that an earlier run came to
+  for (std::size_t i = 0; i < recipe.stages.size(); ++i) {
+    const TrainOptions& options = recipe.stages[i].options;
+    if (!options.logdir) throw ConfigError("autoresume: needs a logdir, where the earlier run is");
+    if (std::filesystem::exists(checkpoint::folder_in(*options.logdir) / "last.pth")) last = i;
+  }
+  if (!last) return;
+  TrainOptions& options = recipe.stages[*last].options;
+  const auto saved = checkpoint::load_by_name("last", checkpoint::folder_in(*options.logdir));
+  const auto epoch = saved.state.get<StateDict>("run").get<std::int64_t>("epoch");
+  const bool more = *last + 1 < recipe.stages.size();
+  auto first = recipe.stages.begin() + static_cast<std::ptrdiff_t>(*last);
+  if (epoch >= options.num_epochs && more) {
+    options.model.load_state(saved.state.get<StateDict>("model_state_dict"));
+    ++first;
+  } else {
+    // Where it had stopped early, it does so again at once.
+    options.resume = checkpoint;
+  }
+  recipe.stages.erase(recipe.stages.begin(), first);
+}
+
+}  // namespace lockstep::recipe

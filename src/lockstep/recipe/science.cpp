@@ -1,0 +1,85 @@
+// Fields and their networks, by name.
+#include "lockstep/recipe/targets.h"
+#include "lockstep/recipe/values.h"
+#include "lockstep/science/cnn3d.h"
+#include "lockstep/science/field_dataset.h"
+
+namespace lockstep::recipe {
+
+// Which cubes of a field.
+enum class FieldPart { kAll, kTrain, kValid };
+
+}  // namespace lockstep::recipe
+
+namespace lockstep::config {
+
+template <>
+struct EnumNames<recipe::FieldPart> {
+  static constexpr std::pair<recipe::FieldPart, const char*> names[] = {
+      {recipe::FieldPart::kAll, "all"},
+      {recipe::FieldPart::kTrain, "train"},
+      {recipe::FieldPart::kValid, "valid"}};
+};
+
+}  // namespace lockstep::config
+
+namespace lockstep::recipe {
+namespace {
+
+struct FieldOptions : science::Hdf5Options {
+  FieldPart part = FieldPart::kAll;
+};
+
+template <typename T>
+config::Field<FieldOptions> field(const char* name, T science::Hdf5Options::*member,
+                                  const char* about) {
+  return {name, static_cast<T FieldOptions::*>(member), about};
+}
+
+data::DatasetPtr load(FieldOptions options) {
+  if (options.part == FieldPart::kAll) {
+    options.train_fraction.reset();
+  } else if (!options.train_fraction) {
+    throw ConfigError("train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
+  }
+  const science::FieldData data = science::hdf5_dataset(options);
+  return options.part == FieldPart::kValid ? data.valid : data.train;
+}
+
+}  // namespace
+
+void add_science(Targets& targets) {
+  using H = science::Hdf5Options;
+  targets.datasets.add<FieldOptions>(
+      "HDF5", "Cubes of simulation fields in HDF5 files.",
+      {config::required("path", static_cast<std::string FieldOptions::*>(&H::path),
+                        "of the files, with {feature} and {checkpoint:04d} in it"),
+       field("checkpoints", &H::checkpoints, "numbers for {checkpoint}"),
+       field("time_granularity", &H::time_granularity, "that they are multiplied by"),
+       field("features", &H::features, "names for {feature}"),
+       field("feature_labels", &H::feature_labels, "dataset of each; default: the file's last"),
+       field("target", &H::target, "likewise; default: the features themselves"),
+       field("target_labels", &H::target_labels, "dataset of each"),
+       field("batch_size", &H::batch_size, "sides of a cube; default: the whole field"),
+       field("sample_to", &H::sample_to, "points a side that equidistant sampling leaves"),
+       field("dimensions", &H::dimensions, "of space; default: up to 3"),
+       field("flat", &H::flat, "targets as one row"),
+       field("train_fraction", &H::train_fraction, "of the cubes; the others are for validation"),
+       {"part", &FieldOptions::part, "which cubes this loader has"},
+       field("shuffle", &H::shuffle, "before they are divided"),
+       field("seed", &H::seed, "of that"),
+       field("memory", &H::memory, "bytes up to which a field is read once and kept")},
+      [](const FieldOptions& o) { return load(o); });
+  targets.models.add("CNN3d", "The 3-D network for turbulence; sizes are the data's.",
+                     [](const Example& example) {
+                       if (!example.input.defined()) {
+                         throw ConfigError("CNN3d takes its sizes from the data, and there is none");
+                       }
+                       science::FieldShape shape{.channels = example.input.size(1),
+                                                 .size = example.input.sizes().slice(2).vec(),
+                                                 .outputs = example.batch["targets"].numel()};
+                       return Model(science::make_cnn3d(shape));
+                     });
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The 3-D example, end to end: a field is made, learned, evaluated and reported.
+# usage: cnn3d.sh PATH_TO_CNN3D PATH_TO_LOCKSTEP FOLDER_OF_CONFIGS FOLDER_OF_GOLDENS
+set -euo pipefail
+cnn3d=$1 lockstep=$2 configs=$3 goldens=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
+
+mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
+"$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 > out 2> err || fail "failed"
+grep -q mine logs/cnn3d/precious.txt || fail "deleted what was in the log folder"
+for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json; do
+  [ -s "logs/cnn3d/report/$file" ] || fail "no $file"
+done
+for file in model.pt params.json; do [ -s "logs/cnn3d/model/$file" ] || fail "no model/$file"; done
+
+# Below predicting the mean, by what the report says; and as good as the same network in PyTorch.
+loss=$(sed -nE 's/^Validation loss ([0-9.]+), .*/\1/p' out)
+margin=$(sed -nE 's/^Validation loss [0-9.]+, ([0-9.]+) % below.*/\1/p' out)
+expected=$(sed -nE 's/.*"valid_loss": ([0-9.]+).*/\1/p' "$goldens/science_cnn3d.json")
+grep -q "$margin %" logs/cnn3d/report/report.html || fail "the report does not say by how much"
+awk -v m="$margin" 'BEGIN { exit !(m > 30) }' || fail "only $margin % below predicting the mean"
+awk -v a="$loss" -v b="$expected" 'BEGIN { exit !(a > 0.95 * b && a < 1.05 * b) }' || fail "a loss of $loss, PyTorch reaches $expected"
+
+# The same bits with one worker; and from a config.
+mkdir -p logs/one && cp logs/cnn3d/field.h5 logs/one
+"$cnn3d" --logdir logs/one --workers 1 --shards 2 > out 2> err || fail "failed with one worker"
+[ "$(hash_of logs/one)" = "$(hash_of logs/cnn3d)" ] || fail "other weights with one worker"
+"$lockstep" run -C "$configs/turbulence.yml" --workers 2 > out 2> err || fail "turbulence.yml failed"
+[ "$(hash_of logs/turbulence)" = "$(hash_of logs/cnn3d)" ] || fail "other weights from turbulence.yml"
+echo "cnn3d.sh: all as expected, a loss of $loss where PyTorch reaches $expected"
