@@ -46,7 +46,7 @@ check:
 	@scripts/check
 
 format:
-	@find src tests examples bench -name '*.h' -o -name '*.cpp' | xargs clang-format -i
+	@find src tests examples bench apps \( -name '*.h' -o -name '*.cpp' \) -not -path '*/templates/*' | xargs clang-format -i
 
 clean:
 	@rm -rf build

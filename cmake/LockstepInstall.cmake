@@ -8,7 +8,7 @@ install(TARGETS lockstep ${modules} EXPORT lockstep
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake DESTINATION ${package_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN templates EXCLUDE)
 
 # The build tree is a package, too: find_package(lockstep) with lockstep_DIR set to it.
 export(EXPORT lockstep NAMESPACE lockstep:: FILE ${PROJECT_BINARY_DIR}/lockstepTargets.cmake)

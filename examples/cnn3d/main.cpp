@@ -1,7 +1,8 @@
 // Fields, not digits: a network learns the large scales of a turbulent velocity field.
 //
-// The field is made up, with the spectrum of real turbulence, and written as HDF5; from there on it is
-// as if it came from a simulation: cut into cubes, trained on by all workers, evaluated, reported.
+// The field is made up, with the spectrum of real turbulence, and written as HDF5; from there on it
+// is as if it came from a simulation: cut into cubes, trained on by all workers, evaluated,
+// reported.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -19,14 +20,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::int64_t kSide = 96;    // of the field
-constexpr std::int64_t kCube = 16;    // of a sample
-constexpr double kCutoff = 6;         // the large scales: wave numbers up to this
+constexpr std::int64_t kSide = 96;  // of the field
+constexpr std::int64_t kCube = 16;  // of a sample
+constexpr double kCutoff = 6;       // the large scales: wave numbers up to this
 
 // Velocity and its large scales, as a simulation would leave them.
 void make_field(const fs::path& path) {
-  const torch::Tensor velocity = science::synthetic_turbulence(
-      {.shape = {kSide, kSide, kSide}, .seed = 1, .components = 3});
+  const torch::Tensor velocity =
+      science::synthetic_turbulence({.shape = {kSide, kSide, kSide}, .seed = 1, .components = 3});
   std::vector<torch::Tensor> large;
   for (const torch::Tensor& component : velocity.unbind(0)) {
     large.push_back(science::spectral_filter(component, kCutoff).to(torch::kFloat32));
@@ -38,7 +39,8 @@ void make_field(const fs::path& path) {
 double loss_of_mean(const science::FieldData& data) {
   const auto all = [](const ls::data::DatasetPtr& dataset) {
     std::vector<torch::Tensor> targets;
-    for (std::int64_t i = 0; i < dataset->size(); ++i) targets.push_back(dataset->sample(i)["targets"]);
+    for (std::int64_t i = 0; i < dataset->size(); ++i)
+      targets.push_back(dataset->sample(i)["targets"]);
     return torch::stack(targets);
   };
   const torch::Tensor valid = all(data.valid);
@@ -54,10 +56,12 @@ int main(int argc, char** argv) try {
   std::optional<std::string> mlflow;
   bool verbose = false;
   CLI::App app("Trains CNN3d on a synthetic turbulent field, and evaluates it.");
-  app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")->capture_default_str();
+  app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")
+      ->capture_default_str();
   app.add_option("--epochs", epochs, "At most so many")->capture_default_str();
   app.add_option("--workers", workers, "Processes that train together; default: one a core");
-  app.add_option("--shards", shards, "Parts of every batch; results depend on them, not on the workers");
+  app.add_option("--shards", shards,
+                 "Parts of every batch; results depend on them, not on the workers");
   app.add_option("--mlflow", mlflow, "Address of an MLflow server, which gets everything, too");
   app.add_flag("--verbose", verbose, "A progress bar");
   CLI11_PARSE(app, argc, argv);
@@ -107,7 +111,8 @@ int main(int argc, char** argv) try {
   estimator.save(logdir / "model");
   for (const auto& tracker : trackers) tracker->finish();
 
-  std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % below predicting the mean ({:.5f})\n", loss, margin, mean_loss)
+  std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % below predicting the mean ({:.5f})\n",
+                           loss, margin, mean_loss)
             << "Weights " << estimator.weights_hash() << '\n'
             << "Report: " << (logdir / "report" / "report.html").string() << '\n';
 } catch (const std::exception& error) {

@@ -40,8 +40,9 @@ TEST_F(Average, OfOneIsItself) {
 
 TEST_F(Average, OtherModelsAreRefused) {
   const auto first = save("a", {{"w", torch::ones({2})}});
-  for (const auto& other : {save("b", {{"v", torch::ones({2})}}), save("c", {{"w", torch::ones({3})}}),
-                            save("d", {{"w", torch::ones({2})}, {"x", torch::ones({2})}})}) {
+  for (const auto& other :
+       {save("b", {{"v", torch::ones({2})}}), save("c", {{"w", torch::ones({3})}}),
+        save("d", {{"w", torch::ones({2})}, {"x", torch::ones({2})}})}) {
     const std::vector<fs::path> paths = {first, other};
     try {
       average_weights(paths);

@@ -15,7 +15,9 @@ using testing::run_command;
 
 // What bash would offer for a line.
 std::string offers(const std::string& script, const std::string& words, int current) {
-  const std::string command = "bash -c 'source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(current) + "; _lockstep; echo \"${COMPREPLY[@]}\"'";
+  const std::string command = "bash -c 'source " + script + "; COMP_WORDS=(" + words +
+                              "); COMP_CWORD=" + std::to_string(current) +
+                              "; _lockstep; echo \"${COMPREPLY[@]}\"'";
   FILE* const pipe = ::popen(command.c_str(), "r");
   std::string text;
   std::array<char, 256> bytes;

@@ -12,7 +12,9 @@ using testing::run_command;
 
 TEST(Doctor, LooksAtEverythingThatMatters) {
   const auto ran = run_command({"doctor"});
-  EXPECT_THAT(ran.output, AllOf(HasSubstr("BLAS"), HasSubstr("cores"), HasSubstr("instructions"), HasSubstr("loopback"), HasSubstr("host name"), HasSubstr("GPUs"), HasSubstr("/dev/shm")));
+  EXPECT_THAT(ran.output, AllOf(HasSubstr("BLAS"), HasSubstr("cores"), HasSubstr("instructions"),
+                                HasSubstr("loopback"), HasSubstr("host name"), HasSubstr("GPUs"),
+                                HasSubstr("/dev/shm")));
   EXPECT_THAT(ran.output, HasSubstr("two workers      all-reduce of 4 bytes"));
   EXPECT_EQ(ran.code == kDone, ran.output.find("BAD ") == std::string::npos) << ran.output;
 }

@@ -14,12 +14,19 @@ using testing::run_command;
 TEST(Inspect, ShowsWhatIsInACheckpoint) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "tiny.yml", testing::kTinyConfig);
-  ASSERT_EQ(run_command({"run", "-C", (folder / "tiny.yml").string(), "--logdir", (folder / "l").string()}).code, kDone);
+  ASSERT_EQ(run_command(
+                {"run", "-C", (folder / "tiny.yml").string(), "--logdir", (folder / "l").string()})
+                .code,
+            kDone);
   const std::string path = (folder / "l/checkpoints/last.pth").string();
   EXPECT_THAT(run_command({"inspect", path}).output,
-              AllOf(HasSubstr("whole; a model of 15 weights"), HasSubstr("epoch: 2"), HasSubstr("model_state_dict: 2 tensors"), HasSubstr("metrics of 2 epochs"), HasSubstr("valid: loss: ")));
-  EXPECT_THAT(run_command({"inspect", path, "--tensors"}).output, HasSubstr("0.weight: Float [3, 4]"));
-  EXPECT_EQ(run_command({"inspect", path, "--config"}).output, read_file(folder / "l/configs/config.yml"));
+              AllOf(HasSubstr("whole; a model of 15 weights"), HasSubstr("epoch: 2"),
+                    HasSubstr("model_state_dict: 2 tensors"), HasSubstr("metrics of 2 epochs"),
+                    HasSubstr("valid: loss: ")));
+  EXPECT_THAT(run_command({"inspect", path, "--tensors"}).output,
+              HasSubstr("0.weight: Float [3, 4]"));
+  EXPECT_EQ(run_command({"inspect", path, "--config"}).output,
+            read_file(folder / "l/configs/config.yml"));
   EXPECT_THAT(run_command({"inspect", path, "--environment"}).output, HasSubstr("libtorch"));
   EXPECT_EQ(run_command({"inspect", "nowhere.pth"}).code, kFailed);
 }

@@ -40,7 +40,8 @@ TEST_F(Run, TrainsAndTheWrittenConfigGivesTheSameBits) {
   EXPECT_EQ(weights(again), weights(first));
   EXPECT_THAT(read_file(path("a/configs/config.yml")), HasSubstr("seed: 5"));
   EXPECT_THAT(read_file(path("a/configs/environment.json")), HasSubstr("libtorch"));
-  const auto documents = checkpoint::load(path("a/checkpoints/last.pth")).get<StateDict>("documents");
+  const auto documents =
+      checkpoint::load(path("a/checkpoints/last.pth")).get<StateDict>("documents");
   EXPECT_EQ(documents.get<std::string>("config"), read_file(path("a/configs/config.yml")));
   EXPECT_NE(weights(run({"--seed", "6", "optimizer.lr=0.2"})), weights(first));
 }
@@ -50,13 +51,17 @@ TEST_F(Run, DistributedFlagsAndTheirBits) {
   const Ran two = run({"--workers", "2", "--shards", "2"});
   EXPECT_EQ(weights(one), weights(two));
   EXPECT_EQ(weights(run({"--distributed", "workers=2"})), weights(two));
-  EXPECT_EQ(run({"--distributed", "engine=DeviceEngine"}).code, kBadUsage) << "one process, but distributed";
-  EXPECT_EQ(weights(run({"--ddp", "engine={DistributedDataParallelEngine: {shards: 2}}", "--workers", "2"})), weights(two));
+  EXPECT_EQ(run({"--distributed", "engine=DeviceEngine"}).code, kBadUsage)
+      << "one process, but distributed";
+  EXPECT_EQ(weights(run({"--ddp", "engine={DistributedDataParallelEngine: {shards: 2}}",
+                         "--workers", "2"})),
+            weights(two));
 }
 
 TEST_F(Run, ConfigsAreLaidOverEachOther) {
   write_file_atomically(folder_ / "over.json", R"({"num_epochs": 1, "optimizer": {"lr": 0.5}})");
-  const Ran ran = run({path("over.json"), "--print-config", "--set", "valid_metric=loss", "--stages/one/num_epochs=3:int"});
+  const Ran ran = run({path("over.json"), "--print-config", "--set", "valid_metric=loss",
+                       "--stages/one/num_epochs=3:int"});
   EXPECT_EQ(ran.code, kDone) << ran.errors;
   EXPECT_THAT(ran.output, HasSubstr("num_epochs: 1"));
   EXPECT_THAT(ran.output, HasSubstr("lr: 0.5"));
@@ -66,12 +71,14 @@ TEST_F(Run, ConfigsAreLaidOverEachOther) {
 }
 
 TEST_F(Run, FlagsOfTheSeedsCommand) {
-  EXPECT_THAT(run({"--check", "--num-epochs", "5"}).output, HasSubstr("a check of 3 epochs of 3 batches"));
+  EXPECT_THAT(run({"--check", "--num-epochs", "5"}).output,
+              HasSubstr("a check of 3 epochs of 3 batches"));
   EXPECT_THAT(run({"--timeit", "--logdir", path("t")}).output, HasSubstr("_timer"));
   EXPECT_EQ(run({"--overfit", "--no-verbose", "--deterministic"}).code, kDone);
   EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
   EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("base")), {}), 2) << "in one second, two folders";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("base")), {}), 2)
+      << "in one second, two folders";
   const auto runs = std::filesystem::directory_iterator(path("base"));
   EXPECT_TRUE(std::filesystem::exists(runs->path() / "configs/config.yml"));
   EXPECT_EQ(run({"--autoresume", "first"}).code, kBadUsage);
@@ -94,7 +101,9 @@ TEST_F(Run, UnderALauncherAllTrainTogether) {
   ::setenv("MASTER_PORT", "1", 1);
   const Ran printed = run({"--print-config"});
   const Ran refused = run({"--workers", "3", "--print-config"});
-  for (const char* const name : {"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+  for (const char* const name :
+       {"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    ::unsetenv(name);
   EXPECT_THAT(printed.output, HasSubstr("ddp: true"));
   EXPECT_EQ(refused.code, kBadUsage);
   EXPECT_THAT(refused.errors, HasSubstr("the launcher started 2 processes on this host"));
@@ -107,10 +116,13 @@ TEST_F(Run, APluginIsAddedToWhateverIsThere) {
 
 TEST_F(Run, GoesOnWhereItStopped) {
   const std::string straight = weights(run({"--num-epochs", "4"}));
-  EXPECT_EQ(run({"--logdir", path("r"), "--autoresume", "last"}).code, kDone) << "nothing there yet";
-  EXPECT_EQ(weights(run({"--logdir", path("r"), "--autoresume", "last", "--num-epochs", "4"})), straight);
+  EXPECT_EQ(run({"--logdir", path("r"), "--autoresume", "last"}).code, kDone)
+      << "nothing there yet";
+  EXPECT_EQ(weights(run({"--logdir", path("r"), "--autoresume", "last", "--num-epochs", "4"})),
+            straight);
   run({"--logdir", path("s")});
-  EXPECT_EQ(weights(run({"--logdir", path("s"), "--resume", "last", "--num-epochs", "4"})), straight);
+  EXPECT_EQ(weights(run({"--logdir", path("s"), "--resume", "last", "--num-epochs", "4"})),
+            straight);
 }
 
 TEST_F(Run, MistakesAreToldWithCodeTwo) {
@@ -121,7 +133,8 @@ TEST_F(Run, MistakesAreToldWithCodeTwo) {
   EXPECT_EQ(wrong.code, kBadUsage);
   EXPECT_THAT(wrong.errors, HasSubstr("command line: optimizer/lr"));
   write_file_atomically(folder_ / "bad.yml", "optimizer:\n  lr: fast\n");
-  EXPECT_THAT(run({path("bad.yml")}).errors, HasSubstr("bad.yml:2: optimizer/lr: expected a number"));
+  EXPECT_THAT(run({path("bad.yml")}).errors,
+              HasSubstr("bad.yml:2: optimizer/lr: expected a number"));
 }
 
 }  // namespace

@@ -15,21 +15,32 @@ using testing::run_command;
 TEST(Swa, AveragesWhatThePatternStandsFor) {
   const TemporaryDirectory folder;
   for (int i = 1; i <= 3; ++i) {
-    checkpoint::save(folder / fmt::format("epoch.{}.pth", i), StateDict{{"model_state_dict", StateDict{{"w", torch::full({2}, static_cast<double>(i))}}}});
+    checkpoint::save(folder / fmt::format("epoch.{}.pth", i),
+                     StateDict{{"model_state_dict",
+                                StateDict{{"w", torch::full({2}, static_cast<double>(i))}}}});
   }
   // Another name of one of them does not count again.
   std::filesystem::create_hard_link(folder / "epoch.3.pth", folder / "epoch.best.pth");
   const std::string output = (folder / "out/swa.pth").string();
   std::filesystem::create_directory(folder / "out");
-  const auto ran = run_command({"swa", "--logdir", folder.path().string(), "-m", "epoch.*.pth", "-o", output});
+  const auto ran =
+      run_command({"swa", "--logdir", folder.path().string(), "-m", "epoch.*.pth", "-o", output});
   ASSERT_EQ(ran.code, kDone) << ran.errors;
   EXPECT_THAT(ran.output, HasSubstr("the mean of 3 checkpoints"));
-  EXPECT_EQ(checkpoint::load(output).get<StateDict>("model_state_dict").get<torch::Tensor>("w")[0].item<double>(), 2.0);
+  EXPECT_EQ(checkpoint::load(output)
+                .get<StateDict>("model_state_dict")
+                .get<torch::Tensor>("w")[0]
+                .item<double>(),
+            2.0);
   EXPECT_EQ(run_command({"swa", "-m", (folder / "none*.pth").string()}).code, kBadUsage);
   // A copy has the same weights; and what is averaged is not written over.
   std::filesystem::copy_file(folder / "epoch.2.pth", folder / "epoch.last.pth");
-  EXPECT_THAT(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", output}).output, HasSubstr("the mean of 3 checkpoints"));
-  EXPECT_EQ(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", (folder / "epoch.1.pth").string()}).code, kBadUsage);
+  EXPECT_THAT(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", output}).output,
+              HasSubstr("the mean of 3 checkpoints"));
+  EXPECT_EQ(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o",
+                         (folder / "epoch.1.pth").string()})
+                .code,
+            kBadUsage);
 }
 
 }  // namespace

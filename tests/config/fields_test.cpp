@@ -36,7 +36,8 @@ TEST(Fields, EveryMistakeIsFoundAtOnce) {
     read_fields(parse_yaml("widht: 8\nbias: 3\n", "a.yml"), kFields);
     FAIL();
   } catch (const LocatedError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("a.yml:1: widht: unknown key 'widht'; did you mean 'width'?"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("a.yml:1: widht: unknown key 'widht'; did you mean 'width'?"));
     EXPECT_THAT(error.what(), HasSubstr("a.yml:2: bias: expected true or false"));
     EXPECT_THAT(error.what(), HasSubstr("name is missing"));
   }

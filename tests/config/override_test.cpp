@@ -12,7 +12,8 @@ namespace {
 using testing::HasSubstr;
 
 Node document() {
-  return parse_yaml("{optimizer: {lr: 0.1}, model: [Flatten, {Linear: {out_features: 10}}]}", "a.yml");
+  return parse_yaml("{optimizer: {lr: 0.1}, model: [Flatten, {Linear: {out_features: 10}}]}",
+                    "a.yml");
 }
 
 std::string error_of(const std::string& argument) {
@@ -48,7 +49,8 @@ TEST(Override, ErrorsSayThatItCameFromTheCommandLine) {
     Value<double>::read(*node.find("optimizer")->find("lr"));
     FAIL();
   } catch (const LocatedError& error) {
-    EXPECT_STREQ(error.what(), "command line: optimizer/lr: expected a number, got the text 'fast'");
+    EXPECT_STREQ(error.what(),
+                 "command line: optimizer/lr: expected a number, got the text 'fast'");
   }
 }
 

@@ -20,7 +20,8 @@ class Shapes : public testing::Test {
     shapes_.add<CircleOptions>(
         "Circle", "Round.", {{"radius", &CircleOptions::radius, "from the middle"}},
         [](const CircleOptions& o) {
-          if (o.radius < 0) throw ConfigError("Circle: radius: expected a number >= 0, got {}", o.radius);
+          if (o.radius < 0)
+            throw ConfigError("Circle: radius: expected a number >= 0, got {}", o.radius);
           return fmt::format("circle {}", o.radius);
         });
     shapes_.add("Point", "Nothing.", [](int scale) { return fmt::format("point {}", scale); });
@@ -50,7 +51,8 @@ TEST_F(Shapes, AreNamedInThreeWays) {
 }
 
 TEST_F(Shapes, ErrorsNameTheNearestAndTheLine) {
-  EXPECT_THAT(error_of("Cirkle"), HasSubstr("a.yml:1: shape: unknown shape 'Cirkle'; did you mean 'Circle'?"));
+  EXPECT_THAT(error_of("Cirkle"),
+              HasSubstr("a.yml:1: shape: unknown shape 'Cirkle'; did you mean 'Circle'?"));
   EXPECT_THAT(error_of("{_target_: Cirkle}"), HasSubstr("shape/_target_: unknown shape"));
   EXPECT_THAT(error_of("{Circle: {radios: 1}}"), HasSubstr("shape/Circle/radios: unknown key"));
   EXPECT_THAT(error_of("{Point: {x: 1}}"), HasSubstr("there are no options here"));

@@ -73,7 +73,8 @@ TEST(Value, ANumberCanBeText) {
 TEST(Value, ListsMapsAndOptionals) {
   EXPECT_THAT(read<std::vector<std::int64_t>>("[1, 2]"), ElementsAre(1, 2));
   EXPECT_THAT(read<std::vector<std::int64_t>>("7"), ElementsAre(7));
-  EXPECT_THAT(error_of<std::vector<std::int64_t>>("[1, x]"), HasSubstr("value/1: expected an integer"));
+  EXPECT_THAT(error_of<std::vector<std::int64_t>>("[1, x]"),
+              HasSubstr("value/1: expected an integer"));
   EXPECT_EQ(read<std::optional<double>>("~"), std::nullopt);
   EXPECT_EQ(read<std::optional<double>>("2"), 2.0);
   using Counts = std::map<std::string, std::variant<std::int64_t, double>>;

@@ -22,7 +22,8 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(Yaml, ReadsJson) {
-  const Node json = parse_yaml("{\n\t\"a\": [1, 2.5, \"three\"],\n\t\"b\": {\"c\": null, \"d\": true}\n}", "x");
+  const Node json =
+      parse_yaml("{\n\t\"a\": [1, 2.5, \"three\"],\n\t\"b\": {\"c\": null, \"d\": true}\n}", "x");
   EXPECT_EQ(json.find("a")->items().size(), 3u);
   EXPECT_FALSE(json.find("a")->items()[2].is_plain());
   EXPECT_TRUE(json.find("b")->find("c")->is_null());
@@ -39,7 +40,8 @@ TEST(Yaml, ResolvesAnchorsAndMergeKeys) {
 }
 
 TEST(Yaml, RefusesWhatCannotBeMeant) {
-  EXPECT_THAT(error_of("a: 1\na: 2\n"), HasSubstr("x.yml:2: the key 'a' comes twice, first in line 1"));
+  EXPECT_THAT(error_of("a: 1\na: 2\n"),
+              HasSubstr("x.yml:2: the key 'a' comes twice, first in line 1"));
   EXPECT_THAT(error_of("a: [1, 2\nb: 3\n"), HasSubstr("x.yml:"));
   EXPECT_THAT(error_of("a: 1\n---\nb: 2\n"), HasSubstr("second"));
   EXPECT_THAT(error_of("a: !!python/object:os.system x\n"), HasSubstr("tags are not supported"));
@@ -64,10 +66,11 @@ TEST(Yaml, RefusesAnAliasBombQuickly) {
 }
 
 TEST(Yaml, RefusesDeepNestingAndHugeText) {
-  EXPECT_THAT(error_of(std::string(100, '[') + std::string(100, ']')), HasSubstr("nested more than 64 deep"));
+  EXPECT_THAT(error_of(std::string(100, '[') + std::string(100, ']')),
+              HasSubstr("nested more than 64 deep"));
   EXPECT_NE(error_of(std::string(100'000, '[')), "");
-  EXPECT_THAT(error_of("a: &a " + std::string(60, '[') + std::string(60, ']') + "\nb: " +
-                       std::string(30, '[') + "*a" + std::string(30, ']')),
+  EXPECT_THAT(error_of("a: &a " + std::string(60, '[') + std::string(60, ']') +
+                       "\nb: " + std::string(30, '[') + "*a" + std::string(30, ']')),
               HasSubstr("nested more than 64 deep"));
   EXPECT_THAT(error_of(std::string(kLargestFile + 1, ' ')), HasSubstr("expected at most 4.0 MiB"));
 }

@@ -23,7 +23,8 @@ NodesOptions node(int rank, int port) {
 }
 
 // Node 0's part here, node 1's in a thread.
-void run_nodes(const std::function<void(Nodes&)>& first, const std::function<void(Nodes&)>& second) {
+void run_nodes(const std::function<void(Nodes&)>& first,
+               const std::function<void(Nodes&)>& second) {
   const int port = free_port("127.0.0.1");
   auto other = std::async(std::launch::async, [&] {
     Nodes nodes(node(1, port));
@@ -89,7 +90,8 @@ TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
   const int port = free_port("127.0.0.1");
   auto other = std::async(std::launch::async, [&] {
     // Joins, agrees and disappears without a word, as if it had been killed.
-    Rendezvous rendezvous({.address = "127.0.0.1", .port = port, .token = "secret", .rank = 1, .world_size = 2});
+    Rendezvous rendezvous(
+        {.address = "127.0.0.1", .port = port, .token = "secret", .rank = 1, .world_size = 2});
     rendezvous.set("ranks/0/1", "2");
     rendezvous.get("port/0");
     rendezvous.fail("killed");

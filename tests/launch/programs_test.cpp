@@ -50,8 +50,9 @@ TEST(Programs, HandOnTheirLinesWithTheirRank) {
 
 TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
   // The others do not listen to a polite request.
-  ProgramsOptions options =
-      ranks("if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60", 3);
+  ProgramsOptions options = ranks(
+      "if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60",
+      3);
   options.grace = std::chrono::milliseconds(300);
   Keeper keeper;
   ProgramsEnd end;

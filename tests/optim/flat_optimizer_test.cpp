@@ -147,7 +147,8 @@ TEST(FlatOptimizer, AGraphFromBeforeAnUpdateIsRefused) {
 NamedTensors layers(const torch::Tensor& values) {
   NamedTensors parameters;
   std::int64_t offset = 0;
-  for (const auto& [name, size] : {std::pair("0.weight", 37), {"0.bias", 5}, {"2.weight", 300}, {"2.bias", 3}}) {
+  for (const auto& [name, size] :
+       {std::pair("0.weight", 37), {"0.bias", 5}, {"2.weight", 300}, {"2.bias", 3}}) {
     parameters.push_back({name, values.narrow(0, offset, size).clone().requires_grad_()});
     offset += size;
   }
@@ -171,9 +172,10 @@ TEST(FlatOptimizer, SettingsByNameAreThoseOfTorchsGroups) {
   const torch::Tensor values = torch::cos(torch::arange(345) * 0.1);
   const auto ours = layers(values);
   FlatParameters flat(ours);
-  const auto optimizer = OptimizerSpec(AdamW{.lr = 0.1, .weight_decay = 0.5},
-                                       {{.names = "*.bias", .weight_decay = 0}, {.names = "2.*", .lr = 0.01}})
-                             .make(flat);
+  const auto optimizer =
+      OptimizerSpec(AdamW{.lr = 0.1, .weight_decay = 0.5},
+                    {{.names = "*.bias", .weight_decay = 0}, {.names = "2.*", .lr = 0.01}})
+          .make(flat);
   const auto theirs = layers(values);
   std::vector<torch::optim::OptimizerParamGroup> groups;
   const auto group = [&](std::size_t index, double lr, double weight_decay) {
@@ -200,7 +202,9 @@ TEST(FlatOptimizer, SettingsByNameAreThoseOfTorchsGroups) {
 TEST(FlatOptimizer, SettingsKeepTheirRatioAndTheLaterCounts) {
   const auto parameters = layers(torch::ones({345}));
   FlatParameters flat(parameters);
-  const auto optimizer = OptimizerSpec(SGD{.lr = 1}, {{.names = "*", .lr = 0.5}, {.names = "2.bias", .lr = 0.25}}).make(flat);
+  const auto optimizer =
+      OptimizerSpec(SGD{.lr = 1}, {{.names = "*", .lr = 0.5}, {.names = "2.bias", .lr = 0.25}})
+          .make(flat);
   optimizer->set_lr(0.1);  // as a scheduler does
   for (const auto& [name, parameter] : parameters) parameter.mutable_grad().fill_(1);
   optimizer->step();
@@ -220,7 +224,8 @@ TEST(FlatOptimizer, SettingsHoldForASharesUpdate) {
   }
   one->step();
   for (int part = 0; part < 3; ++part) many->step({.part = {.index = part, .count = 3}});
-  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
 }
 
 TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {
@@ -229,7 +234,8 @@ TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {
     FlatParameters flat(parameters);
     return message_of<ConfigError>([&] { OptimizerSpec(SGD{.lr = lr}, settings).make(flat); });
   };
-  EXPECT_THAT(refused({{.names = "encoder.*", .lr = 1}}), HasSubstr("'encoder.*' matches no parameter; there are 0.weight"));
+  EXPECT_THAT(refused({{.names = "encoder.*", .lr = 1}}),
+              HasSubstr("'encoder.*' matches no parameter; there are 0.weight"));
   EXPECT_THAT(refused({{.names = "*", .lr = -1}}), HasSubstr("lr of *: expected a number >= 0"));
   EXPECT_THAT(refused({{.names = "*", .weight_decay = -1}}), HasSubstr("weight_decay of *"));
   EXPECT_THAT(refused({{.names = "*", .lr = 1}}, 0), HasSubstr("lr: expected a number > 0"));

@@ -8,27 +8,32 @@ namespace lockstep::recipe {
 namespace {
 
 using ::testing::Contains;
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 TEST(Callbacks, EachCanBeMade) {
   for (const char* const text :
-       {"{AccuracyCallback: {topk: [1, 2], num_classes: 10}}", "{PrecisionRecallF1SupportCallback: {num_classes: 10}}",
-        "{AUCCallback: {num_classes: 3, per_class: true}}", "{ConfusionMatrixCallback: {class_names: [a, b]}}",
+       {"{AccuracyCallback: {topk: [1, 2], num_classes: 10}}",
+        "{PrecisionRecallF1SupportCallback: {num_classes: 10}}",
+        "{AUCCallback: {num_classes: 3, per_class: true}}",
+        "{ConfusionMatrixCallback: {class_names: [a, b]}}",
         "{CriterionCallback: {criterion: L1Loss, metric_key: l1, weight: 0.5}}",
         "{EarlyStoppingCallback: {patience: 2, metric: valid/loss, minimize: true}}",
-        "{CheckpointCallback: {save_n_best: 3, mode: model}}", "{SchedulerCallback: {metric: valid/loss}}",
-        "{CheckRunCallback: {num_batches: 1}}", "{BatchOverfitCallback: {batches: {train: 2, valid: 0.5}}}",
-        "TimerCallback", "ProgressBarCallback"}) {
+        "{CheckpointCallback: {save_n_best: 3, mode: model}}",
+        "{SchedulerCallback: {metric: valid/loss}}", "{CheckRunCallback: {num_batches: 1}}",
+        "{BatchOverfitCallback: {batches: {train: 2, valid: 0.5}}}", "TimerCallback",
+        "ProgressBarCallback"}) {
     EXPECT_NE(targets().callbacks.make(node(text)), nullptr) << text;
   }
 }
 
 TEST(Callbacks, OptionsReachThem) {
-  const auto accuracy = targets().callbacks.make(node("{AccuracyCallback: {topk: 2, prefix: my_}}"));
+  const auto accuracy =
+      targets().callbacks.make(node("{AccuracyCallback: {topk: 2, prefix: my_}}"));
   EXPECT_THAT(*accuracy->metric_names(), Contains("my_accuracy02"));
-  const auto loss = targets().callbacks.make(node("{CriterionCallback: {criterion: L1Loss, metric_key: l1}}"));
+  const auto loss =
+      targets().callbacks.make(node("{CriterionCallback: {criterion: L1Loss, metric_key: l1}}"));
   EXPECT_THAT(*loss->metric_names(), Contains("l1"));
 }
 
@@ -37,9 +42,11 @@ TEST(Callbacks, RefuseWhatCannotBe) {
     return error_of([&] { targets().callbacks.make(node(text)); });
   };
   EXPECT_THAT(error("PrecisionRecallF1SupportCallback"), HasSubstr("num_classes is missing"));
-  EXPECT_THAT(error("{CheckpointCallback: {mode: half}}"), HasSubstr("expected full or model, got 'half'"));
+  EXPECT_THAT(error("{CheckpointCallback: {mode: half}}"),
+              HasSubstr("expected full or model, got 'half'"));
   EXPECT_THAT(error("{EarlyStoppingCallback: {patience: 0}}"), HasSubstr("patience"));
-  EXPECT_THAT(error("{CriterionCallback: {criterion: L2Loss}}"), HasSubstr("unknown criterion 'L2Loss'"));
+  EXPECT_THAT(error("{CriterionCallback: {criterion: L2Loss}}"),
+              HasSubstr("unknown criterion 'L2Loss'"));
 }
 
 }  // namespace

@@ -8,11 +8,12 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
-double loss(const std::string& criterion, const torch::Tensor& output, const torch::Tensor& target) {
+double loss(const std::string& criterion, const torch::Tensor& output,
+            const torch::Tensor& target) {
   return targets().criterions.make(node(criterion))(output, target).item<double>();
 }
 
@@ -20,13 +21,14 @@ TEST(Criterions, OptionsReachTheLoss) {
   const torch::Tensor scores = torch::tensor({{2.0, -1.0}, {0.5, 1.5}});
   const torch::Tensor classes = torch::tensor({0, 1});
   namespace F = torch::nn::functional;
-  EXPECT_DOUBLE_EQ(loss("CrossEntropyLoss", scores, classes), F::cross_entropy(scores, classes).item<double>());
-  EXPECT_FLOAT_EQ(loss("{CrossEntropyLoss: {weight: [1, 3], label_smoothing: 0.1}}", scores, classes),
-                  F::cross_entropy(scores, classes,
-                                   F::CrossEntropyFuncOptions()
-                                       .weight(torch::tensor({1.0, 3.0}))
-                                       .label_smoothing(0.1))
-                      .item<double>());
+  EXPECT_DOUBLE_EQ(loss("CrossEntropyLoss", scores, classes),
+                   F::cross_entropy(scores, classes).item<double>());
+  EXPECT_FLOAT_EQ(
+      loss("{CrossEntropyLoss: {weight: [1, 3], label_smoothing: 0.1}}", scores, classes),
+      F::cross_entropy(
+          scores, classes,
+          F::CrossEntropyFuncOptions().weight(torch::tensor({1.0, 3.0})).label_smoothing(0.1))
+          .item<double>());
   const torch::Tensor x = torch::tensor({0.0, 3.0});
   const torch::Tensor y = torch::tensor({0.5, 0.0});
   EXPECT_DOUBLE_EQ(loss("MSELoss", x, y), (0.25 + 9) / 2);
@@ -34,14 +36,17 @@ TEST(Criterions, OptionsReachTheLoss) {
   EXPECT_DOUBLE_EQ(loss("{SmoothL1Loss: {beta: 2}}", x, y), (0.5 * 0.25 / 2 + 2) / 2);
   EXPECT_DOUBLE_EQ(loss("{HuberLoss: {delta: 2}}", x, y), (0.5 * 0.25 + 2 * (3 - 1)) / 2);
   EXPECT_NEAR(loss("BCEWithLogitsLoss", torch::zeros({2}), torch::ones({2})), std::log(2), 1e-6);
-  EXPECT_NEAR(loss("{BCEWithLogitsLoss: {pos_weight: 2}}", torch::zeros({2}), torch::ones({2})), 2 * std::log(2), 1e-6);
+  EXPECT_NEAR(loss("{BCEWithLogitsLoss: {pos_weight: 2}}", torch::zeros({2}), torch::ones({2})),
+              2 * std::log(2), 1e-6);
   EXPECT_NEAR(loss("BCELoss", torch::full({2}, 0.5), torch::ones({2})), std::log(2), 1e-6);
-  EXPECT_NEAR(loss("NLLLoss", torch::log_softmax(scores, 1), classes), loss("CrossEntropyLoss", scores, classes), 1e-6);
+  EXPECT_NEAR(loss("NLLLoss", torch::log_softmax(scores, 1), classes),
+              loss("CrossEntropyLoss", scores, classes), 1e-6);
 }
 
 TEST(Criterions, AValueOutOfRangeIsRefused) {
-  EXPECT_THAT(error_of([] { targets().criterions.make(node("{CrossEntropyLoss: {label_smoothing: 2}}")); }),
-              HasSubstr("label_smoothing: expected a number in [0, 1], got 2"));
+  EXPECT_THAT(
+      error_of([] { targets().criterions.make(node("{CrossEntropyLoss: {label_smoothing: 2}}")); }),
+      HasSubstr("label_smoothing: expected a number in [0, 1], got 2"));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace lockstep::recipe {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 TEST(Datasets, ASubsetCountsFromEitherEnd) {
@@ -19,10 +19,14 @@ TEST(Datasets, ASubsetCountsFromEitherEnd) {
   const auto last = targets().datasets.make(node("{Subset: {dataset: " + noise + ", first: -3}}"));
   EXPECT_EQ(last->size(), 3);
   EXPECT_TRUE(last->sample(0)["features"].equal(all->sample(7)["features"]));
-  const auto some = targets().datasets.make(node("{Subset: {dataset: " + noise + ", first: 2, count: 4}}"));
+  const auto some =
+      targets().datasets.make(node("{Subset: {dataset: " + noise + ", first: 2, count: 4}}"));
   EXPECT_EQ(some->size(), 4);
-  EXPECT_THAT(error_of([&] { targets().datasets.make(node("{Subset: {dataset: " + noise + ", first: 9, count: 4}}")); }),
-              HasSubstr("it/Subset/count: expected 1 to 1 from sample 9 on, got 4"));
+  EXPECT_THAT(
+      error_of([&] {
+        targets().datasets.make(node("{Subset: {dataset: " + noise + ", first: 9, count: 4}}"));
+      }),
+      HasSubstr("it/Subset/count: expected 1 to 1 from sample 9 on, got 4"));
 }
 
 TEST(Datasets, AMissingFolderIsFoundAtItsLine) {
@@ -34,12 +38,14 @@ TEST(Samplers, AreMadeForTheDataSet) {
   const auto random = targets().samplers.make(node("{RandomSampler: {seed: 3}}"), 5);
   EXPECT_EQ(random->size(), 5);
   EXPECT_EQ(random->indices(1), data::RandomSampler(5, {.seed = 3}).indices(1));
-  EXPECT_THAT(targets().samplers.make(node("SequentialSampler"), 3)->indices(1), ElementsAre(0, 1, 2));
+  EXPECT_THAT(targets().samplers.make(node("SequentialSampler"), 3)->indices(1),
+              ElementsAre(0, 1, 2));
   EXPECT_EQ(targets().samplers.make(node("{DistributedSampler: {num_replicas: 2}}"), 5)->size(), 3);
 }
 
 TEST(Transforms, FlattenMakesRows) {
-  EXPECT_EQ(targets().transforms.make(node("Flatten")).apply(torch::ones({2, 3, 4})).sizes(), torch::IntArrayRef({2, 12}));
+  EXPECT_EQ(targets().transforms.make(node("Flatten")).apply(torch::ones({2, 3, 4})).sizes(),
+            torch::IntArrayRef({2, 12}));
 }
 
 }  // namespace

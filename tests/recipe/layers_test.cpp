@@ -8,8 +8,8 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 // The shape that a layer makes of an input of ones.
@@ -25,9 +25,11 @@ using Shape = std::vector<std::int64_t>;
 TEST(Layers, TakeTheirSizesFromTheData) {
   EXPECT_EQ(shape("{Linear: {out_features: 5}}", {2, 7}), Shape({2, 5}));
   EXPECT_EQ(shape("{Conv1d: {out_channels: 4, kernel_size: 3}}", {2, 3, 9}), Shape({2, 4, 7}));
-  EXPECT_EQ(shape("{Conv2d: {out_channels: 4, kernel_size: [3, 1], stride: 2, padding: 1}}", {2, 3, 8, 8}),
+  EXPECT_EQ(shape("{Conv2d: {out_channels: 4, kernel_size: [3, 1], stride: 2, padding: 1}}",
+                  {2, 3, 8, 8}),
             Shape({2, 4, 4, 5}));
-  EXPECT_EQ(shape("{Conv3d: {out_channels: 6, kernel_size: 2, stride: 2, padding: 1}}", {1, 3, 16, 16, 16}),
+  EXPECT_EQ(shape("{Conv3d: {out_channels: 6, kernel_size: 2, stride: 2, padding: 1}}",
+                  {1, 3, 16, 16, 16}),
             Shape({1, 6, 9, 9, 9}));
   EXPECT_EQ(shape("{ConvTranspose2d: {out_channels: 2, kernel_size: 2, stride: 2}}", {1, 3, 4, 4}),
             Shape({1, 2, 8, 8}));
@@ -40,9 +42,11 @@ TEST(Layers, Shapes) {
   EXPECT_EQ(shape("Flatten", {2, 3, 4}), Shape({2, 12}));
   EXPECT_EQ(shape("{Unflatten: {sizes: [3, 4]}}", {2, 12}), Shape({2, 3, 4}));
   EXPECT_EQ(shape("{MaxPool2d: {kernel_size: 2}}", {1, 1, 6, 6}), Shape({1, 1, 3, 3}));
-  EXPECT_EQ(shape("{MaxPool3d: {kernel_size: 2, padding: 1}}", {1, 1, 9, 9, 9}), Shape({1, 1, 5, 5, 5}));
+  EXPECT_EQ(shape("{MaxPool3d: {kernel_size: 2, padding: 1}}", {1, 1, 9, 9, 9}),
+            Shape({1, 1, 5, 5, 5}));
   EXPECT_EQ(shape("{AvgPool1d: {kernel_size: 2, stride: 1}}", {1, 1, 6}), Shape({1, 1, 5}));
-  EXPECT_EQ(shape("{AdaptiveAvgPool3d: {output_size: 2}}", {1, 1, 9, 9, 9}), Shape({1, 1, 2, 2, 2}));
+  EXPECT_EQ(shape("{AdaptiveAvgPool3d: {output_size: 2}}", {1, 1, 9, 9, 9}),
+            Shape({1, 1, 2, 2, 2}));
   for (const char* const plain : {"ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Tanh", "Sigmoid",
                                   "Softplus", "Softmax", "LogSoftmax", "Identity", "Dropout"}) {
     EXPECT_EQ(shape(plain, {2, 3}), Shape({2, 3})) << plain;

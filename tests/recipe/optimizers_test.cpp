@@ -9,8 +9,8 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 // Weights and biases after one step with gradients of one, from one.
@@ -27,8 +27,10 @@ std::vector<double> after_step(const std::string& optimizer) {
 TEST(Optimizers, OptionsReachThem) {
   EXPECT_THAT(after_step("{SGD: {lr: 0.5}}"), ::testing::ElementsAre(0.5, 0.5));
   EXPECT_THAT(after_step("{SGD: {lr: 0.5, weight_decay: 1}}"), ::testing::ElementsAre(0.0, 0.0));
-  EXPECT_THAT(after_step("{SGD: {lr: 0.5, weight_decay: 1, no_bias_weight_decay: true}}"), ::testing::ElementsAre(0.0, 0.5));
-  EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr: 0.25}}}}"), ::testing::ElementsAre(0.5, 0.75));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, weight_decay: 1, no_bias_weight_decay: true}}"),
+              ::testing::ElementsAre(0.0, 0.5));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr: 0.25}}}}"),
+              ::testing::ElementsAre(0.5, 0.75));
   for (const char* const name : {"Adam", "AdamW", "RMSprop", "Adagrad"}) {
     EXPECT_LT(after_step(name)[0], 1.0) << name;
   }

@@ -10,16 +10,18 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 TEST(Plugin, WhatIsNoneIsRefused) {
-  EXPECT_THAT(error_of([] { load_plugin("nowhere.so"); }), HasSubstr("plugin nowhere.so: No such file"));
+  EXPECT_THAT(error_of([] { load_plugin("nowhere.so"); }),
+              HasSubstr("plugin nowhere.so: No such file"));
   const TemporaryDirectory folder;
   write_file_atomically(folder / "text.so", "not a library");
   EXPECT_THAT(error_of([&] { load_plugin(folder / "text.so"); }), HasSubstr("plugin "));
   // A library, but not one of ours.
-  for (const char* const path : {"/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1"}) {
+  for (const char* const path :
+       {"/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1"}) {
     if (!std::filesystem::exists(path)) continue;
     EXPECT_THAT(error_of([&] { load_plugin(path); }), HasSubstr("it has no lockstep_plugin_for"));
   }

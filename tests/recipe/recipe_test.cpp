@@ -19,8 +19,8 @@ namespace lockstep::recipe {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 const char* const kConfig = R"(
 model:
@@ -69,8 +69,12 @@ std::string hash_from_cpp(std::uint64_t seed) {
               .criterion = nn::CrossEntropyLoss(),
               .optimizer = optim::Adam{.lr = 0.01},
               .scheduler = optim::StepLR{.step_size = 1},
-              .loaders = {{"train", {noise({.samples = 40, .shape = {2, 4}, .classes = 3, .seed = 1}), {.batch_size = 8, .shuffle = true}}},
-                          {"valid", {noise({.samples = 16, .shape = {2, 4}, .classes = 3, .seed = 2}), {.batch_size = 8}}}},
+              .loaders = {{"train",
+                           {noise({.samples = 40, .shape = {2, 4}, .classes = 3, .seed = 1}),
+                            {.batch_size = 8, .shuffle = true}}},
+                          {"valid",
+                           {noise({.samples = 16, .shape = {2, 4}, .classes = 3, .seed = 2}),
+                            {.batch_size = 8}}}},
               .seed = seed,
               .num_epochs = 2,
               .valid_loader = "valid",
@@ -91,14 +95,16 @@ TEST(Recipe, ArgsAreAnotherPlaceForTheSameKeys) {
   const Recipe recipe = read_recipe(document);
   EXPECT_EQ(recipe.stages[0].options.num_epochs, 1);
   EXPECT_EQ(recipe.stages[0].options.seed, 7u);
-  EXPECT_THAT(error_of([] { read_recipe(config_with({"args={num_epochs: 1}"})); }), HasSubstr("given twice"));
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"args={num_epochs: 1}"})); }),
+              HasSubstr("given twice"));
 }
 
 TEST(Recipe, StagesGoOnWithTheModelAndAreLaidOverTheRest) {
   const TemporaryDirectory folder;
-  const Recipe recipe = read_recipe(config_with(
-      {"logdir=" + (folder / "run").string(),
-       "stages={first: {num_epochs: 1}, second: {optimizer: {_target_: SGD, lr: 0.0}, scheduler: }}"}));
+  const Recipe recipe =
+      read_recipe(config_with({"logdir=" + (folder / "run").string(),
+                               "stages={first: {num_epochs: 1}, second: {optimizer: {_target_: "
+                               "SGD, lr: 0.0}, scheduler: }}"}));
   ASSERT_EQ(recipe.stages.size(), 2u);
   EXPECT_EQ(recipe.stages[0].options.num_epochs, 1);
   EXPECT_EQ(recipe.stages[1].options.num_epochs, 2);
@@ -106,8 +112,10 @@ TEST(Recipe, StagesGoOnWithTheModelAndAreLaidOverTheRest) {
   EXPECT_FALSE(recipe.stages[1].options.scheduler.has_value());
   const TrainResult last = run_recipe(recipe);
   // A learning rate of zero: what the first stage left is what the second ends with.
-  const auto first = checkpoint::load(folder / "run/first/checkpoints/last.pth").get<StateDict>("model_state_dict");
-  const auto second = checkpoint::load(folder / "run/second/checkpoints/last.pth").get<StateDict>("model_state_dict");
+  const auto first = checkpoint::load(folder / "run/first/checkpoints/last.pth")
+                         .get<StateDict>("model_state_dict");
+  const auto second = checkpoint::load(folder / "run/second/checkpoints/last.pth")
+                          .get<StateDict>("model_state_dict");
   EXPECT_TRUE(first.get<torch::Tensor>("1.weight").equal(second.get<torch::Tensor>("1.weight")));
   EXPECT_EQ(last.history.size(), 2u);
 }
@@ -117,14 +125,19 @@ TEST(Recipe, ACheckpointCarriesItsDocuments) {
   Recipe recipe = read_recipe(config_with({"logdir=" + folder.path().string()}));
   recipe.stages[0].options.documents = {{"config", "seed: 1\n"}};
   run_recipe(recipe);
-  EXPECT_EQ(checkpoint::load(folder / "checkpoints/last.pth").get<StateDict>("documents").get<std::string>("config"), "seed: 1\n");
+  EXPECT_EQ(checkpoint::load(folder / "checkpoints/last.pth")
+                .get<StateDict>("documents")
+                .get<std::string>("config"),
+            "seed: 1\n");
 }
 
 TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
   const TemporaryDirectory folder;
   const std::string logdir = "logdir=" + (folder / "run").string();
   const auto recipe_of = [&](int second_epochs) {
-    return read_recipe(config_with({logdir, fmt::format("stages={{first: {{num_epochs: 1}}, second: {{num_epochs: {}}}}}", second_epochs)}));
+    return read_recipe(config_with(
+        {logdir, fmt::format("stages={{first: {{num_epochs: 1}}, second: {{num_epochs: {}}}}}",
+                             second_epochs)}));
   };
   // Nothing there yet: everything is trained.
   Recipe fresh = recipe_of(1);
@@ -147,9 +160,10 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   const TemporaryDirectory folder;
   const auto recipe_of = [&] {
-    return read_recipe(config_with({"logdir=" + (folder / "run").string(),
-                                    "callbacks=[{EarlyStoppingCallback: {patience: 1, min_delta: 100}}]",
-                                    "stages={first: {num_epochs: 9}, second: {num_epochs: 9}}"}));
+    return read_recipe(
+        config_with({"logdir=" + (folder / "run").string(),
+                     "callbacks=[{EarlyStoppingCallback: {patience: 1, min_delta: 100}}]",
+                     "stages={first: {num_epochs: 9}, second: {num_epochs: 9}}"}));
   };
   const std::string hash = run_recipe(recipe_of()).weights_hash;
   Recipe again = recipe_of();
@@ -173,7 +187,9 @@ TEST_P(BrokenFile, IsRefusedAtItsLine) {
   const std::size_t at = text.find(GetParam().before);
   ASSERT_NE(at, std::string::npos);
   text.replace(at, GetParam().before.size(), GetParam().after);
-  EXPECT_THAT(error_of([&] { read_recipe(config::parse_yaml(text, "a.yml")); }), HasSubstr(GetParam().place)) << GetParam().after;
+  EXPECT_THAT(error_of([&] { read_recipe(config::parse_yaml(text, "a.yml")); }),
+              HasSubstr(GetParam().place))
+      << GetParam().after;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -182,19 +198,27 @@ INSTANTIATE_TEST_SUITE_P(
         Written{"lr: 0.01", "lr: fast", "a.yml:9: optimizer/lr: expected a number"},
         Written{"lr: 0.01", "lr: -1", "a.yml:9: optimizer/lr: expected a number >= 0, got -1"},
         Written{"lr: 0.01", "rate: 1", "a.yml:9: optimizer/rate: unknown key"},
-        Written{"  - ReLU", "  - ReLu", "a.yml:5: model/2: unknown layer 'ReLu'; did you mean 'ReLU'?"},
+        Written{"  - ReLU", "  - ReLu",
+                "a.yml:5: model/2: unknown layer 'ReLu'; did you mean 'ReLU'?"},
         Written{"{p: 0.5}", "{p: x}", "a.yml:6: model/3/Dropout/p: expected a number"},
-        Written{"{out_features: 3}", "{in_features: 9, out_features: 3}", "a.yml:7: model/4: does not fit an input of Float [1, 8]"},
+        Written{"{out_features: 3}", "{in_features: 9, out_features: 3}",
+                "a.yml:7: model/4: does not fit an input of Float [1, 8]"},
         Written{"step_size: 1", "step_size: 0", "a.yml:10: scheduler/step_size"},
-        Written{"batch_size: 8\n    shuffle", "batch_size: 0\n    shuffle", "a.yml:14: loaders/train/batch_size"},
+        Written{"batch_size: 8\n    shuffle", "batch_size: 0\n    shuffle",
+                "a.yml:14: loaders/train/batch_size"},
         Written{"num_epochs: 2", "num_epochs: two", "a.yml:21: num_epochs: expected an integer"},
         Written{"num_epochs: 2", "clip_grad_norm: -1", "a.yml:21: clip_grad_norm"},
-        Written{"num_epochs: 2", "num_epochs: 2\nnum_epochs: 3", "a.yml:22: the key 'num_epochs' comes twice"},
-        Written{"valid_loader: valid", "valid_loader: test", "a.yml:22: valid_loader: there is no loader 'test'"},
+        Written{"num_epochs: 2", "num_epochs: 2\nnum_epochs: 3",
+                "a.yml:22: the key 'num_epochs' comes twice"},
+        Written{"valid_loader: valid", "valid_loader: test",
+                "a.yml:22: valid_loader: there is no loader 'test'"},
         Written{"{num_classes: 3}", "{num_classes: 2}", "a.yml:20: callbacks/0: "}));
 
 TEST(Recipe, EveryMistakeIsTold) {
-  const auto error = error_of([] { read_recipe(config_with({"loaders.train.batchsize=3", "optimizer.lr=fast", "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"})); });
+  const auto error = error_of([] {
+    read_recipe(config_with({"loaders.train.batchsize=3", "optimizer.lr=fast",
+                             "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"}));
+  });
   EXPECT_EQ(std::ranges::count(error, '\n'), 4) << "told twice: " << error;
   EXPECT_THAT(error, AllOf(HasSubstr("command line: optimizer/lr: expected a number"),
                            HasSubstr("callbacks/0: unknown callback 'Foo'"),
@@ -223,7 +247,8 @@ TEST_P(Broken, IsRefusedBeforeTrainingAndNamesThePlace) {
   config::Node document = config_with(changes);
   spell_out(document);
   const auto error = error_of([&] { run_recipe(read_recipe(document)); });
-  EXPECT_THAT(error, ::testing::MatchesRegex("(command line|a.yml:[0-9]+|a.yml): (.|\n)*")) << "no place";
+  EXPECT_THAT(error, ::testing::MatchesRegex("(command line|a.yml:[0-9]+|a.yml): (.|\n)*"))
+      << "no place";
   EXPECT_THAT(error, HasSubstr(GetParam().place)) << GetParam().change;
   EXPECT_FALSE(std::filesystem::exists(logdir)) << "something was written";
 }
@@ -251,7 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer.lr=[0.1]", "optimizer/lr: expected a number, got a list"},
         Mutation{"optimizer.amsgrad=1", "optimizer/amsgrad: expected true or false"},
         Mutation{"loaders.train.shuffle=yes", "loaders/train/shuffle: expected true or false"},
-        Mutation{"loaders.train.batch_size={}", "loaders/train/batch_size: expected an integer, got a mapping"},
+        Mutation{"loaders.train.batch_size={}",
+                 "loaders/train/batch_size: expected an integer, got a mapping"},
         Mutation{"verbose=verbose", "verbose: expected true or false"},
         Mutation{"model/1/Linear/out_features=wide", "model/1/Linear/out_features"},
         Mutation{"callbacks=3", "callbacks: expected a list of callbacks"},
@@ -259,8 +285,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer=[Adam]", "optimizer: expected an optimizer"},
         Mutation{"callbacks/0/AccuracyCallback/num_classes=2", "callbacks/0: "},
         Mutation{"callbacks/0/AccuracyCallback/input_key=scores", "callbacks/0: "},
-        Mutation{"callbacks={early: {EarlyStoppingCallback: {metric: valid/los}}}", "callbacks/early: "},
-        Mutation{"loaders.valid.dataset.shape=[2, 5]", "loaders/valid: the model does not fit its samples"},
+        Mutation{"callbacks={early: {EarlyStoppingCallback: {metric: valid/los}}}",
+                 "callbacks/early/EarlyStoppingCallback: nobody computes"},
+        Mutation{"loaders.valid.dataset.shape=[2, 5]",
+                 "loaders/valid: the model does not fit its samples"},
         Mutation{"loaders.valid.dataset.classes=7", "loaders/valid: class"},
         Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1, total_steps: 3}", "scheduler"},
         Mutation{"stages=[a]", "stages: expected a mapping"},
@@ -270,10 +298,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer._target_=Adm", "did you mean 'Adam'?"},
         Mutation{"criterion=CrossEntropy", "did you mean 'CrossEntropyLoss'?"},
         Mutation{"model/0=Flaten", "model/0: unknown layer 'Flaten'; did you mean 'Flatten'?"},
-        Mutation{"model=Net", "model: unknown model 'Net'"},
-        Mutation{"scheduler=CosineLR", "scheduler: unknown scheduler"},
-        Mutation{"loaders.train.dataset=Nois", "loaders/train/dataset: unknown dataset"},
-        Mutation{"loaders.train.sampler=Random", "loaders/train/sampler: unknown sampler"},
+        Mutation{"model=Net", "unknown model 'Net'"},
+        Mutation{"scheduler=CosineLR", "scheduler/_target_: unknown scheduler"},
+        Mutation{"loaders.train.dataset=Nois", "loaders/train/dataset/_target_: unknown dataset"},
+        Mutation{"loaders.train.sampler=Random", "loaders/train/sampler/_target_: unknown sampler"},
         Mutation{"valid_loader=vald", "valid_loader"},
         Mutation{"valid_metric=acuracy", "accuracy01"},
         Mutation{"loaders.tst={dataset: {_target_: Noise, shape: [2, 4], classes: 3}}", "tst"},
@@ -292,10 +320,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"loaders.train.dataset.samples=0", "loaders/train/dataset/samples"},
         Mutation{"workers=0", "workers"},
         // What is missing.
-        Mutation{"model=", "model is missing"},
-        Mutation{"criterion=", "criterion is missing"},
-        Mutation{"optimizer=", "optimizer is missing"},
-        Mutation{"loaders=", "loaders is missing"},
+        Mutation{"model=", "model is missing"}, Mutation{"criterion=", "criterion is missing"},
+        Mutation{"optimizer=", "optimizer is missing"}, Mutation{"loaders=", "loaders is missing"},
         Mutation{"loaders.train.dataset=", "loaders/train"},
         Mutation{"model=[]", "model: expected at least one layer"},
         Mutation{"model=[{Linear: {}}]", "out_features is missing"},
@@ -309,11 +335,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"workers=2", "workers"},
         Mutation{"engine={DeviceEngine: {}}\nddp=true", "engine: a DeviceEngine is one process"},
         Mutation{"optimizer={_target_: SGD, nesterov: true}", "optimizer"},
-        Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1}\noptimizer={_target_: Adagrad}", "momentum"},
+        Mutation{"scheduler={_target_: OneCycleLR, max_lr: 1}\noptimizer={_target_: Adagrad}",
+                 "momentum"},
         Mutation{"runner={SupervisedRunner: {input_key: images}}", "its batches have no 'images'"},
         Mutation{"runner={SupervisedRunner: {target_key: labels}}", "its batches have no 'labels'"},
-        Mutation{"loaders.train={dataset: {_target_: Noise, shape: [2, 4], classes: 3}, shuffle: true, sampler: SequentialSampler}", "loaders/train"},
-        Mutation{"stages={a: {model: [Flatten]}}", "stages/a/model: all stages have this in common"},
+        Mutation{"loaders.train={dataset: {_target_: Noise, shape: [2, 4], classes: 3}, shuffle: "
+                 "true, sampler: SequentialSampler}",
+                 "loaders/train"},
+        Mutation{"stages={a: {model: [Flatten]}}",
+                 "stages/a/model: all stages have this in common"},
         Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that can be a folder's"},
         Mutation{"stages={a: {num_epoch: 1}}", "stages/a/num_epoch: unknown key"}));
 

@@ -11,9 +11,11 @@ namespace lockstep::recipe {
 namespace {
 
 TEST(Record, TheConfigIsWithoutTheResume) {
-  const auto document = config::parse_yaml("{seed: 1, resume: last, args: {resume: best, check: true}}", "");
+  const auto document =
+      config::parse_yaml("{seed: 1, resume: last, args: {resume: best, check: true}}", "");
   EXPECT_EQ(resolved_config(document), "seed: 1\nargs:\n  check: true\n");
-  EXPECT_EQ(resolved_config(config::parse_yaml("{stages: {a: {resume: last, check: true}}}", "")), "stages:\n  a:\n    check: true\n");
+  EXPECT_EQ(resolved_config(config::parse_yaml("{stages: {a: {resume: last, check: true}}}", "")),
+            "stages:\n  a:\n    check: true\n");
 }
 
 TEST(Record, TheEnvironmentIsJsonAndKeepsSecrets) {

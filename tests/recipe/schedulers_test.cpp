@@ -9,16 +9,20 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 double lr_after(const std::string& scheduler, int steps) {
   torch::Tensor weight = torch::ones({1}, torch::requires_grad());
   optim::FlatParameters parameters({{"w", weight}});
-  const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 1.0, .momentum = 0.9}).make(parameters);
-  const auto made = targets().schedulers.make(node(scheduler)).make(*optimizer, {.num_epochs = 4, .steps_per_epoch = 1});
-  for (int i = 0; i < steps; ++i) made->step(made->needs_metric() ? std::optional(1.0) : std::nullopt);
+  const auto optimizer =
+      optim::OptimizerSpec(optim::SGD{.lr = 1.0, .momentum = 0.9}).make(parameters);
+  const auto made = targets()
+                        .schedulers.make(node(scheduler))
+                        .make(*optimizer, {.num_epochs = 4, .steps_per_epoch = 1});
+  for (int i = 0; i < steps; ++i)
+    made->step(made->needs_metric() ? std::optional(1.0) : std::nullopt);
   return optimizer->lr();
 }
 
@@ -37,8 +41,10 @@ TEST(Schedulers, AreCheckedBeforeTheyAreUsed) {
     return error_of([&] { targets().schedulers.make(node(text)); });
   };
   EXPECT_THAT(error("StepLR"), HasSubstr("step_size is missing"));
-  EXPECT_THAT(error("{OneCycleLR: {max_lr: 1, pct_start: 2}}"), HasSubstr("it/OneCycleLR/pct_start"));
-  EXPECT_THAT(error("{StepLR: {step_size: 1, per: step}}"), HasSubstr("expected epoch or batch, got 'step'"));
+  EXPECT_THAT(error("{OneCycleLR: {max_lr: 1, pct_start: 2}}"),
+              HasSubstr("it/OneCycleLR/pct_start"));
+  EXPECT_THAT(error("{StepLR: {step_size: 1, per: step}}"),
+              HasSubstr("expected epoch or batch, got 'step'"));
   EXPECT_THAT(error("{OneCycleLR: {max_lr: 1, anneal: cosine}}"), HasSubstr("did you mean 'cos'"));
 }
 

@@ -9,22 +9,25 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 TEST(Sequential, SizesGoFromLayerToLayer) {
-  auto net = make_sequential(node("[Flatten, {Linear: {out_features: 5}}, BatchNorm1d, {Linear: {out_features: 2}}]"),
-                             torch::ones({1, 3, 4}));
+  auto net = make_sequential(
+      node("[Flatten, {Linear: {out_features: 5}}, BatchNorm1d, {Linear: {out_features: 2}}]"),
+      torch::ones({1, 3, 4}));
   EXPECT_TRUE(net->is_training());
   EXPECT_TRUE(net->named_parameters().contains("1.weight"));  // Python's names
-  EXPECT_TRUE(net->named_buffers()["2.running_mean"].eq(0).all().item<bool>()) << "the example counted";
+  EXPECT_TRUE(net->named_buffers()["2.running_mean"].eq(0).all().item<bool>())
+      << "the example counted";
   EXPECT_EQ(net->forward(torch::ones({7, 3, 4})).sizes(), torch::IntArrayRef({7, 2}));
 }
 
 TEST(Sequential, ALayerThatDoesNotFitIsNamed) {
   const auto error = error_of([] {
-    make_sequential(node("[Flatten, {Linear: {in_features: 100, out_features: 5}}]"), torch::ones({1, 3, 4}));
+    make_sequential(node("[Flatten, {Linear: {in_features: 100, out_features: 5}}]"),
+                    torch::ones({1, 3, 4}));
   });
   EXPECT_THAT(error, HasSubstr("a.yml:1: it/1: does not fit an input of Float [1, 12]"));
   EXPECT_THAT(error, ::testing::Not(HasSubstr("Exception raised from")));

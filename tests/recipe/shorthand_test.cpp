@@ -10,8 +10,8 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 std::string spelled_out(const std::string& text) {
   config::Node document = config::parse_yaml(text, "a.yml");
@@ -23,9 +23,12 @@ TEST(Shorthand, IsSpelledOut) {
   EXPECT_EQ(spelled_out("{optimizer: Adam}"), "optimizer:\n  _target_: Adam\n");
   EXPECT_EQ(spelled_out("{optimizer: {Adam: {lr: 1}}}"), "optimizer:\n  _target_: Adam\n  lr: 1\n");
   EXPECT_EQ(spelled_out("{optimizer: {Adam: }}"), "optimizer:\n  _target_: Adam\n");
-  EXPECT_EQ(spelled_out("{optimizer: {_target_: Adam, lr: 1}}"), "optimizer:\n  _target_: Adam\n  lr: 1\n");
-  EXPECT_EQ(spelled_out("{optimizer: {lr: 1}}"), "optimizer:\n  lr: 1\n") << "to be laid over something";
-  EXPECT_EQ(spelled_out("{loaders: {train: {dataset: Noise}}}"), "loaders:\n  train:\n    dataset:\n      _target_: Noise\n");
+  EXPECT_EQ(spelled_out("{optimizer: {_target_: Adam, lr: 1}}"),
+            "optimizer:\n  _target_: Adam\n  lr: 1\n");
+  EXPECT_EQ(spelled_out("{optimizer: {lr: 1}}"), "optimizer:\n  lr: 1\n")
+      << "to be laid over something";
+  EXPECT_EQ(spelled_out("{loaders: {train: {dataset: Noise}}}"),
+            "loaders:\n  train:\n    dataset:\n      _target_: Noise\n");
   EXPECT_EQ(spelled_out("{stages: {A: {num_epochs: 1}}}"), "stages:\n  A:\n    num_epochs: 1\n");
 }
 

@@ -17,19 +17,24 @@ using ::testing::HasSubstr;
 
 TEST(TensorFile, RowsAreSamples) {
   const TemporaryDirectory folder;
-  checkpoint::save(folder / "d.pt", StateDict{{"x", torch::arange(6).reshape({3, 2})}, {"y", torch::arange(3)}});
+  checkpoint::save(folder / "d.pt",
+                   StateDict{{"x", torch::arange(6).reshape({3, 2})}, {"y", torch::arange(3)}});
   const auto data = tensor_file({.path = folder / "d.pt", .features = "x", .targets = "y"});
   EXPECT_EQ(data->size(), 3);
   EXPECT_TRUE(data->sample(2)["features"].equal(torch::tensor({4, 5})));
   EXPECT_EQ(data->sample(2)["targets"].item<int>(), 2);
-  EXPECT_FALSE(tensor_file({.path = folder / "d.pt", .features = "x", .targets = {}})->sample(0).contains("targets"));
+  EXPECT_FALSE(tensor_file({.path = folder / "d.pt", .features = "x", .targets = {}})
+                   ->sample(0)
+                   .contains("targets"));
 }
 
 TEST(TensorFile, OfPythonsTorchSave) {
-  if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) GTEST_SKIP() << "no python3-torch";
+  if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0)
+    GTEST_SKIP() << "no python3-torch";
   const TemporaryDirectory folder;
   const std::string script = fmt::format(
-      "/usr/bin/python3 -c \"import torch; torch.save({{'features': torch.arange(6.).reshape(3, 2), "
+      "/usr/bin/python3 -c \"import torch; torch.save({{'features': torch.arange(6.).reshape(3, "
+      "2), "
       "'targets': torch.arange(3)}}, '{}')\"",
       (folder / "p.pt").string());
   ASSERT_EQ(std::system(script.c_str()), 0);

@@ -8,8 +8,8 @@
 namespace lockstep::recipe {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::error_of;
+using ::testing::HasSubstr;
 using testing::node;
 
 TEST(Values, AMetricHasItsLoaderBeforeTheFirstSlash) {

@@ -32,8 +32,11 @@ TEST(CNN3d, HasTheLayersItIsSaidToHave) {
 }
 
 TEST(CNN3d, TheHeadFitsTheData) {
-  for (const Sizes& size : {Sizes{16, 16, 16}, Sizes{32, 32, 32}, Sizes{8, 16, 24}, Sizes{2, 2, 2}}) {
-    EXPECT_EQ(forward({.channels = 2, .size = size, .outputs = 7}).sizes(), torch::IntArrayRef({2, 7})) << size;
+  for (const Sizes& size :
+       {Sizes{16, 16, 16}, Sizes{32, 32, 32}, Sizes{8, 16, 24}, Sizes{2, 2, 2}}) {
+    EXPECT_EQ(forward({.channels = 2, .size = size, .outputs = 7}).sizes(),
+              torch::IntArrayRef({2, 7}))
+        << size;
   }
   EXPECT_THROW(make_cnn3d({.channels = 1, .size = {16, 16}, .outputs = 1}), DataError);
 }
@@ -42,14 +45,17 @@ data::Loaders cubes() {
   torch::manual_seed(1);
   const torch::Tensor x = torch::randn({24, 3, 16, 16, 16}) * 0.1 + torch::randn({24, 3, 1, 1, 1});
   const auto data = std::make_shared<data::TensorDataset>(x, x.mean(torch::IntArrayRef({2, 3, 4})));
-  return {{"train", {data, {.batch_size = 4, .shuffle = true}}}, {"valid", {data, {.batch_size = 4}}}};
+  return {{"train", {data, {.batch_size = 4, .shuffle = true}}},
+          {"valid", {data, {.batch_size = 4}}}};
 }
 
 TEST(CNN3d, LearnsFromCubesWithWorkers) {
-  CNN3d estimator({.n_epochs = 60, .patience = 60, .logdir = std::nullopt, .lr = 5e-3, .ddp = true});
+  CNN3d estimator(
+      {.n_epochs = 60, .patience = 60, .logdir = std::nullopt, .lr = 5e-3, .ddp = true});
   estimator.train(cubes());
   const auto& history = estimator.history();
-  EXPECT_LT(history.rbegin()->second.at("valid").at("loss"), 0.3 * history.begin()->second.at("valid").at("loss"));
+  EXPECT_LT(history.rbegin()->second.at("valid").at("loss"),
+            0.3 * history.begin()->second.at("valid").at("loss"));
 }
 
 TEST(ScriptedNetwork, KeepsItsScriptWithTheTrainedWeights) {
@@ -63,7 +69,8 @@ TEST(ScriptedNetwork, KeepsItsScriptWithTheTrainedWeights) {
   estimator.save(folder / "saved");
   torch::jit::Module saved = torch::jit::load((folder / "saved/model_script.pt").string());
   EXPECT_NEAR(saved.attr("w").toTensor().item<double>(), 1.0, 0.1);
-  EXPECT_EQ(saved.attr("w").toTensor().item<float>(), estimator.model().parameters()[0].second.item<float>());
+  EXPECT_EQ(saved.attr("w").toTensor().item<float>(),
+            estimator.model().parameters()[0].second.item<float>());
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace lockstep::science {
 namespace {
 
 TEST(Cubes, SplitAndCombineAreInverse) {
-  for (const auto& [size, cube] : {std::pair(Sizes{6}, Sizes{2}), {{6, 4}, {3, 2}}, {{4, 6, 8}, {2, 3, 4}}}) {
+  for (const auto& [size, cube] :
+       {std::pair(Sizes{6}, Sizes{2}), {{6, 4}, {3, 2}}, {{4, 6, 8}, {2, 3, 4}}}) {
     Sizes shape = {2};
     shape.insert(shape.end(), size.begin(), size.end());
     const torch::Tensor field = torch::rand(shape);
@@ -34,12 +35,16 @@ TEST(Cubes, WhatFillsNoneIsLeftOut) {
 }
 
 TEST(Cubes, ALoaderHasAShape) {
-  const data::Loader loader = {std::make_shared<data::TensorDataset>(torch::rand({5, 3, 4, 4, 4}), torch::rand({5, 10})), {}};
+  const data::Loader loader = {
+      std::make_shared<data::TensorDataset>(torch::rand({5, 3, 4, 4, 4}), torch::rand({5, 10})),
+      {}};
   const FieldShape shape = shape_of(loader);
   EXPECT_EQ(shape.channels, 3);
   EXPECT_EQ(shape.size, (Sizes{4, 4, 4}));
   EXPECT_EQ(shape.outputs, 10);
-  EXPECT_THROW(shape_of({std::make_shared<data::TensorDataset>(torch::rand({5}), torch::rand({5})), {}}), DataError);
+  EXPECT_THROW(
+      shape_of({std::make_shared<data::TensorDataset>(torch::rand({5}), torch::rand({5})), {}}),
+      DataError);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ class Echo : public Estimator {
   std::string name() const override { return "Echo"; }
   void train(const data::Loaders& loaders) override {
     for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
-      for (const auto& [loader, unused] : loaders) history_[epoch][loader]["loss"] = 1.0 / static_cast<double>(epoch);
+      for (const auto& [loader, unused] : loaders)
+        history_[epoch][loader]["loss"] = 1.0 / static_cast<double>(epoch);
     }
   }
   torch::Tensor predict(const data::Loader& loader) override {
@@ -37,18 +38,23 @@ class Echo : public Estimator {
 class Experiment : public ::testing::Test {
  protected:
   Experiment() {
-    const torch::Tensor x = synthetic_turbulence({.shape = {8, 8, 8}, .components = 6}).reshape({3, 2, 8, 8, 8});
-    loader_ = data::Loader(std::make_shared<data::TensorDataset>(x, x.flatten(1)), {.batch_size = 2});
+    const torch::Tensor x =
+        synthetic_turbulence({.shape = {8, 8, 8}, .components = 6}).reshape({3, 2, 8, 8, 8});
+    loader_ =
+        data::Loader(std::make_shared<data::TensorDataset>(x, x.flatten(1)), {.batch_size = 2});
   }
   std::string file(const std::string& name) const { return read_file(folder_ / name); }
 
   TemporaryDirectory folder_;
-  data::Loader loader_ = {std::make_shared<data::TensorDataset>(torch::ones({1, 1}), torch::ones({1, 1})), {}};
+  data::Loader loader_ = {
+      std::make_shared<data::TensorDataset>(torch::ones({1, 1}), torch::ones({1, 1})), {}};
   Echo estimator_;
 };
 
 TEST_F(Experiment, TrainingIsTracked) {
-  run(TrainExperiment{.estimator = estimator_, .loaders = {{"train", loader_}, {"valid", loader_}}, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  run(TrainExperiment{.estimator = estimator_,
+                      .loaders = {{"train", loader_}, {"valid", loader_}},
+                      .trackers = {std::make_shared<FileTracker>(folder_.path())}});
   EXPECT_THAT(file("metrics.csv"), HasSubstr("train - loss,3,0.333"));
   EXPECT_THAT(file("metrics.csv"), HasSubstr("train - runtime,0,"));
   EXPECT_THAT(file("params.json"), HasSubstr("\"model - lr\": 0.5"));
@@ -58,7 +64,13 @@ TEST_F(Experiment, TrainingIsTracked) {
 
 TEST_F(Experiment, AnEvaluationComparesAndReports) {
   estimator_.train({{"train", loader_}});
-  const Evaluation result = run(EvaluateExperiment{.estimator = estimator_, .loader = loader_, .cube = {8, 8, 8}, .title = "Echoes", .facts = {{"margin", "12 %"}}, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  const Evaluation result =
+      run(EvaluateExperiment{.estimator = estimator_,
+                             .loader = loader_,
+                             .cube = {8, 8, 8},
+                             .title = "Echoes",
+                             .facts = {{"margin", "12 %"}},
+                             .trackers = {std::make_shared<FileTracker>(folder_.path())}});
   EXPECT_EQ(result.predict.sizes(), result.target.sizes());
   EXPECT_NEAR(result.mse, 0.01 * result.target.square().mean().item<double>(), 1e-5);
   EXPECT_GT(result.mse_of_mean, result.mse);
@@ -70,11 +82,15 @@ TEST_F(Experiment, AnEvaluationComparesAndReports) {
     EXPECT_GT(file(std::string(name) + ".csv").size(), 50u);
   }
   const std::string report = file("report.html");
-  for (const char* const part : {"<h1>Echoes</h1>", "12 %", "Distribution of values", "Power spectrum", "A slice", "Training"}) EXPECT_THAT(report, HasSubstr(part));
+  for (const char* const part : {"<h1>Echoes</h1>", "12 %", "Distribution of values",
+                                 "Power spectrum", "A slice", "Training"})
+    EXPECT_THAT(report, HasSubstr(part));
 }
 
 TEST_F(Experiment, WithoutCubesThereAreNoSlices) {
-  run(EvaluateExperiment{.estimator = estimator_, .loader = loader_, .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  run(EvaluateExperiment{.estimator = estimator_,
+                         .loader = loader_,
+                         .trackers = {std::make_shared<FileTracker>(folder_.path())}});
   EXPECT_TRUE(std::filesystem::exists(folder_ / "pdf_cdf.svg"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "slices.svg"));
 }

@@ -23,7 +23,8 @@ TEST(Fft, AWaveIsOneMode) {
 }
 
 TEST(Fft, WaveNumbersAreNumPys) {
-  EXPECT_TRUE(wave_numbers({5, 4}).select(1, 0).equal(torch::tensor({0., 1., 2., 2., 1.}, torch::kFloat64)));
+  EXPECT_TRUE(wave_numbers({5, 4}).select(1, 0).equal(
+      torch::tensor({0., 1., 2., 2., 1.}, torch::kFloat64)));
   EXPECT_TRUE(wave_numbers({6}).equal(torch::tensor({0., 1., 2., 3.}, torch::kFloat64)));
 }
 

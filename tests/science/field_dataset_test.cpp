@@ -19,10 +19,14 @@ class Fields : public ::testing::Test {
   Fields() {
     for (const int checkpoint : {0, 10}) {
       const auto field = [&](int offset, torch::IntArrayRef shape) {
-        return (torch::arange(c10::multiply_integers(shape)) + offset + 10000 * checkpoint).to(torch::kFloat32).reshape(shape);
+        return (torch::arange(c10::multiply_integers(shape)) + offset + 10000 * checkpoint)
+            .to(torch::kFloat32)
+            .reshape(shape);
       };
-      write_hdf5(folder_ / fmt::format("velocity_{:03d}.h5", checkpoint), {{"u", field(0, {2, 8, 8, 8})}});
-      write_hdf5(folder_ / fmt::format("density_{:03d}.h5", checkpoint), {{"aux", field(7, {8, 8, 8})}, {"rho", field(5, {8, 8, 8})}});
+      write_hdf5(folder_ / fmt::format("velocity_{:03d}.h5", checkpoint),
+                 {{"u", field(0, {2, 8, 8, 8})}});
+      write_hdf5(folder_ / fmt::format("density_{:03d}.h5", checkpoint),
+                 {{"aux", field(7, {8, 8, 8})}, {"rho", field(5, {8, 8, 8})}});
     }
     options_.path = (folder_ / "{feature}_{checkpoint:03d}.h5").string();
     options_.checkpoints = {0, 10};
@@ -54,7 +58,8 @@ TEST_F(Fields, AreCutIntoCubesOfAllChannels) {
   EXPECT_EQ(sample["targets"].sizes(), torch::IntArrayRef({1, 4, 4, 4}));
   EXPECT_EQ(sample["features"][0][0][0][0].item<float>(), 100000 + 4);
   EXPECT_EQ(sample["features"][1][0][0][1].item<float>(), 100000 + 512 + 5);
-  EXPECT_EQ(sample["features"][2][0][0][0].item<float>(), 100000 + 5 + 4) << "the last dataset of the file";
+  EXPECT_EQ(sample["features"][2][0][0][0].item<float>(), 100000 + 5 + 4)
+      << "the last dataset of the file";
   EXPECT_TRUE(sample["targets"][0].equal(sample["features"][2]));
 }
 
@@ -63,7 +68,8 @@ TEST_F(Fields, AreTheSameReadAsNeeded) {
   options_.memory = 0;
   const FieldData streamed = hdf5_dataset(options_);
   for (std::int64_t i = 0; i < 16; ++i) {
-    EXPECT_TRUE(kept.train->sample(i)["features"].equal(streamed.train->sample(i)["features"])) << i;
+    EXPECT_TRUE(kept.train->sample(i)["features"].equal(streamed.train->sample(i)["features"]))
+        << i;
   }
 }
 
@@ -87,25 +93,36 @@ TEST_F(Fields, ASplitHasEveryCubeOnce) {
   EXPECT_EQ(data.valid->size(), 4);
   std::set<float> firsts;
   for (const auto& part : {data.train, data.valid}) {
-    for (std::int64_t i = 0; i < part->size(); ++i) firsts.insert(part->sample(i)["features"][0][0][0][0].item<float>());
+    for (std::int64_t i = 0; i < part->size(); ++i)
+      firsts.insert(part->sample(i)["features"][0][0][0][0].item<float>());
   }
   EXPECT_EQ(firsts.size(), 16u);
-  EXPECT_TRUE(hdf5_dataset(options_).train->sample(0)["features"].equal(data.train->sample(0)["features"])) << "by the seed alone";
+  EXPECT_TRUE(
+      hdf5_dataset(options_).train->sample(0)["features"].equal(data.train->sample(0)["features"]))
+      << "by the seed alone";
 }
 
 TEST_F(Fields, OneFileWithLabelsInOneOrTwoDimensions) {
-  write_hdf5(folder_ / "plane.h5", {{"a", torch::rand({6, 4})}, {"b", torch::rand({2, 6, 4})}, {"c", torch::rand({6})}});
-  const FieldData data = hdf5_dataset({.path = (folder_ / "plane.h5").string(), .feature_labels = {"a", "b"}, .target_labels = {"a"}, .batch_size = {2}, .dimensions = 2});
+  write_hdf5(folder_ / "plane.h5",
+             {{"a", torch::rand({6, 4})}, {"b", torch::rand({2, 6, 4})}, {"c", torch::rand({6})}});
+  const FieldData data = hdf5_dataset({.path = (folder_ / "plane.h5").string(),
+                                       .feature_labels = {"a", "b"},
+                                       .target_labels = {"a"},
+                                       .batch_size = {2},
+                                       .dimensions = 2});
   EXPECT_EQ(data.train->size(), 6);
   EXPECT_EQ(data.train->sample(0)["features"].sizes(), torch::IntArrayRef({3, 2, 2}));
-  const FieldData line = hdf5_dataset({.path = (folder_ / "plane.h5").string(), .feature_labels = {"c"}});
+  const FieldData line =
+      hdf5_dataset({.path = (folder_ / "plane.h5").string(), .feature_labels = {"c"}});
   EXPECT_EQ(line.train->sample(0)["features"].sizes(), torch::IntArrayRef({1, 6}));
   EXPECT_TRUE(line.train->sample(0)["targets"].equal(line.train->sample(0)["features"]));
 }
 
 TEST_F(Fields, TensorsOfChannelsAreTakenTogether) {
   write_hdf5(folder_ / "stress.h5", {{"s", torch::rand({3, 3, 4, 4, 4})}});
-  EXPECT_EQ(hdf5_dataset({.path = (folder_ / "stress.h5").string()}).train->sample(0)["features"].sizes(), torch::IntArrayRef({9, 4, 4, 4}));
+  EXPECT_EQ(
+      hdf5_dataset({.path = (folder_ / "stress.h5").string()}).train->sample(0)["features"].sizes(),
+      torch::IntArrayRef({9, 4, 4, 4}));
 }
 
 TEST_F(Fields, ErrorsNameFileAndDataset) {
@@ -113,10 +130,13 @@ TEST_F(Fields, ErrorsNameFileAndDataset) {
   EXPECT_THAT(error(), HasSubstr("velocity_011.h5: there is no such file"));
   options_.checkpoints = {0};
   options_.feature_labels = {"u", "rhoo"};
-  EXPECT_THAT(error(), HasSubstr("density_000.h5: dataset 'rhoo': there is none of this name; did you mean 'rho'?"));
+  EXPECT_THAT(
+      error(),
+      HasSubstr("density_000.h5: dataset 'rhoo': there is none of this name; did you mean 'rho'?"));
   options_.feature_labels = {};
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8, 4})}});
-  EXPECT_THAT(error(), HasSubstr("density_000.h5: dataset 'rho': of size [8, 8, 4], expected [8, 8, 8]"));
+  EXPECT_THAT(error(),
+              HasSubstr("density_000.h5: dataset 'rho': of size [8, 8, 4], expected [8, 8, 8]"));
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8})}});
   EXPECT_THAT(error(), HasSubstr("expected [8, 8, 8]"));
   options_.features = options_.target = {"velocity"};

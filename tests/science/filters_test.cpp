@@ -22,7 +22,8 @@ TEST(Filters, AreNumPysAndSciPys) {
 
 TEST(Filters, KeepTheMean) {
   const torch::Tensor field = testing::field({12, 10, 8}, 2);
-  for (const auto& filtered : {spectral_filter(field, 0), box_filter(field, 5), gaussian_filter(field, 2)}) {
+  for (const auto& filtered :
+       {spectral_filter(field, 0), box_filter(field, 5), gaussian_filter(field, 2)}) {
     EXPECT_NEAR(filtered.mean().item<double>(), field.mean().item<double>(), 1e-9);
     EXPECT_LT(filtered.std().item<double>(), field.std().item<double>());
   }

@@ -41,18 +41,26 @@ TEST(Hdf5, ReadsWhatH5pyWrote) {
 TEST(Hdf5, ReadsBlocks) {
   const Hdf5File file(kOfPython);
   const torch::Tensor all = file.read("velocity");
-  const torch::Tensor block = file.read("velocity", {.start = {0, 2, 1, 0}, .count = {2, 2, 1, 2}, .stride = {1, 2, 1, 3}});
+  const torch::Tensor block =
+      file.read("velocity", {.start = {0, 2, 1, 0}, .count = {2, 2, 1, 2}, .stride = {1, 2, 1, 3}});
   using namespace torch::indexing;
   EXPECT_TRUE(block.equal(all.index({Slice(), Slice(2, 5, 2), Slice(1, 2), Slice(0, 4, 3)})));
 }
 
 TEST(Hdf5, ErrorsNameFileAndDataset) {
   const Hdf5File file(kOfPython);
-  EXPECT_THAT(error_of([&] { file.read("velocty"); }), HasSubstr("science_h5py.h5: dataset 'velocty': there is none of this name; did you mean 'velocity'?"));
+  EXPECT_THAT(error_of([&] { file.read("velocty"); }),
+              HasSubstr("science_h5py.h5: dataset 'velocty': there is none of this name; did you "
+                        "mean 'velocity'?"));
   EXPECT_THAT(error_of([&] { file.read("name"); }), HasSubstr("expected numbers"));
-  EXPECT_THAT(error_of([&] { file.read("density", {.start = {0, 0, 3}, .count = {6, 4, 2}, .stride = {1, 1, 1}}); }), HasSubstr("is not in it"));
-  EXPECT_THAT(error_of([&] { file.read("density", {.start = {0}, .count = {1}, .stride = {1}}); }), HasSubstr("has 3 dimensions"));
-  EXPECT_THAT(error_of([] { Hdf5File("nowhere.h5"); }), HasSubstr("nowhere.h5: there is no such file"));
+  EXPECT_THAT(error_of([&] {
+                file.read("density", {.start = {0, 0, 3}, .count = {6, 4, 2}, .stride = {1, 1, 1}});
+              }),
+              HasSubstr("is not in it"));
+  EXPECT_THAT(error_of([&] { file.read("density", {.start = {0}, .count = {1}, .stride = {1}}); }),
+              HasSubstr("has 3 dimensions"));
+  EXPECT_THAT(error_of([] { Hdf5File("nowhere.h5"); }),
+              HasSubstr("nowhere.h5: there is no such file"));
   const TemporaryDirectory folder;
   write_file_atomically(folder / "text.h5", "not a field");
   EXPECT_THAT(error_of([&] { Hdf5File(folder / "text.h5"); }), HasSubstr("is no HDF5 file"));
@@ -63,12 +71,14 @@ TEST(Hdf5, ErrorsNameFileAndDataset) {
 
 TEST(Hdf5, WritesWhatItReads) {
   const TemporaryDirectory folder;
-  const torch::Tensor single = torch::rand({3, 4}), twofold = torch::rand({2, 2, 2}, torch::kFloat64);
+  const torch::Tensor single = torch::rand({3, 4}),
+                      twofold = torch::rand({2, 2, 2}, torch::kFloat64);
   write_hdf5(folder / "a.h5", {{"single", single}, {"double", twofold}});
   const Hdf5File file(folder / "a.h5");
   EXPECT_TRUE(file.read("single").equal(single));
   EXPECT_TRUE(file.read("double").equal(twofold.to(torch::kFloat32)));
-  EXPECT_THROW(write_hdf5(folder / "b.h5", {{"integers", torch::ones({2}, torch::kInt32)}}), DataError);
+  EXPECT_THROW(write_hdf5(folder / "b.h5", {{"integers", torch::ones({2}, torch::kInt32)}}),
+               DataError);
   EXPECT_FALSE(std::filesystem::exists(folder / "b.h5"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }

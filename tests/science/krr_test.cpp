@@ -11,7 +11,8 @@ namespace {
 
 torch::Tensor matrix(const nlohmann::json& rows) {
   std::vector<torch::Tensor> made;
-  for (const auto& row : rows) made.push_back(torch::tensor(row.get<std::vector<double>>(), torch::kFloat64));
+  for (const auto& row : rows)
+    made.push_back(torch::tensor(row.get<std::vector<double>>(), torch::kFloat64));
   return torch::stack(made);
 }
 
@@ -24,20 +25,24 @@ TEST(KRR, PredictsWhatNumPyDoes) {
   const torch::Tensor x = matrix(golden["x"]), y = matrix(golden["y"]), q = matrix(golden["q"]);
   KRR estimator({.alpha = 0.3, .gamma = 0.5});
   estimator.train({{"train", loader(x, y)}});
-  EXPECT_TRUE(torch::allclose(estimator.predict(loader(q, torch::zeros({5, 1}))).to(torch::kFloat64), matrix(golden["predicted"]), 1e-5, 1e-5));
+  EXPECT_TRUE(
+      torch::allclose(estimator.predict(loader(q, torch::zeros({5, 1}))).to(torch::kFloat64),
+                      matrix(golden["predicted"]), 1e-5, 1e-5));
 
   const TemporaryDirectory folder;
   estimator.save(folder.path());
   KRR loaded;
   loaded.load(folder.path());
-  EXPECT_TRUE(loaded.predict(loader(q, torch::zeros({5, 1}))).equal(estimator.predict(loader(q, torch::zeros({5, 1})))));
+  EXPECT_TRUE(loaded.predict(loader(q, torch::zeros({5, 1})))
+                  .equal(estimator.predict(loader(q, torch::zeros({5, 1})))));
 }
 
 TEST(KRR, RefusesWhatCannotBe) {
   EXPECT_THROW(KRR({.alpha = 0}), ConfigError);
   EXPECT_THROW(KRR({.gamma = -1}), ConfigError);
   KRR small({.most_samples = 3});
-  EXPECT_THROW(small.train({{"train", loader(torch::rand({4, 2}), torch::rand({4, 1}))}}), DataError);
+  EXPECT_THROW(small.train({{"train", loader(torch::rand({4, 2}), torch::rand({4, 1}))}}),
+               DataError);
   EXPECT_THROW(small.predict(loader(torch::rand({4, 2}), torch::rand({4, 1}))), Error);
 }
 

@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 class Server : public ::testing::Test {
  protected:
   Server() {
-    server_.Get("/api/2.0/mlflow/experiments/get-by-name", [this](const httplib::Request& request, httplib::Response& response) {
+    server_.Get("/api/2.0/mlflow/experiments/get-by-name", [this](const httplib::Request& request,
+                                                                  httplib::Response& response) {
       experiment_ = request.get_param_value("experiment_name");
       if (known_) {
         response.set_content(R"({"experiment": {"experiment_id": "7"}})", "application/json");
@@ -29,7 +30,8 @@ class Server : public ::testing::Test {
         response.set_content(R"({"error_code": "RESOURCE_DOES_NOT_EXIST"})", "application/json");
       }
     });
-    server_.Post(R"(/api/2\.0/mlflow/(.+))", [this](const httplib::Request& request, httplib::Response& response) {
+    server_.Post(R"(/api/2\.0/mlflow/(.+))", [this](const httplib::Request& request,
+                                                    httplib::Response& response) {
       const std::string name = request.matches[1];
       if (request.get_header_value("Content-Type") != "application/json") {
         response.status = 415;
@@ -41,12 +43,15 @@ class Server : public ::testing::Test {
         return;
       }
       calls_.emplace_back(name, json::parse(request.body));
-      if (name == "experiments/create") response.set_content(R"({"experiment_id": "8"})", "application/json");
-      if (name == "runs/create") response.set_content(R"({"run": {"info": {"run_id": "abc"}}})", "application/json");
+      if (name == "experiments/create")
+        response.set_content(R"({"experiment_id": "8"})", "application/json");
+      if (name == "runs/create")
+        response.set_content(R"({"run": {"info": {"run_id": "abc"}}})", "application/json");
     });
-    server_.Put(R"(/api/2\.0/mlflow-artifacts/artifacts/(.+))", [this](const httplib::Request& request, httplib::Response&) {
-      artifacts_[request.matches[1]] = request.body;
-    });
+    server_.Put(R"(/api/2\.0/mlflow-artifacts/artifacts/(.+))",
+                [this](const httplib::Request& request, httplib::Response&) {
+                  artifacts_[request.matches[1]] = request.body;
+                });
     port_ = server_.bind_to_any_port("127.0.0.1");
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
@@ -56,7 +61,11 @@ class Server : public ::testing::Test {
     thread_.join();
   }
 
-  MlflowOptions options() const { return {.uri = fmt::format("http://127.0.0.1:{}/", port_), .experiment = "my experiment", .run_name = "first"}; }
+  MlflowOptions options() const {
+    return {.uri = fmt::format("http://127.0.0.1:{}/", port_),
+            .experiment = "my experiment",
+            .run_name = "first"};
+  }
   json body_of(const std::string& name) const {
     for (const auto& [called, body] : calls_) {
       if (called == name) return body;
@@ -81,7 +90,8 @@ TEST_F(Server, GetsParametersMetricsAndPictures) {
   EXPECT_EQ(body_of("runs/create")["experiment_id"], "7");
   EXPECT_EQ(body_of("runs/create")["tags"][0]["value"], "first");
   tracker.log_parameter("model - lr", 0.5);
-  EXPECT_EQ(body_of("runs/log-parameter"), json({{"run_id", "abc"}, {"key", "model - lr"}, {"value", "0.5"}}));
+  EXPECT_EQ(body_of("runs/log-parameter"),
+            json({{"run_id", "abc"}, {"key", "model - lr"}, {"value", "0.5"}}));
   tracker.log_metric("eval: loss", 1.25, 3);
   const json metric = body_of("runs/log-metric");
   EXPECT_EQ(metric["key"], "eval_ loss") << "a name that MLflow takes";
@@ -114,7 +124,8 @@ TEST_F(Server, WhatItRefusesIsTold) {
     tracker.log_metric("loss", 1, 0);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/api/2.0/mlflow/runs/log-metric: answers 500: out of disk"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("/api/2.0/mlflow/runs/log-metric: answers 500: out of disk"));
   }
   fails_.clear();
   tracker.log_metric("loss", NAN, 0);

@@ -34,12 +34,14 @@ class Line : public Network {
 data::DatasetPtr samples(std::int64_t count) {
   torch::manual_seed(3);
   const torch::Tensor x = torch::randn({count, 2, 4});
-  return std::make_shared<data::TensorDataset>(x, x.flatten(1).matmul(torch::arange(8.0).reshape({8, 1})));
+  return std::make_shared<data::TensorDataset>(
+      x, x.flatten(1).matmul(torch::arange(8.0).reshape({8, 1})));
 }
 
 data::Loaders loaders() {
   const auto data = samples(64);
-  return {{"train", {data, {.batch_size = 8, .shuffle = true}}}, {"valid", {data, {.batch_size = 16}}}};
+  return {{"train", {data, {.batch_size = 8, .shuffle = true}}},
+          {"valid", {data, {.batch_size = 16}}}};
 }
 
 NetworkConfig config() {
@@ -55,8 +57,12 @@ TEST(Network, TheTrainedModelComesBackFromWorkers) {
   const data::Loader valid = loaders().at("valid");
   const torch::Tensor predicted = estimator.predict(valid);
   EXPECT_EQ(predicted.sizes(), torch::IntArrayRef({64, 1}));
-  const double error = (predicted - valid.dataset()->gather(valid.order(), {})["targets"]).square().mean().item<double>();
-  EXPECT_NEAR(error, estimator.history().rbegin()->second.at("valid").at("loss"), 1e-3 * error + 1e-6);
+  const double error = (predicted - valid.dataset()->gather(valid.order(), {})["targets"])
+                           .square()
+                           .mean()
+                           .item<double>();
+  EXPECT_NEAR(error, estimator.history().rbegin()->second.at("valid").at("loss"),
+              1e-3 * error + 1e-6);
   EXPECT_LT(error, 30) << "of a variance of 140";
 }
 

@@ -10,8 +10,12 @@ namespace {
 
 TEST(Parameters, ComeBackAsTheyWere) {
   const TemporaryDirectory folder;
-  const HParams parameters = {{"a", true}, {"b", std::int64_t{3}}, {"c", 0.5}, {"d", std::string("x")}};
-  save_parameters(folder.path(), {.estimator = "E", .parameters = parameters, .shape = FieldShape{.channels = 2, .size = {4, 5}, .outputs = 6}});
+  const HParams parameters = {
+      {"a", true}, {"b", std::int64_t{3}}, {"c", 0.5}, {"d", std::string("x")}};
+  save_parameters(folder.path(),
+                  {.estimator = "E",
+                   .parameters = parameters,
+                   .shape = FieldShape{.channels = 2, .size = {4, 5}, .outputs = 6}});
   const SavedParameters saved = load_parameters(folder.path(), "E");
   EXPECT_EQ(saved.parameters, parameters);
   EXPECT_EQ(saved.shape->size, (Sizes{4, 5}));

@@ -29,19 +29,23 @@ TEST(Curl, OfAKnownField) {
 data::Loaders flow(std::int64_t side) {
   std::vector<torch::Tensor> fields;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    fields.push_back(synthetic_turbulence({.shape = {side, side, side}, .seed = seed, .components = 3}));
+    fields.push_back(
+        synthetic_turbulence({.shape = {side, side, side}, .seed = seed, .components = 3}));
   }
   const torch::Tensor x = torch::stack(fields);
   return {{"train", {std::make_shared<data::TensorDataset>(x, x.flatten(1)), {.batch_size = 2}}}};
 }
 
 TEST(PICAE, WhatComesOutDoesNotDivergeAndIsLearned) {
-  PICAE estimator({.network = {.n_epochs = 12, .logdir = std::nullopt, .lr = 1e-2, .weight_decay = 1e-5}});
+  PICAE estimator(
+      {.network = {.n_epochs = 12, .logdir = std::nullopt, .lr = 1e-2, .weight_decay = 1e-5}});
   const auto loaders = flow(16);
   estimator.train(loaders);
-  const torch::Tensor predicted = estimator.predict(loaders.at("train")).reshape({4, 3, 16, 16, 16});
+  const torch::Tensor predicted =
+      estimator.predict(loaders.at("train")).reshape({4, 3, 16, 16, 16});
   EXPECT_LT(divergence(predicted).abs().max().item<double>(), 1e-5);
-  EXPECT_LT(estimator.history().rbegin()->second.at("train").at("loss"), estimator.history().begin()->second.at("train").at("loss"));
+  EXPECT_LT(estimator.history().rbegin()->second.at("train").at("loss"),
+            estimator.history().begin()->second.at("train").at("loss"));
   EXPECT_EQ(std::get<std::int64_t>(estimator.parameters().at("nfilters")), 6);
 }
 

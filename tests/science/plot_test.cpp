@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Ticks, AreRound) {
-  EXPECT_THAT(linear_ticks(0, 1), ElementsAre(0, DoubleNear(0.2, 1e-9), DoubleNear(0.4, 1e-9), DoubleNear(0.6, 1e-9), DoubleNear(0.8, 1e-9), 1));
+  EXPECT_THAT(linear_ticks(0, 1), ElementsAre(0, DoubleNear(0.2, 1e-9), DoubleNear(0.4, 1e-9),
+                                              DoubleNear(0.6, 1e-9), DoubleNear(0.8, 1e-9), 1));
   EXPECT_THAT(linear_ticks(-2.7, 2.7), ElementsAre(-2, -1, 0, 1, 2));
   EXPECT_THAT(log_ticks(1, 1000), ElementsAre(1, 10, 100, 1000));
   EXPECT_THAT(log_ticks(1, 8), ElementsAre(1, 2, 5));
@@ -25,22 +26,32 @@ TEST(Ticks, AreRound) {
 }
 
 TEST(Plot, HasItsTitleLabelsLegendAndLines) {
-  const std::string svg = to_svg({LinePlot{.title = "A < B", .x_label = "time", .y_label = "speed", .lines = {{"first", {0, 1, 2}, {1, 2, 3}}, {"second", {0, 1}, {3, 1}, true}}}});
+  const std::string svg = to_svg(
+      {LinePlot{.title = "A < B",
+                .x_label = "time",
+                .y_label = "speed",
+                .lines = {{"first", {0, 1, 2}, {1, 2, 3}}, {"second", {0, 1}, {3, 1}, true}}}});
   EXPECT_THAT(svg, HasSubstr("A &lt; B"));
-  for (const char* const part : {">time<", ">speed<", ">first<", ">second<", "stroke-dasharray", "<path d=\"M"}) EXPECT_THAT(svg, HasSubstr(part));
+  for (const char* const part :
+       {">time<", ">speed<", ">first<", ">second<", "stroke-dasharray", "<path d=\"M"})
+    EXPECT_THAT(svg, HasSubstr(part));
   EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
 }
 
 TEST(Plot, WhatCannotBeShownIsLeftOut) {
-  const std::string svg = to_svg({LinePlot{.lines = {{"", {1, 2, 3, 4}, {1, 0, NAN, 100}}}, .log_y = true}});
+  const std::string svg =
+      to_svg({LinePlot{.lines = {{"", {1, 2, 3, 4}, {1, 0, NAN, 100}}}, .log_y = true}});
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
   EXPECT_THAT(to_svg({LinePlot{}}), Not(HasSubstr("nan"))) << "of nothing at all";
-  EXPECT_THAT(to_svg({LinePlot{.lines = {{"", {5}, {5}}}}}), Not(HasSubstr("nan"))) << "of one point";
+  EXPECT_THAT(to_svg({LinePlot{.lines = {{"", {5}, {5}}}}}), Not(HasSubstr("nan")))
+      << "of one point";
 }
 
 TEST(Plot, AFieldIsAPictureWithAScale) {
-  const std::string svg = to_svg({FieldPlot{.title = "u", .raster = {.width = 2, .height = 2, .values = {0, 1, 2, 3}, .low = 0, .high = 3}}});
+  const std::string svg = to_svg({FieldPlot{
+      .title = "u",
+      .raster = {.width = 2, .height = 2, .values = {0, 1, 2, 3}, .low = 0, .high = 3}}});
   EXPECT_THAT(svg, HasSubstr("data:image/png;base64,iVBORw0KGgo"));
   const std::size_t first = svg.find("<image");
   EXPECT_NE(svg.find("<image", first + 1), std::string::npos) << "the scale";

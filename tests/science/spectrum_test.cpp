@@ -13,7 +13,8 @@ namespace {
 TEST(Spectrum, IsNumPys) {
   const auto golden = testing::golden();
   for (const auto& shape : testing::kShapes) {
-    testing::expect_near(power_spectrum(testing::field(shape, 1)).energy, golden["spectrum"][std::to_string(shape.size())]);
+    testing::expect_near(power_spectrum(testing::field(shape, 1)).energy,
+                         golden["spectrum"][std::to_string(shape.size())]);
   }
   testing::expect_near(power_spectrum(testing::velocity(), true).energy, golden["vector_spectrum"]);
 }
@@ -22,7 +23,8 @@ TEST(Spectrum, OfAWaveIsItsEnergy) {
   const torch::Tensor x = torch::arange(32, torch::kFloat64) / 32;
   const Spectrum spectrum = power_spectrum(3 * torch::sin(2 * M_PI * 5 * x));
   EXPECT_NEAR(spectrum.energy[4], 0.5 * 9.0 / 2, 1e-9);
-  EXPECT_NEAR(std::accumulate(spectrum.energy.begin(), spectrum.energy.end(), 0.0), 0.5 * 9.0 / 2, 1e-9);
+  EXPECT_NEAR(std::accumulate(spectrum.energy.begin(), spectrum.energy.end(), 0.0), 0.5 * 9.0 / 2,
+              1e-9);
 }
 
 TEST(Spectrum, TheLineFallsByFiveThirds) {
@@ -34,17 +36,21 @@ TEST(Spectrum, TheLineFallsByFiveThirds) {
 }
 
 TEST(Turbulence, HasTheSpectrumThatWasAskedFor) {
-  const torch::Tensor field = synthetic_turbulence({.shape = {48, 48, 48}, .seed = 3, .components = 3});
+  const torch::Tensor field =
+      synthetic_turbulence({.shape = {48, 48, 48}, .seed = 3, .components = 3});
   EXPECT_NEAR(field.std(false).item<double>(), 1, 1e-5);
   EXPECT_NEAR(field.mean().item<double>(), 0, 1e-5);
   EXPECT_NEAR(spectral_slope(power_spectrum(field, true), 3, 20), -5.0 / 3, 0.1);
-  EXPECT_TRUE(field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 3, .components = 3})));
-  EXPECT_FALSE(field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 4, .components = 3})));
+  EXPECT_TRUE(
+      field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 3, .components = 3})));
+  EXPECT_FALSE(
+      field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 4, .components = 3})));
 }
 
 TEST(Turbulence, OfAsManyComponentsAsDimensionsDoesNotDiverge) {
   // In Fourier space; central differences see waves a little shorter than they are.
-  const torch::Tensor smooth = synthetic_turbulence({.shape = {32, 32, 32}, .slope = -9, .components = 3});
+  const torch::Tensor smooth =
+      synthetic_turbulence({.shape = {32, 32, 32}, .slope = -9, .components = 3});
   const double divergent = divergence(smooth.unsqueeze(0)).square().mean().item<double>();
   const torch::Tensor apart = torch::stack({smooth[0], smooth[0], smooth[0]});
   EXPECT_LT(divergent, 0.01 * divergence(apart.unsqueeze(0)).square().mean().item<double>());

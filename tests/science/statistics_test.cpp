@@ -12,7 +12,9 @@ TEST(Statistics, AreSciPysAndNumPys) {
   const auto golden = testing::golden();
   const torch::Tensor a = testing::field({12, 10, 8}, 1), b = testing::field({9, 7, 8}, 5);
   EXPECT_NEAR(ks_statistic(a, b), golden["ks"].get<double>(), 1e-5);
-  EXPECT_NEAR(ks_statistic(torch::round(a * 10), torch::round(b * 10)), golden["ks_same"].get<double>(), 1e-5) << "with ties";
+  EXPECT_NEAR(ks_statistic(torch::round(a * 10), torch::round(b * 10)),
+              golden["ks_same"].get<double>(), 1e-5)
+      << "with ties";
   const auto& expected = golden["histogram"];
   const Histogram made = histogram(a, {.first = expected["first"], .last = expected["last"]}, 20);
   testing::expect_near(made.density, expected["density"]);

@@ -1,4 +1,5 @@
-// The fields of scripts/goldens/science_numbers.py, and how to compare with what NumPy made of them.
+// The fields of scripts/goldens/science_numbers.py, and how to compare with what NumPy made of
+// them.
 #pragma once
 
 #include <cmath>
@@ -24,26 +25,33 @@ inline torch::Tensor field(const std::vector<std::int64_t>& shape, int seed) {
     for (std::size_t i = 0; i < shape.size(); ++i) {
       std::vector<std::int64_t> view(shape.size(), 1);
       view[i] = shape[i];
-      const torch::Tensor grid = torch::arange(shape[i], torch::kFloat64) / static_cast<double>(shape[i]);
+      const torch::Tensor grid =
+          torch::arange(shape[i], torch::kFloat64) / static_cast<double>(shape[i]);
       phase = phase + (m + seed + static_cast<int>(i)) % 4 * grid.reshape(view);
     }
     total += torch::sin(2 * M_PI * phase + 0.7 * m + seed) / m;
   }
-  return total + 0.1 * torch::cos(torch::arange(total.numel(), torch::kFloat64).reshape(shape) * 0.37 + seed);
+  return total +
+         0.1 *
+             torch::cos(torch::arange(total.numel(), torch::kFloat64).reshape(shape) * 0.37 + seed);
 }
 
 inline void expect_near(const torch::Tensor& ours, const nlohmann::json& theirs) {
   const torch::Tensor flat = ours.to(torch::kFloat64).flatten();
-  EXPECT_NEAR(flat.norm().item<double>(), theirs["norm"].get<double>(), 1e-5 * std::max(1.0, theirs["norm"].get<double>()));
+  EXPECT_NEAR(flat.norm().item<double>(), theirs["norm"].get<double>(),
+              1e-5 * std::max(1.0, theirs["norm"].get<double>()));
   const std::int64_t step = std::max<std::int64_t>(1, flat.numel() / 16);
   for (std::size_t i = 0; i < theirs["some"].size(); ++i) {
-    EXPECT_NEAR(flat[static_cast<std::int64_t>(i) * step].item<double>(), theirs["some"][i].get<double>(), 1e-5) << i;
+    EXPECT_NEAR(flat[static_cast<std::int64_t>(i) * step].item<double>(),
+                theirs["some"][i].get<double>(), 1e-5)
+        << i;
   }
 }
 
 inline void expect_near(const std::vector<double>& ours, const nlohmann::json& theirs) {
   ASSERT_EQ(ours.size(), theirs.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i].get<double>(), 1e-5) << i;
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    EXPECT_NEAR(ours[i], theirs[i].get<double>(), 1e-5) << i;
 }
 
 inline const std::vector<std::vector<std::int64_t>> kShapes = {{30}, {12, 9}, {12, 10, 8}};

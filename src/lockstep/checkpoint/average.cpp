@@ -59,9 +59,10 @@ StateDict average_weights(std::span<const std::filesystem::path> paths) {
   for (const auto& [name, value] : last) {
     const auto tensor = last.get<torch::Tensor>(name);
     const auto sum = sums.find(name);
-    mean.set(name, sum == sums.end()
-                       ? tensor
-                       : (sum->second / static_cast<double>(paths.size())).to(tensor.scalar_type()));
+    mean.set(name,
+             sum == sums.end()
+                 ? tensor
+                 : (sum->second / static_cast<double>(paths.size())).to(tensor.scalar_type()));
   }
   return mean;
 }

@@ -23,10 +23,9 @@ struct CreateOptions {
 int create(const CreateOptions& options) {
   const auto folder =
       create_project({.name = options.name, .with_backend = options.backend}).lexically_normal();
-  std::cout << fmt::format("Created {}/: {}\n\nNow:\n  cd {}\n  make train\n  make test\n",
-                           folder.string(),
-                           options.backend ? "a project with its training backend" : "a project",
-                           folder.string());
+  std::cout << fmt::format(
+      "Created {}/: {}\n\nNow:\n  cd {}\n  make train\n  make test\n", folder.string(),
+      options.backend ? "a project with its training backend" : "a project", folder.string());
   return kDone;
 }
 

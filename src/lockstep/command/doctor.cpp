@@ -39,7 +39,8 @@ class Report {
  public:
   void good(const std::string& what, const std::string& found) { line("ok  ", what, found); }
   // It works, but could be better.
-  void could_be_better(const std::string& what, const std::string& found, const std::string& advice) {
+  void could_be_better(const std::string& what, const std::string& found,
+                       const std::string& advice) {
     line("slow", what, found);
     advise(advice);
   }
@@ -87,9 +88,8 @@ void check_torch(Report& report) {
 #ifdef USE_C10D_MPI
   backends.emplace_back("MPI");
 #endif
-  const std::string found =
-      fmt::format("{}, between hosts: {}", TORCH_VERSION,
-                  backends.empty() ? "nothing" : join(backends, ", "));
+  const std::string found = fmt::format("{}, between hosts: {}", TORCH_VERSION,
+                                        backends.empty() ? "nothing" : join(backends, ", "));
   if (backends.empty()) {
     report.could_be_better("LibTorch", found, "training stays on one host: this build has no Gloo");
   } else {
@@ -106,21 +106,23 @@ void check_blas(Report& report) {
   constexpr int kRounds = 5;
   for (int i = 0; i < kRounds; ++i) torch::mm_out(b, a, a);
   const double flops = 2.0 * kSize * kSize * kSize * kRounds / seconds_since(start);
-  const std::string speed = fmt::format("{:.0f} GFLOP/s on {} threads", flops / 1e9,
-                                        at::get_num_threads());
+  const std::string speed =
+      fmt::format("{:.0f} GFLOP/s on {} threads", flops / 1e9, at::get_num_threads());
   if (const auto reference = find_reference_blas()) {
     report.bad("BLAS", fmt::format("{}, {}", *reference, speed),
                "the reference BLAS is many times slower than others: "
                "apt-get install libopenblas0-openmp");
     return;
   }
-  report.good("BLAS", fmt::format("{}, {}", loaded_library({"openblas", "mkl", "blis", "atlas", "blas"}),
-                                  speed));
+  report.good(
+      "BLAS",
+      fmt::format("{}, {}", loaded_library({"openblas", "mkl", "blis", "atlas", "blas"}), speed));
 }
 
 void check_threads(Report& report) {
   const int cores = launch::usable_cores();
-  std::string found = fmt::format("{} to use", cores == 1 ? "1 core" : fmt::format("{} cores", cores));
+  std::string found =
+      fmt::format("{} to use", cores == 1 ? "1 core" : fmt::format("{} cores", cores));
   if (const auto quota = launch::cpu_quota()) {
     found += fmt::format(", a quota of {:.1f} cores", *quota);
   }
@@ -164,9 +166,10 @@ void check_memory(Report& report) {
   }
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  found += fmt::format(", {} open files", limit.rlim_cur == RLIM_INFINITY
-                                              ? "any number of"
-                                              : with_thousands(static_cast<std::int64_t>(limit.rlim_cur)));
+  found += fmt::format(", {} open files",
+                       limit.rlim_cur == RLIM_INFINITY
+                           ? "any number of"
+                           : with_thousands(static_cast<std::int64_t>(limit.rlim_cur)));
   constexpr rlim_t kFewFiles = 256;
   if (limit.rlim_cur < kFewFiles) {
     report.could_be_better("memory", found, "many workers need more open files: ulimit -n 1024");
@@ -215,19 +218,22 @@ void check_collective(Report& report) {
   constexpr std::int64_t kLarge = 1 << 20;  // floats
   try {
     DistributedDataParallelEngine engine({.workers = 2, .threads = 1});
-    engine.run({.prepare = [] {}, .work = [&](comm::Communicator& communicator) {
-                  const auto time = [&](std::int64_t elements, int rounds) {
-                    const torch::Tensor tensor = torch::ones({elements});
-                    communicator.all_reduce(tensor);
-                    const auto start = Clock::now();
-                    for (int i = 0; i < rounds; ++i) communicator.all_reduce(tensor);
-                    return seconds_since(start) / rounds;
-                  };
-                  small = time(1, 200);
-                  large = time(kLarge, 20);
-                }});
+    engine.run({.prepare = [] {},
+                .work =
+                    [&](comm::Communicator& communicator) {
+                      const auto time = [&](std::int64_t elements, int rounds) {
+                        const torch::Tensor tensor = torch::ones({elements});
+                        communicator.all_reduce(tensor);
+                        const auto start = Clock::now();
+                        for (int i = 0; i < rounds; ++i) communicator.all_reduce(tensor);
+                        return seconds_since(start) / rounds;
+                      };
+                      small = time(1, 200);
+                      large = time(kLarge, 20);
+                    }});
   } catch (const std::exception& error) {
-    report.bad("two workers", error.what(), "training on several workers of this host fails likewise");
+    report.bad("two workers", error.what(),
+               "training on several workers of this host fails likewise");
     return;
   }
   const std::string found =
@@ -258,8 +264,9 @@ int examine() {
     return kDone;
   }
   std::cout << fmt::format("{} in the way of training well.\n",
-                           report.num_bad() == 1 ? "One thing stands"
-                                                 : fmt::format("{} things stand", report.num_bad()));
+                           report.num_bad() == 1
+                               ? "One thing stands"
+                               : fmt::format("{} things stand", report.num_bad()));
   return kFailed;
 }
 

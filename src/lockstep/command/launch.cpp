@@ -43,12 +43,14 @@ struct LaunchOptions {
 
 int process_count(const std::string& text) {
   const int gpus = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
-  if (text == "gpu" && gpus == 0) throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
+  if (text == "gpu" && gpus == 0)
+    throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
   if (text == "auto" || text == "cpu") return launch::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {
-    throw ConfigError("--nproc-per-node: expected a positive integer, cpu, gpu or auto, got '{}'", text);
+    throw ConfigError("--nproc-per-node: expected a positive integer, cpu, gpu or auto, got '{}'",
+                      text);
   }
   return static_cast<int>(*count);
 }
@@ -60,8 +62,9 @@ launch::Endpoint endpoint_of(const LaunchOptions& options) {
     const std::size_t colon = options.endpoint.rfind(':');
     // Without a port it is torchrun's; port 0, any that is free, makes sense on one node.
     constexpr std::int64_t kUsualPort = 29400;
-    const auto port = colon == std::string::npos ? std::optional(kUsualPort)
-                                                 : config::parse_int(options.endpoint.substr(colon + 1));
+    const auto port = colon == std::string::npos
+                          ? std::optional(kUsualPort)
+                          : config::parse_int(options.endpoint.substr(colon + 1));
     if (!port || *port < (options.nodes > 1 ? 1 : 0) || *port > 65535) {
       throw ConfigError("--rdzv-endpoint: expected host:port, got '{}'", options.endpoint);
     }
@@ -115,8 +118,10 @@ class Launcher {
     check_seconds("--timeout", options.timeout);
     if (options.nodes > 1) {
       if (options.rdzv_id.empty()) {
-        throw ConfigError("--nnodes {}: expected --rdzv-id, a word that is this run's alone, the same on all nodes",
-                          options.nodes);
+        throw ConfigError(
+            "--nnodes {}: expected --rdzv-id, a word that is this run's alone, the same on all "
+            "nodes",
+            options.nodes);
       }
       nodes_.emplace(launch::NodesOptions{
           .nodes = options.nodes,
@@ -145,9 +150,9 @@ class Launcher {
       }
       report(ended);
       if (!ended.first_failure) {
-        say("{}", failure->rank >= 0
-                      ? fmt::format("rank {} failed on another node: {}", failure->rank, failure->how)
-                      : failure->how);
+        say("{}", failure->rank >= 0 ? fmt::format("rank {} failed on another node: {}",
+                                                   failure->rank, failure->how)
+                                     : failure->how);
       }
       if (attempt == options_.max_restarts || failure->rank < 0) return failure->shell_code;
       say("restart {} of {}", attempt + 1, options_.max_restarts);
@@ -183,12 +188,14 @@ class Launcher {
       try {
         failure = nodes_->conclude(attempt, failure);
       } catch (const CommError&) {
-        failure = launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
+        failure = launch::RemoteFailure{
+            .rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
       }
     }
     const bool stopped = std::ranges::any_of(ended.ranks, &launch::RankEnd::stopped);
     if (!failure && stopped) {
-      failure = launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
+      failure =
+          launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
     }
     return failure;
   }
@@ -212,22 +219,22 @@ class Launcher {
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
     for (int local = 0; local < processes_; ++local) {
       programs.environments.push_back(launch::rank_environment(
-          environment_,
-          {.topology = {.rank = meeting.first_rank + local,
-                        .world_size = meeting.world_size,
-                        .local_rank = local,
-                        .local_size = processes_},
-           .node_rank = options_.node_rank,
-           .nodes = options_.nodes,
-           .master = meeting.master,
-           .run_id = meeting.run_id,
-           .restarts = attempt,
-           .max_restarts = options_.max_restarts,
-           .threads = std::max(1, launch::usable_cores() / processes_)}));
+          environment_, {.topology = {.rank = meeting.first_rank + local,
+                                      .world_size = meeting.world_size,
+                                      .local_rank = local,
+                                      .local_size = processes_},
+                         .node_rank = options_.node_rank,
+                         .nodes = options_.nodes,
+                         .master = meeting.master,
+                         .run_id = meeting.run_id,
+                         .restarts = attempt,
+                         .max_restarts = options_.max_restarts,
+                         .threads = std::max(1, launch::usable_cores() / processes_)}));
     }
     if (!options_.log_dir || options_.tee) {
       const bool prefix = options_.prefix && meeting.world_size > 1;
-      programs.on_lines = [prefix](int rank, std::size_t stream, const std::vector<std::string>& lines) {
+      programs.on_lines = [prefix](int rank, std::size_t stream,
+                                   const std::vector<std::string>& lines) {
         std::string text;
         for (const std::string& line : lines) {
           text += prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n";
@@ -246,9 +253,8 @@ class Launcher {
   static std::optional<launch::RemoteFailure> failure_of(const launch::ProgramsEnd& ended) {
     if (!ended.first_failure) return std::nullopt;
     const launch::RankEnd& rank = ended.ranks[*ended.first_failure];
-    return launch::RemoteFailure{.rank = rank.rank,
-                                 .shell_code = rank.end.shell_code(),
-                                 .how = to_string(rank.end)};
+    return launch::RemoteFailure{
+        .rank = rank.rank, .shell_code = rank.end.shell_code(), .how = to_string(rank.end)};
   }
 
   // Who ended how; the one that failed first in detail.
@@ -265,8 +271,7 @@ class Launcher {
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
       if (ended.first_failure == i) continue;
       const launch::RankEnd& rank = ended.ranks[i];
-      say("rank {}: {}{}", rank.rank, to_string(rank.end),
-          rank.stopped ? ", told to stop" : "");
+      say("rank {}: {}{}", rank.rank, to_string(rank.end), rank.stopped ? ", told to stop" : "");
     }
   }
 
@@ -308,36 +313,40 @@ Examples:
   lockstep launch --nnodes 2 --node-rank 0 --rdzv-id tuesday --rdzv-endpoint 10.0.0.1:29400 ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
   auto options = std::make_shared<LaunchOptions>();
-  command->add_option("--nproc-per-node,--nproc_per_node", options->processes,
-                      "Processes on this node; auto: one a core")
+  command
+      ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
+                   "Processes on this node; auto: one a core")
       ->capture_default_str();
   command->add_option("--nnodes", options->nodes, "Nodes altogether")->capture_default_str();
   command->add_option("--node-rank,--node_rank", options->node_rank, "Of this node, from 0")
       ->capture_default_str();
-  auto* const endpoint =
-      command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
-                          "host:port of node 0, where the nodes meet");
+  auto* const endpoint = command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
+                                             "host:port of node 0, where the nodes meet");
   command->add_option("--master-addr,--master_addr", options->master_address, "The host alone")
       ->excludes(endpoint);
   command->add_option("--master-port,--master_port", options->master_port, "The port alone")
       ->excludes(endpoint);
   command->add_option("--rdzv-id,--rdzv_id", options->rdzv_id,
                       "A word of this run, the same on all nodes; who has another is turned away");
-  command->add_option("--rdzv-backend,--rdzv_backend", options->backend, "For torchrun's habits: c10d or static")
+  command
+      ->add_option("--rdzv-backend,--rdzv_backend", options->backend,
+                   "For torchrun's habits: c10d or static")
       ->check(CLI::IsMember({"c10d", "static"}));
-  command->add_flag("--standalone", options->standalone, "One node, any free port: what is done without it, too");
+  command->add_flag("--standalone", options->standalone,
+                    "One node, any free port: what is done without it, too");
   command->add_flag("-m,--module", options->module, "The program is a Python module: python3 -m");
   command->add_flag("--no-python,--no_python", options->no_python,
                     "For torchrun's habits: any program is started as it is");
   command->add_flag("--tee", options->tee, "With --log-dir: lines are shown, too");
-  command->add_option("--max-restarts,--max_restarts", options->max_restarts,
-                      "How often all ranks are started again after a failure")
+  command
+      ->add_option("--max-restarts,--max_restarts", options->max_restarts,
+                   "How often all ranks are started again after a failure")
       ->capture_default_str();
   command->add_option("--log-dir,--log_dir", options->log_dir,
                       "Output goes to rank<N>/stdout.log and stderr.log in this folder");
   command->add_flag("!--no-prefix", options->prefix, "Hand lines on without [rank N]");
-  command->add_option("--grace", options->grace,
-                      "Seconds that ranks have to end after another failed")
+  command
+      ->add_option("--grace", options->grace, "Seconds that ranks have to end after another failed")
       ->capture_default_str();
   command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
       ->capture_default_str();
@@ -346,7 +355,8 @@ Examples:
     // Either "launch … -- program …", or "launch … program …" with any "--" the program's own.
     options->command = command->remaining();
     const bool separated = options->command.empty() && !after_dashes.empty();
-    options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0), after_dashes.end());
+    options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0),
+                            after_dashes.end());
     check_command(*command, options->command);
     if (options->module) options->command.insert(options->command.begin(), {"python3", "-m"});
     chosen = [options] { return Launcher(*options).run(); };

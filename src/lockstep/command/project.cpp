@@ -21,8 +21,8 @@ std::string lower(std::string text) {
 void check_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   constexpr std::size_t kLongest = 64;
-  if (name.empty() || name.size() > kLongest || std::isalpha(static_cast<unsigned char>(name[0])) == 0 ||
-      !std::ranges::all_of(name, fits)) {
+  if (name.empty() || name.size() > kLongest ||
+      std::isalpha(static_cast<unsigned char>(name[0])) == 0 || !std::ranges::all_of(name, fits)) {
     throw ConfigError(
         "name: expected letters, digits, - and _, beginning with a letter, at most {} of them, got "
         "'{}'",
@@ -30,16 +30,20 @@ void check_name(const std::string& name) {
   }
   // CMake's own targets, our files, and words that C++ or LibTorch would take for something else.
   static const std::set<std::string> taken = {
-      "all", "test", "install", "clean", "help", "package", "edit_cache", "rebuild_cache", "main",
-      "backend", "data", "tests", "build", "project", "lockstep", "torch", "at", "c10", "caffe2",
-      "std", "fmt", "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch",
-      "char", "class", "concept", "const", "consteval", "constexpr", "constinit", "continue",
-      "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export",
-      "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
-      "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
-      "public", "register", "requires", "return", "short", "signed", "sizeof", "static", "struct",
-      "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union",
-      "unsigned", "using", "virtual", "void", "volatile", "while", "xor"};
+      "all",           "test",      "install",   "clean",     "help",     "package",  "edit_cache",
+      "rebuild_cache", "main",      "backend",   "data",      "tests",    "build",    "project",
+      "lockstep",      "torch",     "at",        "c10",       "caffe2",   "std",      "fmt",
+      "alignas",       "alignof",   "and",       "asm",       "auto",     "bool",     "break",
+      "case",          "catch",     "char",      "class",     "concept",  "const",    "consteval",
+      "constexpr",     "constinit", "continue",  "decltype",  "default",  "delete",   "do",
+      "double",        "else",      "enum",      "explicit",  "export",   "extern",   "false",
+      "float",         "for",       "friend",    "goto",      "if",       "inline",   "int",
+      "long",          "mutable",   "namespace", "new",       "noexcept", "not",      "nullptr",
+      "operator",      "or",        "private",   "protected", "public",   "register", "requires",
+      "return",        "short",     "signed",    "sizeof",    "static",   "struct",   "switch",
+      "template",      "this",      "throw",     "true",      "try",      "typedef",  "typeid",
+      "typename",      "union",     "unsigned",  "using",     "virtual",  "void",     "volatile",
+      "while",         "xor"};
   if (taken.contains(lower(name))) {
     throw ConfigError("name: '{}' has a meaning already; choose another", name);
   }
@@ -78,10 +82,12 @@ fs::path find_package_folder() {
   const fs::path program = fs::read_symlink("/proc/self/exe");
   const fs::path prefix = program.parent_path().parent_path();
   std::vector<fs::path> candidates = {prefix};  // a build tree: build/bin/lockstep
-  for (const char* const lib : {"lib", "lib64"}) candidates.push_back(prefix / lib / "cmake/lockstep");
+  for (const char* const lib : {"lib", "lib64"})
+    candidates.push_back(prefix / lib / "cmake/lockstep");
   std::error_code error;
   if (fs::is_directory(prefix / "lib", error)) {
-    for (const auto& entry : fs::directory_iterator(prefix / "lib", error)) {  // lib/x86_64-linux-gnu
+    for (const auto& entry :
+         fs::directory_iterator(prefix / "lib", error)) {  // lib/x86_64-linux-gnu
       candidates.push_back(entry.path() / "cmake/lockstep");
     }
   }
@@ -107,8 +113,9 @@ fs::path create_project(const ProjectOptions& options) {
       {"LOCKSTEP", package.string()},
       {"TRAIN", options.with_backend ? "train" : "run -C config.yml --distributed"},
       {"ROWS", options.with_backend
-                   ? "| `" + name + ".h` | the data and the network: yours to edit |\n"
-                     "| `backend.h` | the training backend, to customise |\n"
+                   ? "| `" + name +
+                         ".h` | the data and the network: yours to edit |\n"
+                         "| `backend.h` | the training backend, to customise |\n"
                    : "| `" + name + ".h` | the data, the model and the runner: yours to edit |\n"},
   };
   // Made aside: a full disk leaves no half of a project under its name.
@@ -126,7 +133,8 @@ fs::path create_project(const ProjectOptions& options) {
       make_directories((aside / path).parent_path());
       write_file_atomically(aside / path, filled(file.content, values));
       if (path.extension() == ".sh") {
-        fs::permissions(aside / path, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
+        fs::permissions(aside / path,
+                        fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
                         fs::perm_options::add);
       }
     }

@@ -10,9 +10,9 @@
 namespace lockstep::command {
 
 struct ProjectOptions {
-  std::string name;                      // letters, digits, - and _; begins with a letter
-  bool with_backend = false;             // also the training backend as source
-  std::filesystem::path parent = ".";    // folder that it is made in
+  std::string name;                    // letters, digits, - and _; begins with a letter
+  bool with_backend = false;           // also the training backend as source
+  std::filesystem::path parent = ".";  // folder that it is made in
   // Folder with lockstepConfig.cmake; default: the one of the running program.
   std::optional<std::filesystem::path> package = {};
 };

@@ -79,7 +79,9 @@ void apply_flags(const RunOptions& options, Node& document) {
     recipe::spell_out(document);
     recipe::lift_args(document);
   }
-  const auto set = [&](const char* key, Node value) { config::set_at(document, key, std::move(value)); };
+  const auto set = [&](const char* key, Node value) {
+    config::set_at(document, key, std::move(value));
+  };
   const auto set_flag = [&](const CLI::Option* option, const char* key, bool value) {
     if (option->count() > 0) set(key, flag(value));
   };
@@ -151,7 +153,8 @@ void take_place(const std::optional<launch::Place>& place, Node& document) {
   }
 }
 
-// What the machine or a default decided and results depend on, so that it can be run again elsewhere.
+// What the machine or a default decided and results depend on, so that it can be run again
+// elsewhere.
 void write_out(const recipe::Recipe& recipe, Node& document) {
   const TrainOptions& options = recipe.stages.front().options;
   config::set_at(document, "seed", number(static_cast<std::int64_t>(options.seed.value_or(42))));
@@ -160,7 +163,8 @@ void write_out(const recipe::Recipe& recipe, Node& document) {
       config::set_at(document, "engine/shards", number(options.engine->shards()));
     }
   } else if (options.ddp) {
-    const DistributedDataParallelEngine engine({.workers = options.workers, .shards = options.shards});
+    const DistributedDataParallelEngine engine(
+        {.workers = options.workers, .shards = options.shards});
     config::set_at(document, "shards", number(engine.shards()));
   }
 }
@@ -172,7 +176,9 @@ int run(const RunOptions& options) {
   take_place(place, document);
   recipe::Recipe recipe = recipe::read_recipe(document);
   if (options.resume && recipe.stages.size() > 1) {
-    throw ConfigError("--resume is of one stage, this config has {}; --autoresume last goes on with all", recipe.stages.size());
+    throw ConfigError(
+        "--resume is of one stage, this config has {}; --autoresume last goes on with all",
+        recipe.stages.size());
   }
   write_out(recipe, document);
   if (options.print_config) {
@@ -182,8 +188,7 @@ int run(const RunOptions& options) {
   const auto documents = recipe::run_documents(document);
   for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
   if (options.autoresume) recipe::autoresume(recipe, *options.autoresume);
-  if (const auto logdir = logdir_of(document);
-      logdir && (!place || place->topology.is_primary())) {
+  if (const auto logdir = logdir_of(document); logdir && (!place || place->topology.is_primary())) {
     recipe::write_documents(*logdir, documents);
   }
   recipe::run_recipe(recipe);
@@ -220,10 +225,11 @@ Examples:
   auto* const baselogdir =
       command->add_option("--baselogdir", options->baselogdir, "A new folder in this one instead")
           ->excludes(logdir);
-  auto* const resume =
-      command->add_option("--resume", options->resume, "A checkpoint, or last or best in the logdir");
-  auto* const autoresume = command->add_option("--autoresume", options->autoresume,
-                   "Go on with an earlier run in the logdir, where there is one: best or last");
+  auto* const resume = command->add_option("--resume", options->resume,
+                                           "A checkpoint, or last or best in the logdir");
+  auto* const autoresume = command->add_option(
+      "--autoresume", options->autoresume,
+      "Go on with an earlier run in the logdir, where there is one: best or last");
   autoresume->check(CLI::IsMember({"best", "last"}))->excludes(resume)->excludes(baselogdir);
   command->add_option("--seed", options->seed, "Of weights, order and random layers");
   command->add_option("--num-epochs", options->epochs, "Epochs altogether");
@@ -248,7 +254,8 @@ Examples:
   command->allow_extras();
   command->callback([command, options, words, &chosen] {
     for (const std::string& extra : command->remaining()) {
-      const std::string argument = extra.substr(std::min(extra.find_first_not_of('-'), extra.size()));
+      const std::string argument =
+          extra.substr(std::min(extra.find_first_not_of('-'), extra.size()));
       if (!extra.starts_with("--") || !config::is_override(argument) ||
           argument.find('/') > argument.find('=')) {
         std::vector<std::string> known;

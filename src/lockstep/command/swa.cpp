@@ -36,14 +36,16 @@ std::vector<fs::path> expand(const std::string& pattern) {
   return paths;
 }
 
-// The checkpoints, each set of weights once: best.pth is another name of an epoch's, last.pth a copy.
+// The checkpoints, each set of weights once: best.pth is another name of an epoch's, last.pth a
+// copy.
 std::vector<fs::path> distinct(const std::vector<fs::path>& found, const fs::path& output) {
   std::vector<fs::path> paths;
   std::set<std::string> seen;
   std::error_code error;
   for (const fs::path& path : found) {
     if (fs::equivalent(path, output, error)) {
-      throw ConfigError("{}: is to be averaged and to be written; choose another output", path.string());
+      throw ConfigError("{}: is to be averaged and to be written; choose another output",
+                        path.string());
     }
     const StateDict state = checkpoint::load(path);
     if (!seen.insert(content_hash(state.get<StateDict>("model_state_dict"))).second) {

@@ -1,4 +1,6 @@
 // lockstep targets: what a config can name.
+#include "lockstep/recipe/targets.h"
+
 #include <iostream>
 #include <optional>
 
@@ -9,7 +11,6 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/recipe/plugin.h"
 #include "lockstep/recipe/recipe.h"
-#include "lockstep/recipe/targets.h"
 
 namespace lockstep::command {
 namespace {
@@ -51,8 +52,9 @@ void print_all(const std::vector<TargetInfo>& infos) {
     }
     std::cout << fmt::format("  {:<{}}  {}\n", info.name, width, info.about);
   }
-  std::cout << "\n`lockstep targets NAME` shows the options of one; `lockstep targets run` those of "
-               "a config itself.\n";
+  std::cout
+      << "\n`lockstep targets NAME` shows the options of one; `lockstep targets run` those of "
+         "a config itself.\n";
 }
 
 void print_run() {
@@ -82,7 +84,8 @@ int show(const TargetsOptions& options) {
   for (const TargetInfo& info : infos) {
     names.push_back(info.name);
     if (info.name != *options.name && info.kind != *options.name) continue;
-    std::cout << fmt::format("{}{} ({}): {}\n", found ? "\n" : "", info.name, info.kind, info.about);
+    std::cout << fmt::format("{}{} ({}): {}\n", found ? "\n" : "", info.name, info.kind,
+                             info.about);
     if (info.fields.empty()) std::cout << "  no options\n";
     print_fields(info.fields);
     found = true;

@@ -20,7 +20,8 @@ void check_keys(const Node& node, const std::vector<std::string>& known, Mistake
   for (const auto& [key, value] : node.entries()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     if (known.empty()) {
-      mistakes.add(fmt::format("{}: unknown key '{}': there are no options here", value.where(), key));
+      mistakes.add(
+          fmt::format("{}: unknown key '{}': there are no options here", value.where(), key));
       continue;
     }
     mistakes.add(fmt::format("{}: unknown key '{}'; {}", value.where(), key, suggest(key, known)));

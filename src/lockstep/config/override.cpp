@@ -33,8 +33,8 @@ Node& item_of(Node& list, const std::string& key, std::string_view path) {
   const auto index = parse_int(key);
   if (!index || *index < 0 || *index >= static_cast<std::int64_t>(list.items().size())) {
     throw ConfigError("{}: {}: expected a place in a list of {}, 0 to {}, got '{}'", kCommandLine,
-                      path, list.items().size(),
-                      static_cast<std::int64_t>(list.items().size()) - 1, key);
+                      path, list.items().size(), static_cast<std::int64_t>(list.items().size()) - 1,
+                      key);
   }
   return list.items()[static_cast<std::size_t>(*index)];
 }

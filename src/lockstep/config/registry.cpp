@@ -8,7 +8,8 @@ namespace {
 
 // LibTorch's messages go on with a backtrace.
 std::string without_backtrace(const std::string& message) {
-  return message.substr(0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
+  return message.substr(
+      0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
 }
 
 // What a message that speaks of the option says of it: of "Adam: lr: expected …", "expected …".

@@ -60,15 +60,17 @@ class Registry {
     TargetInfo info{.kind = kind_, .name = name, .about = about, .fields = {}};
     for (const auto& field : fields) info.fields.push_back(field.info());
     order_.push_back(name);
-    entries_.emplace(name, Entry{.info = std::move(info),
-                                 .make = [fields, make](const Node& options, [[maybe_unused]] Context... context) {
-                                   const auto read = read_fields(options, fields);
-                                   if constexpr (std::is_invocable_v<Make, const Options&, Context...>) {
-                                     return Product(make(read, context...));
-                                   } else {
-                                     return Product(make(read));
-                                   }
-                                 }});
+    entries_.emplace(
+        name,
+        Entry{.info = std::move(info),
+              .make = [fields, make](const Node& options, [[maybe_unused]] Context... context) {
+                const auto read = read_fields(options, fields);
+                if constexpr (std::is_invocable_v<Make, const Options&, Context...>) {
+                  return Product(make(read, context...));
+                } else {
+                  return Product(make(read));
+                }
+              }});
   }
 
   // One without options.

@@ -30,7 +30,8 @@ std::optional<bool> parse_bool(std::string_view text);
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);  // an integer is a number, too
 
-// As it would be written: the shortest that reads back the same, text in quotes where it needs them.
+// As it would be written: the shortest that reads back the same, text in quotes where it needs
+// them.
 std::string show_double(double value);
 std::string show_text(const std::string& text);
 
@@ -56,9 +57,9 @@ requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) struct Value<T> {
     // YAML's integers are int64: a larger seed cannot be written.
     constexpr auto most = std::numeric_limits<T>::max();
     constexpr auto largest = std::numeric_limits<std::int64_t>::max();
-    return static_cast<T>(read_int(node, static_cast<std::int64_t>(std::numeric_limits<T>::min()),
-                                   std::cmp_less(most, largest) ? static_cast<std::int64_t>(most)
-                                                                : largest));
+    return static_cast<T>(
+        read_int(node, static_cast<std::int64_t>(std::numeric_limits<T>::min()),
+                 std::cmp_less(most, largest) ? static_cast<std::int64_t>(most) : largest));
   }
   static std::string show(T value) { return std::to_string(value); }
 };

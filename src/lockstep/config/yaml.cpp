@@ -33,10 +33,14 @@ bool is_utf8(std::string_view text) {
       if ((byte & 0xC0) != 0x80) return false;
       --following;
     } else if (byte >= 0x80) {
-      if ((byte & 0xE0) == 0xC0) following = 1;
-      else if ((byte & 0xF0) == 0xE0) following = 2;
-      else if ((byte & 0xF8) == 0xF0) following = 3;
-      else return false;
+      if ((byte & 0xE0) == 0xC0)
+        following = 1;
+      else if ((byte & 0xF0) == 0xE0)
+        following = 2;
+      else if ((byte & 0xF8) == 0xF0)
+        following = 3;
+      else
+        return false;
     }
   }
   return following == 0;

@@ -55,7 +55,8 @@ Keeper::Keeper() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
   std::array<int, 2> ends = {};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot make a pipe: {}", std::strerror(errno));
   const FileDescriptor reading(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
   pid_ = ::fork();

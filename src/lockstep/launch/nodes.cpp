@@ -40,11 +40,10 @@ std::string random_run_id() {
 
 Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
   if (options_.node_rank == 0) {
-    server_ = std::make_unique<RendezvousServer>(
-        ServerOptions{.address = options_.endpoint.address,
-                      .port = options_.endpoint.port,
-                      .token = options_.token,
-                      .world_size = options_.nodes});
+    server_ = std::make_unique<RendezvousServer>(ServerOptions{.address = options_.endpoint.address,
+                                                               .port = options_.endpoint.port,
+                                                               .token = options_.token,
+                                                               .world_size = options_.nodes});
   }
   rendezvous_ = std::make_unique<Rendezvous>(RendezvousOptions{.address = options_.endpoint.address,
                                                                .port = options_.endpoint.port,
@@ -79,7 +78,8 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
         throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
       }
       throw CommError("node {} did not come in {}: {}", node,
-                      format_duration(std::chrono::duration<double>(options_.timeout).count()), error.what());
+                      format_duration(std::chrono::duration<double>(options_.timeout).count()),
+                      error.what());
     }
   }
   // Not the endpoint's own port: there the launchers meet.
@@ -97,10 +97,10 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
 
 std::optional<RemoteFailure> Nodes::failure_of(int attempt) {
   if (const auto failure = rendezvous_->failure()) {
-    return RemoteFailure{.rank = -1,
-                         .shell_code = 1,
-                         .how = fmt::format("the launcher of node {} is gone: {}", failure->rank,
-                                            failure->reason)};
+    return RemoteFailure{
+        .rank = -1,
+        .shell_code = 1,
+        .how = fmt::format("the launcher of node {} is gone: {}", failure->rank, failure->reason)};
   }
   const auto told = rendezvous_->try_get(key("failed", attempt));
   if (!told) return std::nullopt;
@@ -122,7 +122,9 @@ std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<Re
     while (!rendezvous_->try_get(done)) {
       if (rendezvous_->failure()) return failure_of(attempt);
       if (has_left(node) && !rendezvous_->try_get(done)) {
-        return RemoteFailure{.rank = -1, .shell_code = 1, .how = fmt::format("the launcher of node {} has left", node)};
+        return RemoteFailure{.rank = -1,
+                             .shell_code = 1,
+                             .how = fmt::format("the launcher of node {} has left", node)};
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
     }

@@ -79,7 +79,7 @@ class Nodes {
   Wakeup ending_;
   std::mutex watching_;  // for attempt_, and for waking in its name
   int attempt_ = -1;     // that is watched; -1: none
-  std::thread watcher_;            // last: it uses all of the above
+  std::thread watcher_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep::launch

@@ -84,7 +84,8 @@ class Rank {
   bool read(std::size_t stream) {
     std::array<char, 65536> bytes;
     ssize_t size = 0;
-    while ((size = ::read(program_.output_fd(stream), bytes.data(), bytes.size())) < 0 && errno == EINTR) {
+    while ((size = ::read(program_.output_fd(stream), bytes.data(), bytes.size())) < 0 &&
+           errno == EINTR) {
     }
     if (size > 0) take(stream, {bytes.data(), static_cast<std::size_t>(size)});
     if (size == 0 || (size < 0 && errno != EAGAIN)) open_[stream] = false;

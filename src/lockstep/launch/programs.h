@@ -24,7 +24,7 @@ struct ProgramsOptions {
   bool append_logs = false;  // a restart goes on in the files of the attempt before
   // Gets the lines that a rank prints, as they come, with 0 for standard output and 1 for error.
   std::function<void(int rank, std::size_t stream, const std::vector<std::string>& lines)> on_lines;
-  std::chrono::milliseconds grace{1500};           // from being asked to end to being killed
+  std::chrono::milliseconds grace{1500};             // from being asked to end to being killed
   std::chrono::milliseconds interrupt_grace{30000};  // likewise, where the user interrupts
 };
 
@@ -37,9 +37,9 @@ struct RankEnd {
 };
 
 struct ProgramsEnd {
-  std::vector<RankEnd> ranks;             // in their order
+  std::vector<RankEnd> ranks;                // in their order
   std::optional<std::size_t> first_failure;  // index of who failed first, and so on its own account
-  int interrupted = 0;                    // the signal that the user sent; 0: none
+  int interrupted = 0;                       // the signal that the user sent; 0: none
 };
 
 // Runs them until all have ended. SIGINT, SIGTERM and SIGHUP to this process go on to them. When

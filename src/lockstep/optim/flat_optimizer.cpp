@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <fnmatch.h>
-
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -48,7 +47,8 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
         used[k] = true;
         if (settings[k].lr) {
           check.not_negative("lr of " + settings[k].names, *settings[k].lr);
-          check.require(lr() > 0, "lr", "a number > 0, as others are given in relation to it", lr());
+          check.require(lr() > 0, "lr", "a number > 0, as others are given in relation to it",
+                        lr());
           stretch.lr_scale = *settings[k].lr / lr();
         }
         if (settings[k].weight_decay) {

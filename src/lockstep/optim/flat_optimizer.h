@@ -69,8 +69,8 @@ class FlatOptimizer : public Optimizer {
   // Parameters side by side with the same settings, as elements of a buffer.
   struct Stretch {
     ElementRange range;
-    double lr_scale = 1.0;                      // times the optimizer's
-    std::optional<double> weight_decay = {};    // instead of the optimizer's
+    double lr_scale = 1.0;                    // times the optimizer's
+    std::optional<double> weight_decay = {};  // instead of the optimizer's
 
     bool same_settings(const Stretch& other) const {
       return lr_scale == other.lr_scale && weight_decay == other.weight_decay;

@@ -112,10 +112,10 @@ struct Adagrad {
 
 // What some parameters have for themselves.
 struct ParameterSettings {
-  std::string names;                // which, as a shell matches files: "*.bias", "0.*"
-  std::optional<double> lr = {};    // a scheduler that changes the optimizer's changes it alike
+  std::string names;              // which, as a shell matches files: "*.bias", "0.*"
+  std::optional<double> lr = {};  // a scheduler that changes the optimizer's changes it alike
   std::optional<double> weight_decay = {};
-  bool optional = false;            // there need not be such parameters
+  bool optional = false;  // there need not be such parameters
 };
 
 // Any of the above, or nothing. Those of Lockstep's can have settings for some parameters:

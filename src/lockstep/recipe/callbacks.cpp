@@ -19,8 +19,8 @@ using config::Field;
 template <typename Callback, typename Options>
 void add(Targets& targets, const std::string& name, const std::string& about,
          const std::vector<Field<Options>>& fields) {
-  targets.callbacks.add<Options>(
-      name, about, fields, [](const Options& o) { return std::make_shared<Callback>(o); });
+  targets.callbacks.add<Options>(name, about, fields,
+                                 [](const Options& o) { return std::make_shared<Callback>(o); });
 }
 
 const char* const kInput = "scores [N, C], or predictions [N], in the batch";
@@ -66,14 +66,13 @@ void add_metrics(Targets& targets) {
        {"normalized", &M::normalized, "shares of each true class instead of counts"},
        {"prefix", &M::prefix, "before confusion_matrix in the picture's tag"}});
   using C = CriterionCallbackOptions;
-  add<CriterionCallback, C>(
-      targets, "CriterionCallback", "A further loss, watched or added.",
-      {config::required("criterion", &C::criterion, "what computes it"),
-       {"input_key", &C::input_key, "the model's output in the batch"},
-       {"target_key", &C::target_key, kTarget},
-       {"metric_key", &C::metric_key, "its name among the metrics"},
-       {"weight", &C::weight, "of it in the loss; 0: it is only watched"},
-       {"loss_key", &C::loss_key, "the loss it is added to"}});
+  add<CriterionCallback, C>(targets, "CriterionCallback", "A further loss, watched or added.",
+                            {config::required("criterion", &C::criterion, "what computes it"),
+                             {"input_key", &C::input_key, "the model's output in the batch"},
+                             {"target_key", &C::target_key, kTarget},
+                             {"metric_key", &C::metric_key, "its name among the metrics"},
+                             {"weight", &C::weight, "of it in the loss; 0: it is only watched"},
+                             {"loss_key", &C::loss_key, "the loss it is added to"}});
 }
 
 }  // namespace

@@ -75,11 +75,13 @@ void add_criterions(Targets& targets) {
   using S = SmoothL1Options;
   targets.criterions.add<S>(
       "SmoothL1Loss", "Square for small differences, L1 for large ones.",
-      {{"beta", &S::beta, "where one becomes the other"}},
-      [](const S& o) { return Criterion(nn::SmoothL1Loss(nn::SmoothL1LossOptions().beta(o.beta))); });
+      {{"beta", &S::beta, "where one becomes the other"}}, [](const S& o) {
+        return Criterion(nn::SmoothL1Loss(nn::SmoothL1LossOptions().beta(o.beta)));
+      });
   using H = HuberOptions;
   targets.criterions.add<H>(
-      "HuberLoss", "SmoothL1Loss times delta.", {{"delta", &H::delta, "where one becomes the other"}},
+      "HuberLoss", "SmoothL1Loss times delta.",
+      {{"delta", &H::delta, "where one becomes the other"}},
       [](const H& o) { return Criterion(nn::HuberLoss(nn::HuberLossOptions().delta(o.delta))); });
   using B = BceLogitsOptions;
   targets.criterions.add<B>(

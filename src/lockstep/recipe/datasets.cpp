@@ -15,14 +15,13 @@ using data::DatasetPtr;
 void add_mnist(Targets& targets, const std::string& name, const std::string& about,
                DatasetPtr (*make)(const data::MnistOptions&)) {
   using O = data::MnistOptions;
-  targets.datasets.add<O>(
-      name, about,
-      {{"root", &O::root, "folder with the files, or where they go"},
-       {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
-       {"download", &O::download, "fetch what is not there"},
-       {"transform", &O::transform, "default: ToTensor"},
-       {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
-      [make](const O& o) { return make(o); });
+  targets.datasets.add<O>(name, about,
+                          {{"root", &O::root, "folder with the files, or where they go"},
+                           {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
+                           {"download", &O::download, "fetch what is not there"},
+                           {"transform", &O::transform, "default: ToTensor"},
+                           {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
+                          [make](const O& o) { return make(o); });
 }
 
 struct SubsetOptions {
@@ -33,26 +32,27 @@ struct SubsetOptions {
 
 void add_subset(Targets& targets) {
   using O = SubsetOptions;
-  targets.datasets.add<O>(
-      "Subset", "Some samples of another data set.",
-      {config::required("dataset", &O::dataset, "the other one"),
-       {"first", &O::first, "index of the first sample; below 0: from the end"},
-       {"count", &O::count, "how many; default: all that follow"}},
-      [](const O& o) {
-        const std::int64_t size = o.dataset->size();
-        const std::int64_t first = o.first < 0 ? size + o.first : o.first;
-        const std::int64_t count = o.count.value_or(size - first);
-        if (first < 0 || first > size) {
-          throw ConfigError("first: expected an index of {} samples, got {}", size, o.first);
-        }
-        if (count <= 0 || first + count > size) {
-          throw ConfigError("count: expected 1 to {} from sample {} on, got {}", size - first,
-                            first, count);
-        }
-        std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-        for (std::int64_t i = 0; i < count; ++i) indices[static_cast<std::size_t>(i)] = first + i;
-        return std::make_shared<data::Subset>(o.dataset, std::move(indices));
-      });
+  targets.datasets.add<O>("Subset", "Some samples of another data set.",
+                          {config::required("dataset", &O::dataset, "the other one"),
+                           {"first", &O::first, "index of the first sample; below 0: from the end"},
+                           {"count", &O::count, "how many; default: all that follow"}},
+                          [](const O& o) {
+                            const std::int64_t size = o.dataset->size();
+                            const std::int64_t first = o.first < 0 ? size + o.first : o.first;
+                            const std::int64_t count = o.count.value_or(size - first);
+                            if (first < 0 || first > size) {
+                              throw ConfigError("first: expected an index of {} samples, got {}",
+                                                size, o.first);
+                            }
+                            if (count <= 0 || first + count > size) {
+                              throw ConfigError("count: expected 1 to {} from sample {} on, got {}",
+                                                size - first, first, count);
+                            }
+                            std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+                            for (std::int64_t i = 0; i < count; ++i)
+                              indices[static_cast<std::size_t>(i)] = first + i;
+                            return std::make_shared<data::Subset>(o.dataset, std::move(indices));
+                          });
 }
 
 void add_transforms(Targets& targets) {

@@ -25,14 +25,13 @@ void add_loggers(Targets& targets) {
                          {config::required("logdir", &C::logdir, "folder to write to")},
                          [](const C& o) { return std::make_shared<CsvLogger>(o.logdir); });
   using B = BoardOptions;
-  targets.loggers.add<B>(
-      "TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
-      {config::required("logdir", &B::logdir, "folder to write to"),
-       {"log_batches", &B::log_batches, "batches' metrics, too"}},
-      [](const B& o) {
-        return std::make_shared<TensorBoardLogger>(
-            o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
-      });
+  targets.loggers.add<B>("TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
+                         {config::required("logdir", &B::logdir, "folder to write to"),
+                          {"log_batches", &B::log_batches, "batches' metrics, too"}},
+                         [](const B& o) {
+                           return std::make_shared<TensorBoardLogger>(
+                               o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
+                         });
 }
 
 }  // namespace

@@ -100,7 +100,9 @@ class Fit {
       shards_ = options_.engine->shards();
     } else if (options_.ddp) {
       located(node_, [&] {
-        shards_ = DistributedDataParallelEngine({.workers = options_.workers, .shards = options_.shards}).shards();
+        shards_ =
+            DistributedDataParallelEngine({.workers = options_.workers, .shards = options_.shards})
+                .shards();
       });
     }
   }
@@ -136,6 +138,11 @@ class Fit {
     const torch::Tensor& target = tensor_of(batch, keys_->target_key, place_of(name));
     const Node& place = place_in(node_, "criterion");
     const std::string criterion = criterion_name(place);
+    constexpr std::int64_t kSome = 1000;
+    located(place_of(name), [&] {
+      require_classes(criterion, output,
+                      some_samples(loader, kSome, place_of(name))[keys_->target_key]);
+    });
     located(place, [&] {
       try {
         require_alike(criterion, output, target);
@@ -144,10 +151,6 @@ class Fit {
         throw ConfigError("does not fit the model's output {} and the targets {} of {}: {}",
                           data::describe(output), data::describe(target), name, error.what());
       }
-    });
-    constexpr std::int64_t kSome = 1000;
-    located(place_of(name), [&] {
-      require_classes(criterion, output, some_samples(loader, kSome, place_of(name))[keys_->target_key]);
     });
   }
 
@@ -222,7 +225,8 @@ class Fit {
     const std::string loss_key = keys_ ? keys_->loss_key : "loss";
     if (keys_) state.known_metrics = known_metrics(callbacks.sorted(), loss_key);
     if (options_.valid_loader) {
-      state.selection.key = MetricKey{*options_.valid_loader, options_.valid_metric.value_or(loss_key)};
+      state.selection.key =
+          MetricKey{*options_.valid_loader, options_.valid_metric.value_or(loss_key)};
       located(node_, [&] { check_metric_key(state, *state.selection.key, "valid_metric"); });
     }
     for (const auto& callback : callbacks) {
@@ -248,9 +252,8 @@ class Fit {
 
   void check_resume() const {
     if (!options_.resume || fs::exists(*options_.resume)) return;
-    const bool in_logdir =
-        options_.logdir &&
-        fs::exists(checkpoint::folder_in(*options_.logdir) / (*options_.resume + ".pth"));
+    const bool in_logdir = options_.logdir && fs::exists(checkpoint::folder_in(*options_.logdir) /
+                                                         (*options_.resume + ".pth"));
     if (!in_logdir) {
       place_in(node_, "resume").fail("there is no such checkpoint: '{}'", *options_.resume);
     }

@@ -13,8 +13,8 @@
 
 namespace lockstep::recipe {
 
-// The first samples of a loader. Throws LocatedError at `place` where there are none or the data set
-// cannot give them.
+// The first samples of a loader. Throws LocatedError at `place` where there are none or the data
+// set cannot give them.
 Batch some_samples(const data::Loader& loader, std::int64_t count, const config::Node& place);
 
 // What a batch has under a key. Throws LocatedError at `place` with the nearest key.

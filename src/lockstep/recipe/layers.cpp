@@ -37,7 +37,8 @@ std::int64_t size_or(const std::optional<std::int64_t>& given, const torch::Tens
     return *given;
   }
   if (!input.defined()) {
-    throw ConfigError("{}: expected a number, got none, and there is no data to take it from", name);
+    throw ConfigError("{}: expected a number, got none, and there is no data to take it from",
+                      name);
   }
   const std::int64_t at = dimension < 0 ? input.dim() + dimension : dimension;
   if (at < 0 || at >= input.dim()) {
@@ -170,14 +171,14 @@ void add_conv(Targets& targets, const std::string& name) {
         require_positive(o.kernel_size, "kernel_size");
         require_positive(o.stride, "stride");
         require_positive(o.dilation, "dilation");
-        return AnyModule(Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"),
-                                              o.out_channels,
-                                              expand<N>(o.kernel_size, "kernel_size"))
-                                    .stride(expand<N>(o.stride, "stride"))
-                                    .padding(expand<N>(o.padding, "padding"))
-                                    .dilation(expand<N>(o.dilation, "dilation"))
-                                    .groups(o.groups)
-                                    .bias(o.bias)));
+        return AnyModule(
+            Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"), o.out_channels,
+                                 expand<N>(o.kernel_size, "kernel_size"))
+                       .stride(expand<N>(o.stride, "stride"))
+                       .padding(expand<N>(o.padding, "padding"))
+                       .dilation(expand<N>(o.dilation, "dilation"))
+                       .groups(o.groups)
+                       .bias(o.bias)));
       });
 }
 
@@ -199,14 +200,14 @@ void add_conv_transpose(Targets& targets, const std::string& name) {
         require_positive({o.groups}, "groups");
         require_positive(o.kernel_size, "kernel_size");
         require_positive(o.stride, "stride");
-        return AnyModule(Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"),
-                                              o.out_channels,
-                                              expand<N>(o.kernel_size, "kernel_size"))
-                                    .stride(expand<N>(o.stride, "stride"))
-                                    .padding(expand<N>(o.padding, "padding"))
-                                    .output_padding(expand<N>(o.output_padding, "output_padding"))
-                                    .groups(o.groups)
-                                    .bias(o.bias)));
+        return AnyModule(
+            Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"), o.out_channels,
+                                 expand<N>(o.kernel_size, "kernel_size"))
+                       .stride(expand<N>(o.stride, "stride"))
+                       .padding(expand<N>(o.padding, "padding"))
+                       .output_padding(expand<N>(o.output_padding, "output_padding"))
+                       .groups(o.groups)
+                       .bias(o.bias)));
       });
 }
 
@@ -315,11 +316,11 @@ void add_softmax(Targets& targets, const std::string& name, const std::string& a
 void add_activations(Targets& targets) {
   add_plain<nn::ReLU>(targets, "ReLU", "max(x, 0)");
   using S = SlopeOptions;
-  targets.layers.add<S>("LeakyReLU", "x, or a small part of it below 0.",
-                        {{"negative_slope", &S::negative_slope, "that part"}}, [](const S& o) {
-                          return AnyModule(nn::LeakyReLU(
-                              nn::LeakyReLUOptions().negative_slope(o.negative_slope)));
-                        });
+  targets.layers.add<S>(
+      "LeakyReLU", "x, or a small part of it below 0.",
+      {{"negative_slope", &S::negative_slope, "that part"}}, [](const S& o) {
+        return AnyModule(nn::LeakyReLU(nn::LeakyReLUOptions().negative_slope(o.negative_slope)));
+      });
   using E = EluOptions;
   targets.layers.add<E>(
       "ELU", "x, or alpha (exp(x) - 1) below 0.", {{"alpha", &E::alpha, "its limit"}},
@@ -346,9 +347,7 @@ void add_shapes(Targets& targets) {
   targets.layers.add<U>(
       "Unflatten", "Makes several dimensions of one.",
       {{"dim", &U::dim, "which"}, config::required("sizes", &U::sizes, "of the new ones")},
-      [](const U& o) {
-        return AnyModule(nn::Unflatten(nn::UnflattenOptions(o.dim, o.sizes)));
-      });
+      [](const U& o) { return AnyModule(nn::Unflatten(nn::UnflattenOptions(o.dim, o.sizes))); });
   using E = EmbeddingOptions;
   targets.layers.add<E>(
       "Embedding", "A vector for each integer.",

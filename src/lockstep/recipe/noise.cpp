@@ -19,7 +19,8 @@ data::DatasetPtr noise(const NoiseOptions& options) {
   }
   auto generator = at::detail::createCPUGenerator(options.seed);
   const torch::Tensor features = torch::randn(shape, generator);
-  if (!options.classes) return data::tensor_dataset({{"features", features}, {"targets", features.flatten(1)}});
+  if (!options.classes)
+    return data::tensor_dataset({{"features", features}, {"targets", features.flatten(1)}});
   if (*options.classes <= 0) {
     throw ConfigError("classes: expected a positive integer, got {}", *options.classes);
   }

@@ -11,8 +11,8 @@ namespace lockstep::recipe {
 
 struct NoiseOptions {
   std::int64_t samples = 1024;
-  std::vector<std::int64_t> shape = {};         // of a sample's features
-  std::optional<std::int64_t> classes = {};     // targets are random classes; else the features, flat
+  std::vector<std::int64_t> shape = {};      // of a sample's features
+  std::optional<std::int64_t> classes = {};  // targets are random classes; else the features, flat
   std::uint64_t seed = 0;
 };
 

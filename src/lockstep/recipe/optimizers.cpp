@@ -52,7 +52,8 @@ void add(Targets& targets, const std::string& name, const std::string& about,
                        .named("mapping of patterns"));
   targets.optimizers.add<O>(name, about, fields, [](const O& o) {
     std::vector<ParameterSettings> settings;
-    if (o.no_bias_weight_decay) settings.push_back({.names = "*bias", .weight_decay = 0.0, .optional = true});
+    if (o.no_bias_weight_decay)
+      settings.push_back({.names = "*bias", .weight_decay = 0.0, .optional = true});
     for (auto& setting : read_layers(o.layers)) settings.push_back(std::move(setting));
     // A value out of its range shall not wait for the first worker.
     torch::Tensor trial = torch::zeros({1}, torch::requires_grad());
@@ -86,13 +87,13 @@ void add_optimizers(Targets& targets) {
           field("weight_decay", &S::weight_decay, penalty),
           field("nesterov", &S::nesterov, "needs momentum, and no dampening")});
   using R = optim::RMSprop;
-  add<R>(targets, "RMSprop", "Divides by a running mean of the gradient's size.",
-         {field("lr", &R::lr, "learning rate"),
-          field("alpha", &R::alpha, "decay of the squared gradient's running mean"),
-          field("eps", &R::eps, "added to the denominator"),
-          field("weight_decay", &R::weight_decay, penalty),
-          field("momentum", &R::momentum, "0: none"),
-          field("centered", &R::centered, "divides by the variance instead of the mean square")});
+  add<R>(
+      targets, "RMSprop", "Divides by a running mean of the gradient's size.",
+      {field("lr", &R::lr, "learning rate"),
+       field("alpha", &R::alpha, "decay of the squared gradient's running mean"),
+       field("eps", &R::eps, "added to the denominator"),
+       field("weight_decay", &R::weight_decay, penalty), field("momentum", &R::momentum, "0: none"),
+       field("centered", &R::centered, "divides by the variance instead of the mean square")});
   using G = optim::Adagrad;
   add<G>(targets, "Adagrad", "Divides by the size of all gradients so far.",
          {field("lr", &G::lr, "learning rate"),

@@ -22,14 +22,15 @@ namespace lockstep::recipe {
 std::string plugin_version();
 
 // Loads the library, for the rest of the process, and lets it add its targets. Loading it again
-// does nothing. Throws ConfigError where it cannot be loaded, is no plugin or is for another version.
+// does nothing. Throws ConfigError where it cannot be loaded, is no plugin or is for another
+// version.
 void load_plugin(const std::filesystem::path& path);
 
 }  // namespace lockstep::recipe
 
-#define LOCKSTEP_PLUGIN(targets)                                                       \
+#define LOCKSTEP_PLUGIN(targets)                                                        \
   extern "C" __attribute__((visibility("default"))) const char* lockstep_plugin_for() { \
     return LOCKSTEP_VERSION;                                                            \
-  }                                                                                    \
-  extern "C" __attribute__((visibility("default"))) void lockstep_plugin(              \
+  }                                                                                     \
+  extern "C" __attribute__((visibility("default"))) void lockstep_plugin(               \
       [[maybe_unused]] ::lockstep::recipe::Targets& targets)

@@ -23,9 +23,9 @@ using config::Mistakes;
 using config::Node;
 
 // What all stages have in common: a stage cannot say it.
-const std::set<std::string> kCommonKeys = {"model",   "runner",  "engine", "plugins",
-                                           "stages",  "args",    "seed",   "logdir",
-                                           "workers", "shards",  "ddp",    "deterministic"};
+const std::set<std::string> kCommonKeys = {"model",   "runner", "engine", "plugins",
+                                           "stages",  "args",   "seed",   "logdir",
+                                           "workers", "shards", "ddp",    "deterministic"};
 
 struct LoaderRecipe {
   Node dataset;
@@ -189,9 +189,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   Stage stage{.name = name, .options = {}};
   std::vector<std::string> sections;
   for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
-  mistakes.collect([&] {
-    stage.options = config::read_fields(node, run_fields(), sections);
-  });
+  mistakes.collect([&] { stage.options = config::read_fields(node, run_fields(), sections); });
   TrainOptions& options = stage.options;
   options.model = model_;
   options.engine = engine_;
@@ -286,7 +284,8 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
     using R = LoaderRecipe;
     std::vector<config::Field<R>> made;
     made.push_back(config::required("dataset", &R::dataset, "what it loads").named("dataset"));
-    made.push_back(config::Field<R>("sampler", &R::sampler, "the order, instead of shuffle").named("sampler"));
+    made.push_back(
+        config::Field<R>("sampler", &R::sampler, "the order, instead of shuffle").named("sampler"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in a worker's batch"},
              {"shuffle", &data::LoaderOptions::shuffle, "another order each epoch"},

@@ -39,7 +39,8 @@ bool is_of_interest(const std::string& name) {
                                                     "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};
   static const std::vector<std::string> names = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
   return std::ranges::find(names, name) != names.end() ||
-         std::ranges::any_of(prefixes, [&](const auto& prefix) { return name.starts_with(prefix); });
+         std::ranges::any_of(prefixes,
+                             [&](const auto& prefix) { return name.starts_with(prefix); });
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ data::DatasetPtr load(FieldOptions options) {
   if (options.part == FieldPart::kAll) {
     options.train_fraction.reset();
   } else if (!options.train_fraction) {
-    throw ConfigError("train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
+    throw ConfigError(
+        "train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
   }
   const science::FieldData data = science::hdf5_dataset(options);
   return options.part == FieldPart::kValid ? data.valid : data.train;
@@ -70,16 +71,16 @@ void add_science(Targets& targets) {
        field("seed", &H::seed, "of that"),
        field("memory", &H::memory, "bytes up to which a field is read once and kept")},
       [](const FieldOptions& o) { return load(o); });
-  targets.models.add("CNN3d", "The 3-D network for turbulence; sizes are the data's.",
-                     [](const Example& example) {
-                       if (!example.input.defined()) {
-                         throw ConfigError("CNN3d takes its sizes from the data, and there is none");
-                       }
-                       science::FieldShape shape{.channels = example.input.size(1),
-                                                 .size = example.input.sizes().slice(2).vec(),
-                                                 .outputs = example.batch["targets"].numel()};
-                       return Model(science::make_cnn3d(shape));
-                     });
+  targets.models.add(
+      "CNN3d", "The 3-D network for turbulence; sizes are the data's.", [](const Example& example) {
+        if (!example.input.defined()) {
+          throw ConfigError("CNN3d takes its sizes from the data, and there is none");
+        }
+        science::FieldShape shape{.channels = example.input.size(1),
+                                  .size = example.input.sizes().slice(2).vec(),
+                                  .outputs = example.batch["targets"].numel()};
+        return Model(science::make_cnn3d(shape));
+      });
 }
 
 }  // namespace lockstep::recipe

@@ -34,8 +34,9 @@ torch::nn::Sequential make_sequential(const config::Node& layers, const torch::T
       try {
         passed = forward(layer, passed);
       } catch (const std::exception& error) {
-        config::fail_making(node, {}, fmt::format("does not fit an input of {}: {}",
-                                                  data::describe(passed), error.what()));
+        config::fail_making(
+            node, {},
+            fmt::format("does not fit an input of {}: {}", data::describe(passed), error.what()));
       }
     }
     sequential->push_back(std::move(layer));

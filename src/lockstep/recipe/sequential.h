@@ -8,8 +8,8 @@
 
 namespace lockstep::recipe {
 
-// Builds the layers one by one, and sends the example through each as soon as it is there: sizes are
-// taken from it, and a layer that does not fit the one before it is an error at its line. An
+// Builds the layers one by one, and sends the example through each as soon as it is there: sizes
+// are taken from it, and a layer that does not fit the one before it is an error at its line. An
 // undefined example checks nothing.
 torch::nn::Sequential make_sequential(const config::Node& layers, const torch::Tensor& example);
 

@@ -13,9 +13,9 @@ namespace lockstep::recipe {
 
 struct TensorFileOptions {
   std::filesystem::path path = {};
-  std::string features = "features";                  // its key in the file
-  std::optional<std::string> targets = "targets";     // likewise; none: there are none
-  data::TransformPtr transform = {};                  // of the features
+  std::string features = "features";               // its key in the file
+  std::optional<std::string> targets = "targets";  // likewise; none: there are none
+  data::TransformPtr transform = {};               // of the features
 };
 
 // Throws DataError where the file is missing, something else, or lacks a key.

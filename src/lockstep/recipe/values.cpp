@@ -21,9 +21,8 @@ HParam Value<HParam>::read(const Node& node) {
 }
 
 std::string Value<HParam>::show(const HParam& value) {
-  return std::visit([](const auto& held) {
-    return Value<std::decay_t<decltype(held)>>::show(held);
-  }, value);
+  return std::visit(
+      [](const auto& held) { return Value<std::decay_t<decltype(held)>>::show(held); }, value);
 }
 
 HParams Value<HParams>::read(const Node& node) {

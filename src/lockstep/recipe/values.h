@@ -1,5 +1,5 @@
-// How a config writes the types of Lockstep's options: those with a name of their own as text, those
-// that are built as targets.
+// How a config writes the types of Lockstep's options: those with a name of their own as text,
+// those that are built as targets.
 #pragma once
 
 #include <string>

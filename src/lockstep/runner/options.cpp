@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/loader_name.h"
+#include "lockstep/runner/train_step.h"
 
 namespace lockstep {
 namespace {
@@ -36,9 +37,9 @@ void check_options(const TrainOptions& options) {
   if (options.num_epochs < 1) {
     throw ConfigError("num_epochs: expected 1 or more, got {}", options.num_epochs);
   }
-  if (options.accumulation_steps < 1) {
-    throw ConfigError("accumulation_steps: expected 1 or more, got {}", options.accumulation_steps);
-  }
+  check_settings({.accumulation_steps = options.accumulation_steps,
+                  .clip_grad_norm = options.clip_grad_norm,
+                  .clip_grad_value = options.clip_grad_value});
   if (options.valid_metric && !options.valid_loader) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
                       *options.valid_metric);

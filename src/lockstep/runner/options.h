@@ -33,8 +33,8 @@ struct TrainOptions {
                                       // of the checkpoint that is resumed
   HParams hparams;                    // logged with the run
   std::map<std::string, std::string> documents;  // carried by every checkpoint: a config, say
-  std::int64_t num_epochs = 1;        // altogether, those before a resume included
-  std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
+  std::int64_t num_epochs = 1;                   // altogether, those before a resume included
+  std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // a checkpoint's path, or "last", "best", "epoch.0007" in
                                       // logdir: go on from there
   std::optional<std::string> valid_loader;  // whose metric tells the best epoch; none: the newest

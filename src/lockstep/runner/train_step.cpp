@@ -4,19 +4,23 @@
 
 namespace lockstep {
 
-TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
-    : replica_(replica), optimizer_(optimizer), settings_(settings) {
-  if (settings_.accumulation_steps < 1) {
+void check_settings(const StepSettings& settings) {
+  if (settings.accumulation_steps < 1) {
     throw ConfigError("accumulation_steps: expected 1 or more, got {}",
-                      settings_.accumulation_steps);
+                      settings.accumulation_steps);
   }
-  for (const auto& [name, limit] : {std::pair("clip_grad_norm", settings_.clip_grad_norm),
-                                    std::pair("clip_grad_value", settings_.clip_grad_value)}) {
+  for (const auto& [name, limit] : {std::pair("clip_grad_norm", settings.clip_grad_norm),
+                                    std::pair("clip_grad_value", settings.clip_grad_value)}) {
     // Written so that NaN is refused, too.
     if (limit && !(*limit > 0)) {
       throw ConfigError("{}: expected a positive number, got {}", name, *limit);
     }
   }
+}
+
+TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
+    : replica_(replica), optimizer_(optimizer), settings_(settings) {
+  check_settings(settings_);
 }
 
 void TrainStep::begin_batch(const GlobalBatch& batch) {

@@ -20,6 +20,9 @@ struct StepSettings {
   std::int64_t shards = 1;                // parts of every batch, over all workers
 };
 
+// Throws ConfigError for values without meaning.
+void check_settings(const StepSettings& settings);
+
 // For each global batch: begin_batch(); for each of this worker's shards begin_shard(), backward()
 // where it has samples, end_shard(); then update() where due().
 class TrainStep {

@@ -21,7 +21,8 @@ std::int64_t halved(std::int64_t side, std::int64_t padding) {
 
 torch::nn::Sequential make_cnn3d(const FieldShape& shape) {
   if (shape.size.size() != 3) {
-    throw DataError("CNN3d: expected samples of three dimensions, got [{}]", fmt::join(shape.size, ", "));
+    throw DataError("CNN3d: expected samples of three dimensions, got [{}]",
+                    fmt::join(shape.size, ", "));
   }
   std::int64_t points = 1;
   for (std::int64_t side : shape.size) {

@@ -1,7 +1,8 @@
 // The 3-D convolutional network for turbulence.
 //
 //   ls::science::CNN3d estimator({.n_epochs = 100, .logdir = "logs", .ddp = true});
-//   estimator.train({{"train", {data.train, {.batch_size = 16}}}, {"valid", {data.valid, {.batch_size = 16}}}});
+//   estimator.train({{"train", {data.train, {.batch_size = 16}}}, {"valid", {data.valid,
+//   {.batch_size = 16}}}});
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>
@@ -10,10 +11,10 @@
 
 namespace lockstep::science {
 
-// Three convolutions D to 2D to 2D to 4D channels with kernel 2, stride 2 and padding 1, each with a
-// max pool of 2 (padding 1 after the first two), ReLU before the second and third, and a head of
-// Linear(…, 8D), ReLU, Linear(8D, outputs). A cube of 16 ends as one point; for others the head is as
-// wide as needed. Throws DataError where samples are not 3-D or too small.
+// Three convolutions D to 2D to 2D to 4D channels with kernel 2, stride 2 and padding 1, each with
+// a max pool of 2 (padding 1 after the first two), ReLU before the second and third, and a head of
+// Linear(…, 8D), ReLU, Linear(8D, outputs). A cube of 16 ends as one point; for others the head is
+// as wide as needed. Throws DataError where samples are not 3-D or too small.
 torch::nn::Sequential make_cnn3d(const FieldShape& shape);
 
 using CNN3dConfig = NetworkConfig;

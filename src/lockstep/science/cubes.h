@@ -26,7 +26,8 @@ struct FieldShape {
   std::int64_t outputs = 1;  // elements of a target
 };
 
-// Throws DataError where samples are not [C, N, …] with one to three dimensions, or have no targets.
+// Throws DataError where samples are not [C, N, …] with one to three dimensions, or have no
+// targets.
 FieldShape shape_of(const data::Loader& loader);
 
 }  // namespace lockstep::science

@@ -20,11 +20,12 @@ class Estimator {
 
   virtual std::string name() const = 0;
 
-  // Fits the first loader; where there are more, they are for validation. Returns when it is trained
-  // here, in this process, by however many workers.
+  // Fits the first loader; where there are more, they are for validation. Returns when it is
+  // trained here, in this process, by however many workers.
   virtual void train(const data::Loaders& loaders) = 0;
 
-  // What it makes of the loader's features, one row a sample. Throws Error before train() or load().
+  // What it makes of the loader's features, one row a sample. Throws Error before train() or
+  // load().
   virtual torch::Tensor predict(const data::Loader& loader) = 0;
 
   // Into a folder: the model, and its parameters as params.json. Throws Error before train() or

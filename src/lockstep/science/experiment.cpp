@@ -19,7 +19,8 @@ void track(const Trackers& trackers, const std::function<void(Tracker&)>& work) 
   for (const auto& tracker : trackers) work(*tracker);
 }
 
-void track_metric(const Trackers& trackers, const std::string& name, double value, std::int64_t step = 0) {
+void track_metric(const Trackers& trackers, const std::string& name, double value,
+                  std::int64_t step = 0) {
   track(trackers, [&](Tracker& tracker) { tracker.log_metric(name, value, step); });
 }
 
@@ -54,7 +55,8 @@ std::string to_csv(const std::vector<std::pair<std::string, std::vector<double>>
 
 std::vector<double> middles(const std::vector<double>& edges) {
   std::vector<double> centers;
-  for (std::size_t i = 0; i + 1 < edges.size(); ++i) centers.push_back((edges[i] + edges[i + 1]) / 2);
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+    centers.push_back((edges[i] + edges[i + 1]) / 2);
   return centers;
 }
 
@@ -66,7 +68,8 @@ std::vector<Line> loss_lines(const std::map<std::int64_t, EpochMetrics>& history
       const auto loss = metrics.find("loss");
       if (loss == metrics.end()) continue;
       auto line = std::ranges::find(lines, loader, &Line::label);
-      if (line == lines.end()) line = lines.insert(lines.end(), Line{.label = loader, .x = {}, .y = {}});
+      if (line == lines.end())
+        line = lines.insert(lines.end(), Line{.label = loader, .x = {}, .y = {}});
       line->x.push_back(static_cast<double>(epoch));
       line->y.push_back(loss->second);
     }
@@ -75,7 +78,8 @@ std::vector<Line> loss_lines(const std::map<std::int64_t, EpochMetrics>& history
 }
 
 std::string loss_picture(const std::vector<Line>& lines) {
-  return to_svg({LinePlot{.title = "Loss", .x_label = "epoch", .y_label = "loss", .lines = lines, .log_y = true}});
+  return to_svg({LinePlot{
+      .title = "Loss", .x_label = "epoch", .y_label = "loss", .lines = lines, .log_y = true}});
 }
 
 // What one picture and its table are made of.
@@ -89,15 +93,31 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
   const Range range = range_of(predict, target);
   const Histogram p = histogram(predict, range), t = histogram(target, range);
   const Cdf pc = cumulative(predict), tc = cumulative(target);
-  return {.name = "pdf_cdf",
-          .report = {.title = "Distribution of values",
-                     .text = fmt::format("Left, how dense values are; right, the part of them up to a value. The largest distance between the two curves on the right is the Kolmogorov-Smirnov statistic, {:.4f}.", ks),
-                     .svg = to_svg({LinePlot{.title = "PDF", .x_label = "value", .y_label = "density",
-                                             .lines = {{"target", middles(t.edge), t.density}, {"predicted", middles(p.edge), p.density, true}}, .log_y = true},
-                                    LinePlot{.title = "CDF", .x_label = "value", .y_label = "fraction",
-                                             .lines = {{"target", tc.value, tc.fraction}, {"predicted", pc.value, pc.fraction, true}}}})},
-          .csv = to_csv({{"value", middles(t.edge)}, {"target_pdf", t.density}, {"predicted_pdf", p.density},
-                         {"target_value", tc.value}, {"target_cdf", tc.fraction}, {"predicted_value", pc.value}, {"predicted_cdf", pc.fraction}})};
+  return {
+      .name = "pdf_cdf",
+      .report = {.title = "Distribution of values",
+                 .text = fmt::format("Left, how dense values are; right, the part of them up to a "
+                                     "value. The largest distance between the two curves on the "
+                                     "right is the Kolmogorov-Smirnov statistic, {:.4f}.",
+                                     ks),
+                 .svg = to_svg({LinePlot{.title = "PDF",
+                                         .x_label = "value",
+                                         .y_label = "density",
+                                         .lines = {{"target", middles(t.edge), t.density},
+                                                   {"predicted", middles(p.edge), p.density, true}},
+                                         .log_y = true},
+                                LinePlot{.title = "CDF",
+                                         .x_label = "value",
+                                         .y_label = "fraction",
+                                         .lines = {{"target", tc.value, tc.fraction},
+                                                   {"predicted", pc.value, pc.fraction, true}}}})},
+      .csv = to_csv({{"value", middles(t.edge)},
+                     {"target_pdf", t.density},
+                     {"predicted_pdf", p.density},
+                     {"target_value", tc.value},
+                     {"target_cdf", tc.fraction},
+                     {"predicted_value", pc.value},
+                     {"predicted_cdf", pc.fraction}})};
 }
 
 // The mean spectrum of some cubes [n, C, …].
@@ -120,13 +140,24 @@ Spectrum mean_spectrum(const torch::Tensor& cubes) {
 Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target) {
   const Spectrum t = mean_spectrum(target), p = mean_spectrum(predict);
   const auto line = kolmogorov_line(t);
-  return {.name = "spectrum",
-          .report = {.title = "Power spectrum",
-                     .text = "How much energy each scale has: large scales on the left, small ones on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's turbulence.",
-                     .svg = to_svg({LinePlot{.title = "Power spectrum", .x_label = "wave number k", .y_label = "E(k)",
-                                             .lines = {{"target", t.wave_number, t.energy}, {"predicted", p.wave_number, p.energy}, {"k^(-5/3)", t.wave_number, line, true}},
-                                             .log_x = true, .log_y = true}})},
-          .csv = to_csv({{"k", t.wave_number}, {"target", t.energy}, {"predicted", p.energy}, {"kolmogorov", line}})};
+  return {
+      .name = "spectrum",
+      .report = {.title = "Power spectrum",
+                 .text =
+                     "How much energy each scale has: large scales on the left, small ones on the "
+                     "right. The dashed line falls as k^(-5/3), as in Kolmogorov's turbulence.",
+                 .svg = to_svg({LinePlot{.title = "Power spectrum",
+                                         .x_label = "wave number k",
+                                         .y_label = "E(k)",
+                                         .lines = {{"target", t.wave_number, t.energy},
+                                                   {"predicted", p.wave_number, p.energy},
+                                                   {"k^(-5/3)", t.wave_number, line, true}},
+                                         .log_x = true,
+                                         .log_y = true}})},
+      .csv = to_csv({{"k", t.wave_number},
+                     {"target", t.energy},
+                     {"predicted", p.energy},
+                     {"kolmogorov", line}})};
 }
 
 // The middle plane of the first channel of one sample, as rows from the top.
@@ -154,13 +185,23 @@ Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target)
   const auto column = [](const torch::Tensor& plane) {
     return std::vector<double>(plane.data_ptr<double>(), plane.data_ptr<double>() + plane.numel());
   };
-  return {.name = "slices",
-          .report = {.title = "A slice",
-                     .text = "The middle plane of the first sample's first channel, both with the same colours, and what was predicted too high (red) or too low (blue).",
-                     .svg = to_svg({FieldPlot{.title = "Target", .raster = raster_of(t, range.first, range.last, ColorMap::kSequential)},
-                                    FieldPlot{.title = "Predicted", .raster = raster_of(p, range.first, range.last, ColorMap::kSequential)},
-                                    FieldPlot{.title = "Predicted - target", .raster = raster_of(difference, -largest, largest, ColorMap::kDiverging)}})},
-          .csv = to_csv({{"target", column(t)}, {"predicted", column(p)}, {"difference", column(difference.contiguous())}})};
+  return {
+      .name = "slices",
+      .report =
+          {.title = "A slice",
+           .text = "The middle plane of the first sample's first channel, both with the same "
+                   "colours, and what was predicted too high (red) or too low (blue).",
+           .svg = to_svg(
+               {FieldPlot{.title = "Target",
+                          .raster = raster_of(t, range.first, range.last, ColorMap::kSequential)},
+                FieldPlot{.title = "Predicted",
+                          .raster = raster_of(p, range.first, range.last, ColorMap::kSequential)},
+                FieldPlot{
+                    .title = "Predicted - target",
+                    .raster = raster_of(difference, -largest, largest, ColorMap::kDiverging)}})},
+      .csv = to_csv({{"target", column(t)},
+                     {"predicted", column(p)},
+                     {"difference", column(difference.contiguous())}})};
 }
 
 // Targets as the loader has them, all of them, in its order.
@@ -197,7 +238,8 @@ void run(const TrainExperiment& experiment) {
   const auto lines = loss_lines(experiment.estimator.history());
   for (const Line& line : lines) {
     for (std::size_t i = 0; i < line.x.size(); ++i) {
-      track_metric(experiment.trackers, line.label + " - loss", line.y[i], static_cast<std::int64_t>(line.x[i]));
+      track_metric(experiment.trackers, line.label + " - loss", line.y[i],
+                   static_cast<std::int64_t>(line.x[i]));
     }
   }
   track_metric(experiment.trackers, "train - runtime", seconds_since(start));
@@ -230,7 +272,9 @@ Evaluation run(const EvaluateExperiment& experiment) {
   const auto lines = loss_lines(experiment.estimator.history());
   if (!lines.empty()) {
     pictures.push_back({.name = "loss",
-                        .report = {.title = "Training", .text = "The loss after each epoch.", .svg = loss_picture(lines)},
+                        .report = {.title = "Training",
+                                   .text = "The loss after each epoch.",
+                                   .svg = loss_picture(lines)},
                         .csv = ""});
   }
   result.seconds = seconds_since(start);
@@ -241,8 +285,10 @@ Evaluation run(const EvaluateExperiment& experiment) {
   const double explained = 100 * (1 - result.mse / result.mse_of_mean);
   ReportContent report{
       .title = experiment.title,
-      .summary = fmt::format("{} on {} samples: its mean square error is {:.1f} % below that of predicting the mean everywhere.",
-                             experiment.estimator.name(), with_thousands(result.target.size(0)), explained),
+      .summary = fmt::format("{} on {} samples: its mean square error is {:.1f} % below that of "
+                             "predicting the mean everywhere.",
+                             experiment.estimator.name(), with_thousands(result.target.size(0)),
+                             explained),
       .facts = {{"mean square error", fmt::format("{:.5g}", result.mse)},
                 {"of predicting the mean", fmt::format("{:.5g}", result.mse_of_mean)},
                 {"Kolmogorov-Smirnov statistic", fmt::format("{:.4f}", result.ks)},
@@ -252,7 +298,8 @@ Evaluation run(const EvaluateExperiment& experiment) {
       .pictures = {}};
   report.facts.insert(report.facts.begin(), experiment.facts.begin(), experiment.facts.end());
   for (const auto& [name, value] : experiment.estimator.parameters()) {
-    report.parameters.emplace_back(name, std::visit([](const auto& held) { return fmt::format("{}", held); }, value));
+    report.parameters.emplace_back(
+        name, std::visit([](const auto& held) { return fmt::format("{}", held); }, value));
   }
   for (const Picture& picture : pictures) {
     if (!picture.csv.empty()) {

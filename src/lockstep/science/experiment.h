@@ -29,8 +29,8 @@ void run(const TrainExperiment& experiment);
 
 struct EvaluateExperiment {
   Estimator& estimator;
-  data::Loader loader;    // compared with its targets
-  Sizes cube = {};        // of a target, without channels, where targets are flat; for slices and spectra
+  data::Loader loader;  // compared with its targets
+  Sizes cube = {};  // of a target, without channels, where targets are flat; for slices and spectra
   std::string title = "Evaluation";
   std::vector<std::pair<std::string, std::string>> facts = {};  // more of them for the report
   Trackers trackers = {};
@@ -39,15 +39,15 @@ struct EvaluateExperiment {
 struct Evaluation {
   torch::Tensor predict;  // as the targets are
   torch::Tensor target;
-  double ks = 0;          // the Kolmogorov-Smirnov statistic of both
+  double ks = 0;  // the Kolmogorov-Smirnov statistic of both
   double mse = 0;
   double mse_of_mean = 0;  // of predicting the targets' mean everywhere
   double seconds = 0;
 };
 
 // Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
-// tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and report.html,
-// which has all of it in one page.
+// tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and
+// report.html, which has all of it in one page.
 Evaluation run(const EvaluateExperiment& experiment);
 
 }  // namespace lockstep::science

@@ -26,7 +26,9 @@ struct FieldPart {
   Sizes channels;  // its leading dimensions
   Sizes size;      // of space
 
-  std::string where() const { return fmt::format("{}: dataset '{}'", file->path().string(), label); }
+  std::string where() const {
+    return fmt::format("{}: dataset '{}'", file->path().string(), label);
+  }
 };
 
 // How fields are cut.
@@ -105,7 +107,8 @@ class Opener {
                               const std::vector<std::string>& labels) {
     std::vector<FieldPart> parts;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      const std::string path = format_path(options_.path, checkpoint * options_.time_granularity, names[i]);
+      const std::string path =
+          format_path(options_.path, checkpoint * options_.time_granularity, names[i]);
       auto& file = files_[path];
       if (file == nullptr) file = std::make_shared<Hdf5File>(path);
       FieldPart part{.file = file, .label = {}, .channels = {}, .size = {}};
@@ -128,8 +131,9 @@ class Opener {
     const auto rank = static_cast<std::int64_t>(shape.size());
     const std::int64_t space = options_.dimensions.value_or(std::min<std::int64_t>(rank, 3));
     if (rank < space || rank > space + 2 || rank == 0) {
-      throw DataError("{}: expected {} dimensions of space, and up to two of channels before them, got [{}]",
-                      part.where(), space, fmt::join(shape, ", "));
+      throw DataError(
+          "{}: expected {} dimensions of space, and up to two of channels before them, got [{}]",
+          part.where(), space, fmt::join(shape, ", "));
     }
     part.channels.assign(shape.begin(), shape.end() - space);
     part.size.assign(shape.end() - space, shape.end());
@@ -146,16 +150,19 @@ void check(const Hdf5Options& options) {
   if (options.path.empty()) fail("path", "a path, got none");
   if (options.checkpoints.empty()) fail("checkpoints", "at least one, got none");
   if (options.feature_labels.size() > options.features.size() && !options.features.empty()) {
-    fail("feature_labels", fmt::format("at most one a feature, got {} for {}", options.feature_labels.size(), options.features.size()));
+    fail("feature_labels", fmt::format("at most one a feature, got {} for {}",
+                                       options.feature_labels.size(), options.features.size()));
   }
   if (options.target_labels.size() > options.target.size() && !options.target.empty()) {
-    fail("target_labels", fmt::format("at most one a target, got {} for {}", options.target_labels.size(), options.target.size()));
+    fail("target_labels", fmt::format("at most one a target, got {} for {}",
+                                      options.target_labels.size(), options.target.size()));
   }
   if (options.dimensions && (*options.dimensions < 1 || *options.dimensions > 3)) {
     fail("dimensions", fmt::format("1 to 3, got {}", *options.dimensions));
   }
   if (options.train_fraction && !(*options.train_fraction > 0 && *options.train_fraction < 1)) {
-    fail("train_fraction", fmt::format("a number between 0 and 1, got {}", *options.train_fraction));
+    fail("train_fraction",
+         fmt::format("a number between 0 and 1, got {}", *options.train_fraction));
   }
   for (const std::int64_t side : options.batch_size) {
     if (side < 1) fail("batch_size", fmt::format("positive integers, got {}", side));
@@ -168,8 +175,10 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
   if (options.sample_to) {
     for (const std::int64_t side : size) {
       if (side != size[0] || *options.sample_to < 1 || side % *options.sample_to != 0) {
-        throw DataError("{}: a field of [{}] cannot be sampled to {} points a side: equal sides and a whole step are needed",
-                        first.where(), fmt::join(size, ", "), *options.sample_to);
+        throw DataError(
+            "{}: a field of [{}] cannot be sampled to {} points a side: equal sides and a whole "
+            "step are needed",
+            first.where(), fmt::join(size, ", "), *options.sample_to);
       }
     }
     grid.stride = size[0] / *options.sample_to;
@@ -178,7 +187,8 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
   grid.cube = options.batch_size.empty() ? size : options.batch_size;
   if (grid.cube.size() == 1) grid.cube.assign(size.size(), grid.cube[0]);
   if (grid.cube.size() != size.size()) {
-    throw ConfigError("hdf5_dataset: batch_size: expected one number or {}, got {}", size.size(), grid.cube.size());
+    throw ConfigError("hdf5_dataset: batch_size: expected one number or {}, got {}", size.size(),
+                      grid.cube.size());
   }
   bool uneven = false;
   for (std::size_t i = 0; i < size.size(); ++i) {
@@ -186,7 +196,8 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
     uneven = uneven || size[i] % grid.cube[i] != 0;
   }
   if (grid.cubes() == 0) {
-    throw DataError("{}: a cube of [{}] does not fit into [{}]", first.where(), fmt::join(grid.cube, ", "), fmt::join(size, ", "));
+    throw DataError("{}: a cube of [{}] does not fit into [{}]", first.where(),
+                    fmt::join(grid.cube, ", "), fmt::join(size, ", "));
   }
   if (uneven) {
     warn(fmt::format("{}: [{}] is not a multiple of cubes of [{}]: what is left over is not used",
@@ -197,8 +208,8 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
 
 void check_alike(const FieldPart& part, const FieldPart& first) {
   if (part.size == first.size) return;
-  throw DataError("{}: of size [{}], expected [{}] as {} has", part.where(), fmt::join(part.size, ", "),
-                  fmt::join(first.size, ", "), first.where());
+  throw DataError("{}: of size [{}], expected [{}] as {} has", part.where(),
+                  fmt::join(part.size, ", "), fmt::join(first.size, ", "), first.where());
 }
 
 // All of it in memory, where it fits.
@@ -239,8 +250,10 @@ std::string format_path(const std::string& pattern, double checkpoint, const std
         throw fmt::format_error("");
       }
     } catch (const fmt::format_error&) {
-      throw ConfigError("path: '{}': expected {{feature}} or {{checkpoint}}, with a format such as {{checkpoint:04d}}, got '{{{}}}'",
-                        pattern, field);
+      throw ConfigError(
+          "path: '{}': expected {{feature}} or {{checkpoint}}, with a format such as "
+          "{{checkpoint:04d}}, got '{{{}}}'",
+          pattern, field);
     }
     at = end + 1;
   }
@@ -250,17 +263,21 @@ std::string format_path(const std::string& pattern, double checkpoint, const std
 FieldData hdf5_dataset(const Hdf5Options& options) {
   check(options);
   // A path without {feature} is one file; its labels say what is taken.
-  const auto names_of = [](const std::vector<std::string>& names, const std::vector<std::string>& labels) {
-    return names.empty() ? std::vector<std::string>(std::max<std::size_t>(1, labels.size())) : names;
+  const auto names_of = [](const std::vector<std::string>& names,
+                           const std::vector<std::string>& labels) {
+    return names.empty() ? std::vector<std::string>(std::max<std::size_t>(1, labels.size()))
+                         : names;
   };
   const bool has_targets = !options.target.empty() || !options.target_labels.empty();
   Opener opener(options);
   std::vector<CubeDataset::Snapshot> snapshots;
   for (const double checkpoint : options.checkpoints) {
     CubeDataset::Snapshot snapshot;
-    snapshot.features = opener.open(checkpoint, names_of(options.features, options.feature_labels), options.feature_labels);
+    snapshot.features = opener.open(checkpoint, names_of(options.features, options.feature_labels),
+                                    options.feature_labels);
     if (has_targets) {
-      snapshot.targets = opener.open(checkpoint, names_of(options.target, options.target_labels), options.target_labels);
+      snapshot.targets = opener.open(checkpoint, names_of(options.target, options.target_labels),
+                                     options.target_labels);
     }
     snapshots.push_back(std::move(snapshot));
   }
@@ -271,7 +288,8 @@ FieldData hdf5_dataset(const Hdf5Options& options) {
   }
   const Grid grid = grid_of(options, first);
   FieldData data{.train = {}, .valid = {}, .size = {}, .cube = grid.cube};
-  for (std::size_t i = 0; i < grid.cube.size(); ++i) data.size.push_back(grid.counts[i] * grid.cube[i]);
+  for (std::size_t i = 0; i < grid.cube.size(); ++i)
+    data.size.push_back(grid.counts[i] * grid.cube[i]);
   const data::DatasetPtr all =
       kept(std::make_shared<CubeDataset>(std::move(snapshots), grid, options.flat), options.memory);
   const std::int64_t count = all->size();

@@ -25,20 +25,23 @@ struct Hdf5Options {
   std::vector<double> checkpoints = {0};
   double time_granularity = 1;
 
-  std::vector<std::string> features = {};        // at least one, unless the path has no {feature}
-  std::vector<std::string> feature_labels = {};  // the dataset in each one's file; default: the last
-  std::vector<std::string> target = {};          // likewise; none: the features themselves
+  std::vector<std::string> features = {};  // at least one, unless the path has no {feature}
+  std::vector<std::string> feature_labels =
+      {};                                // the dataset in each one's file; default: the last
+  std::vector<std::string> target = {};  // likewise; none: the features themselves
   std::vector<std::string> target_labels = {};
 
-  Sizes batch_size = {};                   // of a cube: one number or each; none: the whole field
-  std::optional<std::int64_t> sample_to;   // points a side that equidistant sampling leaves
-  std::optional<std::int64_t> dimensions;  // of space; default: 3, or fewer where the data has fewer
-  bool flat = false;                       // targets as one row
+  Sizes batch_size = {};                  // of a cube: one number or each; none: the whole field
+  std::optional<std::int64_t> sample_to;  // points a side that equidistant sampling leaves
+  std::optional<std::int64_t>
+      dimensions;     // of space; default: 3, or fewer where the data has fewer
+  bool flat = false;  // targets as one row
 
   std::optional<double> train_fraction;  // of the cubes; the others are for validation
   bool shuffle = false;                  // before they are divided
   std::uint64_t seed = 42;               // of that
-  std::int64_t memory = 1 << 30;  // bytes: a field up to this is read once and kept, a larger one as needed
+  std::int64_t memory =
+      1 << 30;  // bytes: a field up to this is read once and kept, a larger one as needed
 };
 
 struct FieldData {
@@ -48,10 +51,11 @@ struct FieldData {
   Sizes cube;
 };
 
-// "features" [C, b, …] and "targets" alike, or [·] where flat. A dataset [N, …] has one channel, one
-// with a dimension more has as many as that, and two more are taken together. Throws DataError naming
-// file and dataset where one is missing, of another rank, or of another size than the first; warns
-// where a field is not a multiple of the cubes. Throws ConfigError for options without meaning.
+// "features" [C, b, …] and "targets" alike, or [·] where flat. A dataset [N, …] has one channel,
+// one with a dimension more has as many as that, and two more are taken together. Throws DataError
+// naming file and dataset where one is missing, of another rank, or of another size than the first;
+// warns where a field is not a multiple of the cubes. Throws ConfigError for options without
+// meaning.
 FieldData hdf5_dataset(const Hdf5Options& options);
 
 // The path of one file. Throws ConfigError where the pattern is none.

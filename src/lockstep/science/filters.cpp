@@ -41,7 +41,8 @@ torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff) {
 
 torch::Tensor box_filter(const torch::Tensor& field, std::int64_t width) {
   if (width < 1) throw ConfigError("width: expected a positive integer, got {}", width);
-  const std::vector<double> weights(static_cast<std::size_t>(width), 1.0 / static_cast<double>(width));
+  const std::vector<double> weights(static_cast<std::size_t>(width),
+                                    1.0 / static_cast<double>(width));
   return convolve(field, weights, width / 2);
 }
 

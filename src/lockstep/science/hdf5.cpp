@@ -133,9 +133,10 @@ class Dataset {
     for (std::size_t i = 0; i < rank; ++i) {
       const std::int64_t last = block.start[i] + (block.count[i] - 1) * block.stride[i];
       if (block.start[i] < 0 || block.count[i] < 0 || block.stride[i] < 1 || last >= shape_[i]) {
-        throw DataError("{}: of shape [{}], a block from [{}] of [{}] in steps of [{}] is not in it",
-                        where_, fmt::join(shape_, ", "), fmt::join(block.start, ", "),
-                        fmt::join(block.count, ", "), fmt::join(block.stride, ", "));
+        throw DataError(
+            "{}: of shape [{}], a block from [{}] of [{}] in steps of [{}] is not in it", where_,
+            fmt::join(shape_, ", "), fmt::join(block.start, ", "), fmt::join(block.count, ", "),
+            fmt::join(block.stride, ", "));
       }
     }
   }
@@ -209,14 +210,15 @@ void write_hdf5(const fs::path& path,
     for (const auto& [name, tensor] : datasets) {
       const torch::Tensor values = tensor.detach().cpu().contiguous();
       const bool twofold = values.scalar_type() == torch::kFloat64;
-      if (!twofold && values.scalar_type() != torch::kFloat32) fail(name + ", which is not float or double,");
+      if (!twofold && values.scalar_type() != torch::kFloat32)
+        fail(name + ", which is not float or double,");
       const auto sizes = to_sizes(values.sizes().vec());
       const Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
                          H5Sclose);
-      const Handle dataset(H5Dcreate2(file.get(), name.c_str(),
-                                      twofold ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, space.get(),
-                                      H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                           H5Dclose);
+      const Handle dataset(
+          H5Dcreate2(file.get(), name.c_str(), twofold ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+                     space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+          H5Dclose);
       if (!dataset || H5Dwrite(dataset.get(), twofold ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT,
                                H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data_ptr()) < 0) {
         fail(name);

@@ -30,7 +30,8 @@ Rows rows_of(const data::Loader& loader) {
 }  // namespace
 
 KRR::KRR(KRRConfig config) : config_(config) {
-  if (!(config_.alpha > 0)) throw ConfigError("KRR: alpha: expected a number > 0, got {}", config_.alpha);
+  if (!(config_.alpha > 0))
+    throw ConfigError("KRR: alpha: expected a number > 0, got {}", config_.alpha);
   if (config_.gamma && !(*config_.gamma > 0)) {
     throw ConfigError("KRR: gamma: expected a number > 0, got {}", *config_.gamma);
   }
@@ -54,7 +55,8 @@ void KRR::train(const data::Loaders& loaders) {
   system.diagonal().add_(config_.alpha);
   samples_ = rows.features;
   weights_ = torch::cholesky_solve(rows.targets, at::linalg_cholesky(system));
-  const double loss = (kernel(samples_, samples_).mm(weights_) - rows.targets).square().mean().item<double>();
+  const double loss =
+      (kernel(samples_, samples_).mm(weights_) - rows.targets).square().mean().item<double>();
   history_ = {{1, {{loaders.begin()->first, {{"loss", loss}}}}}};
 }
 
@@ -79,7 +81,8 @@ void KRR::load(const std::filesystem::path& folder) {
   const StateDict state = checkpoint::load(folder / "model.pt");
   config_.alpha = std::get<double>(saved.parameters.at("alpha"));
   config_.gamma.reset();
-  if (saved.parameters.contains("gamma")) config_.gamma = std::get<double>(saved.parameters.at("gamma"));
+  if (saved.parameters.contains("gamma"))
+    config_.gamma = std::get<double>(saved.parameters.at("gamma"));
   samples_ = state.get<torch::Tensor>("samples");
   weights_ = state.get<torch::Tensor>("weights");
 }

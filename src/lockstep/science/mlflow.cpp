@@ -34,7 +34,8 @@ struct Request {
 Answer send(const MlflowOptions& options, const Request& request) {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   (void)ready;
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), curl_easy_cleanup);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(),
+                                                                 curl_easy_cleanup);
   const std::string url = options.uri + request.path;
   const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
       curl_slist_append(nullptr, ("Content-Type: " + request.type).c_str()), curl_slist_free_all);
@@ -48,7 +49,8 @@ Answer send(const MlflowOptions& options, const Request& request) {
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   if (request.method != "GET") {
     curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, request.body.data());
-    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE_LARGE,
+                     static_cast<curl_off_t>(request.body.size()));
   }
   if (const CURLcode code = curl_easy_perform(curl.get()); code != CURLE_OK) {
     throw Error("MLflow at {}: {}", url, curl_easy_strerror(code));
@@ -57,9 +59,11 @@ Answer send(const MlflowOptions& options, const Request& request) {
   return answer;
 }
 
-[[noreturn]] void refuse(const MlflowOptions& options, const std::string& path, const Answer& answer) {
+[[noreturn]] void refuse(const MlflowOptions& options, const std::string& path,
+                         const Answer& answer) {
   constexpr std::size_t kLongest = 300;
-  throw Error("MLflow at {}{}: answers {}: {}", options.uri, path, answer.status, answer.body.substr(0, kLongest));
+  throw Error("MLflow at {}{}: answers {}: {}", options.uri, path, answer.status,
+              answer.body.substr(0, kLongest));
 }
 
 json call(const MlflowOptions& options, const std::string& name, const json& body) {
@@ -86,7 +90,8 @@ std::int64_t now_in_milliseconds() {
 }
 
 std::string experiment_of(const MlflowOptions& options) {
-  const std::string path = "/api/2.0/mlflow/experiments/get-by-name?experiment_name=" + escaped(options.experiment);
+  const std::string path =
+      "/api/2.0/mlflow/experiments/get-by-name?experiment_name=" + escaped(options.experiment);
   const Answer answer = send(options, {.method = "GET", .path = path});
   if (answer.status == 200) {
     const json found = json::parse(answer.body, nullptr, false);
@@ -95,7 +100,9 @@ std::string experiment_of(const MlflowOptions& options) {
     }
   }
   if (answer.status != 404) refuse(options, path, answer);
-  return call(options, "experiments/create", {{"name", options.experiment}}).at("experiment_id").get<std::string>();
+  return call(options, "experiments/create", {{"name", options.experiment}})
+      .at("experiment_id")
+      .get<std::string>();
 }
 
 // MLflow allows letters, digits and - _ . / and spaces in a name.
@@ -103,7 +110,8 @@ std::string safe_name(const std::string& name) {
   std::string safe = name;
   for (char& c : safe) {
     const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) == 0 && std::string_view("-_./ ").find(c) == std::string_view::npos) c = '_';
+    if (std::isalnum(byte) == 0 && std::string_view("-_./ ").find(c) == std::string_view::npos)
+      c = '_';
   }
   return safe;
 }
@@ -113,11 +121,12 @@ std::string safe_name(const std::string& name) {
 MlflowTracker::MlflowTracker(MlflowOptions options) : options_(std::move(options)) {
   while (options_.uri.ends_with('/')) options_.uri.pop_back();
   experiment_id_ = experiment_of(options_);
-  const json started = call(options_, "runs/create",
-                            {{"experiment_id", experiment_id_},
-                             {"run_name", options_.run_name},
-                             {"start_time", now_in_milliseconds()},
-                             {"tags", json::array({{{"key", "mlflow.runName"}, {"value", options_.run_name}}})}});
+  const json started =
+      call(options_, "runs/create",
+           {{"experiment_id", experiment_id_},
+            {"run_name", options_.run_name},
+            {"start_time", now_in_milliseconds()},
+            {"tags", json::array({{{"key", "mlflow.runName"}, {"value", options_.run_name}}})}});
   run_id_ = started.at("run").at("info").at("run_id").get<std::string>();
 }
 
@@ -131,9 +140,10 @@ MlflowTracker::~MlflowTracker() {
 }
 
 void MlflowTracker::log_parameter(const std::string& name, const HParam& value) {
-  const std::string text = std::visit(
-      [](const auto& held) -> std::string { return fmt::format("{}", held); }, value);
-  call(options_, "runs/log-parameter", {{"run_id", run_id_}, {"key", safe_name(name)}, {"value", text}});
+  const std::string text =
+      std::visit([](const auto& held) -> std::string { return fmt::format("{}", held); }, value);
+  call(options_, "runs/log-parameter",
+       {{"run_id", run_id_}, {"key", safe_name(name)}, {"value", text}});
 }
 
 void MlflowTracker::log_metric(const std::string& name, double value, std::int64_t step) {
@@ -142,18 +152,26 @@ void MlflowTracker::log_metric(const std::string& name, double value, std::int64
                       : std::isnan(value)  ? json("NaN")
                                            : json(value > 0 ? "Infinity" : "-Infinity");
   call(options_, "runs/log-metric",
-       {{"run_id", run_id_}, {"key", safe_name(name)}, {"value", number}, {"timestamp", now_in_milliseconds()}, {"step", step}});
+       {{"run_id", run_id_},
+        {"key", safe_name(name)},
+        {"value", number},
+        {"timestamp", now_in_milliseconds()},
+        {"step", step}});
 }
 
 void MlflowTracker::log_artifact(const std::string& name, const std::string& content) {
-  const std::string path = fmt::format("/api/2.0/mlflow-artifacts/artifacts/{}/{}/artifacts/{}", experiment_id_, run_id_, escaped(name));
-  const Answer answer = send(options_, {.method = "PUT", .path = path, .body = content, .type = "application/octet-stream"});
+  const std::string path = fmt::format("/api/2.0/mlflow-artifacts/artifacts/{}/{}/artifacts/{}",
+                                       experiment_id_, run_id_, escaped(name));
+  const Answer answer =
+      send(options_,
+           {.method = "PUT", .path = path, .body = content, .type = "application/octet-stream"});
   if (answer.status != 200) refuse(options_, path, answer);
 }
 
 void MlflowTracker::end(const char* status) {
   ended_ = true;
-  call(options_, "runs/update", {{"run_id", run_id_}, {"status", status}, {"end_time", now_in_milliseconds()}});
+  call(options_, "runs/update",
+       {{"run_id", run_id_}, {"status", status}, {"end_time", now_in_milliseconds()}});
 }
 
 void MlflowTracker::finish() {

@@ -39,7 +39,8 @@ class OptimizerKeeper : public Callback {
 };
 
 std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
-  if (!config.ddp) return std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config.device});
+  if (!config.ddp)
+    return std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config.device});
   return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
       .workers = config.workers, .shards = config.shards, .device = config.device});
 }
@@ -94,10 +95,10 @@ torch::Tensor Network::predict(const data::Loader& loader) {
   require_model("predict");
   SupervisedRunner runner;
   std::vector<torch::Tensor> rows;
-  for (const Batch& batch : runner.predict_loader(
-           {.loader = loader,
-            .model = model_,
-            .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
+  for (const Batch& batch :
+       runner.predict_loader({.loader = loader,
+       .model = model_,
+       .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
     rows.push_back(batch["logits"].cpu().flatten(1));
   }
   return torch::cat(rows);

@@ -1,5 +1,5 @@
-// Estimators that are networks: trained with Adam, a learning rate that falls on a plateau, and an end
-// when nothing gets better any more, on one process or many.
+// Estimators that are networks: trained with Adam, a learning rate that falls on a plateau, and an
+// end when nothing gets better any more, on one process or many.
 #pragma once
 
 #include <cstdint>

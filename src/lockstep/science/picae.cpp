@@ -21,12 +21,14 @@ class PICAEModelImpl : public nn::Module {
       : size_(shape.size), padding_(config.kernel_size / 2) {
     std::int64_t channels = 3;
     for (std::int64_t i = 0; i < config.enc_nlayers; ++i) {
-      encoder_->push_back(nn::Conv3d(nn::Conv3dOptions(channels, config.nfilters, config.kernel_size).stride(2)));
+      encoder_->push_back(
+          nn::Conv3d(nn::Conv3dOptions(channels, config.nfilters, config.kernel_size).stride(2)));
       channels = config.nfilters;
     }
     for (std::int64_t i = 0; i < config.dec_nlayers; ++i) {
       const bool last = i + 1 == config.dec_nlayers;
-      decoder_->push_back(nn::Conv3d(nn::Conv3dOptions(channels, last ? 3 : config.nfilters, config.kernel_size)));
+      decoder_->push_back(
+          nn::Conv3d(nn::Conv3dOptions(channels, last ? 3 : config.nfilters, config.kernel_size)));
     }
     register_module("encoder", encoder_);
     register_module("decoder", decoder_);
@@ -34,7 +36,8 @@ class PICAEModelImpl : public nn::Module {
 
   torch::Tensor forward(const torch::Tensor& velocity) {
     torch::Tensor x = velocity;
-    for (const auto& layer : *encoder_) x = torch::relu(layer->as<nn::Conv3d>()->forward(padded(x)));
+    for (const auto& layer : *encoder_)
+      x = torch::relu(layer->as<nn::Conv3d>()->forward(padded(x)));
     const std::size_t steps = decoder_->size();
     for (std::size_t i = 0; i < steps; ++i) {
       x = upsampled(x, i + 1, steps);
@@ -47,7 +50,8 @@ class PICAEModelImpl : public nn::Module {
  private:
   torch::Tensor padded(const torch::Tensor& x) const {
     namespace F = nn::functional;
-    return F::pad(x, F::PadFuncOptions(std::vector<std::int64_t>(6, padding_)).mode(torch::kCircular));
+    return F::pad(x,
+                  F::PadFuncOptions(std::vector<std::int64_t>(6, padding_)).mode(torch::kCircular));
   }
 
   // Doubled, and in the last step to the size that the field had.
@@ -71,9 +75,10 @@ TORCH_MODULE(PICAEModel);
 torch::Tensor curl(const torch::Tensor& potential) {
   const auto a = potential.unbind(1);
   // Axes 1, 2, 3 of a component are x, y, z.
-  return torch::stack({derivative(a[2], 2) - derivative(a[1], 3), derivative(a[0], 3) - derivative(a[2], 1),
-                       derivative(a[1], 1) - derivative(a[0], 2)},
-                      1);
+  return torch::stack(
+      {derivative(a[2], 2) - derivative(a[1], 3), derivative(a[0], 3) - derivative(a[2], 1),
+       derivative(a[1], 1) - derivative(a[0], 2)},
+      1);
 }
 
 torch::Tensor divergence(const torch::Tensor& velocity) {
@@ -83,7 +88,8 @@ torch::Tensor divergence(const torch::Tensor& velocity) {
 
 PICAE::PICAE(PICAEConfig config) : Network(config.network), config_(std::move(config)) {
   const auto positive = [](const char* option, std::int64_t value) {
-    if (value < 1) throw ConfigError("PICAE: {}: expected a positive integer, got {}", option, value);
+    if (value < 1)
+      throw ConfigError("PICAE: {}: expected a positive integer, got {}", option, value);
   };
   positive("nfilters", config_.nfilters);
   positive("enc_nlayers", config_.enc_nlayers);
@@ -103,8 +109,10 @@ Model PICAE::make_model(const FieldShape& shape) const {
     points *= side;
   }
   if (!fits || shape.outputs != 3 * points) {
-    throw DataError("PICAE: expected samples and targets [3, N, N, N] with N a multiple of {}, got {} channels of [{}]",
-                    least, shape.channels, fmt::join(shape.size, ", "));
+    throw DataError(
+        "PICAE: expected samples and targets [3, N, N, N] with N a multiple of {}, got {} channels "
+        "of [{}]",
+        least, shape.channels, fmt::join(shape.size, ", "));
   }
   return Model(PICAEModel(config_, shape));
 }

@@ -1,4 +1,5 @@
-// A physics-informed autoencoder: whatever its weights, the velocity that comes out has no divergence.
+// A physics-informed autoencoder: whatever its weights, the velocity that comes out has no
+// divergence.
 #pragma once
 
 #include "lockstep/science/network.h"
@@ -31,8 +32,8 @@ class PICAE : public Network {
   PICAEConfig config_;
 };
 
-// The curl of [B, 3, N, N, N], by periodic central differences. Its divergence by the same differences
-// is zero up to rounding.
+// The curl of [B, 3, N, N, N], by periodic central differences. Its divergence by the same
+// differences is zero up to rounding.
 torch::Tensor curl(const torch::Tensor& potential);
 torch::Tensor divergence(const torch::Tensor& velocity);
 

@@ -30,10 +30,11 @@ struct TextStyle {
 };
 
 std::string text(double x, double y, const std::string& content, const TextStyle& style = {}) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}{}>{}</text>\n", x, y,
-                     style.anchor, style.size, style.bold ? " font-weight=\"600\"" : "",
-                     style.upright ? fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x, y) : "",
-                     escape_markup(content));
+  return fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}{}>{}</text>\n", x, y,
+      style.anchor, style.size, style.bold ? " font-weight=\"600\"" : "",
+      style.upright ? fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x, y) : "",
+      escape_markup(content));
 }
 
 // One direction of a plot: values to pixels.
@@ -85,8 +86,9 @@ Limits limits_of(const std::vector<Line>& lines, std::vector<double> Line::*valu
 }
 
 std::string frame(const Box& box) {
-  return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", box.x,
-                     box.y, box.width, box.height);
+  return fmt::format(
+      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", box.x,
+      box.y, box.width, box.height);
 }
 
 std::string path_of(const Line& line, const Axis& x, const Axis& y) {
@@ -97,14 +99,16 @@ std::string path_of(const Line& line, const Axis& x, const Axis& y) {
       pen_down = false;
       continue;
     }
-    path += fmt::format("{}{:.2f} {:.2f}", pen_down ? "L" : "M", x.place(line.x[i]), y.place(line.y[i]));
+    path += fmt::format("{}{:.2f} {:.2f}", pen_down ? "L" : "M", x.place(line.x[i]),
+                        y.place(line.y[i]));
     pen_down = true;
   }
   return path;
 }
 
 // How many points of the lines lie in a box.
-std::size_t points_in(const Box& box, const std::vector<Line>& lines, const Axis& x, const Axis& y) {
+std::size_t points_in(const Box& box, const std::vector<Line>& lines, const Axis& x,
+                      const Axis& y) {
   std::size_t count = 0;
   for (const Line& line : lines) {
     for (std::size_t i = 0; i < std::min(line.x.size(), line.y.size()); ++i) {
@@ -129,18 +133,23 @@ std::string legend(const std::vector<Line>& lines, const Box& box, const Axis& x
   const double right = box.x + box.width - width - 8, left = box.x + 8;
   const double top = box.y + 8, bottom = box.y + box.height - height - 8;
   Box place{right, top, width, height};
-  for (const Box& corner : {Box{left, top, width, height}, Box{right, bottom, width, height}, Box{left, bottom, width, height}}) {
+  for (const Box& corner : {Box{left, top, width, height}, Box{right, bottom, width, height},
+                            Box{left, bottom, width, height}}) {
     if (points_in(corner, lines, x, y) < points_in(place, lines, x, y)) place = corner;
   }
   double row = place.y;
-  std::string svg = fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" fill=\"#fff\" fill-opacity=\"0.85\" stroke=\"#ccc\"/>\n",
-                                place.x, place.y, width, height);
+  std::string svg = fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" fill=\"#fff\" "
+      "fill-opacity=\"0.85\" stroke=\"#ccc\"/>\n",
+      place.x, place.y, width, height);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].label.empty()) continue;
     row += 18;
-    svg += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"2\"{}/>\n",
-                       place.x + 8, row - 5, place.x + 30, row - 5, kColors[i % kColors.size()],
-                       lines[i].dashed ? " stroke-dasharray=\"5 4\"" : "");
+    svg += fmt::format(
+        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
+        "stroke-width=\"2\"{}/>\n",
+        place.x + 8, row - 5, place.x + 30, row - 5, kColors[i % kColors.size()],
+        lines[i].dashed ? " stroke-dasharray=\"5 4\"" : "");
     svg += text(place.x + 36, row - 1, lines[i].label, {.anchor = "start"});
   }
   return svg;
@@ -161,21 +170,29 @@ std::string draw(const LinePlot& plot, double left) {
   const Axis x(plot.log_x, xs.low, xs.high, box.x, box.x + box.width);
   const Axis y(plot.log_y, ys.low, ys.high, box.y + box.height, box.y);
   std::string svg;
-  for (const double tick : plot.log_x ? log_ticks(xs.low, xs.high) : linear_ticks(xs.low, xs.high)) {
+  for (const double tick :
+       plot.log_x ? log_ticks(xs.low, xs.high) : linear_ticks(xs.low, xs.high)) {
     const double at = x.place(tick);
-    svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e4e4e4\"/>\n", at, box.y, box.y + box.height);
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e4e4e4\"/>\n", at,
+        box.y, box.y + box.height);
     svg += text(at, box.y + box.height + 17, tick_label(tick), {.size = 11});
   }
-  for (const double tick : plot.log_y ? log_ticks(ys.low, ys.high) : linear_ticks(ys.low, ys.high)) {
+  for (const double tick :
+       plot.log_y ? log_ticks(ys.low, ys.high) : linear_ticks(ys.low, ys.high)) {
     const double at = y.place(tick);
-    svg += fmt::format("<line x1=\"{1}\" y1=\"{0:.1f}\" x2=\"{2}\" y2=\"{0:.1f}\" stroke=\"#e4e4e4\"/>\n", at, box.x, box.x + box.width);
+    svg += fmt::format(
+        "<line x1=\"{1}\" y1=\"{0:.1f}\" x2=\"{2}\" y2=\"{0:.1f}\" stroke=\"#e4e4e4\"/>\n", at,
+        box.x, box.x + box.width);
     svg += text(box.x - 7, at + 4, tick_label(tick), {.anchor = "end", .size = 11});
   }
   svg += frame(box);
   for (std::size_t i = 0; i < plot.lines.size(); ++i) {
-    svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{}/>\n",
-                       path_of(plot.lines[i], x, y), kColors[i % kColors.size()],
-                       plot.lines[i].dashed ? " stroke-dasharray=\"5 4\"" : "");
+    svg += fmt::format(
+        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" "
+        "stroke-linejoin=\"round\"{}/>\n",
+        path_of(plot.lines[i], x, y), kColors[i % kColors.size()],
+        plot.lines[i].dashed ? " stroke-dasharray=\"5 4\"" : "");
   }
   svg += text(box.x + box.width / 2, 24, plot.title, {.size = 14, .bold = true});
   svg += text(box.x + box.width / 2, kPanelHeight - 14, plot.x_label);
@@ -184,34 +201,46 @@ std::string draw(const LinePlot& plot, double left) {
 }
 
 std::string picture(const Raster& raster, const Box& box) {
-  return fmt::format("<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>\n",
-                     box.x, box.y, box.width, box.height, to_base64(encode_png(to_image(raster))));
+  return fmt::format(
+      "<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+      "preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
+      "href=\"data:image/png;base64,{}\"/>\n",
+      box.x, box.y, box.width, box.height, to_base64(encode_png(to_image(raster))));
 }
 
 std::string draw(const FieldPlot& plot, double left) {
   // As large as fits with its sides in proportion.
-  const double room_x = kPanelWidth - kLeft - kBarSpace - kRight, room_y = kPanelHeight - kTop - kBottom;
-  const double scale = std::min(room_x / std::max(1, plot.raster.width), room_y / std::max(1, plot.raster.height));
+  const double room_x = kPanelWidth - kLeft - kBarSpace - kRight,
+               room_y = kPanelHeight - kTop - kBottom;
+  const double scale =
+      std::min(room_x / std::max(1, plot.raster.width), room_y / std::max(1, plot.raster.height));
   const Box box{left + kLeft, kTop, plot.raster.width * scale, plot.raster.height * scale};
   std::string svg = picture(plot.raster, box) + frame(box);
   for (const double tick : linear_ticks(0, plot.raster.width)) {
     svg += text(box.x + tick * scale, box.y + box.height + 17, tick_label(tick), {.size = 11});
   }
   for (const double tick : linear_ticks(0, plot.raster.height)) {
-    svg += text(box.x - 7, box.y + box.height - tick * scale + 4, tick_label(tick), {.anchor = "end", .size = 11});
+    svg += text(box.x - 7, box.y + box.height - tick * scale + 4, tick_label(tick),
+                {.anchor = "end", .size = 11});
   }
   svg += text(box.x + box.width / 2, 24, plot.title, {.size = 14, .bold = true});
   svg += text(box.x + box.width / 2, box.y + box.height + 38, plot.x_label);
   svg += text(left + 30, box.y + box.height / 2, plot.y_label, {.upright = true});
   // The scale: largest on top.
   constexpr int kSteps = 128;
-  Raster scale_of{.width = 1, .height = kSteps, .values = {}, .low = 0, .high = kSteps - 1, .map = plot.raster.map};
+  Raster scale_of{.width = 1,
+                  .height = kSteps,
+                  .values = {},
+                  .low = 0,
+                  .high = kSteps - 1,
+                  .map = plot.raster.map};
   for (int i = kSteps; i-- > 0;) scale_of.values.push_back(i);
   const Box bar{box.x + box.width + 16, box.y, kBarWidth, box.height};
   svg += picture(scale_of, bar) + frame(bar);
   const double low = plot.raster.low, high = plot.raster.high > low ? plot.raster.high : low + 1;
   for (const double tick : linear_ticks(low, high)) {
-    svg += text(bar.x + bar.width + 6, bar.y + bar.height * (high - tick) / (high - low) + 4, tick_label(tick), {.anchor = "start", .size = 11});
+    svg += text(bar.x + bar.width + 6, bar.y + bar.height * (high - tick) / (high - low) + 4,
+                tick_label(tick), {.anchor = "start", .size = 11});
   }
   return svg;
 }
@@ -260,8 +289,10 @@ std::string tick_label(double value) {
 std::string to_svg(const std::vector<Plot>& plots) {
   const double width = kPanelWidth * static_cast<double>(plots.size());
   std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n",
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+      "{1}\" "
+      "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"{0}\" "
+      "height=\"{1}\" fill=\"#fff\"/>\n",
       width, kPanelHeight);
   double left = 0;
   for (const Plot& plot : plots) {

@@ -23,7 +23,8 @@ details { margin-top: 24px; } summary { cursor: pointer; }
 std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string html = "<table>\n";
   for (const auto& [name, value] : rows) {
-    html += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
+    html +=
+        fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
   }
   return html + "</table>\n";
 }
@@ -33,12 +34,13 @@ std::string table(const std::vector<std::pair<std::string, std::string>>& rows) 
 std::string to_html(const ReportContent& content) {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<title>{0}</title>\n"
       "<style>{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n<p>{2}</p>\n{3}",
       escape_markup(content.title), kStyle, escape_markup(content.summary), table(content.facts));
   for (const ReportPicture& picture : content.pictures) {
-    html += fmt::format("<h2>{}</h2>\n<p>{}</p>\n<figure>\n{}</figure>\n", escape_markup(picture.title),
-                        escape_markup(picture.text), picture.svg);
+    html += fmt::format("<h2>{}</h2>\n<p>{}</p>\n<figure>\n{}</figure>\n",
+                        escape_markup(picture.title), escape_markup(picture.text), picture.svg);
   }
   if (!content.parameters.empty()) {
     html += "<details><summary>Parameters</summary>\n" + table(content.parameters) + "</details>\n";

@@ -58,7 +58,8 @@ std::vector<double> kolmogorov_line(const Spectrum& spectrum) {
   if (spectrum.energy.empty()) return line;
   const std::size_t anchor = std::min<std::size_t>(2, spectrum.energy.size() - 1);
   for (const double k : spectrum.wave_number) {
-    line.push_back(spectrum.energy[anchor] * std::pow(k / spectrum.wave_number[anchor], -5.0 / 3.0));
+    line.push_back(spectrum.energy[anchor] *
+                   std::pow(k / spectrum.wave_number[anchor], -5.0 / 3.0));
   }
   return line;
 }
@@ -79,11 +80,12 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
   const torch::IntArrayRef shape(options.shape);
   const std::int64_t dimensions = static_cast<std::int64_t>(shape.size());
   auto generator = at::detail::createCPUGenerator(options.seed);
-  // Amplitudes of white noise, so that the field is real without further ado, shaped to the slope: a
-  // shell has k^(d - 1) modes, each with the square of the amplitude.
+  // Amplitudes of white noise, so that the field is real without further ado, shaped to the slope:
+  // a shell has k^(d - 1) modes, each with the square of the amplitude.
   const torch::Tensor k = wave_numbers(shape);
   const double power = (options.slope - static_cast<double>(dimensions - 1)) / 2.0;
-  torch::Tensor amplitude = torch::where(k > 0, k.clamp_min(options.peak).pow(power), torch::zeros_like(k));
+  torch::Tensor amplitude =
+      torch::where(k > 0, k.clamp_min(options.peak).pow(power), torch::zeros_like(k));
   std::vector<torch::Tensor> transforms;
   for (std::int64_t c = 0; c < options.components; ++c) {
     const torch::Tensor noise = torch::randn(shape, generator, torch::kFloat64);
@@ -93,7 +95,8 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
     // The part along k is what diverges.
     const torch::Tensor k2 = (k * k).clamp_min(1.0);
     torch::Tensor along = torch::zeros_like(transforms[0]);
-    for (std::size_t c = 0; c < transforms.size(); ++c) along = along + transforms[c] * axis_numbers(shape, c);
+    for (std::size_t c = 0; c < transforms.size(); ++c)
+      along = along + transforms[c] * axis_numbers(shape, c);
     for (std::size_t c = 0; c < transforms.size(); ++c) {
       transforms[c] = transforms[c] - along * axis_numbers(shape, c) / k2;
     }

@@ -28,7 +28,8 @@ struct TurbulenceOptions {
   double slope = -5.0 / 3.0;  // of the energy spectrum
   double peak = 2.0;          // wave number below which there is no more of it
   std::uint64_t seed = 0;
-  std::int64_t components = 1;  // of a vector field, without divergence where it has as many as dimensions
+  std::int64_t components =
+      1;  // of a vector field, without divergence where it has as many as dimensions
 };
 
 // A random field [components, …] with that spectrum and phases by the seed, of mean 0 and a

@@ -9,7 +9,8 @@ namespace lockstep::science {
 namespace {
 
 std::vector<double> sorted(const torch::Tensor& values) {
-  const torch::Tensor flat = values.detach().to(torch::kCPU, torch::kFloat64).flatten().contiguous();
+  const torch::Tensor flat =
+      values.detach().to(torch::kCPU, torch::kFloat64).flatten().contiguous();
   std::vector<double> list(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   if (list.empty()) throw DataError("there are no values to be distributed");
   if (std::ranges::any_of(list, [](double x) { return std::isnan(x); })) {
@@ -76,8 +77,9 @@ double ks_statistic(const torch::Tensor& a, const torch::Tensor& b) {
     const double value = std::min(first[i], second[j]);
     while (i < first.size() && first[i] == value) ++i;
     while (j < second.size() && second[j] == value) ++j;
-    largest = std::max(largest, std::abs(static_cast<double>(i) / static_cast<double>(first.size()) -
-                                         static_cast<double>(j) / static_cast<double>(second.size())));
+    largest =
+        std::max(largest, std::abs(static_cast<double>(i) / static_cast<double>(first.size()) -
+                                   static_cast<double>(j) / static_cast<double>(second.size())));
   }
   return largest;
 }

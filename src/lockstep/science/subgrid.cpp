@@ -11,14 +11,17 @@ namespace {
 torch::Tensor as_velocity(const torch::Tensor& velocity) {
   const std::int64_t components = velocity.dim() > 1 ? velocity.size(0) : 0;
   if (velocity.dim() < 2 || velocity.dim() > 4 || components != velocity.dim() - 1) {
-    throw DataError("a velocity of as many components as dimensions was expected, [3, N, N, N], got {} dimensions with {} components",
-                    velocity.dim() - 1, components);
+    throw DataError(
+        "a velocity of as many components as dimensions was expected, [3, N, N, N], got {} "
+        "dimensions with {} components",
+        velocity.dim() - 1, components);
   }
   return velocity.detach().to(torch::kCPU, torch::kFloat64);
 }
 
 // A tensor [D, D, …] of what `element` gives for i and j.
-torch::Tensor tensor_of(std::int64_t size, const std::function<torch::Tensor(std::int64_t, std::int64_t)>& element) {
+torch::Tensor tensor_of(std::int64_t size,
+                        const std::function<torch::Tensor(std::int64_t, std::int64_t)>& element) {
   std::vector<torch::Tensor> rows;
   for (std::int64_t i = 0; i < size; ++i) {
     std::vector<torch::Tensor> row;
@@ -29,7 +32,8 @@ torch::Tensor tensor_of(std::int64_t size, const std::function<torch::Tensor(std
 }
 
 torch::Tensor filtered(const torch::Tensor& tensor, const Filter& filter) {
-  return tensor_of(tensor.size(0), [&](std::int64_t i, std::int64_t j) { return filter(tensor[i][j]); });
+  return tensor_of(tensor.size(0),
+                   [&](std::int64_t i, std::int64_t j) { return filter(tensor[i][j]); });
 }
 
 torch::Tensor strain_of(const torch::Tensor& gradient) {
@@ -62,7 +66,8 @@ torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filte
   std::vector<torch::Tensor> smooth;
   for (std::int64_t i = 0; i < u.size(0); ++i) smooth.push_back(filter(u[i]));
   return tensor_of(u.size(0), [&](std::int64_t i, std::int64_t j) {
-    return filter(u[i] * u[j]) - smooth[static_cast<std::size_t>(i)] * smooth[static_cast<std::size_t>(j)];
+    return filter(u[i] * u[j]) -
+           smooth[static_cast<std::size_t>(i)] * smooth[static_cast<std::size_t>(j)];
   });
 }
 
@@ -84,8 +89,9 @@ SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter
   const torch::Tensor test_magnitude = magnitude_of(test_strain);
   const double width2 = options.filter_width * options.filter_width;
   const double ratio2 = options.width_ratio * options.width_ratio;
-  const torch::Tensor model = 2.0 * width2 * (filtered(magnitude * strain, test_filter) -
-                                              ratio2 * test_magnitude * test_strain);
+  const torch::Tensor model =
+      2.0 * width2 *
+      (filtered(magnitude * strain, test_filter) - ratio2 * test_magnitude * test_strain);
   const double norm = (model * model).sum().item<double>();
   SmagorinskyModel result;
   result.coefficient = norm > 0 ? (known * model).sum().item<double>() / norm : 0.0;

@@ -20,7 +20,8 @@ struct GradientModelOptions {
 };
 
 // The gradient (Clark) model: width² / 12 Σ_k ∂_k u_i ∂_k u_j of a filtered velocity.
-torch::Tensor gradient_model(const torch::Tensor& velocity, const GradientModelOptions& options = {});
+torch::Tensor gradient_model(const torch::Tensor& velocity,
+                             const GradientModelOptions& options = {});
 
 struct SmagorinskyOptions {
   double filter_width = 1.0;  // that the velocity was filtered with
@@ -29,8 +30,8 @@ struct SmagorinskyOptions {
 };
 
 struct SmagorinskyModel {
-  torch::Tensor stress;     // the part of it without a trace
-  double coefficient = 0;   // C_s², the same everywhere
+  torch::Tensor stress;    // the part of it without a trace
+  double coefficient = 0;  // C_s², the same everywhere
 };
 
 // The dynamic Smagorinsky model of Germano and Lilly: -2 C_s² width² |S| S_ij, with C_s² by least

@@ -21,8 +21,8 @@ class Tracker {
   virtual void finish() = 0;
 };
 
-// Writes params.json, metrics.csv (name, step, value) and artifacts into a folder. What is there under
-// other names stays.
+// Writes params.json, metrics.csv (name, step, value) and artifacts into a folder. What is there
+// under other names stays.
 class FileTracker : public Tracker {
  public:
   explicit FileTracker(std::filesystem::path folder);
@@ -43,10 +43,10 @@ class FileTracker : public Tracker {
 };
 
 struct MlflowOptions {
-  std::string uri;                         // of the server, "http://127.0.0.1:5000"
-  std::string experiment = "lockstep";     // made where there is none
+  std::string uri;                      // of the server, "http://127.0.0.1:5000"
+  std::string experiment = "lockstep";  // made where there is none
   std::string run_name = "run";
-  double timeout = 10;                     // seconds for an answer
+  double timeout = 10;  // seconds for an answer
 };
 
 // Talks to an MLflow server over its REST interface. Throws Error, naming the address and what the
