@@ -7,12 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
-#include <lockstep/science/cnn3d.h>
-#include <lockstep/science/experiment.h>
-#include <lockstep/science/field_dataset.h>
-#include <lockstep/science/filters.h>
-#include <lockstep/science/hdf5.h>
-#include <lockstep/science/spectrum.h>
 
 namespace ls = lockstep;
 namespace science = lockstep::science;

@@ -13,7 +13,8 @@ using testing::run_command;
 
 TEST(Command, HelpIsEverywhereAndHasExamples) {
   EXPECT_THAT(run_command({"--help"}).output, HasSubstr("Examples:"));
-  for (const char* const name : {"run", "launch", "create", "targets", "inspect", "swa"}) {
+  for (const char* const name :
+       {"run", "launch", "create", "targets", "inspect", "swa", "doctor", "completion"}) {
     const auto ran = run_command({name, "--help"});
     EXPECT_EQ(ran.code, kDone) << name;
     EXPECT_THAT(ran.output, HasSubstr("Examples:")) << name;
@@ -29,6 +30,8 @@ TEST(Command, TellsItsVersion) {
 TEST(Command, WrongUsageIsCodeTwo) {
   EXPECT_EQ(run_command({}).code, kBadUsage);
   EXPECT_EQ(run_command({"train"}).code, kBadUsage);
+  EXPECT_THAT(run_command({"lunch"}).errors,
+              HasSubstr("unknown command 'lunch'; did you mean 'launch'?"));
   EXPECT_EQ(run_command({"run"}).code, kBadUsage);
   EXPECT_EQ(run_command({"run", "-C", "nowhere.yml"}).code, kBadUsage);
 }

@@ -6,7 +6,7 @@ lockstep=$1 mnist=$2 configs=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-fail() { echo "configs.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+fail() { echo "configs.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
 hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
 # As the README has it.

@@ -6,7 +6,7 @@ lockstep=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-fail() { echo "create.sh: $*" >&2; tail -n 30 out err >&2; exit 1; }
+fail() { echo "create.sh: $*" >&2; tail -n 30 "$work/out" "$work/err" >&2; exit 1; }
 
 # --- A runner and a config.
 "$lockstep" create -n My-Waves > out 2> err || fail "cannot be created"

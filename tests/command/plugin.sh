@@ -6,7 +6,7 @@ lockstep=$1 build=$2 source=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-fail() { echo "plugin.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+fail() { echo "plugin.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
 
 cmake -S "$source" -B build -G Ninja -Dlockstep_DIR="$build" -DCMAKE_BUILD_TYPE=Release -Wno-dev > out 2> err || fail "cannot be configured"
 cmake --build build > out 2> err || fail "cannot be built"

@@ -6,13 +6,13 @@ cnn3d=$1 lockstep=$2 configs=$3 goldens=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 out err >&2; exit 1; }
+fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
 hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
 mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
 "$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 > out 2> err || fail "failed"
 grep -q mine logs/cnn3d/precious.txt || fail "deleted what was in the log folder"
-for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json; do
+for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json model_details.txt; do
   [ -s "logs/cnn3d/report/$file" ] || fail "no $file"
 done
 for file in model.pt params.json; do [ -s "logs/cnn3d/model/$file" ] || fail "no model/$file"; done

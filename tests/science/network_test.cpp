@@ -94,7 +94,10 @@ TEST(Network, SavesAndLoads) {
   Line estimator(config());
   EXPECT_THROW(estimator.save(folder.path()), Error);
   EXPECT_THROW(estimator.predict(loaders().at("valid")), Error);
+  EXPECT_EQ(estimator.describe(), "");
   estimator.train(loaders());
+  EXPECT_THAT(estimator.describe(), HasSubstr("1.weight: Float [1, 8]"));
+  EXPECT_THAT(estimator.describe(), HasSubstr("9 weights"));
   estimator.save(folder / "model");
   Line other(config());
   other.load(folder / "model");

@@ -11,6 +11,7 @@
 #include <torch/version.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/command/subcommand.h"
 
@@ -57,6 +58,17 @@ int command_main(int argc, char** argv) {
   command::add_inspect(app, chosen);
   command::add_swa(app, chosen);
   command::add_completion(app, chosen);
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> known;
+    for (const auto* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      known.push_back(command->get_name());
+    }
+    if (std::ranges::find(known, argv[1]) == known.end()) {
+      return report(
+          fmt::format("unknown command '{}'; {}", argv[1], suggest(argv[1], known)).c_str(),
+          kBadUsage);
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -65,7 +65,7 @@ complete -o filenames -F _lockstep lockstep
 
 void add_completion(CLI::App& app, Action& chosen) {
   auto* const command = app.add_subcommand("completion", "Print a script for your shell");
-  command->footer("\nExample:\n  source <(lockstep completion bash)");
+  command->footer("\nExamples:\n  source <(lockstep completion bash)");
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash")->required()->check(CLI::IsMember({"bash"}));
   command->callback([&app, shell, &chosen] {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <string_view>
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
@@ -203,7 +204,12 @@ void check_network(Report& report) {
   getnameinfo(found->ai_addr, found->ai_addrlen, address.data(), address.size(), nullptr, 0,
               NI_NUMERICHOST);
   freeaddrinfo(found);
-  report.good("host name", fmt::format("'{}' is {}", name.data(), address.data()));
+  const bool loopback = std::string_view(address.data()).starts_with("127.");
+  report.good("host name",
+              fmt::format("'{}' is {}{}", name.data(), address.data(),
+                          loopback ? "; with several hosts, it must be an address that "
+                                     "the others reach"
+                                   : ""));
 }
 
 void check_gpus(Report& report) {
@@ -275,7 +281,7 @@ int examine() {
 void add_doctor(CLI::App& app, Action& chosen) {
   auto* const command =
       app.add_subcommand("doctor", "Tell whether this machine is fit to train, and what to do");
-  command->footer("\nReturns 1 where something stands in the way.");
+  command->footer("\nReturns 1 where something stands in the way.\n\nExamples:\n  lockstep doctor");
   command->callback([&chosen] { chosen = examine; });
 }
 

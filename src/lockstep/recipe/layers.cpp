@@ -53,24 +53,15 @@ struct LinearOptions {
   bool bias = true;
 };
 
+// Of a convolution or its transpose.
 struct ConvOptions {
   std::optional<std::int64_t> in_channels;
   std::int64_t out_channels = 0;
   Numbers kernel_size;
   Numbers stride = {1};
   Numbers padding = {0};
-  Numbers dilation = {1};
-  std::int64_t groups = 1;
-  bool bias = true;
-};
-
-struct ConvTransposeOptions {
-  std::optional<std::int64_t> in_channels;
-  std::int64_t out_channels = 0;
-  Numbers kernel_size;
-  Numbers stride = {1};
-  Numbers padding = {0};
-  Numbers output_padding = {0};
+  Numbers dilation = {1};        // of a convolution
+  Numbers output_padding = {0};  // of a transpose
   std::int64_t groups = 1;
   bool bias = true;
 };
@@ -152,62 +143,60 @@ void add_linear(Targets& targets) {
       });
 }
 
+// The options that both have, with `own` among them.
+std::vector<config::Field<ConvOptions>> conv_fields(const char* stride, const char* padding,
+                                                    config::Field<ConvOptions> own) {
+  using O = ConvOptions;
+  return {
+      {"in_channels", &O::in_channels, "default: those of its input"},
+      config::required("out_channels", &O::out_channels, "of its output"),
+      config::required("kernel_size", &O::kernel_size, "one number for all dimensions, or each"),
+      {"stride", &O::stride, stride},
+      {"padding", &O::padding, padding},
+      std::move(own),
+      {"groups", &O::groups, "of channels that do not see each other"},
+      {"bias", &O::bias, "whether a number is added to each output channel"}};
+}
+
+// What LibTorch's options of both have in common.
+template <std::size_t N, typename ModuleOptions>
+ModuleOptions conv_options(const ConvOptions& o, const torch::Tensor& input) {
+  require_positive({o.out_channels}, "out_channels");
+  require_positive({o.groups}, "groups");
+  require_positive(o.kernel_size, "kernel_size");
+  require_positive(o.stride, "stride");
+  require_positive(o.dilation, "dilation");
+  return ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"), o.out_channels,
+                       expand<N>(o.kernel_size, "kernel_size"))
+      .stride(expand<N>(o.stride, "stride"))
+      .padding(expand<N>(o.padding, "padding"))
+      .groups(o.groups)
+      .bias(o.bias);
+}
+
 template <std::size_t N, typename Module, typename ModuleOptions>
 void add_conv(Targets& targets, const std::string& name) {
   using O = ConvOptions;
   targets.layers.add<O>(
       name, fmt::format("A convolution over {} dimension{}.", N, N == 1 ? "" : "s"),
-      {{"in_channels", &O::in_channels, "default: those of its input"},
-       config::required("out_channels", &O::out_channels, "of its output"),
-       config::required("kernel_size", &O::kernel_size, "one number for all dimensions, or each"),
-       {"stride", &O::stride, "of the kernel"},
-       {"padding", &O::padding, "zeros on each side"},
-       {"dilation", &O::dilation, "between the kernel's elements"},
-       {"groups", &O::groups, "of channels that do not see each other"},
-       {"bias", &O::bias, "whether a number is added to each output channel"}},
+      conv_fields("of the kernel", "zeros on each side",
+                  {"dilation", &O::dilation, "between the kernel's elements"}),
       [](const O& o, const torch::Tensor& input) {
-        require_positive({o.out_channels}, "out_channels");
-        require_positive({o.groups}, "groups");
-        require_positive(o.kernel_size, "kernel_size");
-        require_positive(o.stride, "stride");
-        require_positive(o.dilation, "dilation");
-        return AnyModule(
-            Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"), o.out_channels,
-                                 expand<N>(o.kernel_size, "kernel_size"))
-                       .stride(expand<N>(o.stride, "stride"))
-                       .padding(expand<N>(o.padding, "padding"))
-                       .dilation(expand<N>(o.dilation, "dilation"))
-                       .groups(o.groups)
-                       .bias(o.bias)));
+        return AnyModule(Module(
+            conv_options<N, ModuleOptions>(o, input).dilation(expand<N>(o.dilation, "dilation"))));
       });
 }
 
 template <std::size_t N, typename Module, typename ModuleOptions>
 void add_conv_transpose(Targets& targets, const std::string& name) {
-  using O = ConvTransposeOptions;
+  using O = ConvOptions;
   targets.layers.add<O>(
       name, fmt::format("The transpose of a {}-D convolution: its output is larger.", N),
-      {{"in_channels", &O::in_channels, "default: those of its input"},
-       config::required("out_channels", &O::out_channels, "of its output"),
-       config::required("kernel_size", &O::kernel_size, "one number for all dimensions, or each"),
-       {"stride", &O::stride, "of the kernel, in the output"},
-       {"padding", &O::padding, "cut off on each side of the output"},
-       {"output_padding", &O::output_padding, "added to one side of the output"},
-       {"groups", &O::groups, "of channels that do not see each other"},
-       {"bias", &O::bias, "whether a number is added to each output channel"}},
+      conv_fields("of the kernel, in the output", "cut off on each side of the output",
+                  {"output_padding", &O::output_padding, "added to one side of the output"}),
       [](const O& o, const torch::Tensor& input) {
-        require_positive({o.out_channels}, "out_channels");
-        require_positive({o.groups}, "groups");
-        require_positive(o.kernel_size, "kernel_size");
-        require_positive(o.stride, "stride");
-        return AnyModule(
-            Module(ModuleOptions(size_or(o.in_channels, input, 1, "in_channels"), o.out_channels,
-                                 expand<N>(o.kernel_size, "kernel_size"))
-                       .stride(expand<N>(o.stride, "stride"))
-                       .padding(expand<N>(o.padding, "padding"))
-                       .output_padding(expand<N>(o.output_padding, "output_padding"))
-                       .groups(o.groups)
-                       .bias(o.bias)));
+        return AnyModule(Module(conv_options<N, ModuleOptions>(o, input).output_padding(
+            expand<N>(o.output_padding, "output_padding"))));
       });
 }
 

@@ -37,6 +37,9 @@ class Estimator {
   // What it was made with, for a tracker.
   virtual HParams parameters() const = 0;
 
+  // The trained model in words: its weights with their shapes. "" where there is nothing to tell.
+  virtual std::string describe() const { return ""; }
+
   // Metrics of each epoch of the last train(); empty for one that has no epochs.
   virtual const std::map<std::int64_t, EpochMetrics>& history() const = 0;
 };

@@ -248,6 +248,9 @@ void run(const TrainExperiment& experiment) {
     if (columns.empty()) columns.emplace_back("epoch", line.x);
     columns.emplace_back(line.label, line.y);
   }
+  if (const std::string details = experiment.estimator.describe(); !details.empty()) {
+    track_file(experiment.trackers, "model_details.txt", details);
+  }
   track_file(experiment.trackers, "loss.svg", loss_picture(lines));
   track_file(experiment.trackers, "loss.csv", to_csv(columns));
 }

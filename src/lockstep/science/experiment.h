@@ -24,7 +24,8 @@ struct TrainExperiment {
 };
 
 // Trains; tracks the parameters ("model - lr"), each loader's loss of every epoch ("train - loss"),
-// the run time ("train - runtime", in seconds), and the loss curves as a picture and a table.
+// the run time ("train - runtime", in seconds), the model in words, and the loss curves as a
+// picture and a table.
 void run(const TrainExperiment& experiment);
 
 struct EvaluateExperiment {

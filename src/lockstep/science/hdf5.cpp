@@ -3,6 +3,8 @@
 #include <mutex>
 
 #include <fmt/ranges.h>
+// Debian 12 has HDF5 1.10, Debian 13 has 1.14, where some names mean newer functions unless asked.
+#define H5_USE_110_API
 #include <hdf5.h>
 #include <unistd.h>
 
@@ -67,6 +69,12 @@ herr_t collect_name(hid_t group, const char* name, const H5L_info_t*, void* data
   return 0;
 }
 
+std::vector<std::string> names_in(hid_t file) {
+  std::vector<std::string> names;
+  H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_name, &names);
+  return names;
+}
+
 }  // namespace
 
 struct Hdf5File::Handles {
@@ -81,12 +89,11 @@ namespace {
 
 class Dataset {
  public:
-  Dataset(hid_t file, const fs::path& path, const std::string& name,
-          const std::vector<std::string>& known)
+  Dataset(hid_t file, const fs::path& path, const std::string& name)
       : id_(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose),
         where_(fmt::format("{}: dataset '{}'", path.string(), name)) {
     if (!id_) {
-      throw DataError("{}: there is none of this name; {}", where_, suggest(name, known));
+      throw DataError("{}: there is none of this name; {}", where_, suggest(name, names_in(file)));
     }
     const Handle type(H5Dget_type(id_.get()), H5Tclose);
     const H5T_class_t kind = H5Tget_class(type.get());
@@ -166,25 +173,24 @@ Hdf5File& Hdf5File::operator=(Hdf5File&&) noexcept = default;
 
 std::vector<std::string> Hdf5File::names() const {
   const std::lock_guard lock(library());
-  std::vector<std::string> names;
-  H5Literate(handles_->file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_name, &names);
-  return names;
+  return names_in(handles_->file.get());
 }
 
 std::vector<std::int64_t> Hdf5File::shape(const std::string& name) const {
-  const auto known = names();
   const std::lock_guard lock(library());
-  return Dataset(handles_->file.get(), path_, name, known).shape();
+  return Dataset(handles_->file.get(), path_, name).shape();
 }
 
 torch::Tensor Hdf5File::read(const std::string& name, const Block& block) const {
-  const auto known = names();
   const std::lock_guard lock(library());
   if (handles_->opened_by != ::getpid()) {
-    // Of a process that forked: its file is not to be shared.
-    const_cast<std::unique_ptr<Handles>&>(handles_) = std::make_unique<Handles>(path_);
+    // Of a process that forked: its file is not to be shared. Closed first, or HDF5 would take the
+    // new one for another handle of the old.
+    handles_.reset();
+    handles_ = std::make_unique<Handles>(path_);
+    if (!handles_->file) throw DataError("{}: cannot be opened again", path_.string());
   }
-  return Dataset(handles_->file.get(), path_, name, known).read(block);
+  return Dataset(handles_->file.get(), path_, name).read(block);
 }
 
 torch::Tensor Hdf5File::read(const std::string& name) const {

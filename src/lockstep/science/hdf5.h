@@ -46,7 +46,7 @@ class Hdf5File {
   struct Handles;
 
   std::filesystem::path path_;
-  std::unique_ptr<Handles> handles_;
+  mutable std::unique_ptr<Handles> handles_;  // of this process
 };
 
 // Writes tensors of float or double as datasets of a new file, whole or not at all.

@@ -2,15 +2,19 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/data/describe.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/log/console.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/science/parameters.h"
 
@@ -45,6 +49,15 @@ std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
       .workers = config.workers, .shards = config.shards, .device = config.device});
 }
 
+// Once, where a launcher started several of us.
+void announce(const std::string& name, const Engine& engine) {
+  const auto place = launch::find_place(launch::current_environment());
+  if (place && !place->topology.is_primary()) return;
+  Console::standard().line(fmt::format("{}: trains on {} with {} worker{}", name,
+                                       engine.device().str(), engine.workers(),
+                                       engine.workers() == 1 ? "" : "s"));
+}
+
 }  // namespace
 
 Network::Network(NetworkConfig config) : config_(std::move(config)) {
@@ -62,6 +75,8 @@ void Network::train(const data::Loaders& loaders) {
   shape_ = shape_of(loader);
   torch::manual_seed(config_.seed);
   model_ = make_model(*shape_);
+  const auto engine = engine_of(config_);
+  announce(name(), *engine);
   const MetricKey watched{.loader = first, .metric = "loss"};
   SupervisedRunner runner;
   const TrainResult result = runner.train({
@@ -82,7 +97,7 @@ void Network::train(const data::Loaders& loaders) {
                                            .minimize = true,
                                            .min_delta = config_.min_delta}),
                     SchedulerCallback({.metric = watched}), OptimizerKeeper(optimizer_)},
-      .engine = engine_of(config_),
+      .engine = engine,
   });
   history_ = result.history;
   weights_hash_ = result.weights_hash;
@@ -120,6 +135,18 @@ HParams Network::parameters() const {
                   {"device", config_.device ? config_.device->str() : "default"},
                   {"seed", static_cast<std::int64_t>(config_.seed)}});
   return hparams;
+}
+
+std::string Network::describe() const {
+  if (!model_) return "";
+  std::string text = fmt::format("{} for {} channels of [{}], {} outputs\n", name(),
+                                 shape_->channels, fmt::join(shape_->size, ", "), shape_->outputs);
+  std::int64_t total = 0;
+  for (const auto& [name, weight] : model_.weights()) {
+    text += fmt::format("  {}: {}\n", name, data::describe(weight));
+    total += weight.numel();
+  }
+  return text + fmt::format("{} weights\n", with_thousands(total));
 }
 
 void Network::save(const fs::path& folder) const {

@@ -42,6 +42,7 @@ class Network : public Estimator {
   void save(const std::filesystem::path& folder) const override;
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
+  std::string describe() const override;
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
 
   const Model& model() const { return model_; }

@@ -3,6 +3,6 @@
 #include "@NAME@.h"
 
 int main(int argc, char** argv) {
-  @NAMESPACE @ ::add_targets();
+  @NAMESPACE@::add_targets();
   return lockstep::command_main(argc, argv);
 }
