@@ -14,11 +14,11 @@
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/data/describe.h"
-#include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/runner/builtin.h"
+#include "lockstep/runner/train_step.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -185,16 +185,6 @@ class Fit {
     return node_;
   }
 
-  std::int64_t steps_per_epoch() const {
-    std::int64_t steps = 0;
-    for (const auto& [name, loader] : options_.loaders) {
-      if (!name.starts_with("train")) continue;
-      const std::int64_t batches = data::epoch_size(loader, shards_).batches;
-      steps += (batches + options_.accumulation_steps - 1) / options_.accumulation_steps;
-    }
-    return std::max<std::int64_t>(1, steps);
-  }
-
   // What the loop would find out: whether optimizer, scheduler, metrics and callbacks go together.
   void check_run() {
     // Of copies: the parameters themselves are not to be moved before the workers are there.
@@ -236,7 +226,8 @@ class Fit {
 
   // Also that it lasts as long as the run.
   std::unique_ptr<optim::Scheduler> make_scheduler(optim::Optimizer& optimizer) const {
-    const std::int64_t steps = steps_per_epoch();
+    const std::int64_t steps =
+        steps_per_epoch(options_.loaders, options_.accumulation_steps, shards_);
     auto scheduler = options_.scheduler.make(
         optimizer, {.num_epochs = options_.num_epochs, .steps_per_epoch = steps});
     const std::int64_t all =

@@ -30,17 +30,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
-                             std::int64_t shards) {
-  std::int64_t steps = 0;
-  for (const auto& [name, loader] : loaders) {
-    if (!is_train_loader(name)) continue;
-    const std::int64_t batches = data::epoch_size(loader, shards).batches;
-    steps += (batches + accumulation_steps - 1) / accumulation_steps;
-  }
-  return steps;
-}
-
 // The user's, and what the run itself knows; the user's word counts.
 HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   HParams hparams = state.hparams;

@@ -1,6 +1,8 @@
 #include "lockstep/runner/train_step.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/sharding.h"
+#include "lockstep/runner/state.h"
 
 namespace lockstep {
 
@@ -16,6 +18,17 @@ void check_settings(const StepSettings& settings) {
       throw ConfigError("{}: expected a positive number, got {}", name, *limit);
     }
   }
+}
+
+std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
+                             std::int64_t shards) {
+  std::int64_t steps = 0;
+  for (const auto& [name, loader] : loaders) {
+    if (!is_train_loader(name)) continue;
+    const std::int64_t batches = data::epoch_size(loader, shards).batches;
+    steps += (batches + accumulation_steps - 1) / accumulation_steps;
+  }
+  return steps;
 }
 
 TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)

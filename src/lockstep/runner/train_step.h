@@ -8,6 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/base/metrics.h"
+#include "lockstep/data/loaders.h"
 #include "lockstep/engine/replica.h"
 #include "lockstep/optim/optimizer.h"
 
@@ -22,6 +23,10 @@ struct StepSettings {
 
 // Throws ConfigError for values without meaning.
 void check_settings(const StepSettings& settings);
+
+// Updates of an epoch, over all train loaders.
+std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
+                             std::int64_t shards);
 
 // For each global batch: begin_batch(); for each of this worker's shards begin_shard(), backward()
 // where it has samples, end_shard(); then update() where due().

@@ -75,17 +75,21 @@ torch::Tensor irfftn(const torch::Tensor& transform, torch::IntArrayRef shape) {
   return output / static_cast<double>(output.numel());
 }
 
+torch::Tensor axis_wave_numbers(torch::IntArrayRef shape, std::size_t axis) {
+  const std::int64_t size = shape[axis];
+  const bool last = axis + 1 == shape.size();
+  torch::Tensor k = torch::arange(last ? size / 2 + 1 : size, torch::kFloat64);
+  if (!last) k = torch::where(k < (size + 1) / 2, k, k - static_cast<double>(size));
+  std::vector<std::int64_t> view(shape.size(), 1);
+  view[axis] = k.size(0);
+  return k.reshape(view);
+}
+
 torch::Tensor wave_numbers(torch::IntArrayRef shape) {
   dimensions(shape);
   torch::Tensor squares = torch::zeros({1}, torch::kFloat64);
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    const std::int64_t size = shape[axis];
-    const bool last = axis + 1 == shape.size();
-    torch::Tensor k = torch::arange(last ? size / 2 + 1 : size, torch::kFloat64);
-    if (!last) k = torch::where(k < (size + 1) / 2, k, k - static_cast<double>(size));
-    std::vector<std::int64_t> view(shape.size(), 1);
-    view[axis] = k.size(0);
-    squares = squares + (k * k).reshape(view);
+    squares = squares + axis_wave_numbers(shape, axis).square();
   }
   return squares.sqrt();
 }

@@ -21,17 +21,6 @@ torch::Tensor mode_energy(const torch::Tensor& field) {
   return energy;
 }
 
-// One dimension's wave numbers, shaped to be multiplied with a transform.
-torch::Tensor axis_numbers(torch::IntArrayRef shape, std::size_t axis) {
-  const std::int64_t size = shape[axis];
-  const bool last = axis + 1 == shape.size();
-  torch::Tensor k = torch::arange(last ? size / 2 + 1 : size, torch::kFloat64);
-  if (!last) k = torch::where(k < (size + 1) / 2, k, k - static_cast<double>(size));
-  std::vector<std::int64_t> view(shape.size(), 1);
-  view[axis] = k.size(0);
-  return k.reshape(view);
-}
-
 }  // namespace
 
 Spectrum power_spectrum(const torch::Tensor& field, bool vector) {
@@ -96,9 +85,9 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
     const torch::Tensor k2 = (k * k).clamp_min(1.0);
     torch::Tensor along = torch::zeros_like(transforms[0]);
     for (std::size_t c = 0; c < transforms.size(); ++c)
-      along = along + transforms[c] * axis_numbers(shape, c);
+      along = along + transforms[c] * axis_wave_numbers(shape, c);
     for (std::size_t c = 0; c < transforms.size(); ++c) {
-      transforms[c] = transforms[c] - along * axis_numbers(shape, c) / k2;
+      transforms[c] = transforms[c] - along * axis_wave_numbers(shape, c) / k2;
     }
   }
   std::vector<torch::Tensor> fields;
