@@ -10,11 +10,11 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
+#include "lockstep/launch/interrupt.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/tensorboard_logger.h"
-#include "lockstep/runner/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/report.h"
 #include "lockstep/runner/snapshot.h"
@@ -142,7 +142,7 @@ void Loop::check_sync_bn() const {
 }
 
 TrainResult Loop::run() {
-  const InterruptGuard interrupts;
+  const launch::InterruptGuard interrupts;
   std::exception_ptr late;
   try {
     check_sync_bn();
@@ -309,12 +309,12 @@ void Loop::finish_epoch() {
 
 // One rank's wish is everybody's, for the reason that the first of them has.
 void Loop::agree_to_stop() {
-  const auto pending = static_cast<std::uint64_t>(InterruptGuard::pending());
+  const auto pending = static_cast<std::uint64_t>(launch::InterruptGuard::pending());
   const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
   std::uint64_t signal = 0;
   for (const std::uint64_t vote : votes) signal = std::max(signal, vote >> 8);
   if (signal != 0) {
-    InterruptGuard::take();
+    launch::InterruptGuard::take();
     throw Interrupted(static_cast<int>(signal));
   }
   const auto first =

@@ -7,6 +7,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/launch/interrupt.h"
 #include "lockstep/runner/builtin.h"
 #include "lockstep/runner/loop.h"
 
@@ -26,6 +27,11 @@ class Borrowed {
 
  private:
   const TrainOptions*& slot_;
+};
+
+// Signals are nobody's again when a run is over, however it ended.
+struct Released {
+  ~Released() { launch::InterruptGuard::release(); }
 };
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
@@ -70,6 +76,7 @@ TrainResult Runner::train(TrainOptions options) {
   Plan plan;
   std::optional<TrainResult> result;
   std::optional<Interrupted> interrupt;
+  const Released released;
   engine->run({.prepare =
                    [&] {
                      plan = plan_of(options, engine);
@@ -86,6 +93,7 @@ TrainResult Runner::train(TrainOptions options) {
                    }});
   if (interrupt) {
     // Everything is put away: now the signal may do what it does by default.
+    launch::InterruptGuard::release();
     std::raise(interrupt->signal_number);
     throw *interrupt;
   }

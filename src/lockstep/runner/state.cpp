@@ -1,10 +1,16 @@
 #include "lockstep/runner/state.h"
 
 #include <algorithm>
+#include <csignal>
+#include <cstring>
 
 #include "lockstep/base/text.h"
 
 namespace lockstep {
+
+Interrupted::Interrupted(int signal)
+    : Error("interrupted by {}", signal == SIGINT ? "Ctrl-C" : strsignal(signal)),
+      signal_number(signal) {}
 
 bool is_train_loader(std::string_view name) {
   return name.starts_with("train");

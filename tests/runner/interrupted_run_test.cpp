@@ -1,4 +1,4 @@
-#include "lockstep/runner/interrupt.h"
+#include <csignal>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -6,39 +6,12 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
+#include "lockstep/runner/runner.h"
 #include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {
-
-TEST(InterruptGuard, KeepsASignalUntilItIsTaken) {
-  const InterruptGuard guard;
-  EXPECT_EQ(InterruptGuard::pending(), 0);
-  std::raise(SIGTERM);
-  EXPECT_EQ(InterruptGuard::pending(), SIGTERM);
-  InterruptGuard::take();
-  EXPECT_EQ(InterruptGuard::pending(), 0);
-}
-
-TEST(InterruptGuard, LeavesAHandlerOfTheUsersAlone) {
-  static volatile std::sig_atomic_t seen = 0;
-  std::signal(SIGINT, [](int) { seen = 1; });
-  {
-    const InterruptGuard guard;
-    std::raise(SIGINT);
-    EXPECT_EQ(InterruptGuard::pending(), 0);
-  }
-  EXPECT_EQ(seen, 1);
-  std::signal(SIGINT, SIG_DFL);
-}
-
-TEST(InterruptGuard, PutsTheDefaultBack) {
-  { const InterruptGuard guard; }
-  struct sigaction current;
-  sigaction(SIGINT, nullptr, &current);
-  EXPECT_EQ(current.sa_handler, SIG_DFL);
-}
 
 // Ctrl-C in a real run, in a process of its own: it dies of the signal, last.pth is of the batch it
 // was interrupted in, and the resumed run ends with the bits of a straight one.
@@ -93,22 +66,6 @@ TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Accumulation, Interrupt, testing::Values(1, 3));
-
-TEST(InterruptGuard, ASignalThatNobodyCheckedForTakesItsCourseAtTheEnd) {
-  const pid_t child = fork_with_autograd();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    {
-      const InterruptGuard guard;
-      std::raise(SIGTERM);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(WTERMSIG(status), SIGTERM);
-}
 
 }  // namespace
 }  // namespace lockstep
