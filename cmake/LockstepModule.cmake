@@ -2,7 +2,8 @@
 #
 # One static library for src/lockstep/<name>, exported as lockstep::<name>. A module says how much of
 # torch it needs, and shares that precompiled header: TENSORS for tensors alone, TORCH for layers,
-# too. The others never see torch and compile in a second.
+# too. The others never see torch and compile in a second. What torch's header leaves pending is
+# instantiated once a group of files, not once a file.
 function(lockstep_module name)
   cmake_parse_arguments(M "TENSORS;TORCH" "" "DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -20,6 +21,7 @@ function(lockstep_module name)
   if(M_TENSORS OR M_TORCH)
     target_link_libraries(${target} PUBLIC ${TORCH_LIBRARIES})
     target_include_directories(${target} SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
   endif()
   if(M_TORCH)
     target_precompile_headers(${target} REUSE_FROM lockstep_torch_pch)

@@ -1,8 +1,8 @@
 // Fields, not digits: a network learns the large scales of a turbulent velocity field.
 //
-// The field is made up, with the spectrum of real turbulence, and written as HDF5; from there on it
-// is as if it came from a simulation: cut into cubes, trained on by all workers, evaluated,
-// reported.
+// Two fields are made up, with the spectrum of real turbulence, and written as HDF5; from there on
+// it is as if they came from a simulation: one is cut into cubes and trained on by all workers, the
+// other, which the network has never seen, is predicted as a whole, compared and reported.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -19,14 +19,26 @@ constexpr std::int64_t kCube = 16;  // of a sample
 constexpr double kCutoff = 6;       // the large scales: wave numbers up to this
 
 // Velocity and its large scales, as a simulation would leave them.
-void make_field(const fs::path& path) {
-  const torch::Tensor velocity =
-      science::synthetic_turbulence({.shape = {kSide, kSide, kSide}, .seed = 1, .components = 3});
+void make_field(const fs::path& path, std::uint64_t seed) {
+  const torch::Tensor velocity = science::synthetic_turbulence(
+      {.shape = {kSide, kSide, kSide}, .seed = seed, .components = 3});
   std::vector<torch::Tensor> large;
   for (const torch::Tensor& component : velocity.unbind(0)) {
     large.push_back(science::spectral_filter(component, kCutoff).to(torch::kFloat32));
   }
   science::write_hdf5(path, {{"velocity", velocity}, {"large_scales", torch::stack(large)}});
+}
+
+// Its cubes, made where there is no such file yet.
+science::FieldData load_field(const fs::path& path, std::uint64_t seed) {
+  if (!fs::exists(path)) make_field(path, seed);
+  return science::hdf5_dataset({.path = path.string(),
+                                .features = {"velocity"},
+                                .target = {"large_scales"},
+                                .batch_size = {kCube},
+                                .flat = true,
+                                .train_fraction = 0.8,
+                                .shuffle = true});
 }
 
 // The loss of predicting the mean of all that was trained on, everywhere.
@@ -61,17 +73,8 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(app, argc, argv);
 
   fs::create_directories(logdir);
-  const fs::path field = logdir / "field.h5";
-  if (!fs::exists(field)) make_field(field);
-
-  const auto data = science::hdf5_dataset({.path = field.string(),
-                                           .feature_labels = {"velocity"},
-                                           .target_labels = {"large_scales"},
-                                           .batch_size = {kCube},
-                                           .flat = true,
-                                           .train_fraction = 0.8,
-                                           .shuffle = true});
-  const ls::data::Loader valid = {data.valid, {.batch_size = 16}};
+  const auto data = load_field(logdir / "field.h5", 1);
+  const auto unseen = load_field(logdir / "unseen.h5", 2);
 
   science::CNN3d estimator({.n_epochs = epochs,
                             .patience = 25,
@@ -88,25 +91,28 @@ int main(int argc, char** argv) try {
   }
   science::run(science::TrainExperiment{
       .estimator = estimator,
-      .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}}, {"valid", valid}},
+      .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}},
+                  {"valid", {data.valid, {.batch_size = 16}}}},
       .trackers = trackers});
+  estimator.save(logdir / "model");
   const double loss = estimator.history().rbegin()->second.at("valid").at("loss");
   const double mean_loss = loss_of_mean(data);
   const double margin = 100 * (1 - loss / mean_loss);
   science::run(science::EvaluateExperiment{
       .estimator = estimator,
-      .loader = valid,
-      .cube = data.cube,
-      .title = "Large scales of a turbulent field",
+      .loader = {unseen.all, {.batch_size = 16}},
+      .cube = unseen.cube,
+      .field = unseen.size,
+      .title = "Large scales of a turbulent field that was never seen",
       .facts = {{"validation loss (smooth L1)", fmt::format("{:.5f}", loss)},
                 {"of predicting the mean", fmt::format("{:.5f}", mean_loss)},
                 {"below it by", fmt::format("{:.1f} %", margin)}},
       .trackers = trackers});
-  estimator.save(logdir / "model");
   for (const auto& tracker : trackers) tracker->finish();
+  if (!ls::launch::is_primary_process()) return 0;
 
-  std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % below predicting the mean ({:.5f})\n",
-                           loss, margin, mean_loss)
+  std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % {} predicting the mean ({:.5f})\n",
+                           loss, std::abs(margin), margin < 0 ? "above" : "below", mean_loss)
             << "Weights " << estimator.weights_hash() << '\n'
             << "Report: " << (logdir / "report" / "report.html").string() << '\n';
 } catch (const std::exception& error) {

@@ -13,4 +13,7 @@ with h5py.File(sys.argv[1], "w") as file:
     file.create_dataset("density", data=values[0].astype(np.float32))
     file.create_dataset("count", data=values[0].astype(np.int32))
     file.create_dataset("name", data="a simulation")
+    file.create_dataset("big_endian", data=values[0, 0].astype(">f4"))
+    file.create_dataset("flag", data=np.array([True, False]))
+    file.create_dataset("time", data=0.25)
     file.create_group("more").create_dataset("inner", data=[1.0, 2.0])

@@ -47,6 +47,7 @@ def reynolds(u, filt):
 def smagorinsky(u, filt, width, ratio):
     g = gradient(u, 1.0)
     strain = 0.5 * (g + g.transpose(1, 0, 2, 3, 4))
+    strain -= np.eye(3)[:, :, None, None, None] * np.einsum("iiabc->abc", strain) / 3
     magnitude = np.sqrt((2 * strain * strain).sum((0, 1)))
     known = reynolds(u, filt)
     known -= np.eye(3)[:, :, None, None, None] * np.einsum("iiabc->abc", known) / 3

@@ -1,11 +1,16 @@
 #include "lockstep/base/file.h"
 
+#include <chrono>
+#include <csignal>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -63,16 +68,46 @@ TEST(WriteFileAtomically, KeepsWhatItCannotReplace) {
 }
 
 // The file written aside is made to be /dev/full, which takes no byte: a full disk in miniature.
-TEST(WriteFileAtomically, AFullDiskLosesNothing) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full here";
+// As on a full disk: no file of this process may have more than two bytes.
+TEST(WriteFileAtomically, AWriteThatFailsLosesNothing) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "file", std::string_view("old"));
-  fs::create_symlink("/dev/full", folder / ("file.tmp." + std::to_string(::getpid())));
-  EXPECT_THAT([&] { write_file_atomically(folder / "file", std::string_view("new")); },
-              ThrowsMessage<Error>(AllOf(HasSubstr((folder / "file").string()),
-                                         HasSubstr("cannot write 3 bytes: No space left"))));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{.rlim_cur = 2, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  std::string message;
+  try {
+    write_file_atomically(folder / "file", std::string_view("new"));
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_THAT(message, AllOf(HasSubstr((folder / "file").string()),
+                             HasSubstr("cannot write 3 bytes: File too large")));
   EXPECT_EQ(read_file(folder / "file"), "old");
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
+}
+
+// While it is written, a file has no name that could be left.
+TEST(WriteFileAtomically, AKilledWriterLeavesNothing) {
+  const TemporaryDirectory folder;
+  if (!FileDescriptor(::open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600))) {
+    GTEST_SKIP() << "this file system has no files without a name";
+  }
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    const std::string bytes(64 << 20, 'x');
+    while (true) write_file_atomically(folder / "file", bytes);
+  }
+  while (!fs::exists(folder / "file")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in the middle of the next
+  ::kill(writer, SIGKILL);
+  ::waitpid(writer, nullptr, 0);
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
+  EXPECT_EQ(fs::file_size(folder / "file"), 64u << 20);
 }
 
 TEST(LinkFileAtomically, GivesAnotherName) {

@@ -1,5 +1,6 @@
 #include "lockstep/checkpoint/average.h"
 
+#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+
+StateDict average_weights(std::span<const fs::path> paths) {
+  WeightAverage average;
+  for (const fs::path& path : paths) average.add(load_weights(path), path);
+  return average.mean();
+}
 
 class Average : public ::testing::Test {
  protected:

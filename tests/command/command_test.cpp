@@ -27,6 +27,12 @@ TEST(Command, TellsItsVersion) {
   EXPECT_THAT(ran.output, HasSubstr("lockstep "));
 }
 
+TEST(Command, AShortOptionTakesAnEqualsSign) {
+  const auto ran = run_command({"run", "-C=/nowhere/config.yml", "--distributed"});
+  EXPECT_EQ(ran.code, kBadUsage);
+  EXPECT_THAT(ran.errors, HasSubstr(" /nowhere/config.yml"));
+}
+
 TEST(Command, WrongUsageIsCodeTwo) {
   EXPECT_EQ(run_command({}).code, kBadUsage);
   EXPECT_EQ(run_command({"train"}).code, kBadUsage);

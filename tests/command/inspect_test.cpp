@@ -31,5 +31,12 @@ TEST(Inspect, ShowsWhatIsInACheckpoint) {
   EXPECT_EQ(run_command({"inspect", "nowhere.pth"}).code, kFailed);
 }
 
+TEST(Inspect, ShowsWhatPythonWrote) {
+  const std::string path = std::string(LOCKSTEP_GOLDENS) + "/python/state_dict.pth";
+  EXPECT_THAT(run_command({"inspect", path}).output,
+              AllOf(HasSubstr("of torch.save, without a checksum; a model of 56 weights"),
+                    HasSubstr("0.weight: Float [2, 1, 3, 3]")));
+}
+
 }  // namespace
 }  // namespace lockstep::command

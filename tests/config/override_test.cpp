@@ -16,7 +16,7 @@ Node document() {
                     "a.yml");
 }
 
-std::string error_of(const std::string& argument) {
+std::string refusal_of(const std::string& argument) {
   Node node = document();
   try {
     apply_override(node, argument);
@@ -55,11 +55,11 @@ TEST(Override, ErrorsSayThatItCameFromTheCommandLine) {
 }
 
 TEST(Override, RefusesPathsThatLeadNowhere) {
-  EXPECT_THAT(error_of("optimizer.lr.x=1"), HasSubstr("leads through the number 0.1"));
-  EXPECT_THAT(error_of("model/5/x=1"), HasSubstr("expected a place in a list of 2"));
-  EXPECT_THAT(error_of("a//b=1"), HasSubstr("a key is empty"));
-  EXPECT_THAT(error_of("nothing"), HasSubstr("expected path=value"));
-  EXPECT_THAT(error_of("a=[1"), HasSubstr("cannot read '[1'"));
+  EXPECT_THAT(refusal_of("optimizer.lr.x=1"), HasSubstr("leads through the number 0.1"));
+  EXPECT_THAT(refusal_of("model/5/x=1"), HasSubstr("expected a place in a list of 2"));
+  EXPECT_THAT(refusal_of("a//b=1"), HasSubstr("a key is empty"));
+  EXPECT_THAT(refusal_of("nothing"), HasSubstr("expected path=value"));
+  EXPECT_THAT(refusal_of("a=[1"), HasSubstr("cannot read '[1'"));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 const std::string kBody(100'000, 'x');
 
-std::string sha256(const std::string& bytes) {
+std::string hash_of(const std::string& bytes) {
   Sha256 digest;
   digest.update(bytes);
   return digest.finish();
@@ -35,7 +35,7 @@ class DownloadTest : public testing::Test {
   ~DownloadTest() override { testing::internal::GetCapturedStderr(); }
 
   DownloadOptions from(std::vector<std::string> urls) const {
-    return {.urls = std::move(urls), .path = path(), .sha256 = sha256(kBody)};
+    return {.urls = std::move(urls), .path = path(), .sha256 = hash_of(kBody)};
   }
 
   std::string error_of(const DownloadOptions& options) const {
@@ -89,8 +89,8 @@ TEST_F(DownloadTest, NamesEveryMirrorWithItsReason) {
               AllOf(HasSubstr(path().string() + ": cannot be downloaded:"),
                     HasSubstr(server_.url("/none") + ": The requested URL returned error: 404"),
                     HasSubstr("http://127.0.0.1:1/file: Failed to connect"),
-                    HasSubstr("wrong file: SHA-256 of the 14 bytes is " + sha256("something else") +
-                              ", expected " + sha256(kBody)),
+                    HasSubstr("wrong file: SHA-256 of the 14 bytes is " +
+                              hash_of("something else") + ", expected " + hash_of(kBody)),
                     HasSubstr("bytes remaining to read"), HasSubstr("\nput it there by hand")));
   EXPECT_EQ(files(), 0);
 }

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 const std::string kImages = idx(0x08, {3, 2, 2}, std::string("\0\1\2\3\4\5\6\7\10\11\12\377", 12));
 const std::string kLabels = idx(0x08, {3}, std::string("\2\0\1", 3));
 
-std::string sha256(const std::string& bytes) {
+std::string checksum_of(const std::string& bytes) {
   Sha256 digest;
   digest.update(bytes);
   return digest.finish();
@@ -31,8 +31,8 @@ std::string sha256(const std::string& bytes) {
 IdxImages tiny() {
   return {.name = "Tiny",
           .folder = "Tiny",
-          .train = {.images = {"images", sha256(gzip(kImages))},
-                    .labels = {"labels", sha256(gzip(kLabels))}},
+          .train = {.images = {"images", checksum_of(gzip(kImages))},
+                    .labels = {"labels", checksum_of(gzip(kLabels))}},
           .test = {.images = {"test-images", ""}, .labels = {"test-labels", ""}},
           .advice = "buy it",
           .classes = 3,

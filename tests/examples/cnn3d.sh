@@ -10,7 +10,9 @@ fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1
 hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
 mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
+SECONDS=0
 "$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 > out 2> err || fail "failed"
+[ $SECONDS -lt 120 ] || fail "took $SECONDS s, expected less than two minutes"
 grep -q mine logs/cnn3d/precious.txt || fail "deleted what was in the log folder"
 for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json model_details.txt; do
   [ -s "logs/cnn3d/report/$file" ] || fail "no $file"
@@ -26,9 +28,20 @@ awk -v m="$margin" 'BEGIN { exit !(m > 30) }' || fail "only $margin % below pred
 awk -v a="$loss" -v b="$expected" 'BEGIN { exit !(a > 0.95 * b && a < 1.05 * b) }' || fail "a loss of $loss, PyTorch reaches $expected"
 
 # The same bits with one worker; and from a config.
-mkdir -p logs/one && cp logs/cnn3d/field.h5 logs/one
+mkdir -p logs/one && cp logs/cnn3d/{field,unseen}.h5 logs/one
 "$cnn3d" --logdir logs/one --workers 1 --shards 2 > out 2> err || fail "failed with one worker"
 [ "$(hash_of logs/one)" = "$(hash_of logs/cnn3d)" ] || fail "other weights with one worker"
 "$lockstep" run -C "$configs/turbulence.yml" --workers 2 > out 2> err || fail "turbulence.yml failed"
 [ "$(hash_of logs/turbulence)" = "$(hash_of logs/cnn3d)" ] || fail "other weights from turbulence.yml"
+
+# A network that learned large scales leaves no small ones: the whole field's spectrum falls by far more
+# than -5/3 beyond the filter's wave number of 6. (A cube's own spectrum, cut out of the field, does not.)
+awk -F, '$1 == 5 { large = $2 } $1 == 12 { small = $2 } END { exit !(small < 1e-6 * large) }' \
+  logs/cnn3d/report/spectrum.csv || fail "the target's spectrum has small scales"
+
+# Under a launcher one process writes.
+"$lockstep" launch --nproc-per-node 2 "$cnn3d" --logdir logs/cnn3d --epochs 2 --shards 2 > out 2> err \
+  || fail "failed under the launcher"
+[ "$(grep -c 'Validation loss' out)" = 1 ] || fail "more than one process reports"
+[ "$(grep -c 'train - loss' logs/cnn3d/report/metrics.csv)" = 2 ] || fail "more than one process tracks"
 echo "cnn3d.sh: all as expected, a loss of $loss where PyTorch reaches $expected"

@@ -241,6 +241,21 @@ TEST(Crew, ACallerThatHangsAfterAFailureIsEnded) {
   EXPECT_LT(Clock::now() - start, 4s);
 }
 
+TEST(Crew, ACallerWithNothingToPutAwayIsEndedWithinTwoSeconds) {
+  RankProcess caller([&] {
+    ::close(STDERR_FILENO);
+    end_on_failure(3);
+    run_ranks({.size = 3, .timeout = 60s}, [&](Team& team) {
+      if (team.rank() == 1) throw Error("no");
+      hang();
+    });
+    return 0;
+  });
+  const auto start = Clock::now();
+  EXPECT_EQ(caller.wait(), 3);
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
 // Lines by rank, as they come.
 class Lines {
  public:

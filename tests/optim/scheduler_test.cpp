@@ -7,27 +7,27 @@ namespace {
 
 using namespace testing;
 
-struct RunOptions {
+struct ScheduleOptions {
   SchedulerSpec scheduler;
 };
 
-std::string made(const RunOptions& options) {
+std::string scheduled(const ScheduleOptions& options) {
   const Schedule schedule(options.scheduler);
   return schedule.scheduler->name();
 }
 
 TEST(SchedulerSpec, IsMadeOfEachAggregate) {
-  EXPECT_EQ(made({.scheduler = StepLR{.step_size = 3}}), "StepLR");
-  EXPECT_EQ(made({.scheduler = MultiStepLR{.milestones = {2, 4}}}), "MultiStepLR");
-  EXPECT_EQ(made({.scheduler = ExponentialLR{.gamma = 0.9}}), "ExponentialLR");
-  EXPECT_EQ(made({.scheduler = CosineAnnealingLR{}}), "CosineAnnealingLR");
-  EXPECT_EQ(made({.scheduler = LinearLR{}}), "LinearLR");
-  EXPECT_EQ(made({.scheduler = OneCycleLR{.max_lr = 0.1}}), "OneCycleLR");
-  EXPECT_EQ(made({.scheduler = ReduceLROnPlateau{}}), "ReduceLROnPlateau");
+  EXPECT_EQ(scheduled({.scheduler = StepLR{.step_size = 3}}), "StepLR");
+  EXPECT_EQ(scheduled({.scheduler = MultiStepLR{.milestones = {2, 4}}}), "MultiStepLR");
+  EXPECT_EQ(scheduled({.scheduler = ExponentialLR{.gamma = 0.9}}), "ExponentialLR");
+  EXPECT_EQ(scheduled({.scheduler = CosineAnnealingLR{}}), "CosineAnnealingLR");
+  EXPECT_EQ(scheduled({.scheduler = LinearLR{}}), "LinearLR");
+  EXPECT_EQ(scheduled({.scheduler = OneCycleLR{.max_lr = 0.1}}), "OneCycleLR");
+  EXPECT_EQ(scheduled({.scheduler = ReduceLROnPlateau{}}), "ReduceLROnPlateau");
 }
 
 TEST(SchedulerSpec, IsEmptyByDefault) {
-  const RunOptions options;
+  const ScheduleOptions options;
   EXPECT_FALSE(options.scheduler);
   EXPECT_TRUE(SchedulerSpec(LinearLR{}).has_value());
   EXPECT_EQ(schedule_error(options.scheduler), "scheduler: expected one, got none");

@@ -37,5 +37,16 @@ TEST(Record, IsWrittenWhereARunFindsIt) {
   EXPECT_TRUE(std::filesystem::exists(folder / "configs/environment.json"));
 }
 
+TEST(Record, OfAnEarlierStartStays) {
+  const TemporaryDirectory folder;
+  for (const char* const text : {"{seed: 1}", "{seed: 2}", "{seed: 3}"}) {
+    write_documents(folder.path(), run_documents(config::parse_yaml(text, "")));
+  }
+  EXPECT_EQ(read_file(folder / "configs/config.yml"), "seed: 3\n");
+  EXPECT_EQ(read_file(folder / "configs/config.1.yml"), "seed: 1\n");
+  EXPECT_EQ(read_file(folder / "configs/config.2.yml"), "seed: 2\n");
+  EXPECT_TRUE(std::filesystem::exists(folder / "configs/environment.2.json"));
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

@@ -37,5 +37,21 @@ TEST(Criterion, ItsBuffersAreSavedAndLoaded) {
   EXPECT_THROW(b.load_state({{"factor", torch::ones({4})}}), CheckpointError);
 }
 
+TEST(Criterion, KnowsWhatItsLossIsAMeanOver) {
+  namespace nn = torch::nn;
+  EXPECT_EQ(Criterion(nn::CrossEntropyLoss()).mean(), LossMean::kSamples);
+  EXPECT_EQ(Criterion(nn::MSELoss()).mean(), LossMean::kSamples);
+  EXPECT_EQ(Criterion(nn::MSELoss(nn::MSELossOptions(torch::kSum))).mean(), LossMean::kNone);
+  EXPECT_EQ(Criterion(nn::KLDivLoss(nn::KLDivLossOptions(torch::kBatchMean))).mean(),
+            LossMean::kSamples);
+  const Criterion weighted =
+      nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().weight(torch::tensor({1.0f, 2.0f, 4.0f})));
+  EXPECT_EQ(weighted.mean(), LossMean::kTargets);
+  EXPECT_EQ(weighted.weight_of(torch::tensor({0, 2, 2, -100})), 9);
+  EXPECT_EQ(weighted.weight_of(torch::rand({5, 3})), 5) << "probabilities are counted";
+  const Criterion ignoring = nn::NLLLoss(nn::NLLLossOptions().ignore_index(1));
+  EXPECT_EQ(ignoring.weight_of(torch::tensor({{0, 1}, {1, 2}})), 2);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -218,6 +218,65 @@ TEST(Ddp, EvaluatesOnAllWorkersExactly) {
   EXPECT_EQ(metrics(3), metrics(1));
 }
 
+// A loss that is no mean over samples: the whole batch's all the same, however it is cut.
+TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
+  namespace nn = torch::nn;
+  const std::vector<std::pair<const char*, Criterion>> criterions = {
+      {"weights", nn::CrossEntropyLoss(
+                      nn::CrossEntropyLossOptions().weight(torch::tensor({0.3f, 1.0f, 2.7f})))},
+      {"an ignored class", nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().ignore_index(1))},
+      {"a sum", nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().reduction(torch::kSum))}};
+  for (const auto& [what, criterion] : criterions) {
+    SCOPED_TRACE(what);
+    const auto run = [&, &loss = criterion](const Team& team) {
+      torch::manual_seed(4);
+      TrainOptions options = with(team);
+      options.model = nn::Sequential(nn::Linear(4, 3));  // nothing random, no batch statistics
+      options.criterion = loss;
+      options.optimizer = optim::SGD{.lr = 0.01};
+      options.loaders = toy::loaders(32 / team.shards);
+      options.callbacks = {};
+      options.num_epochs = 2;
+      return toy::train(options);
+    };
+    const auto whole = run({.workers = 1, .shards = 1});
+    const auto four = run({.workers = 1});
+    const auto expected = whole.model.parameters(), found = four.model.parameters();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(torch::allclose(found[i].second, expected[i].second, 1e-5, 1e-6))
+          << expected[i].first;
+    }
+    for (const Team& team :
+         {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 3, .backend = "gloo"}}) {
+      EXPECT_EQ(run(team).weights_hash, four.weights_hash) << team.workers;
+    }
+  }
+}
+
+TEST(Ddp, ABatchWhoseTargetsAreAllIgnoredChangesNothing) {
+  namespace nn = torch::nn;
+  const auto data =
+      std::make_shared<data::TensorDataset>(torch::randn({8, 4}), torch::zeros({8}, torch::kInt64));
+  TrainOptions options = with({.workers = 2});
+  options.callbacks = {};
+  options.criterion = nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().ignore_index(0));
+  options.model = nn::Sequential(nn::Linear(4, 3));
+  options.optimizer = optim::SGD{.lr = 0.1};
+  options.loaders = {{"train", {data, {.batch_size = 2}}}};
+  options.valid_loader = std::nullopt;
+  const auto before = options.model.state();
+  EXPECT_EQ(content_hash(toy::train(options).model.state()), content_hash(before));
+}
+
+TEST(Ddp, SavesInsideEpochsThatTheIntervalDoesNotDivide) {
+  TemporaryDirectory folder;
+  TrainOptions options = with({.workers = 2, .shards = 2});  // four batches an epoch
+  options.logdir = folder / "run";
+  options.callbacks.add(CheckpointCallback({.save_every_batches = 3}));
+  EXPECT_EQ(toy::train(options).weights_hash,
+            toy::train(with({.workers = 1, .shards = 2})).weights_hash);
+}
+
 TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
   TemporaryDirectory folder;
   const auto straight = toy::train(with({.workers = 1}));

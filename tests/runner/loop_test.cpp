@@ -556,5 +556,37 @@ TEST(LogDirectory, ARerunNeverMixesTwoRuns) {
   EXPECT_EQ(std::ranges::distance(fs::directory_iterator(folder / "run/tensorboard/train")), 1);
 }
 
+TEST(Loop, AnotherLearningRateThanTheResumedRunsIsNotTakenInSilence) {
+  const TemporaryDirectory folder;
+  TrainOptions first = toy::options();
+  first.logdir = folder / "a";
+  first.num_epochs = 1;
+  toy::train(first);
+  TrainOptions second = toy::options();
+  second.logdir = folder / "a";
+  second.resume = "last";
+  second.optimizer = optim::Adam{.lr = 0.5};
+  const toy::Warnings warnings;
+  const auto resumed = toy::train(second);
+  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("begun with 0.01, this one asks for 0.5")));
+  EXPECT_EQ(resumed.weights_hash, toy::train(toy::options()).weights_hash);
+}
+
+TEST(Loop, BeginsWithGivenWeights) {
+  const TemporaryDirectory folder;
+  TrainOptions first = toy::options();
+  first.logdir = folder / "a";
+  const auto trained = toy::train(first);
+  TrainOptions second = toy::options();
+  second.weights = folder / "a/checkpoints/last.pth";
+  second.optimizer = optim::SGD{.lr = 1e-30};
+  second.num_epochs = 1;
+  const auto tuned = toy::train(second);
+  EXPECT_TRUE(tuned.model.parameters()[0].second.equal(trained.model.parameters()[0].second));
+  EXPECT_EQ(tuned.history.size(), 1u) << "a run of its own";
+  second.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
+  EXPECT_THAT(toy::error_of([&] { toy::train(second); }), HasSubstr("last.pth: "));
+}
+
 }  // namespace
 }  // namespace lockstep

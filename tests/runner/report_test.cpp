@@ -18,6 +18,7 @@ struct ReportTest : testing::Test {
   ReportTest() {
     state.engine = std::make_shared<DeviceEngine>();
     state.progress.epoch = 4;
+    result.epochs = 4;
     options.logdir = folder.path();
     result.weights_hash = "0123456789abcdef";
   }
@@ -50,6 +51,13 @@ TEST_F(ReportTest, SaysWhereEverythingIs) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_EQ(summary()["best"]["epoch"], 2);
+}
+
+TEST_F(ReportTest, AResumedRunSaysWhatItDidItself) {
+  result.epochs = 1;
+  EXPECT_THAT(report(), HasSubstr("Trained 1 epoch (4 altogether) in"));
+  result.epochs = 0;
+  EXPECT_THAT(report(), HasSubstr("All 4 epochs were done before, weights"));
 }
 
 TEST_F(ReportTest, WithoutABestThereIsNone) {

@@ -2,11 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/script.h>
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::science {
@@ -39,6 +37,7 @@ TEST(CNN3d, TheHeadFitsTheData) {
         << size;
   }
   EXPECT_THROW(make_cnn3d({.channels = 1, .size = {16, 16}, .outputs = 1}), DataError);
+  EXPECT_THROW(make_cnn3d({.channels = 1, .size = {1, 16, 16}, .outputs = 1}), DataError);
 }
 
 data::Loaders cubes() {
@@ -56,21 +55,6 @@ TEST(CNN3d, LearnsFromCubesWithWorkers) {
   const auto& history = estimator.history();
   EXPECT_LT(history.rbegin()->second.at("valid").at("loss"),
             0.3 * history.begin()->second.at("valid").at("loss"));
-}
-
-TEST(ScriptedNetwork, KeepsItsScriptWithTheTrainedWeights) {
-  const TemporaryDirectory folder;
-  torch::jit::Module module("net");
-  module.register_parameter("w", torch::zeros({1}, torch::requires_grad()), false);
-  module.define("def forward(self, x):\n  return (x.mean(dim=[2, 3, 4]) * self.w)\n");
-  module.save((folder / "net.pt").string());
-  ScriptedNetwork estimator(folder / "net.pt", {.n_epochs = 30, .logdir = std::nullopt, .lr = 0.1});
-  estimator.train(cubes());
-  estimator.save(folder / "saved");
-  torch::jit::Module saved = torch::jit::load((folder / "saved/model_script.pt").string());
-  EXPECT_NEAR(saved.attr("w").toTensor().item<double>(), 1.0, 0.1);
-  EXPECT_EQ(saved.attr("w").toTensor().item<float>(),
-            estimator.model().parameters()[0].second.item<float>());
 }
 
 }  // namespace

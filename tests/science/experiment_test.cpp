@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/science/spectrum.h"
@@ -17,12 +18,6 @@ using ::testing::HasSubstr;
 class Echo : public Estimator {
  public:
   std::string name() const override { return "Echo"; }
-  void train(const data::Loaders& loaders) override {
-    for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
-      for (const auto& [loader, unused] : loaders)
-        history_[epoch][loader]["loss"] = 1.0 / static_cast<double>(epoch);
-    }
-  }
   torch::Tensor predict(const data::Loader& loader) override {
     return loader.dataset()->gather(loader.order(), {})["features"].flatten(1) * 0.9;
   }
@@ -30,6 +25,15 @@ class Echo : public Estimator {
   void load(const std::filesystem::path&) override {}
   HParams parameters() const override { return {{"lr", 0.5}}; }
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
+
+ protected:
+  void fit(const data::Loaders& loaders, const OnEpoch& on_epoch) override {
+    for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
+      for (const auto& [loader, unused] : loaders)
+        history_[epoch][loader]["loss"] = 1.0 / static_cast<double>(epoch);
+      if (on_epoch) on_epoch(epoch, history_[epoch]);
+    }
+  }
 
  private:
   std::map<std::int64_t, EpochMetrics> history_;
@@ -85,6 +89,69 @@ TEST_F(Experiment, AnEvaluationComparesAndReports) {
   for (const char* const part : {"<h1>Echoes</h1>", "12 %", "Distribution of values",
                                  "Power spectrum", "A slice", "Training"})
     EXPECT_THAT(report, HasSubstr(part));
+}
+
+// Fails in its second call.
+class Broken : public Tracker {
+ public:
+  std::string name() const override { return "broken"; }
+  void log_parameters(const HParams&) override { ++calls; }
+  void log_metrics(const std::vector<TrackedMetric>&) override {
+    ++calls;
+    throw Error("out of disk");
+  }
+  void log_artifact(const std::string&, const std::string&) override { ++calls; }
+  void finish() override {}
+  int calls = 0;
+};
+
+TEST_F(Experiment, ATrackerThatFailsCostsNothingElse) {
+  const auto broken = std::make_shared<Broken>();
+  run(TrainExperiment{.estimator = estimator_,
+                      .loaders = {{"train", loader_}},
+                      .trackers = {broken, std::make_shared<FileTracker>(folder_.path())}});
+  EXPECT_EQ(broken->calls, 2) << "it is left alone";
+  EXPECT_THAT(file("metrics.csv"), HasSubstr("train - loss,3,0.333"));
+  EXPECT_THAT(file("loss.svg"), HasSubstr("</svg>"));
+}
+
+TEST_F(Experiment, AWholeFieldIsPutTogether) {
+  const torch::Tensor field = synthetic_turbulence({.shape = {8, 8, 8}, .components = 1});
+  const torch::Tensor cubes = split_cubes(field, {4, 4, 4});
+  const data::Loader loader(std::make_shared<data::TensorDataset>(cubes, cubes.flatten(1)),
+                            {.batch_size = 2});
+  run(EvaluateExperiment{.estimator = estimator_,
+                         .loader = loader,
+                         .cube = {4, 4, 4},
+                         .field = {8, 8, 8},
+                         .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  // The energy of the largest waves is the field's, and the echo has 0.81 of it.
+  const double energy = power_spectrum(field).energy[0];
+  const std::string csv = file("spectrum.csv");
+  double target = 0, predicted = 0;
+  ASSERT_EQ(
+      std::sscanf(csv.c_str(), "k,target,predicted,kolmogorov\n1,%lf,%lf", &target, &predicted), 2);
+  EXPECT_NEAR(target, energy, 1e-6);
+  EXPECT_NEAR(predicted, 0.81 * energy, 1e-6);
+  EXPECT_THAT(file("slices.csv"), HasSubstr("\n7,7,"));
+  EXPECT_THROW(
+      run(EvaluateExperiment{
+          .estimator = estimator_, .loader = loader, .cube = {4, 4, 4}, .field = {12, 8, 8}}),
+      DataError);
+}
+
+TEST_F(Experiment, WhatIsNotFiniteIsCounted) {
+  torch::Tensor x = torch::rand({4, 1, 4, 4, 4});
+  x[1][0][2][2][2] = NAN;
+  const data::Loader loader(std::make_shared<data::TensorDataset>(x, torch::rand({4, 64})),
+                            {.batch_size = 2});
+  run(EvaluateExperiment{.estimator = estimator_,
+                         .loader = loader,
+                         .cube = {4, 4, 4},
+                         .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  EXPECT_THAT(file("report.html"), HasSubstr("predictions that are not finite"));
+  EXPECT_THAT(file("report.html"), HasSubstr("1 of 256"));
+  EXPECT_THAT(file("metrics.csv"), HasSubstr("eval - MSE Loss,0,nan"));
 }
 
 TEST_F(Experiment, WithoutCubesThereAreNoSlices) {

@@ -165,5 +165,53 @@ TEST(FormatPath, IsPythons) {
   EXPECT_THROW(format_path("{feature", 0, ""), ConfigError);
 }
 
+TEST_F(Fields, NamesWithoutAPatternAreDatasetsOfTheFile) {
+  options_.path = (folder_ / "density_000.h5").string();
+  options_.checkpoints = {0};
+  options_.features = {"aux"};
+  options_.target = {"rho"};
+  const Batch sample = hdf5_dataset(options_).train->sample(0);
+  EXPECT_EQ(sample["features"].flatten()[0].item<float>(), 7);
+  EXPECT_EQ(sample["targets"].flatten()[0].item<float>(), 5);
+  options_.features = {"nonsense"};
+  EXPECT_THAT(error(), HasSubstr("density_000.h5: dataset 'nonsense': there is none of this name"));
+}
+
+TEST_F(Fields, APatternNeedsNames) {
+  options_.features = {};
+  EXPECT_THAT(error(), HasSubstr("features: expected names for the path's {feature}, got none"));
+}
+
+TEST_F(Fields, AnEmptyDatasetIsNamed) {
+  write_hdf5(folder_ / "empty.h5", {{"a", torch::empty({0, 8, 8})}});
+  options_ = {.path = (folder_ / "empty.h5").string()};
+  EXPECT_THAT(error(), HasSubstr("empty.h5: dataset 'a': of shape [0, 8, 8] is empty"));
+}
+
+TEST_F(Fields, OtherChannelsInALaterCheckpointAreNamed) {
+  write_hdf5(folder_ / "velocity_010.h5", {{"u", torch::rand({3, 8, 8, 8})}});
+  EXPECT_THAT(error(), HasSubstr("velocity_010.h5: dataset 'u': has 3 channels, expected 2 as"));
+}
+
+TEST_F(Fields, KeptAndStreamedAreTheSame) {
+  for (const bool flat : {false, true}) {
+    for (const std::optional<std::int64_t> sample_to : {std::optional<std::int64_t>(), {4}}) {
+      options_.flat = flat;
+      options_.sample_to = sample_to;
+      options_.batch_size = {sample_to ? 2 : 4};
+      options_.memory = 1 << 30;
+      const FieldData kept = hdf5_dataset(options_);
+      options_.memory = 0;
+      const FieldData streamed = hdf5_dataset(options_);
+      ASSERT_EQ(kept.all->size(), streamed.all->size());
+      for (std::int64_t i = 0; i < kept.all->size(); ++i) {
+        for (const char* const key : {"features", "targets"}) {
+          ASSERT_TRUE(kept.all->sample(i)[key].equal(streamed.all->sample(i)[key])) << i << key;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::science

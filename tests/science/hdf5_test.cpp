@@ -1,7 +1,11 @@
 #include "lockstep/science/hdf5.h"
 
+#include <thread>
+
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -29,12 +33,16 @@ std::string error_of(F&& work) {
 
 TEST(Hdf5, ReadsWhatH5pyWrote) {
   const Hdf5File file(kOfPython);
-  EXPECT_THAT(file.names(), ElementsAre("count", "density", "name", "velocity"));
+  EXPECT_THAT(file.names(),
+              ElementsAre("big_endian", "count", "density", "flag", "name", "time", "velocity"));
   EXPECT_THAT(file.shape("velocity"), ElementsAre(2, 6, 4, 4));
   const torch::Tensor all = torch::arange(2 * 6 * 4 * 4).reshape({2, 6, 4, 4}).to(torch::kFloat32);
   EXPECT_TRUE(file.read("velocity").equal(all)) << "compressed doubles";
   EXPECT_TRUE(file.read("density").equal(all[0]));
   EXPECT_TRUE(file.read("count").equal(all[0])) << "integers";
+  EXPECT_TRUE(file.read("big_endian").equal(all[0][0]));
+  EXPECT_TRUE(file.read("time").equal(torch::tensor(0.25f))) << "one number";
+  EXPECT_THAT(error_of([&] { file.read("flag"); }), HasSubstr("expected numbers"));
   EXPECT_TRUE(file.read("more/inner").equal(torch::tensor({1.0f, 2.0f}))) << "in a group";
 }
 
@@ -83,15 +91,76 @@ TEST(Hdf5, WritesWhatItReads) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+// The descriptors that this process has of files whose names end so.
+std::vector<std::string> open_descriptors(const std::string& ending) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const auto target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.ends_with(ending)) found.push_back(entry.path().filename());
+  }
+  return found;
+}
+
 TEST(Hdf5, AForkedProcessReadsOnItsOwn) {
-  const Hdf5File file(kOfPython);
+  const Hdf5File file(kOfPython), twin(kOfPython);
   const torch::Tensor before = file.read("density");
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(file.read("density").equal(before) ? 0 : 1);
+  if (child == 0) {
+    // Another file takes the place of the parent's descriptor, which shows when that is closed.
+    const auto inherited = open_descriptors("science_h5py.h5");
+    const TemporaryDirectory folder;
+    bool ok = inherited.size() == 1 && twin.names() == file.names();
+    ok = ok && open_descriptors("science_h5py.h5").size() == 1;
+    ok = ok && file.read("density").equal(before);
+    ::_exit(ok ? 0 : 1);
+  }
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(file.read("density").equal(before));
+}
+
+TEST(Hdf5, ManyFilesAreNotAllOpenAtOnce) {
+  const TemporaryDirectory folder;
+  std::vector<Hdf5File> files;
+  for (int i = 0; i < 40; ++i) {
+    const auto path = folder / fmt::format("many_{}.h5", i);
+    write_hdf5(path, {{"a", torch::full({2}, static_cast<float>(i))}});
+    files.emplace_back(path);
+  }
+  for (int i = 0; i < 40; ++i)
+    EXPECT_EQ(files[static_cast<std::size_t>(i)].read("a")[0].item<int>(), i);
+  int open = 0;
+  for (int i = 0; i < 40; ++i)
+    open += static_cast<int>(open_descriptors(fmt::format("many_{}.h5", i)).size());
+  EXPECT_LE(open, 16);
+}
+
+TEST(Hdf5, AFileThatIsWrittenAnewIsReadAnew) {
+  const TemporaryDirectory folder;
+  write_hdf5(folder / "a.h5", {{"a", torch::ones({2})}});
+  const Hdf5File file(folder / "a.h5");
+  EXPECT_EQ(file.read("a")[0].item<int>(), 1);
+  write_hdf5(folder / "a.h5", {{"a", torch::zeros({2})}});
+  EXPECT_EQ(file.read("a")[0].item<int>(), 0);
+}
+
+TEST(Hdf5, AnotherThreadIsQuietToo) {
+  const Hdf5File file(kOfPython);
+  ::testing::internal::CaptureStderr();
+  std::thread([&] { EXPECT_THROW(file.read("nothing"), DataError); }).join();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Hdf5, SaysWhyItCannotOpen) {
+  const TemporaryDirectory folder;
+  EXPECT_THAT(error_of([&] { Hdf5File(folder.path()); }), HasSubstr("is a folder"));
+  write_hdf5(folder / "locked.h5", {{"a", torch::ones({2})}});
+  const FileDescriptor writer(::open((folder / "locked.h5").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "locked.h5"); }),
+              HasSubstr("another program has it open for writing"));
 }
 
 }  // namespace

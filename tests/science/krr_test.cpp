@@ -37,6 +37,22 @@ TEST(KRR, PredictsWhatNumPyDoes) {
                   .equal(estimator.predict(loader(q, torch::zeros({5, 1})))));
 }
 
+TEST(KRR, FollowsTheLoadersOrder) {
+  const torch::Tensor x = torch::rand({12, 3}), y = x.sum(1, true);
+  KRR estimator({.alpha = 1e-6});
+  const auto data = std::make_shared<data::TensorDataset>(x, y);
+  const data::Loader shuffled(data, {.batch_size = 5, .shuffle = true, .drop_last = true});
+  std::int64_t calls = 0;
+  estimator.train({{"train", {data, {.batch_size = 5}}}},
+                  [&](std::int64_t, const EpochMetrics&) { ++calls; });
+  EXPECT_EQ(calls, 1);
+  const torch::Tensor expected = data->gather(shuffled.order(), {})["targets"];
+  EXPECT_TRUE(torch::allclose(estimator.predict(shuffled), expected, 1e-2, 1e-2));
+  EXPECT_NEAR(estimator.history().at(1).at("train").at("loss"),
+              (estimator.predict({data, {.batch_size = 4}}) - y).square().mean().item<double>(),
+              1e-9);
+}
+
 TEST(KRR, RefusesWhatCannotBe) {
   EXPECT_THROW(KRR({.alpha = 0}), ConfigError);
   EXPECT_THROW(KRR({.gamma = -1}), ConfigError);

@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "tests/science/support.h"
 
 namespace lockstep::science {
 namespace {
@@ -16,10 +17,10 @@ namespace {
 using ::testing::HasSubstr;
 namespace nn = torch::nn;
 
-class Line : public Network {
+class Straight : public Network {
  public:
   using Network::Network;
-  std::string name() const override { return "Line"; }
+  std::string name() const override { return "Straight"; }
 
  protected:
   Model make_model(const FieldShape& shape) const override {
@@ -52,7 +53,7 @@ TEST(Network, TheTrainedModelComesBackFromWorkers) {
   NetworkConfig ddp = config();
   ddp.ddp = true;
   ddp.workers = 2;
-  Line estimator(ddp);
+  Straight estimator(ddp);
   estimator.train(loaders());
   const data::Loader valid = loaders().at("valid");
   const torch::Tensor predicted = estimator.predict(valid);
@@ -73,7 +74,7 @@ TEST(Network, TheSameBitsOnOneAndTwoWorkers) {
     ddp.ddp = true;
     ddp.workers = workers;
     ddp.shards = 2;
-    Line estimator(ddp);
+    Straight estimator(ddp);
     estimator.train(loaders());
     hashes.push_back(estimator.weights_hash());
   }
@@ -84,14 +85,14 @@ TEST(Network, StopsEarlyOnTheFirstLoadersLoss) {
   NetworkConfig patient = config();
   patient.patience = 2;
   patient.min_delta = 1e9;  // nothing is better by so much
-  Line estimator(patient);
+  Straight estimator(patient);
   estimator.train(loaders());
   EXPECT_EQ(estimator.history().size(), 3u);
 }
 
 TEST(Network, SavesAndLoads) {
   const TemporaryDirectory folder;
-  Line estimator(config());
+  Straight estimator(config());
   EXPECT_THROW(estimator.save(folder.path()), Error);
   EXPECT_THROW(estimator.predict(loaders().at("valid")), Error);
   EXPECT_EQ(estimator.describe(), "");
@@ -99,7 +100,7 @@ TEST(Network, SavesAndLoads) {
   EXPECT_THAT(estimator.describe(), HasSubstr("1.weight: Float [1, 8]"));
   EXPECT_THAT(estimator.describe(), HasSubstr("9 weights"));
   estimator.save(folder / "model");
-  Line other(config());
+  Straight other(config());
   other.load(folder / "model");
   const data::Loader valid = loaders().at("valid");
   EXPECT_TRUE(other.predict(valid).equal(estimator.predict(valid)));
@@ -111,21 +112,86 @@ TEST(Network, SavesAndLoads) {
   EXPECT_EQ(json["shape"]["channels"], 2);
 }
 
+TEST(Network, ALoadedModelIsTrainedOn) {
+  const TemporaryDirectory folder;
+  NetworkConfig first = config();
+  first.n_epochs = 10;
+  Straight estimator(first);
+  estimator.train(loaders());
+  estimator.save(folder.path());
+  Straight other(first);
+  other.load(folder.path());
+  other.train(loaders());
+  EXPECT_LT(other.history().begin()->second.at("valid").at("loss"),
+            estimator.history().rbegin()->second.at("valid").at("loss"));
+  const auto other_data =
+      std::make_shared<data::TensorDataset>(torch::ones({8, 1, 4}), torch::ones({8, 1}));
+  other.load(folder.path());
+  EXPECT_THROW(other.train({{"train", {other_data, {.batch_size = 8}}}}), DataError);
+}
+
+TEST(Network, TellsOfEachEpochAsItEnds) {
+  Straight estimator(config());
+  std::vector<std::int64_t> epochs;
+  estimator.train(loaders(), [&](std::int64_t epoch, const EpochMetrics& metrics) {
+    epochs.push_back(epoch);
+    EXPECT_TRUE(metrics.at("valid").contains("loss"));
+    EXPECT_TRUE(estimator.history().empty()) << "it is not over";
+  });
+  EXPECT_EQ(epochs.size(), 40u);
+}
+
+// Targets as fields, not as rows.
+TEST(Network, TargetsMayHaveAnyShape) {
+  const torch::Tensor x = torch::randn({32, 2, 4});
+  const auto data = std::make_shared<data::TensorDataset>(x, x);
+  Straight estimator(config());
+  estimator.train({{"train", {data, {.batch_size = 8}}}});
+  EXPECT_LT(estimator.history().rbegin()->second.at("train").at("loss"), 0.1);
+}
+
+TEST(Network, ALossThatIsNoNumberEndsIt) {
+  const auto data =
+      std::make_shared<data::TensorDataset>(torch::full({8, 2, 4}, NAN), torch::ones({8, 1}));
+  Straight estimator(config());
+  EXPECT_THROW(estimator.train({{"train", {data, {.batch_size = 8}}}}), Error);
+}
+
+TEST(Network, OnlyRankZeroSaves) {
+  const TemporaryDirectory folder;
+  Straight estimator(config());
+  estimator.train(loaders());
+  const test::Rank rank(1, 2);
+  estimator.save(folder / "model");
+  EXPECT_FALSE(std::filesystem::exists(folder / "model"));
+}
+
+TEST(Network, ParametersSayWhatResultsDependOn) {
+  NetworkConfig ddp = config();
+  ddp.ddp = true;
+  ddp.workers = 2;
+  ddp.shards = 4;
+  const HParams parameters = Straight(ddp).parameters();
+  EXPECT_EQ(std::get<std::int64_t>(parameters.at("workers")), 2);
+  EXPECT_EQ(std::get<std::int64_t>(parameters.at("shards")), 4);
+  EXPECT_EQ(std::get<std::string>(parameters.at("device")), "cpu");
+}
+
 TEST(Network, AnExistingLogFolderIsNotDeleted) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "precious.txt", "mine");
   NetworkConfig logged = config();
   logged.n_epochs = 1;
   logged.logdir = folder.path();
-  Line(logged).train(loaders());
+  Straight(logged).train(loaders());
   EXPECT_EQ(read_file(folder / "precious.txt"), "mine");
   EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/best.pth"));
 }
 
 TEST(Network, RefusesOptionsWithoutMeaning) {
-  EXPECT_THROW(Line({.n_epochs = 0}), ConfigError);
-  EXPECT_THROW(Line({.workers = 2}), ConfigError);
-  EXPECT_THROW(Line(config()).train({}), ConfigError);
+  EXPECT_THROW(Straight({.n_epochs = 0}), ConfigError);
+  EXPECT_THROW(Straight({.workers = 2}), ConfigError);
+  EXPECT_THROW(Straight(config()).train({}), ConfigError);
 }
 
 }  // namespace

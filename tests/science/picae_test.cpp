@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/science/spectrum.h"
 
@@ -47,6 +48,17 @@ TEST(PICAE, WhatComesOutDoesNotDivergeAndIsLearned) {
   EXPECT_LT(estimator.history().rbegin()->second.at("train").at("loss"),
             estimator.history().begin()->second.at("train").at("loss"));
   EXPECT_EQ(std::get<std::int64_t>(estimator.parameters().at("nfilters")), 6);
+}
+
+TEST(PICAE, IsLoadedWithWhatItWasMadeOf) {
+  const TemporaryDirectory folder;
+  PICAE estimator({.network = {.n_epochs = 1, .logdir = std::nullopt}, .nfilters = 4});
+  const auto loaders = flow(8);
+  estimator.train(loaders);
+  estimator.save(folder.path());
+  PICAE other;
+  other.load(folder.path());
+  EXPECT_TRUE(other.predict(loaders.at("train")).equal(estimator.predict(loaders.at("train"))));
 }
 
 TEST(PICAE, RefusesWhatCannotBe) {

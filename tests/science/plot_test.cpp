@@ -20,9 +20,10 @@ TEST(Ticks, AreRound) {
   EXPECT_THAT(log_ticks(1, 1000), ElementsAre(1, 10, 100, 1000));
   EXPECT_THAT(log_ticks(1, 8), ElementsAre(1, 2, 5));
   EXPECT_LE(log_ticks(1e-12, 1e12).size(), 9u);
-  EXPECT_EQ(tick_label(0.1 + 0.2), "0.3");
-  EXPECT_EQ(tick_label(-0.0), "0");
-  EXPECT_EQ(tick_label(1e-5), "1e-05");
+  EXPECT_THAT(tick_labels({0, 0.1 + 0.2, 1e-5}), ::testing::ElementsAre("0", "0.3", "1e-05"));
+  EXPECT_THAT(tick_labels({101325.2, 101325.4}), ::testing::ElementsAre("101325.2", "101325.4"));
+  EXPECT_THAT(linear_ticks(1, 1 + 2.3e-16), ::testing::ElementsAre(1));
+  EXPECT_LT(linear_ticks(1, 1 + 1e-12).size(), 20u);
 }
 
 TEST(Plot, HasItsTitleLabelsLegendAndLines) {

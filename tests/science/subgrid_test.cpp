@@ -38,7 +38,16 @@ TEST(Subgrid, TheGradientModelIsCloseWhereTheFlowIsSmooth) {
   EXPECT_LT((stress - model).norm().item<double>(), 0.02 * stress.norm().item<double>());
 }
 
+TEST(Subgrid, SmagorinskysStressHasNoTraceWhereTheFlowDiverges) {
+  const torch::Tensor u = testing::velocity();
+  ASSERT_GT(torch::diagonal(velocity_gradient(u), 0, 0, 1).sum(-1).abs().max().item<double>(), 0.1);
+  const torch::Tensor stress = dynamic_smagorinsky(u, kBox).stress;
+  EXPECT_LT(torch::diagonal(stress, 0, 0, 1).sum(-1).abs().max().item<double>(), 1e-9);
+  EXPECT_GT(stress.abs().max().item<double>(), 1e-3);
+}
+
 TEST(Subgrid, RefusesWhatIsNoVelocity) {
+  EXPECT_THROW(dynamic_smagorinsky(torch::rand({1, 8}), kBox), DataError);
   EXPECT_THROW(velocity_gradient(torch::ones({2, 4, 4, 4})), DataError);
   EXPECT_THROW(velocity_gradient(torch::ones({4})), DataError);
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -61,3 +63,29 @@ inline torch::Tensor velocity() {
 }
 
 }  // namespace lockstep::science::testing
+
+namespace lockstep::science::test {
+
+// This process as a launcher's rank, for as long as it lives.
+class Rank {
+ public:
+  Rank(int rank, int size) {
+    for (const auto& [name, value] :
+         {std::pair("RANK", rank), std::pair("LOCAL_RANK", rank), std::pair("WORLD_SIZE", size),
+          std::pair("LOCAL_WORLD_SIZE", size)}) {
+      ::setenv(name, std::to_string(value).c_str(), 1);
+    }
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", "1", 1);
+  }
+  ~Rank() {
+    for (const char* const name :
+         {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+      ::unsetenv(name);
+    }
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+};
+
+}  // namespace lockstep::science::test

@@ -21,6 +21,10 @@ std::string last_error() {
 // Between a file's name and the writer's process number.
 constexpr std::string_view kAsideMark = ".tmp.";
 
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
 // Removes a half-written file unless the write went through.
 class Aside {
  public:
@@ -47,8 +51,7 @@ class Aside {
  private:
   // A file system that cannot sync a folder (some network ones) still renamed atomically.
   static void sync_directory(const fs::path& target) {
-    const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-    FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    FileDescriptor fd(::open(folder_of(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd) ::fsync(fd.get());
   }
 
@@ -71,7 +74,14 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 
 void write_file_atomically(const fs::path& path, std::string_view bytes) {
   Aside aside(path);
-  FileDescriptor fd(::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // A file without a name leaves nothing when this process is killed. Not every file system has
+  // them.
+  FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  const bool has_name = !fd;
+  if (has_name) {
+    fd = FileDescriptor(
+        ::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  }
   if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
   std::size_t done = 0;
   while (done < bytes.size()) {
@@ -83,6 +93,13 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
     done += static_cast<std::size_t>(n);
   }
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
+  if (!has_name) {
+    ::unlink(aside.path().c_str());  // of an earlier process with this one's number
+    const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      throw Error("{}: cannot create: {}", aside.path().string(), last_error());
+    }
+  }
   aside.rename_to(path);
 }
 

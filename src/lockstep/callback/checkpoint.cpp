@@ -80,13 +80,14 @@ void CheckpointCallback::save_last(State& state) {
 }
 
 void CheckpointCallback::on_epoch_end(State& state) {
-  if (!state.can_snapshot || !store_) return;  // a callback before this one failed, or not rank 0
+  if (!state.can_snapshot) return;  // a callback before this one failed
+  unsaved_batches_ = 0;             // on every rank: a snapshot is made by all of them
+  if (!store_) return;
   const double score = metric_ ? metric_value(state, *metric_, kCheckpoint)
                                : static_cast<double>(state.progress.epoch);
   store_->save_epoch(
       {.epoch = state.progress.epoch, .score = score, .metrics = state.epoch_metrics, .path = {}},
       [&] { return content(state); });
-  unsaved_batches_ = 0;
   publish(state);
 }
 

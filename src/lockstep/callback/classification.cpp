@@ -31,6 +31,7 @@ void MetricCallback::on_loader_end(State& state) {
   for (const auto& [name, value] : merged(*metric_, *state.comm)) {
     state.loader_metrics[name] = value;
   }
+  metric_->reset();  // what it was made of is in no checkpoint after this
 }
 
 void MetricCallback::gather(comm::Communicator& communicator) {

@@ -1,16 +1,29 @@
 // Stochastic weight averaging: the mean of several checkpoints' weights.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <span>
 
 #include "lockstep/state/state_dict.h"
 
 namespace lockstep::checkpoint {
 
-// The mean of each floating-point weight over the checkpoints, summed in double; what is counted
-// (integers, such as batch norm's batches) is the last one's. Throws CheckpointError, naming file
-// and weight, where they are not of one model; ConfigError where there is no checkpoint.
-StateDict average_weights(std::span<const std::filesystem::path> paths);
+// The mean of each floating-point weight, summed in double; what is counted (integers, such as
+// batch norm's batches) is the last one's.
+class WeightAverage {
+ public:
+  // Throws CheckpointError, naming `file` and the weight, where it is not of the first one's model.
+  void add(const StateDict& weights, const std::filesystem::path& file);
+  std::int64_t count() const { return count_; }
+  // Throws ConfigError where there is nothing to average.
+  StateDict mean() const;
+
+ private:
+  void check(const StateDict& weights, const std::filesystem::path& file) const;
+
+  std::int64_t count_ = 0;
+  StateDict last_;
+  StateDict sums_;
+};
 
 }  // namespace lockstep::checkpoint

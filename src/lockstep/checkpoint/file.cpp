@@ -18,6 +18,15 @@ void save(const std::filesystem::path& path, const StateDict& state) {
 }
 
 StateDict load(const std::filesystem::path& path) {
+  const auto [state, is_ours] = read(path);
+  if (!is_ours) {
+    throw CheckpointError("checkpoint {}: carries no checksum: it was not written by Lockstep",
+                          path.string());
+  }
+  return state;
+}
+
+Content read(const std::filesystem::path& path) {
   std::string bytes;
   try {
     bytes = read_file(path);
@@ -25,10 +34,8 @@ StateDict load(const std::filesystem::path& path) {
     throw CheckpointError("checkpoint {}", error.what());
   }
   const std::string what = "checkpoint " + path.string();
-  StateDict state = from_pickle({bytes.begin(), bytes.end()}, what);
-  if (!state.contains(kChecksumKey)) {
-    throw CheckpointError("{}: carries no checksum: it was not written by Lockstep", what);
-  }
+  StateDict state = from_pickle(bytes, what);
+  if (!state.contains(kChecksumKey)) return {.state = std::move(state), .is_ours = false};
   const auto expected = state.get<std::string>(kChecksumKey);
   StateDict content;
   for (const auto& [key, value] : state) {
@@ -39,7 +46,36 @@ StateDict load(const std::filesystem::path& path) {
     throw CheckpointError("{}: damaged: its content hashes to {}, expected {}", what, found,
                           expected);
   }
-  return content;
+  return {.state = std::move(content), .is_ours = true};
+}
+
+StateDict load_weights(const std::filesystem::path& path) {
+  return weights_in(read(path).state, path);
+}
+
+StateDict weights_in(const StateDict& content, const std::filesystem::path& path) {
+  StateDict weights = content;
+  for (const char* const key : {"model_state_dict", "state_dict", "model"}) {
+    if (weights.contains(key) && weights.at(key).get_if<StateDict>() != nullptr) {
+      weights = weights.get<StateDict>(key);
+      break;
+    }
+  }
+  const std::string_view wrapper = "module.";
+  bool is_wrapped = weights.size() > 0;
+  for (const auto& [name, value] : weights) {
+    if (value.get_if<torch::Tensor>() == nullptr) {
+      throw CheckpointError(
+          "checkpoint {}: {} is {}, expected weights: tensors by name, alone or as "
+          "model_state_dict, state_dict or model",
+          path.string(), name, value.kind());
+    }
+    is_wrapped &= name.starts_with(wrapper);
+  }
+  if (!is_wrapped) return weights;
+  StateDict bare;
+  for (const auto& [name, value] : weights) bare.set(name.substr(wrapper.size()), value);
+  return bare;
 }
 
 }  // namespace lockstep::checkpoint

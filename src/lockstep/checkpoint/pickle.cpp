@@ -1,11 +1,20 @@
 #include "lockstep/checkpoint/pickle.h"
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
+#include <map>
+#include <memory>
+#include <string_view>
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
+#include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/serialization/pickle.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/unpickler.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -48,40 +57,76 @@ c10::IValue to_ivalue(const StateValue& value) {
       value.variant());
 }
 
-StateValue from_ivalue(const c10::IValue& value);
-
-StateDict from_dict(const c10::impl::GenericDict& dict) {
-  StateDict out;
-  for (const auto& entry : dict) {
-    if (!entry.key().isString()) {
-      throw CheckpointError("expected text as keys of a dictionary, found {}",
-                            entry.key().tagKind());
-    }
-    out.set(entry.key().toStringRef(), from_ivalue(entry.value()));
+// The archive in memory. A reader that is asked for more than there is gets what there is.
+class Bytes : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit Bytes(std::span<const char> bytes) : bytes_(bytes) {}
+  std::size_t size() const override { return bytes_.size(); }
+  std::size_t read(std::uint64_t position, void* buffer, std::size_t count,
+                   const char*) const override {
+    if (position >= bytes_.size()) return 0;
+    const auto rest = bytes_.subspan(static_cast<std::size_t>(position));
+    const std::size_t copied = std::min(count, rest.size());
+    std::memcpy(buffer, rest.data(), copied);
+    return copied;
   }
-  return out;
-}
 
-StateList from_list(c10::ArrayRef<c10::IValue> items) {
-  StateList out;
-  for (const auto& item : items) out.push_back(from_ivalue(item));
-  return out;
-}
+ private:
+  std::span<const char> bytes_;
+};
 
-StateValue from_ivalue(const c10::IValue& value) {
-  if (value.isNone()) return {};
-  if (value.isBool()) return value.toBool();
-  if (value.isInt()) return value.toInt();
-  if (value.isDouble()) return value.toDouble();
-  if (value.isString()) return value.toStringRef();
-  if (value.isTensor()) return value.toTensor();
-  if (value.isGenericDict()) return from_dict(value.toGenericDict());
-  if (value.isTuple()) return from_list(value.toTupleRef().elements());
-  if (value.isList()) return from_list(value.toList().vec());
-  throw CheckpointError(
-      "holds a value of kind {}, expected numbers, text, tensors, lists and "
-      "dictionaries",
-      value.tagKind());
+// The storages of an archive; tensors that share one share it here, too.
+class Storages {
+ public:
+  explicit Storages(caffe2::serialize::PyTorchStreamReader& reader) : reader_(reader) {}
+
+  torch::Tensor read(const std::string& key, torch::ScalarType type, std::int64_t size) {
+    auto& storage = storages_[key];
+    if (!storage.defined()) storage = read_new(key, type, size);
+    if (storage.scalar_type() != type || storage.numel() != size) {
+      throw CheckpointError("damaged: storage {} is of two kinds", key);
+    }
+    return storage;
+  }
+
+ private:
+  torch::Tensor read_new(const std::string& key, torch::ScalarType type, std::int64_t size) {
+    auto [bytes, count] = reader_.getRecord("data/" + key);
+    const std::size_t width = c10::elementSize(type);
+    if (size < 0 || static_cast<std::size_t>(size) != count / width) {
+      throw CheckpointError("damaged: storage {} has {} bytes, expected {} numbers of {} bytes",
+                            key, count, size, width);
+    }
+    const auto owner = std::make_shared<at::DataPtr>(std::move(bytes));
+    return torch::from_blob(
+        owner->get(), {size}, [owner](void*) {}, type);
+  }
+
+  caffe2::serialize::PyTorchStreamReader& reader_;
+  std::map<std::string, torch::Tensor> storages_;
+};
+
+StateDict read_archive(std::span<const char> bytes) {
+  caffe2::serialize::PyTorchStreamReader reader(std::make_shared<Bytes>(bytes));
+  if (!reader.hasRecord("data.pkl")) throw CheckpointError("has no data.pkl");
+  if (reader.hasRecord("constants.pkl")) {
+    throw CheckpointError("is a TorchScript program, expected a state_dict");
+  }
+  if (reader.hasRecord("byteorder")) {
+    const auto [order, size] = reader.getRecord("byteorder");
+    if (std::string_view(static_cast<const char*>(order.get()), size) != "little") {
+      throw CheckpointError("was written on a big-endian machine, expected a little-endian one");
+    }
+  }
+  const auto [pickle, size] = reader.getRecord("data.pkl");
+  Storages storages(reader);
+  const StateValue value =
+      unpickle({static_cast<const char*>(pickle.get()), size},
+               [&](const std::string& key, torch::ScalarType type, std::int64_t count) {
+                 return storages.read(key, type, count);
+               });
+  if (const auto* const dict = value.get_if<StateDict>()) return *dict;
+  throw CheckpointError("expected a dictionary, found {}", value.kind());
 }
 
 }  // namespace
@@ -90,13 +135,14 @@ std::vector<char> to_pickle(const StateDict& state) {
   return torch::jit::pickle_save(to_ivalue(state));
 }
 
-StateDict from_pickle(const std::vector<char>& bytes, const std::string& what) {
+StateDict from_pickle(std::span<const char> bytes, const std::string& what) {
+  if (!std::string_view(bytes.data(), bytes.size()).starts_with("PK")) {
+    throw CheckpointError(
+        "{}: not a readable checkpoint: expected a zip archive, as torch.save writes since 1.6",
+        what);
+  }
   try {
-    const c10::IValue value = torch::jit::pickle_load(bytes);
-    if (!value.isGenericDict()) {
-      throw CheckpointError("expected a dictionary, found a {}", value.tagKind());
-    }
-    return from_dict(value.toGenericDict());
+    return read_archive(bytes);
   } catch (const CheckpointError& error) {
     throw CheckpointError("{}: {}", what, error.what());
   } catch (const c10::Error& error) {

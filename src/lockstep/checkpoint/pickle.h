@@ -1,6 +1,8 @@
-// A StateDict as the bytes of a file that Python's torch.load reads, and back.
+// A StateDict as the bytes of a file that Python's torch.load reads, and back: also from bytes that
+// Python's torch.save wrote.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,6 @@ namespace lockstep::checkpoint {
 std::vector<char> to_pickle(const StateDict& state);
 
 // Throws CheckpointError where the bytes are no such file; `what` names them in the message.
-StateDict from_pickle(const std::vector<char>& bytes, const std::string& what);
+StateDict from_pickle(std::span<const char> bytes, const std::string& what);
 
 }  // namespace lockstep::checkpoint

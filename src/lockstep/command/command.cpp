@@ -29,6 +29,18 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage or config, 3 another process of the run failed;
 `launch` returns what the program that failed first returned.)";
 
+// Arguments with "-C=file" as "-Cfile": a short option's value may follow an equals sign, too. Not
+// of `launch`, whose arguments are another program's.
+std::vector<std::string> spelled_out(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  if (words.size() > 1 && words[1] == "launch") return words;
+  for (std::string& word : words) {
+    const bool is_short = word.size() > 3 && word[0] == '-' && word[1] != '-' && word[2] == '=';
+    if (is_short) word.erase(2, 1);
+  }
+  return words;
+}
+
 int report(const char* what, int code) {
   std::cerr << "lockstep: " << what << '\n';
   return code;
@@ -70,7 +82,11 @@ int command_main(int argc, char** argv) {
     }
   }
   try {
-    app.parse(argc, argv);
+    // The parser takes them from the last to the first, without the program's name.
+    auto words = spelled_out(argc, argv);
+    std::reverse(words.begin(), words.end());
+    if (!words.empty()) words.pop_back();
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadUsage;
   }

@@ -36,12 +36,12 @@ void add_create(CLI::App& app, Action& chosen) {
   command->footer(R"(
 Examples:
   lockstep create -n turbulence
-  lockstep create -n turbulence --gtb     with the training backend as source, to customise)");
+  lockstep create -n turbulence --gtb     for 3-D fields, with the training backend as source)");
   auto options = std::make_shared<CreateOptions>();
   command->add_option("-n,--name", options->name, "Its name, and the folder's in lower case")
       ->required();
   command->add_flag("--gtb,--get-torch-backend,--get_torch_backend", options->backend,
-                    "Also the training backend as source");
+                    "For 3-D fields in HDF5, with the training backend as source to customise");
   command->callback([options, &chosen] { chosen = [options] { return create(*options); }; });
 }
 

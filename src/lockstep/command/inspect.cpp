@@ -107,6 +107,17 @@ void print(const StateDict& dict, const std::string& indent, bool tensors) {
   }
 }
 
+// How many numbers the model has that the file holds, where it holds one.
+std::optional<std::int64_t> weights_of(const StateDict& state, const std::string& path) try {
+  std::int64_t count = 0;
+  for (const auto& [name, value] : checkpoint::weights_in(state, path)) {
+    count += value.get_if<torch::Tensor>()->numel();
+  }
+  return count;
+} catch (const CheckpointError&) {
+  return std::nullopt;
+}
+
 int print_document(const StateDict& state, const std::string& name, const std::string& path) {
   const auto documents = state.get_or<StateDict>("documents", {});
   if (!documents.contains(name)) {
@@ -117,19 +128,14 @@ int print_document(const StateDict& state, const std::string& name, const std::s
 }
 
 int inspect(const InspectOptions& options) {
-  const StateDict state = checkpoint::load(options.path);
+  const auto [state, is_ours] = checkpoint::read(options.path);
   if (options.config) return print_document(state, "config", options.path);
   if (options.environment) return print_document(state, "environment", options.path);
-  if (state.contains("model_state_dict")) {
-    std::int64_t parameters = 0;
-    for (const auto& [name, value] : state.get<StateDict>("model_state_dict")) {
-      if (const auto* const tensor = value.get_if<torch::Tensor>()) parameters += tensor->numel();
-    }
-    std::cout << fmt::format("{}: whole; a model of {} weights\n", options.path,
-                             with_thousands(parameters));
-  } else {
-    std::cout << options.path << ": whole\n";
+  std::cout << options.path << (is_ours ? ": whole" : ": of torch.save, without a checksum");
+  if (const auto weights = weights_of(state, options.path)) {
+    std::cout << fmt::format("; a model of {} weights", with_thousands(*weights));
   }
+  std::cout << '\n';
   print(state, "  ", options.tensors);
   return kDone;
 }

@@ -13,6 +13,7 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/launch/crew.h"
 #include "lockstep/launch/environment.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
@@ -188,9 +189,10 @@ int run(const RunOptions& options) {
   const auto documents = recipe::run_documents(document);
   for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
   if (options.autoresume) recipe::autoresume(recipe, *options.autoresume);
-  if (const auto logdir = logdir_of(document); logdir && (!place || place->topology.is_primary())) {
-    recipe::write_documents(*logdir, documents);
+  if (const auto logdir = logdir_of(document); logdir && !recipe.stages.empty()) {
+    recipe.stages.front().options.callbacks.add(recipe::RecordCallback(*logdir, documents));
   }
+  launch::end_on_failure(kWorkerFailed);
   recipe::run_recipe(recipe);
   return kDone;
 }

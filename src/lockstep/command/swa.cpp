@@ -36,40 +36,44 @@ std::vector<fs::path> expand(const std::string& pattern) {
   return paths;
 }
 
-// The checkpoints, each set of weights once: best.pth is another name of an epoch's, last.pth a
-// copy.
-std::vector<fs::path> distinct(const std::vector<fs::path>& found, const fs::path& output) {
-  std::vector<fs::path> paths;
-  std::set<std::string> seen;
+std::vector<fs::path> files_of(const SwaOptions& options) {
+  std::vector<fs::path> files;
+  for (const std::string& model : options.models) {
+    const fs::path pattern = options.logdir ? fs::path(*options.logdir) / model : fs::path(model);
+    for (fs::path& path : expand(pattern.string())) files.push_back(std::move(path));
+  }
   std::error_code error;
-  for (const fs::path& path : found) {
-    if (fs::equivalent(path, output, error)) {
+  for (const fs::path& path : files) {
+    if (fs::equivalent(path, options.output, error)) {
       throw ConfigError("{}: is to be averaged and to be written; choose another output",
                         path.string());
     }
-    const StateDict state = checkpoint::load(path);
-    if (!seen.insert(content_hash(state.get<StateDict>("model_state_dict"))).second) {
+  }
+  return files;
+}
+
+// Each set of weights counts once: best.pth is another name of an epoch's, last.pth a copy.
+int average(const SwaOptions& options) {
+  checkpoint::WeightAverage average;
+  std::vector<fs::path> counted;
+  std::set<std::string> seen;
+  StateDict documents;
+  for (const fs::path& path : files_of(options)) {
+    const StateDict state = checkpoint::read(path).state;
+    const StateDict weights = checkpoint::weights_in(state, path);
+    if (!seen.insert(content_hash(weights)).second) {
       std::cout << fmt::format("{}: the same weights as another, counted once\n", path.string());
       continue;
     }
-    paths.push_back(path);
+    average.add(weights, path);
+    if (counted.empty()) documents = state.get_or<StateDict>("documents", {});
+    counted.push_back(path);
   }
-  return paths;
-}
-
-int average(const SwaOptions& options) {
-  std::vector<fs::path> found;
-  for (const std::string& model : options.models) {
-    const fs::path pattern = options.logdir ? fs::path(*options.logdir) / model : fs::path(model);
-    for (fs::path& path : expand(pattern.string())) found.push_back(std::move(path));
-  }
-  const auto paths = distinct(found, options.output);
-  StateDict averaged{{"model_state_dict", checkpoint::average_weights(paths)}};
-  const StateDict first = checkpoint::load(paths.front());
-  if (first.contains("documents")) averaged.set("documents", first.at("documents"));
+  StateDict averaged{{"model_state_dict", average.mean()}};
+  if (documents.size() > 0) averaged.set("documents", std::move(documents));
   checkpoint::save(options.output, averaged);
-  std::cout << fmt::format("{}: the mean of {} checkpoints:\n", options.output, paths.size());
-  for (const fs::path& path : paths) std::cout << "  " << path.string() << '\n';
+  std::cout << fmt::format("{}: the mean of {} checkpoints:\n", options.output, counted.size());
+  for (const fs::path& path : counted) std::cout << "  " << path.string() << '\n';
   return kDone;
 }
 

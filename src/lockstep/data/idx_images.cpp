@@ -1,7 +1,10 @@
 #include "lockstep/data/idx_images.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/download.h"
 #include "lockstep/data/idx.h"
@@ -52,7 +55,16 @@ fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOpti
 
 fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
   const std::vector<fs::path> where = folders(images, options);
-  if (const auto path = find(file.name, where)) return *path;
+  if (const auto path = find(file.name, where)) {
+    // Nobody who named a folder shall take the system's files for those in there.
+    const bool is_named = options.root != IdxImagesOptions().root;
+    if (is_named && std::ranges::find(images.system_folders, path->parent_path()) !=
+                        images.system_folders.end()) {
+      warn_once(fmt::format("{}: no {} in {}: taken from {}", images.name, file.name,
+                            options.root.string(), path->parent_path().string()));
+    }
+    return *path;
+  }
   if (options.download) return fetch(file, images, options);
   std::vector<std::string> names;
   for (const fs::path& folder : where) names.push_back(folder.string());

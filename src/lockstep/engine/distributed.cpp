@@ -234,6 +234,11 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     if (world_size_ == local_workers_) {
       world = comm::World::of_team(team, world_options());
     } else {
+      if (options_.token == DistributedDataParallelOptions().token && team.rank() == 0) {
+        warn_once(
+            "token: everybody knows the default; with workers on several hosts, choose one of the "
+            "run's own");
+      }
       world = comm::World::meet({.topology = local,
                                  .address = options_.address,
                                  .port = *options_.port,

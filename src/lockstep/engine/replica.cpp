@@ -1,6 +1,7 @@
 #include "lockstep/engine/replica.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include <fmt/ranges.h>
@@ -234,6 +235,25 @@ void Replica::sum_own_part() {
       }
     }
   }
+}
+
+double Replica::sum_over_shards(std::span<const double> own) {
+  // The first ranks have one shard more than the others, where they have not all the same.
+  const auto most =
+      static_cast<std::size_t>((options_.shards + communicator_.size() - 1) / communicator_.size());
+  std::vector<std::vector<double>> of_rank(static_cast<std::size_t>(communicator_.size()));
+  for (std::size_t local = 0; local < most; ++local) {
+    const double mine = local < own.size() ? own[local] : 0.0;
+    const auto votes = communicator_.vote(std::bit_cast<std::uint64_t>(mine));
+    for (std::size_t rank = 0; rank < votes.size(); ++rank) {
+      of_rank[rank].push_back(std::bit_cast<double>(votes[rank]));
+    }
+  }
+  double sum = 0;
+  for (const auto& numbers : of_rank) {
+    for (const double number : numbers) sum += number;
+  }
+  return sum;
 }
 
 void Replica::finish() {

@@ -65,6 +65,9 @@ class Replica {
   // Returns the norm of the mean gradient where it had to be known.
   std::optional<double> update(optim::Optimizer& optimizer, const Update& update);
 
+  // Collective. The sum of one number a shard, by their order, of which these are this worker's.
+  double sum_over_shards(std::span<const double> own);
+
   // Collective. The parameters go on in memory of this process alone.
   void finish();
 

@@ -137,6 +137,9 @@ void flush_output() {
   std::fflush(stderr);
 }
 
+// What end_on_failure() was told, or 0.
+std::atomic<int> code_of_failure = 0;
+
 // Where the caller's errors go, also in a worker whose output goes to the caller.
 int error_output = STDERR_FILENO;
 
@@ -326,6 +329,11 @@ class Crew::Supervisor {
     const auto start = Clock::now();
     while (!ending_ && team_.failure()) {
       if (Clock::now() - start > kGrace) announce();
+      if (code_of_failure != 0 && Clock::now() - start > kGrace / 2) {
+        announce();
+        std::fflush(stderr);
+        ::_exit(code_of_failure);
+      }
       if (Clock::now() - start > timeout_) {
         std::fprintf(stderr, "lockstep: rank %d did not end within the time limit after that\n",
                      team_.name(0));
@@ -420,6 +428,10 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
     }
   }
   return true;
+}
+
+void end_on_failure(int code) {
+  code_of_failure = code;
 }
 
 Crew::~Crew() = default;

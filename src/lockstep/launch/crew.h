@@ -25,6 +25,12 @@ struct CrewOptions {
   std::function<void(int rank, const std::string& line)> on_line;
 };
 
+// For a program that has nothing to put away: when a team fails and its caller does not get to know
+// it at once, being in a long batch, this process ends with `code` within two seconds of the
+// failure. Otherwise the caller meets the failure where it next meets the others, or is ended after
+// the time limit.
+void end_on_failure(int code);
+
 // The caller is rank 0 of the team. Each other rank runs `work` in a thread of its own (OpenMP's
 // threads do not survive in the thread that forked) and its process ends after it. What `work`
 // throws becomes the team's failure.

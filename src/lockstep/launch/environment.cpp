@@ -301,4 +301,9 @@ std::optional<Place> find_place(const Environment& environment) {
   return std::nullopt;
 }
 
+bool is_primary_process() {
+  const auto place = find_place(current_environment());
+  return !place || place->topology.is_primary();
+}
+
 }  // namespace lockstep::launch

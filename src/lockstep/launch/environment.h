@@ -43,4 +43,7 @@ Environment current_environment();
 // not numbers or contradict each other. It is better to stop than to train as a rank of nothing.
 std::optional<Place> find_place(const Environment& environment);
 
+// Whether this process is a launcher's rank 0, or nobody launched it: who writes files and talks.
+bool is_primary_process();
+
 }  // namespace lockstep::launch

@@ -20,19 +20,11 @@ using Row = std::vector<std::string>;
 
 constexpr std::string_view kStep = "step";
 
-// RFC 4180: quoted where a separator is inside, quotes doubled.
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string text = "\"";
-  for (const char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + '"';
-}
-
 std::string to_line(const Row& cells) {
   std::string line;
   for (const auto& cell : cells) {
     if (&cell != &cells.front()) line += ',';
-    line += quoted(cell);
+    line += csv_cell(cell);
   }
   return line + '\n';
 }
@@ -82,6 +74,13 @@ Row with_step(std::vector<std::string> columns) {
 }
 
 }  // namespace
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
 
 CsvTable::CsvTable(std::filesystem::path path, const CsvTableOptions& options)
     : path_(std::move(path)) {

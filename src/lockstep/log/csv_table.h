@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+// RFC 4180: quoted where a separator is inside, quotes doubled.
+std::string csv_cell(const std::string& text);
+
 struct CsvTableOptions {
   // Goes on with the file that is there, without its rows of later steps. Without it the first row
   // begins the file anew.

@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/confusion_matrix.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/data/describe.h"
@@ -87,6 +88,7 @@ class Fit {
     }
     check_run();
     check_resume();
+    check_weights();
   }
 
  private:
@@ -239,6 +241,15 @@ class Fit {
       optimizer.set_lr(lr);
     }
     return scheduler;
+  }
+
+  void check_weights() const {
+    if (!options_.weights) return;
+    try {
+      options_.model.check_state(checkpoint::load_weights(*options_.weights));
+    } catch (const CheckpointError& error) {
+      place_in(node_, "weights").fail("{}", error.what());
+    }
   }
 
   void check_resume() const {

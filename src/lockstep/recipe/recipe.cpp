@@ -312,6 +312,7 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"seed", &T::seed, "of weights, order and random layers; default: 42"},
       {"logdir", &T::logdir, "logs, checkpoints, summary.json; none: no files"},
       {"resume", &T::resume, "a checkpoint's path, or last or best in logdir"},
+      {"weights", &T::weights, "what the model begins with: a checkpoint, or Python's state_dict"},
       {"valid_loader", &T::valid_loader, "whose metric tells the best epoch"},
       {"valid_metric", &T::valid_metric, "default: loss"},
       {"minimize_valid_metric", &T::minimize_valid_metric, "whether smaller is better"},

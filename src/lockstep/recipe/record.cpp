@@ -17,6 +17,8 @@
 namespace lockstep::recipe {
 namespace {
 
+namespace fs = std::filesystem;
+
 // The program and its arguments, as the system knows them.
 nlohmann::json command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -84,9 +86,21 @@ std::map<std::string, std::string> run_documents(const config::Node& document) {
 
 void write_documents(const std::filesystem::path& logdir,
                      const std::map<std::string, std::string>& documents) {
-  make_directories(logdir / "configs");
-  write_file_atomically(logdir / "configs" / "config.yml", documents.at("config"));
-  write_file_atomically(logdir / "configs" / "environment.json", documents.at("environment"));
+  const fs::path folder = logdir / "configs";
+  make_directories(folder);
+  const auto numbered = [&](const char* name, int n, const char* extension) {
+    return folder / (n == 0 ? fmt::format("{}.{}", name, extension)
+                            : fmt::format("{}.{}.{}", name, n, extension));
+  };
+  if (fs::exists(numbered("config", 0, "yml"))) {
+    int n = 1;
+    while (fs::exists(numbered("config", n, "yml"))) ++n;
+    fs::rename(numbered("config", 0, "yml"), numbered("config", n, "yml"));
+    std::error_code ignored;  // it may not be there
+    fs::rename(numbered("environment", 0, "json"), numbered("environment", n, "json"), ignored);
+  }
+  write_file_atomically(numbered("config", 0, "yml"), documents.at("config"));
+  write_file_atomically(numbered("environment", 0, "json"), documents.at("environment"));
 }
 
 }  // namespace lockstep::recipe

@@ -36,6 +36,30 @@ config::Field<FieldOptions> field(const char* name, T science::Hdf5Options::*mem
   return {name, static_cast<T FieldOptions::*>(member), about};
 }
 
+// Loaders of one field, for its parts, share what was read of it as long as one of them lives.
+science::FieldData field_data(const science::Hdf5Options& options) {
+  struct Known {
+    science::Hdf5Options options;
+    science::Sizes size, cube;
+    std::weak_ptr<const data::Dataset> train, valid, all;
+  };
+  static std::vector<Known> known;
+  std::erase_if(known, [](const Known& field) { return field.all.expired(); });
+  const auto found = std::ranges::find(known, options, &Known::options);
+  if (found != known.end()) {
+    const science::FieldData data{.train = found->train.lock(),
+                                  .valid = found->valid.lock(),
+                                  .all = found->all.lock(),
+                                  .size = found->size,
+                                  .cube = found->cube};
+    if (data.train != nullptr && data.valid != nullptr) return data;
+    known.erase(found);
+  }
+  const science::FieldData data = science::hdf5_dataset(options);
+  known.push_back({options, data.size, data.cube, data.train, data.valid, data.all});
+  return data;
+}
+
 data::DatasetPtr load(FieldOptions options) {
   if (options.part == FieldPart::kAll) {
     options.train_fraction.reset();
@@ -43,7 +67,7 @@ data::DatasetPtr load(FieldOptions options) {
     throw ConfigError(
         "train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
   }
-  const science::FieldData data = science::hdf5_dataset(options);
+  const science::FieldData data = field_data(options);
   return options.part == FieldPart::kValid ? data.valid : data.train;
 }
 
@@ -57,8 +81,8 @@ void add_science(Targets& targets) {
                         "of the files, with {feature} and {checkpoint:04d} in it"),
        field("checkpoints", &H::checkpoints, "numbers for {checkpoint}"),
        field("time_granularity", &H::time_granularity, "that they are multiplied by"),
-       field("features", &H::features, "names for {feature}"),
-       field("feature_labels", &H::feature_labels, "dataset of each; default: the file's last"),
+       field("features", &H::features, "names for {feature}, or datasets of the one file"),
+       field("feature_labels", &H::feature_labels, "dataset of each, if it is not its name"),
        field("target", &H::target, "likewise; default: the features themselves"),
        field("target_labels", &H::target_labels, "dataset of each"),
        field("batch_size", &H::batch_size, "sides of a cube; default: the whole field"),

@@ -11,8 +11,7 @@ namespace lockstep::recipe {
 data::DatasetPtr tensor_file(const TensorFileOptions& options) {
   try {
     const std::string bytes = read_file(options.path);
-    const StateDict tensors =
-        checkpoint::from_pickle({bytes.begin(), bytes.end()}, options.path.string());
+    const StateDict tensors = checkpoint::from_pickle(bytes, options.path.string());
     std::vector<data::Column> columns = {
         {"features", tensors.get<torch::Tensor>(options.features), options.transform}};
     if (options.targets) {

@@ -70,7 +70,8 @@ class Callback {
   virtual Metrics running_metrics() const { return {}; }
 
   // Whether it may look at gradients in on_backward, or use state.comm before the update. Where all
-  // callbacks say no, workers on several hosts reduce gradients while backward() goes on.
+  // callbacks say no, known layers write theirs straight to where they are summed, and workers on
+  // several hosts reduce them while backward() goes on: say no where you can.
   virtual bool uses_gradients() const { return true; }
 
   // Makes sense in train() only: evaluate_loader refuses it.

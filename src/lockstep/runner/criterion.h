@@ -22,6 +22,14 @@ concept LossModule = std::derived_from<M, torch::nn::Module> &&
   { module.forward(input, target) } -> std::convertible_to<torch::Tensor>;
 };
 
+// What the loss of a batch was divided by, which tells how those of its parts make that of the
+// whole.
+enum class LossMean {
+  kSamples,  // their number; also of a function, which cannot be asked
+  kTargets,  // what the targets weigh: class weights, without those that are ignored
+  kNone,     // nothing: it is a sum
+};
+
 // A handle: copies share one criterion.
 class Criterion {
  public:
@@ -34,7 +42,8 @@ class Criterion {
       : module_(module),
         function_([module](const torch::Tensor& outputs, const torch::Tensor& targets) {
           return module->forward(outputs, targets);
-        }) {}
+        }),
+        mean_(mean_of(*module)) {}
 
   template <LossModule M>
   Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
@@ -51,6 +60,10 @@ class Criterion {
     return function_(outputs, targets);
   }
 
+  LossMean mean() const { return mean_; }
+  // What these targets weigh. Of kTargets only.
+  double weight_of(const torch::Tensor& targets) const;
+
   // Not a function, which may have got hold of anything: the model, say.
   bool is_module() const { return module_ != nullptr; }
 
@@ -61,8 +74,11 @@ class Criterion {
   void load_state(const StateDict& state) const;
 
  private:
+  static LossMean mean_of(const torch::nn::Module& module);
+
   std::shared_ptr<torch::nn::Module> module_;
   Function function_;
+  LossMean mean_ = LossMean::kSamples;
 };
 
 }  // namespace lockstep

@@ -135,6 +135,7 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   state_.shard = shard;
   state_.batch = {};
   state_.batch_metrics.clear();
+  state_.loss_weight.reset();
   {
     Profiler::Scope scope(profiler_, Phase::kData);
     seed_shard(start, index, shard, Draws::kData);
@@ -233,7 +234,7 @@ void LoaderPass::backward() {
   }
   {
     Profiler::Scope scope(profiler_, Phase::kBackward);
-    step_->backward(loss, state_.batch.size());
+    step_->backward(loss, state_.loss_weight.value_or(static_cast<double>(state_.batch.size())));
   }
   Profiler::Scope scope(profiler_, Phase::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);

@@ -69,7 +69,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       plan_.model.parameters(), plan_.model.buffers(), comm_,
       ReplicaOptions{.shards = static_cast<int>(shards),
                      .share_memory = plan_.engine->shares_updates(),
-                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients,
+                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients &&
+                                plan_.criterion.mean() != LossMean::kTargets,
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
@@ -83,7 +84,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                       StepSettings{.accumulation_steps = options.accumulation_steps,
                                                    .clip_grad_norm = options.clip_grad_norm,
                                                    .clip_grad_value = options.clip_grad_value,
-                                                   .shards = shards});
+                                                   .shards = shards,
+                                                   .mean = plan_.criterion.mean()});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
@@ -147,6 +149,7 @@ TrainResult Loop::run() {
   try {
     check_sync_bn();
     for (const auto& callback : plan_.callbacks) callback->check(state_);
+    take_weights();
     const bool continued = resume();
     if (comm_.is_primary()) prepare_logging(continued);
     comm_.barrier();  // the parameters may be in memory that all write to when they resume
@@ -183,6 +186,33 @@ void Loop::fail() {
   close_loggers();
 }
 
+void Loop::take_weights() {
+  const TrainOptions& options = plan_.options;
+  if (!options.weights || options.resume) return;  // a resumed run took them when it began
+  StateDict weights;
+  if (comm_.is_primary()) weights = checkpoint::load_weights(*options.weights);
+  weights = broadcast(weights, comm_);
+  try {
+    state_.model.load_state(weights);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
+  }
+  say(options, fmt::format("=> Loading weights {}", options.weights->string()));
+}
+
+// The optimizer goes on as it was; who asked for something else shall know.
+void Loop::keep_lr(const StateDict& snapshot) {
+  const double saved = snapshot.get_or<double>("lr", initial_lr_);
+  if (saved == initial_lr_) return;
+  if (comm_.is_primary()) {
+    warn(fmt::format(
+        "resume: lr: the run was begun with {}, this one asks for {}: it goes on with the "
+        "checkpoint's; to begin anew from its weights, use weights instead of resume",
+        saved, initial_lr_));
+  }
+  initial_lr_ = saved;
+}
+
 // Whether the run goes on in the files of the run that it resumes.
 bool Loop::resume() {
   const TrainOptions& options = plan_.options;
@@ -196,6 +226,7 @@ bool Loop::resume() {
   try {
     if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
     Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
+    epochs_before_ = restored.position.finished_epochs;
     inside_epoch_ = !restored.position.loader.empty();
     if (inside_epoch_) {
       const auto names = state_.loaders.names();
@@ -207,6 +238,7 @@ bool Loop::resume() {
   } catch (const CheckpointError& error) {
     throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
   }
+  keep_lr(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   say(plan_.options,
       fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
@@ -391,6 +423,7 @@ StateDict Loop::snapshot() {
   }
   if (!comm_.is_primary()) return {};
   StateDict made = make_snapshot(state_, position, plan_.callbacks, averages);
+  made.set("lr", initial_lr_);
   StateDict documents;
   for (const auto& [name, text] : plan_.options.documents) documents.set(name, text);
   if (documents.size() > 0) made.set("documents", std::move(documents));
@@ -432,6 +465,7 @@ TrainResult Loop::finish() {
   result.best_metrics = state_.best.metrics;
   result.last_metrics = state_.epoch_metrics;
   result.history = state_.history;
+  result.epochs = state_.progress.epoch - epochs_before_;
   result.best_checkpoint = state_.best_checkpoint;
   result.last_checkpoint = state_.last_checkpoint;
   result.stop_reason = state_.stop_reason;

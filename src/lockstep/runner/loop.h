@@ -44,6 +44,8 @@ class Loop {
  private:
   void check_sync_bn() const;
   void prepare_logging(bool continued);
+  void take_weights();
+  void keep_lr(const StateDict& snapshot);
   bool resume();
   void run_epochs();
   void run_epoch();
@@ -68,10 +70,11 @@ class Loop {
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
 
-  std::size_t loader_index_ = 0;  // the loader at work
-  std::int64_t first_batch_ = 0;  // in it, after a resume
-  bool begun_ = false;            // on_run_start is to be called: so is on_run_end
-  bool inside_epoch_ = false;     // an epoch is under way, its metrics are not complete
+  std::size_t loader_index_ = 0;    // the loader at work
+  std::int64_t first_batch_ = 0;    // in it, after a resume
+  bool begun_ = false;              // on_run_start is to be called: so is on_run_end
+  std::int64_t epochs_before_ = 0;  // finished before a resume
+  bool inside_epoch_ = false;       // an epoch is under way, its metrics are not complete
   std::optional<StateDict> best_weights_;
   double initial_lr_ = 0;
   double train_seconds_ = 0;

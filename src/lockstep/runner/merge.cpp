@@ -11,8 +11,7 @@ std::string packed(const StateDict& state) {
 }
 
 StateDict unpacked(const std::string& bytes, int rank) {
-  return checkpoint::from_pickle({bytes.begin(), bytes.end()},
-                                 fmt::format("what rank {} sent", rank));
+  return checkpoint::from_pickle(bytes, fmt::format("what rank {} sent", rank));
 }
 
 }  // namespace

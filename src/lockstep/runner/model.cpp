@@ -1,5 +1,7 @@
 #include "lockstep/runner/model.h"
 
+#include <fstream>
+
 #include <torch/script.h>
 
 #include "lockstep/base/error.h"
@@ -83,12 +85,16 @@ Model Model::script(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) {
     throw ConfigError("model {}: no such file", path.string());
   }
+  return script(std::ifstream(path, std::ios::binary), path.string());
+}
+
+Model Model::script(std::istream&& file, const std::string& name) {
   Model model;
   try {
-    model.impl_ = std::make_shared<Script>(torch::jit::load(path.string()));
+    model.impl_ = std::make_shared<Script>(torch::jit::load(file));
   } catch (const c10::Error& error) {
-    throw ConfigError("model {}: expected a TorchScript file as torch.jit.save writes it: {}",
-                      path.string(), error.what_without_backtrace());
+    throw ConfigError("model {}: expected a TorchScript file as torch.jit.save writes it: {}", name,
+                      error.what_without_backtrace());
   }
   return model;
 }
@@ -105,7 +111,7 @@ StateDict Model::state() const {
   return state;
 }
 
-void Model::load_state(const StateDict& state) const {
+void Model::check_state(const StateDict& state) const {
   const NamedTensors own = weights();
   for (const auto& [name, tensor] : own) {
     const auto saved = state.get<torch::Tensor>(name);
@@ -118,8 +124,12 @@ void Model::load_state(const StateDict& state) const {
     const bool known = std::ranges::any_of(own, [&](const auto& w) { return w.first == key; });
     if (!known) throw CheckpointError("the checkpoint has a weight '{}', the model has none", key);
   }
+}
+
+void Model::load_state(const StateDict& state) const {
+  check_state(state);
   torch::NoGradGuard no_grad;
-  for (auto& [name, tensor] : own) {
+  for (const auto& [name, tensor] : weights()) {
     torch::Tensor target = tensor;
     target.copy_(state.get<torch::Tensor>(name));
   }

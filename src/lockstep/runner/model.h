@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <filesystem>
+#include <istream>
 #include <memory>
 
 #include <torch/nn/module.h>
@@ -39,6 +40,7 @@ class Model {
 
   // Throws ConfigError where the file is no TorchScript module.
   static Model script(const std::filesystem::path& path);
+  static Model script(std::istream&& file, const std::string& name);  // `name` is for messages
 
   explicit operator bool() const { return impl_ != nullptr; }
 
@@ -57,6 +59,7 @@ class Model {
   // not fit is a CheckpointError that names it, and then nothing has changed.
   StateDict state() const;
   void load_state(const StateDict& state) const;
+  void check_state(const StateDict& state) const;  // whether it fits, as load_state() does
 
  private:
   struct Interface {

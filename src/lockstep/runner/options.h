@@ -37,6 +37,8 @@ struct TrainOptions {
   std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // a checkpoint's path, or "last", "best", "epoch.0007" in
                                       // logdir: go on from there
+  std::optional<std::filesystem::path> weights;  // a file that the model begins with: a checkpoint,
+                                                 // or a state_dict that Python saved
   std::optional<std::string> valid_loader;  // whose metric tells the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
   bool minimize_valid_metric = true;
@@ -75,6 +77,7 @@ struct TrainResult {
   std::int64_t best_epoch = 0;
   EpochMetrics best_metrics;
   EpochMetrics last_metrics;
+  std::int64_t epochs = 0;                       // that this call trained
   std::map<std::int64_t, EpochMetrics> history;  // every finished epoch's, also before a resume
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;
@@ -90,7 +93,7 @@ struct EvaluateOptions {
   Model model;          // default: the one this runner trained last
   Criterion criterion;  // default: likewise; without one there is no loss
   Callbacks callbacks;
-  std::optional<std::string> resume;  // a checkpoint's path: take its weights first
+  std::optional<std::string> resume;  // a checkpoint, or Python's state_dict: take its weights
   std::uint64_t seed = 42;
   bool verbose = false;  // a progress bar
   std::shared_ptr<Engine> engine;
@@ -99,7 +102,7 @@ struct EvaluateOptions {
 struct PredictOptions {
   data::Loader loader;
   Model model;                        // default: the one this runner trained last
-  std::optional<std::string> resume;  // a checkpoint's path: take its weights first
+  std::optional<std::string> resume;  // a checkpoint, or Python's state_dict: take its weights
   std::uint64_t seed = 42;
   std::shared_ptr<Engine> engine;
 };

@@ -15,6 +15,22 @@ void say(const TrainOptions& options, const std::string& line) {
   if (options.console) Console::standard().line(line);
 }
 
+namespace {
+
+// "Trained 2 epochs (8 altogether) in 1.2 s, 30,000 samples/s"
+std::string effort(const TrainResult& result, const State& state) {
+  if (result.epochs == 0)
+    return fmt::format("All {} epochs were done before", state.progress.epoch);
+  const bool all = result.epochs == state.progress.epoch;
+  return fmt::format("Trained {} epoch{}{} in {}, {} samples/s", result.epochs,
+                     result.epochs == 1 ? "" : "s",
+                     all ? "" : fmt::format(" ({} altogether)", state.progress.epoch),
+                     format_duration(result.seconds),
+                     with_thousands(std::llround(result.train_samples_per_second)));
+}
+
+}  // namespace
+
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
                 std::span<const std::string> profiles) {
   const auto name = [](const auto& path) {
@@ -44,12 +60,7 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
         fmt::format("Best epoch: {} ({} {}: {})", result.best_epoch, state.selection.key->loader,
                     state.selection.key->metric, format_metric(result.best_metric)));
   }
-  say(options,
-      fmt::format(
-          "Trained {} in {}, {} samples/s, weights {}",
-          state.progress.epoch == 1 ? "1 epoch" : fmt::format("{} epochs", state.progress.epoch),
-          format_duration(result.seconds),
-          with_thousands(std::llround(result.train_samples_per_second)), result.weights_hash));
+  say(options, fmt::format("{}, weights {}", effort(result, state), result.weights_hash));
   if (result.best_checkpoint) say(options, "Best checkpoint: " + result.best_checkpoint->string());
   if (options.logdir) say(options, "Logs: " + options.logdir->string());
 }

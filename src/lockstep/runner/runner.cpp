@@ -212,7 +212,7 @@ Model Runner::model_or_last(const Model& model, const std::optional<std::string>
     throw ConfigError(
         "model: expected one, got none; pass .model, or train with this runner first");
   }
-  if (resume) chosen.load_state(checkpoint::load(*resume).get<StateDict>("model_state_dict"));
+  if (resume) chosen.load_state(checkpoint::load_weights(*resume));
   return chosen;
 }
 

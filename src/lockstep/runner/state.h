@@ -84,7 +84,10 @@ struct State {
   std::int64_t loader_batch_size = 0;    // of a shard, as the loader was told
   std::int64_t shard = 0;                // of the batch at work: this worker's part, `batch`
 
-  Batch batch;                 // the shard at work, and what was made of it
+  Batch batch;  // the shard at work, and what was made of it
+  // What its loss is a mean over, where that is not its samples: class weights, say. handle_batch
+  // may set it; it counts where the criterion's mean() is LossMean::kTargets.
+  std::optional<double> loss_weight;
   Metrics batch_metrics;       // numbers of it; averaged, over all workers, into the loader's
   Metrics loader_metrics;      // of this pass; complete when on_loader_end is over
   EpochMetrics epoch_metrics;  // of the epoch at work, by loader

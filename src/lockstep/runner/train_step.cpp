@@ -1,5 +1,7 @@
 #include "lockstep/runner/train_step.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/runner/state.h"
@@ -32,7 +34,10 @@ std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumula
 }
 
 TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
-    : replica_(replica), optimizer_(optimizer), settings_(settings) {
+    : replica_(replica),
+      optimizer_(optimizer),
+      settings_(settings),
+      own_(static_cast<std::size_t>(replica.shards().count()), 0.0) {
   check_settings(settings_);
 }
 
@@ -43,18 +48,28 @@ void TrainStep::begin_batch(const GlobalBatch& batch) {
 }
 
 void TrainStep::begin_shard(int local) {
+  local_ = static_cast<std::size_t>(local);
   replica_.begin_shard(local, due(batch_.last));
 }
 
-void TrainStep::backward(const torch::Tensor& loss, std::int64_t samples) {
+void TrainStep::backward(const torch::Tensor& loss, double weight) {
+  // Targets that are all ignored: their mean is no number, and they have nothing to say.
+  if (is_weighted() && settings_.mean == LossMean::kTargets && weight == 0) return;
   replica_.before_backward();
-  if (!is_weighted() || samples == batch_.batch_size) {
+  if (!is_weighted() || settings_.mean == LossMean::kNone) {
     loss.backward();
     return;
   }
-  // In full shards; update() divides by all of them.
-  const double weight = static_cast<double>(samples) / static_cast<double>(batch_.batch_size);
-  loss.backward(torch::full_like(loss, weight));
+  if (settings_.mean == LossMean::kTargets) {
+    own_[local_] += weight;
+  } else {
+    weight /= static_cast<double>(batch_.batch_size);  // in full shards
+  }
+  if (weight == 1) {
+    loss.backward();
+  } else {
+    loss.backward(torch::full_like(loss, weight));
+  }
 }
 
 void TrainStep::end_shard(int local) {
@@ -65,13 +80,21 @@ bool TrainStep::due(bool last) const {
   return batches_ > 0 && (last || batches_ == settings_.accumulation_steps);
 }
 
+double TrainStep::scale() {
+  if (!is_weighted() || settings_.mean == LossMean::kNone) return 1.0;
+  const double weight =
+      settings_.mean == LossMean::kTargets ? replica_.sum_over_shards(own_) : weight_;
+  return weight > 0 ? 1.0 / weight : 0.0;
+}
+
 void TrainStep::update(Metrics& metrics) {
-  const auto norm = replica_.update(optimizer_, {.scale = is_weighted() ? 1.0 / weight_ : 1.0,
+  const auto norm = replica_.update(optimizer_, {.scale = scale(),
                                                  .clip_value = settings_.clip_grad_value,
                                                  .clip_norm = settings_.clip_grad_norm});
   if (norm) metrics["gradient/norm"] = *norm;
   batches_ = 0;
   weight_ = 0;
+  std::ranges::fill(own_, 0.0);
 }
 
 }  // namespace lockstep

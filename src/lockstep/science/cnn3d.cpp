@@ -2,10 +2,8 @@
 
 #include <fmt/ranges.h>
 #include <torch/nn/modules.h>
-#include <torch/script.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 
 namespace lockstep::science {
 namespace {
@@ -14,7 +12,7 @@ namespace nn = torch::nn;
 
 // A side after a window of 2 has gone over it in steps of 2.
 std::int64_t halved(std::int64_t side, std::int64_t padding) {
-  return (side + 2 * padding - 2) / 2 + 1;
+  return (side + 2 * padding) / 2;
 }
 
 }  // namespace
@@ -61,27 +59,6 @@ torch::nn::Sequential make_cnn3d(const FieldShape& shape) {
 
 Criterion CNN3d::criterion() const {
   return nn::SmoothL1Loss();
-}
-
-Model ScriptedNetwork::make_model(const FieldShape&) const {
-  return Model::script(script_);
-}
-
-Criterion ScriptedNetwork::criterion() const {
-  return nn::SmoothL1Loss();
-}
-
-void ScriptedNetwork::save(const std::filesystem::path& folder) const {
-  Network::save(folder);
-  torch::jit::Module module = torch::jit::load(script_.string());
-  const torch::NoGradGuard no_grad;
-  std::map<std::string, torch::Tensor> weights;
-  for (const auto& [name, tensor] : model().weights()) weights[name] = tensor;
-  for (const auto& parameter : module.named_parameters()) {
-    parameter.value.copy_(weights.at(parameter.name));
-  }
-  for (const auto& buffer : module.named_buffers()) buffer.value.copy_(weights.at(buffer.name));
-  module.save((folder / "model_script.pt").string());
 }
 
 }  // namespace lockstep::science

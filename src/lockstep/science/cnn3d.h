@@ -29,21 +29,4 @@ class CNN3d : public Network {
   Criterion criterion() const override;
 };
 
-// A network that Python wrote as TorchScript.
-class ScriptedNetwork : public Network {
- public:
-  ScriptedNetwork(std::filesystem::path script, NetworkConfig config)
-      : Network(std::move(config)), script_(std::move(script)) {}
-  std::string name() const override { return "ScriptedNetwork"; }
-  // Also model_script.pt, the module with its weights as they are now.
-  void save(const std::filesystem::path& folder) const override;
-
- protected:
-  Model make_model(const FieldShape& shape) const override;
-  Criterion criterion() const override;
-
- private:
-  std::filesystem::path script_;
-};
-
 }  // namespace lockstep::science

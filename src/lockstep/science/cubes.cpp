@@ -63,6 +63,11 @@ torch::Tensor combine_cubes(const torch::Tensor& cubes, const Sizes& size) {
   return cubes.reshape(view).permute(order).reshape(shape);
 }
 
+std::string describe(const FieldShape& shape) {
+  return fmt::format("{} channels of [{}], {} outputs", shape.channels, fmt::join(shape.size, ", "),
+                     shape.outputs);
+}
+
 FieldShape shape_of(const data::Loader& loader) {
   if (loader.dataset()->size() == 0) throw DataError("a loader without samples has no shape");
   const Batch sample = loader.dataset()->sample(0);

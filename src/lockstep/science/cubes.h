@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <torch/types.h>
@@ -24,7 +25,12 @@ struct FieldShape {
   std::int64_t channels = 1;
   Sizes size;                // of a sample, without channels
   std::int64_t outputs = 1;  // elements of a target
+
+  bool operator==(const FieldShape&) const = default;
 };
+
+// "3 channels of [16, 16, 16], 12288 outputs"
+std::string describe(const FieldShape& shape);
 
 // Throws DataError where samples are not [C, N, …] with one to three dimensions, or have no
 // targets.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/science/cubes.h"
 #include "lockstep/science/estimator.h"
+#include "lockstep/science/statistics.h"
 #include "lockstep/science/tracker.h"
 
 namespace lockstep::science {
@@ -23,15 +25,21 @@ struct TrainExperiment {
   Trackers trackers = {};
 };
 
-// Trains; tracks the parameters ("model - lr"), each loader's loss of every epoch ("train - loss"),
-// the run time ("train - runtime", in seconds), the model in words, and the loss curves as a
-// picture and a table.
+// Trains; tracks the parameters ("model - lr"), each loader's loss as its epoch ends ("train -
+// loss"), the run time ("train - runtime", in seconds), the model in words, and the loss curves as
+// a picture and a table.
+//
+// A tracker that fails is warned of and left alone from then on; it never costs what was trained.
 void run(const TrainExperiment& experiment);
 
 struct EvaluateExperiment {
   Estimator& estimator;
   data::Loader loader;  // compared with its targets
   Sizes cube = {};  // of a target, without channels, where targets are flat; for slices and spectra
+  // Of the whole field, where the loader's cubes fill it in order (FieldData's all): slices and
+  // spectra are of the field then, else of single cubes.
+  Sizes field = {};
+  std::optional<Range> range = {};  // of values that PDF, CDF and slices show; none: all there are
   std::string title = "Evaluation";
   std::vector<std::pair<std::string, std::string>> facts = {};  // more of them for the report
   Trackers trackers = {};
@@ -48,7 +56,9 @@ struct Evaluation {
 
 // Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
 // tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and
-// report.html, which has all of it in one page.
+// report.html, which has all of it in one page. Predictions and targets are in memory meanwhile.
+// Values that are not finite are counted in the report and left out of its pictures; DataError
+// where there are no others.
 Evaluation run(const EvaluateExperiment& experiment);
 
 }  // namespace lockstep::science

@@ -29,6 +29,16 @@ struct FieldPart {
   std::string where() const {
     return fmt::format("{}: dataset '{}'", file->path().string(), label);
   }
+
+  std::int64_t channel_count() const {
+    return std::accumulate(channels.begin(), channels.end(), std::int64_t{1}, std::multiplies<>());
+  }
+
+  // Where space is to follow.
+  Block all_channels() const {
+    return {
+        .start = Sizes(channels.size(), 0), .count = channels, .stride = Sizes(channels.size(), 1)};
+  }
 };
 
 // How fields are cut.
@@ -65,16 +75,54 @@ class CubeDataset final : public data::Dataset {
     return {{"features", features}, {"targets", targets}};
   }
 
+  // All of it, each dataset read in one go.
+  data::DatasetPtr in_memory() const {
+    std::vector<torch::Tensor> features, targets;
+    for (const Snapshot& snapshot : snapshots_) {
+      features.push_back(read_all(snapshot.features));
+      targets.push_back(snapshot.targets.empty() ? features.back() : read_all(snapshot.targets));
+    }
+    const torch::Tensor inputs = torch::cat(features);
+    const bool is_same = snapshots_[0].targets.empty();
+    const torch::Tensor outputs = is_same ? inputs : torch::cat(targets);
+    return data::tensor_dataset(
+        {{"features", inputs}, {"targets", flat_ ? outputs.flatten(1) : outputs}});
+  }
+
+  double bytes() const {
+    double elements = 0;
+    for (const Snapshot& snapshot : snapshots_) {
+      for (const auto& parts : {snapshot.features, snapshot.targets}) {
+        for (const FieldPart& part : parts) elements += static_cast<double>(part.channel_count());
+      }
+    }
+    for (std::size_t i = 0; i < grid_.cube.size(); ++i) {
+      elements *= static_cast<double>(grid_.cube[i] * grid_.counts[i]);
+    }
+    return elements * sizeof(float);
+  }
+
  private:
+  torch::Tensor read_all(const std::vector<FieldPart>& parts) const {
+    std::vector<torch::Tensor> channels;
+    for (const FieldPart& part : parts) {
+      Block block = part.all_channels();
+      Sizes shape = {-1};
+      for (std::size_t i = 0; i < grid_.cube.size(); ++i) {
+        block.start.push_back(0);
+        block.count.push_back(grid_.cube[i] * grid_.counts[i]);
+        block.stride.push_back(grid_.stride);
+        shape.push_back(block.count.back());
+      }
+      channels.push_back(part.file->read(part.label, block).reshape(shape));
+    }
+    return split_cubes(torch::cat(channels), grid_.cube);
+  }
+
   torch::Tensor read(const std::vector<FieldPart>& parts, std::int64_t cube) const {
     std::vector<torch::Tensor> channels;
     for (const FieldPart& part : parts) {
-      Block block;
-      for (const std::int64_t count : part.channels) {
-        block.start.push_back(0);
-        block.count.push_back(count);
-        block.stride.push_back(1);
-      }
+      Block block = part.all_channels();
       std::int64_t rest = cube;
       Sizes place(grid_.cube.size());
       for (std::size_t i = grid_.cube.size(); i-- > 0;) {
@@ -98,6 +146,10 @@ class CubeDataset final : public data::Dataset {
   bool flat_;
 };
 
+bool has_feature(const std::string& path) {
+  return path.find("{feature}") != std::string::npos;
+}
+
 class Opener {
  public:
   explicit Opener(const Hdf5Options& options) : options_(options) {}
@@ -114,6 +166,8 @@ class Opener {
       FieldPart part{.file = file, .label = {}, .channels = {}, .size = {}};
       if (i < labels.size()) {
         part.label = labels[i];
+      } else if (!names[i].empty() && !has_feature(options_.path)) {
+        part.label = names[i];
       } else {
         const auto known = file->names();
         if (known.empty()) throw DataError("{}: has no dataset", path);
@@ -135,6 +189,9 @@ class Opener {
           "{}: expected {} dimensions of space, and up to two of channels before them, got [{}]",
           part.where(), space, fmt::join(shape, ", "));
     }
+    if (std::ranges::any_of(shape, [](std::int64_t side) { return side == 0; })) {
+      throw DataError("{}: of shape [{}] is empty", part.where(), fmt::join(shape, ", "));
+    }
     part.channels.assign(shape.begin(), shape.end() - space);
     part.size.assign(shape.end() - space, shape.end());
   }
@@ -149,6 +206,12 @@ void check(const Hdf5Options& options) {
   };
   if (options.path.empty()) fail("path", "a path, got none");
   if (options.checkpoints.empty()) fail("checkpoints", "at least one, got none");
+  if (has_feature(options.path) && options.features.empty()) {
+    fail("features", "names for the path's {feature}, got none");
+  }
+  if (has_feature(options.path) && options.target.empty() && !options.target_labels.empty()) {
+    fail("target", "names for the path's {feature}, got labels alone");
+  }
   if (options.feature_labels.size() > options.features.size() && !options.features.empty()) {
     fail("feature_labels", fmt::format("at most one a feature, got {} for {}",
                                        options.feature_labels.size(), options.features.size()));
@@ -206,21 +269,19 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
   return grid;
 }
 
-void check_alike(const FieldPart& part, const FieldPart& first) {
+void check_size(const FieldPart& part, const FieldPart& first) {
   if (part.size == first.size) return;
   throw DataError("{}: of size [{}], expected [{}] as {} has", part.where(),
                   fmt::join(part.size, ", "), fmt::join(first.size, ", "), first.where());
 }
 
-// All of it in memory, where it fits.
-data::DatasetPtr kept(const data::DatasetPtr& cubes, std::int64_t memory) {
-  const Batch sample = cubes->sample(0);
-  const auto bytes = static_cast<double>(sample["features"].nbytes() + sample["targets"].nbytes());
-  if (bytes * static_cast<double>(cubes->size()) > static_cast<double>(memory)) return cubes;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(cubes->size()));
-  std::iota(all.begin(), all.end(), 0);
-  const Batch whole = cubes->gather(all, {});
-  return data::tensor_dataset({{"features", whole["features"]}, {"targets", whole["targets"]}});
+// One checkpoint's parts against those of the first.
+void check_channels(const std::vector<FieldPart>& parts, const std::vector<FieldPart>& first) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].channel_count() == first[i].channel_count()) continue;
+    throw DataError("{}: has {} channels, expected {} as {} has", parts[i].where(),
+                    parts[i].channel_count(), first[i].channel_count(), first[i].where());
+  }
 }
 
 }  // namespace
@@ -262,7 +323,7 @@ std::string format_path(const std::string& pattern, double checkpoint, const std
 
 FieldData hdf5_dataset(const Hdf5Options& options) {
   check(options);
-  // A path without {feature} is one file; its labels say what is taken.
+  // Labels alone are of one file, as names without {feature} are; nothing at all is its last one.
   const auto names_of = [](const std::vector<std::string>& names,
                            const std::vector<std::string>& labels) {
     return names.empty() ? std::vector<std::string>(std::max<std::size_t>(1, labels.size()))
@@ -283,18 +344,20 @@ FieldData hdf5_dataset(const Hdf5Options& options) {
   }
   const FieldPart& first = snapshots[0].features[0];
   for (const auto& snapshot : snapshots) {
-    for (const auto& part : snapshot.features) check_alike(part, first);
-    for (const auto& part : snapshot.targets) check_alike(part, first);
+    for (const auto& part : snapshot.features) check_size(part, first);
+    for (const auto& part : snapshot.targets) check_size(part, first);
+    check_channels(snapshot.features, snapshots[0].features);
+    check_channels(snapshot.targets, snapshots[0].targets);
   }
   const Grid grid = grid_of(options, first);
-  FieldData data{.train = {}, .valid = {}, .size = {}, .cube = grid.cube};
+  FieldData data{.train = {}, .valid = {}, .all = {}, .size = {}, .cube = grid.cube};
   for (std::size_t i = 0; i < grid.cube.size(); ++i)
     data.size.push_back(grid.counts[i] * grid.cube[i]);
-  const data::DatasetPtr all =
-      kept(std::make_shared<CubeDataset>(std::move(snapshots), grid, options.flat), options.memory);
-  const std::int64_t count = all->size();
+  const auto cubes = std::make_shared<CubeDataset>(std::move(snapshots), grid, options.flat);
+  data.all = cubes->bytes() > static_cast<double>(options.memory) ? cubes : cubes->in_memory();
+  const std::int64_t count = data.all->size();
   if (!options.train_fraction || count == 1) {
-    data.train = data.valid = all;
+    data.train = data.valid = data.all;
     return data;
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
@@ -302,8 +365,10 @@ FieldData hdf5_dataset(const Hdf5Options& options) {
   if (options.shuffle) order = data::permutation(count, options.seed);
   const auto cut = std::clamp<std::int64_t>(
       std::llround(*options.train_fraction * static_cast<double>(count)), 1, count - 1);
-  data.train = std::make_shared<data::Subset>(all, std::vector(order.begin(), order.begin() + cut));
-  data.valid = std::make_shared<data::Subset>(all, std::vector(order.begin() + cut, order.end()));
+  data.train =
+      std::make_shared<data::Subset>(data.all, std::vector(order.begin(), order.begin() + cut));
+  data.valid =
+      std::make_shared<data::Subset>(data.all, std::vector(order.begin() + cut, order.end()));
   return data;
 }
 

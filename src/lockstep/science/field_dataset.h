@@ -25,10 +25,11 @@ struct Hdf5Options {
   std::vector<double> checkpoints = {0};
   double time_granularity = 1;
 
-  std::vector<std::string> features = {};  // at least one, unless the path has no {feature}
-  std::vector<std::string> feature_labels =
-      {};                                // the dataset in each one's file; default: the last
+  // With {feature} in the path, names for it; without, names of datasets in the one file.
+  std::vector<std::string> features = {};
   std::vector<std::string> target = {};  // likewise; none: the features themselves
+  // The dataset of each. Default: the file's last with {feature} in the path, its name without.
+  std::vector<std::string> feature_labels = {};
   std::vector<std::string> target_labels = {};
 
   Sizes batch_size = {};                  // of a cube: one number or each; none: the whole field
@@ -40,20 +41,24 @@ struct Hdf5Options {
   std::optional<double> train_fraction;  // of the cubes; the others are for validation
   bool shuffle = false;                  // before they are divided
   std::uint64_t seed = 42;               // of that
-  std::int64_t memory =
-      1 << 30;  // bytes: a field up to this is read once and kept, a larger one as needed
+  // Bytes: cubes up to this are read once and kept, more are read as they are needed.
+  std::int64_t memory = 1 << 30;
+
+  bool operator==(const Hdf5Options&) const = default;
 };
 
 struct FieldData {
   data::DatasetPtr train;
   data::DatasetPtr valid;  // train itself, where there is no fraction or one cube only
+  data::DatasetPtr all;    // every cube, in the order of the field
   Sizes size;              // of a field, as it is cut: without what fills no cube
   Sizes cube;
 };
 
 // "features" [C, b, …] and "targets" alike, or [·] where flat. A dataset [N, …] has one channel,
 // one with a dimension more has as many as that, and two more are taken together. Throws DataError
-// naming file and dataset where one is missing, of another rank, or of another size than the first;
+// naming file and dataset where one is missing, empty, of another rank, or of another size than the
+// first;
 // warns where a field is not a multiple of the cubes. Throws ConfigError for options without
 // meaning.
 FieldData hdf5_dataset(const Hdf5Options& options);

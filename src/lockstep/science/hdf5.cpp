@@ -1,11 +1,19 @@
 #include "lockstep/science/hdf5.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <map>
+#include <memory>
 #include <mutex>
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
 // Debian 12 has HDF5 1.10, Debian 13 has 1.14, where some names mean newer functions unless asked.
 #define H5_USE_110_API
 #include <hdf5.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -13,8 +21,9 @@
 #include "lockstep/base/text.h"
 
 namespace lockstep::science {
+namespace {
 
-namespace hdf5 {
+namespace fs = std::filesystem;
 
 // An identifier of HDF5's, closed by the function that belongs to its kind.
 class Handle {
@@ -35,27 +44,28 @@ class Handle {
   Close close_;
 };
 
-}  // namespace hdf5
-
-namespace {
-
-namespace fs = std::filesystem;
-using hdf5::Handle;
-
-// Debian's HDF5 is not built for threads.
-std::mutex& library() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-// HDF5 prints its own errors unless told not to.
-void be_quiet() {
-  static const bool quiet = [] {
+// The turn of one thread. HDF5 may be built for threads or not; what is kept open here is ours to
+// protect anyway. In its turn a thread prints no errors of HDF5's own: ours say more.
+class Turn {
+ public:
+  Turn() : lock_(mutex()) {
+    H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-    return true;
-  }();
-  (void)quiet;
-}
+  }
+  ~Turn() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+
+  std::lock_guard<std::mutex> lock_;
+  H5E_auto2_t print_ = nullptr;
+  void* data_ = nullptr;
+};
 
 std::vector<hsize_t> to_sizes(const std::vector<std::int64_t>& values) {
   return {values.begin(), values.end()};
@@ -75,22 +85,35 @@ std::vector<std::string> names_in(hid_t file) {
   return names;
 }
 
-}  // namespace
+// Compressed chunks are worth keeping: cubes that lie side by side need the same ones. Only the
+// opening of a dataset can ask for more than HDF5's one megabyte.
+void set_chunk_cache(hid_t dataset, hid_t access) {
+  const Handle layout(H5Dget_create_plist(dataset), H5Pclose);
+  if (H5Pget_layout(layout.get()) != H5D_CHUNKED) return;
+  hsize_t sides[H5S_MAX_RANK];
+  const int rank = H5Pget_chunk(layout.get(), H5S_MAX_RANK, sides);
+  const Handle type(H5Dget_type(dataset), H5Tclose);
+  std::size_t chunk = H5Tget_size(type.get());
+  for (int i = 0; i < rank; ++i) chunk *= sides[i];
+  constexpr std::size_t kBytes = 32 << 20;
+  constexpr std::size_t kSlots = 12'421;  // a prime: chunks are found by a hash
+  H5Pset_chunk_cache(access, kSlots, std::max(kBytes, chunk), H5D_CHUNK_CACHE_W0_DEFAULT);
+}
 
-struct Hdf5File::Handles {
-  explicit Handles(const std::filesystem::path& path)
-      : file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose) {}
-
-  hdf5::Handle file;
-  pid_t opened_by = ::getpid();
-};
-
-namespace {
+hid_t open_dataset(hid_t file, const char* name) {
+  const Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
+  {
+    const Handle plain(H5Dopen2(file, name, H5P_DEFAULT), H5Dclose);
+    if (!plain) return -1;
+    set_chunk_cache(plain.get(), access.get());
+  }
+  return H5Dopen2(file, name, access.get());
+}
 
 class Dataset {
  public:
   Dataset(hid_t file, const fs::path& path, const std::string& name)
-      : id_(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose),
+      : id_(open_dataset(file, name.c_str()), H5Dclose),
         where_(fmt::format("{}: dataset '{}'", path.string(), name)) {
     if (!id_) {
       throw DataError("{}: there is none of this name; {}", where_, suggest(name, names_in(file)));
@@ -153,44 +176,104 @@ class Dataset {
   std::vector<std::int64_t> shape_;
 };
 
+// Why HDF5 would not open a file.
+std::string reason(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::strerror(errno);
+  if (fs::is_directory(path)) return "is a folder";
+  if (H5Fis_hdf5(path.c_str()) <= 0) return "is no HDF5 file";
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return "another program has it open for writing";
+  return "is an HDF5 file, but a damaged one";
+}
+
+class OpenFile {
+ public:
+  explicit OpenFile(fs::path path)
+      : path_(std::move(path)), id_(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose) {
+    if (!id_) throw DataError("{}: {}", path_.string(), reason(path_));
+  }
+
+  std::vector<std::string> names() const { return names_in(id_.get()); }
+
+  const Dataset& dataset(const std::string& name) {
+    auto& dataset = datasets_[name];
+    if (dataset == nullptr) {
+      try {
+        dataset = std::make_unique<Dataset>(id_.get(), path_, name);
+      } catch (...) {
+        datasets_.erase(name);
+        throw;
+      }
+    }
+    return *dataset;
+  }
+
+ private:
+  fs::path path_;
+  Handle id_;
+  std::map<std::string, std::unique_ptr<Dataset>> datasets_;  // closed before their file
+};
+
+// The files that are open, the one used last in front. Only in a thread's turn.
+class OpenFiles {
+ public:
+  static OpenFiles& of_this_process() {
+    static auto* const files = new OpenFiles;  // HDF5 ends before static objects do
+    // A file that the parent opened is the parent's. All of them, before one is opened anew: HDF5
+    // would take it for another handle of the same.
+    if (files->owner_ != ::getpid()) *files = OpenFiles();
+    return *files;
+  }
+
+  OpenFile& at(const fs::path& path) {
+    const auto found = std::ranges::find(files_, path, &Entry::first);
+    if (found != files_.end()) {
+      files_.splice(files_.begin(), files_, found);
+    } else {
+      files_.emplace_front(path, std::make_unique<OpenFile>(path));
+      if (files_.size() > kMost) files_.pop_back();
+    }
+    return *files_.front().second;
+  }
+
+  // Before it is written anew.
+  void forget(const fs::path& path) {
+    files_.remove_if([&](const Entry& entry) { return entry.first == path; });
+  }
+
+ private:
+  using Entry = std::pair<fs::path, std::unique_ptr<OpenFile>>;
+  static constexpr std::size_t kMost = 16;
+
+  pid_t owner_ = ::getpid();
+  std::list<Entry> files_;
+};
+
+OpenFile& opened(const fs::path& path) {
+  return OpenFiles::of_this_process().at(path);
+}
+
 }  // namespace
 
 Hdf5File::Hdf5File(fs::path path) : path_(std::move(path)) {
-  const std::lock_guard lock(library());
-  be_quiet();
+  const Turn turn;
   if (!fs::exists(path_)) throw DataError("{}: there is no such file", path_.string());
-  handles_ = std::make_unique<Handles>(path_);
-  if (!handles_->file) throw DataError("{}: is no HDF5 file, or a damaged one", path_.string());
+  opened(path_);
 }
-
-Hdf5File::~Hdf5File() {
-  const std::lock_guard lock(library());
-  handles_.reset();
-}
-
-Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
-Hdf5File& Hdf5File::operator=(Hdf5File&&) noexcept = default;
 
 std::vector<std::string> Hdf5File::names() const {
-  const std::lock_guard lock(library());
-  return names_in(handles_->file.get());
+  const Turn turn;
+  return opened(path_).names();
 }
 
 std::vector<std::int64_t> Hdf5File::shape(const std::string& name) const {
-  const std::lock_guard lock(library());
-  return Dataset(handles_->file.get(), path_, name).shape();
+  const Turn turn;
+  return opened(path_).dataset(name).shape();
 }
 
 torch::Tensor Hdf5File::read(const std::string& name, const Block& block) const {
-  const std::lock_guard lock(library());
-  if (handles_->opened_by != ::getpid()) {
-    // Of a process that forked: its file is not to be shared. Closed first, or HDF5 would take the
-    // new one for another handle of the old.
-    handles_.reset();
-    handles_ = std::make_unique<Handles>(path_);
-    if (!handles_->file) throw DataError("{}: cannot be opened again", path_.string());
-  }
-  return Dataset(handles_->file.get(), path_, name).read(block);
+  const Turn turn;
+  return opened(path_).dataset(name).read(block);
 }
 
 torch::Tensor Hdf5File::read(const std::string& name) const {
@@ -202,8 +285,7 @@ torch::Tensor Hdf5File::read(const std::string& name) const {
 
 void write_hdf5(const fs::path& path,
                 const std::vector<std::pair<std::string, torch::Tensor>>& datasets) {
-  const std::lock_guard lock(library());
-  be_quiet();
+  const Turn turn;
   const fs::path aside = path.string() + fmt::format(".{}.new", ::getpid());
   const auto fail = [&](const std::string& what) {
     std::error_code ignored;
@@ -231,6 +313,7 @@ void write_hdf5(const fs::path& path,
       }
     }
   }
+  OpenFiles::of_this_process().forget(path);
   fs::rename(aside, path);
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,15 +18,12 @@ struct Block {
   std::vector<std::int64_t> stride;
 };
 
-// A file opened for reading. Any thread may use it, also after a fork: HDF5 itself is locked, and a
-// process that did not open the file opens it anew.
+// A file to read from, by any thread, also after a fork. Files are opened when they are needed and
+// few at a time, so that there may be thousands; what is read again and again stays open.
 class Hdf5File {
  public:
-  // Throws DataError naming the file where it cannot be opened.
+  // Throws DataError naming the file, and why it cannot be opened.
   explicit Hdf5File(std::filesystem::path path);
-  ~Hdf5File();
-  Hdf5File(Hdf5File&&) noexcept;
-  Hdf5File& operator=(Hdf5File&&) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -43,10 +39,7 @@ class Hdf5File {
   torch::Tensor read(const std::string& name) const;  // all of it
 
  private:
-  struct Handles;
-
   std::filesystem::path path_;
-  mutable std::unique_ptr<Handles> handles_;  // of this process
 };
 
 // Writes tensors of float or double as datasets of a new file, whole or not at all.

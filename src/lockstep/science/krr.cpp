@@ -7,24 +7,15 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/launch/environment.h"
 #include "lockstep/science/parameters.h"
 
 namespace lockstep::science {
 namespace {
 
-struct Rows {
-  torch::Tensor features;
-  torch::Tensor targets;
-};
-
-// All samples, each as a row of doubles.
-Rows rows_of(const data::Loader& loader) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(loader.dataset()->size()));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  const Batch batch = loader.dataset()->gather(all, {});
-  Rows rows{.features = batch["features"].flatten(1).to(torch::kFloat64), .targets = {}};
-  if (batch.contains("targets")) rows.targets = batch["targets"].flatten(1).to(torch::kFloat64);
-  return rows;
+// Each sample as a row of doubles.
+torch::Tensor rows_of(const torch::Tensor& samples) {
+  return samples.flatten(1).to(torch::kFloat64);
 }
 
 }  // namespace
@@ -42,22 +33,28 @@ torch::Tensor KRR::kernel(const torch::Tensor& a, const torch::Tensor& b) const 
   return torch::exp(torch::cdist(a, b).square() * -gamma);
 }
 
-void KRR::train(const data::Loaders& loaders) {
-  if (loaders.empty()) throw ConfigError("loaders: expected at least one, got none");
-  const data::Loader& loader = loaders.begin()->second;
-  if (loader.dataset()->size() > config_.most_samples) {
+void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
+  const auto& [name, loader] = *loaders.begin();
+  if (loader.samples() > config_.most_samples) {
     throw DataError("KRR: {} samples, expected at most {}: the system has as many equations",
-                    with_thousands(loader.dataset()->size()), with_thousands(config_.most_samples));
+                    with_thousands(loader.samples()), with_thousands(config_.most_samples));
   }
-  const Rows rows = rows_of(loader);
-  if (!rows.targets.defined()) throw DataError("KRR: the samples have no targets");
-  torch::Tensor system = kernel(rows.features, rows.features);
+  std::vector<torch::Tensor> features, targets;
+  auto stream = loader.stream();
+  while (auto batch = stream.next()) {
+    if (!batch->contains("targets")) throw DataError("KRR: the samples have no targets");
+    features.push_back(rows_of((*batch)["features"]));
+    targets.push_back(rows_of((*batch)["targets"]));
+  }
+  if (features.empty()) throw DataError("KRR: the loader '{}' is empty", name);
+  samples_ = torch::cat(features);
+  torch::Tensor system = kernel(samples_, samples_);
   system.diagonal().add_(config_.alpha);
-  samples_ = rows.features;
-  weights_ = torch::cholesky_solve(rows.targets, at::linalg_cholesky(system));
-  const double loss =
-      (kernel(samples_, samples_).mm(weights_) - rows.targets).square().mean().item<double>();
-  history_ = {{1, {{loaders.begin()->first, {{"loss", loss}}}}}};
+  weights_ = torch::cholesky_solve(torch::cat(targets), at::linalg_cholesky(system));
+  // The system says that kernel x weights + alpha x weights are the targets.
+  const double loss = (config_.alpha * weights_).square().mean().item<double>();
+  history_ = {{1, {{name, {{"loss", loss}}}}}};
+  if (on_epoch) on_epoch(1, history_[1]);
 }
 
 void KRR::require_model(const char* what) const {
@@ -66,11 +63,19 @@ void KRR::require_model(const char* what) const {
 
 torch::Tensor KRR::predict(const data::Loader& loader) {
   require_model("predict");
-  return kernel(rows_of(loader).features, samples_).mm(weights_).to(torch::kFloat32);
+  std::vector<torch::Tensor> rows;
+  auto stream = loader.stream();
+  while (auto batch = stream.next()) {
+    rows.push_back(
+        kernel(rows_of((*batch)["features"]), samples_).mm(weights_).to(torch::kFloat32));
+  }
+  if (rows.empty()) throw DataError("KRR: the loader is empty");
+  return torch::cat(rows);
 }
 
 void KRR::save(const std::filesystem::path& folder) const {
   require_model("save");
+  if (!launch::is_primary_process()) return;
   make_directories(folder);
   checkpoint::save(folder / "model.pt", StateDict{{"samples", samples_}, {"weights", weights_}});
   save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = {}});

@@ -20,13 +20,15 @@ class KRR : public Estimator {
   explicit KRR(KRRConfig config = {});
 
   std::string name() const override { return "KRR"; }
-  // Of the first loader, all of it at once. Throws DataError where it has too many samples.
-  void train(const data::Loaders& loaders) override;
   torch::Tensor predict(const data::Loader& loader) override;
   void save(const std::filesystem::path& folder) const override;  // model.pt and params.json
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
+
+ protected:
+  // Of the first loader, all of it at once. Throws DataError where it has too many samples.
+  void fit(const data::Loaders& loaders, const OnEpoch& on_epoch) override;
 
  private:
   torch::Tensor kernel(const torch::Tensor& a, const torch::Tensor& b) const;

@@ -23,24 +23,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keeps the optimizer's state, which ends with the run.
-class OptimizerKeeper : public Callback {
+// Hands over the optimizer's state, which ends with the run, and what the run has reached.
+class Follower : public Callback {
  public:
-  explicit OptimizerKeeper(StateDict& kept) : kept_(kept) {}
+  Follower(StateDict& optimizer, bool is_loaded, const Estimator::OnEpoch& on_epoch)
+      : optimizer_(optimizer), is_loaded_(is_loaded), on_epoch_(on_epoch) {}
 
-  std::string name() const override { return "OptimizerKeeper"; }
+  std::string name() const override { return "Follower"; }
   Order order() const override { return Order::kExternalExtra; }
   bool uses_gradients() const override { return false; }
   std::optional<std::vector<std::string>> metric_names() const override {
     return std::vector<std::string>();
   }
+  void on_run_start(State& state) override {
+    if (is_loaded_) state.optimizer->load_state(optimizer_);
+  }
   void on_epoch_end(State& state) override {
-    if (state.comm->is_primary()) kept_ = state.optimizer->state();
+    if (on_epoch_ && state.comm->is_primary()) {
+      on_epoch_(state.progress.epoch, state.epoch_metrics);
+    }
+  }
+  void on_run_end(State& state) override {
+    if (state.comm->is_primary()) optimizer_ = state.optimizer->state();
   }
 
  private:
-  StateDict& kept_;
+  StateDict& optimizer_;
+  bool is_loaded_;
+  const Estimator::OnEpoch& on_epoch_;
 };
+
+// Outputs are rows, whatever shape targets have.
+Criterion by_rows(const Criterion& criterion) {
+  return [criterion](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return criterion(outputs.flatten(1), targets.flatten(1));
+  };
+}
 
 std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
   if (!config.ddp)
@@ -51,8 +69,7 @@ std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
 
 // Once, where a launcher started several of us.
 void announce(const std::string& name, const Engine& engine) {
-  const auto place = launch::find_place(launch::current_environment());
-  if (place && !place->topology.is_primary()) return;
+  if (!launch::is_primary_process()) return;
   Console::standard().line(fmt::format("{}: trains on {} with {} worker{}", name,
                                        engine.device().str(), engine.workers(),
                                        engine.workers() == 1 ? "" : "s"));
@@ -69,19 +86,25 @@ Network::Network(NetworkConfig config) : config_(std::move(config)) {
   }
 }
 
-void Network::train(const data::Loaders& loaders) {
-  if (loaders.empty()) throw ConfigError("loaders: expected at least one, got none");
+void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   const auto& [first, loader] = *loaders.begin();
-  shape_ = shape_of(loader);
+  const FieldShape shape = shape_of(loader);
   torch::manual_seed(config_.seed);
-  model_ = make_model(*shape_);
+  if (!is_loaded_) {
+    model_ = make_model(shape);
+  } else if (shape != *shape_) {
+    throw DataError("{}: was loaded for samples of {}, got samples of {}", name(),
+                    science::describe(*shape_), science::describe(shape));
+  }
+  shape_ = shape;
+  const bool has_rows = loader.dataset()->sample(0)["targets"].dim() == 1;
   const auto engine = engine_of(config_);
   announce(name(), *engine);
   const MetricKey watched{.loader = first, .metric = "loss"};
   SupervisedRunner runner;
   const TrainResult result = runner.train({
       .model = model_,
-      .criterion = criterion(),
+      .criterion = has_rows ? criterion() : by_rows(criterion()),
       .optimizer = optim::Adam{.lr = config_.lr, .weight_decay = config_.weight_decay},
       .scheduler = optim::ReduceLROnPlateau{.min_lr = config_.min_lr.value_or(config_.lr / 100)},
       .loaders = loaders,
@@ -92,11 +115,13 @@ void Network::train(const data::Loaders& loaders) {
       .valid_loader = loaders.size() > 1 ? std::next(loaders.begin())->first : first,
       .valid_metric = "loss",
       .verbose = config_.verbose,
+      .terminate_on_nan = true,
       .callbacks = {EarlyStoppingCallback({.patience = config_.patience,
                                            .metric = watched,
                                            .minimize = true,
                                            .min_delta = config_.min_delta}),
-                    SchedulerCallback({.metric = watched}), OptimizerKeeper(optimizer_)},
+                    SchedulerCallback({.metric = watched}),
+                    Follower(optimizer_, std::exchange(is_loaded_, false), on_epoch)},
       .engine = engine,
   });
   history_ = result.history;
@@ -125,6 +150,7 @@ void Network::require_model(const char* what) const {
 
 HParams Network::parameters() const {
   HParams hparams = options();
+  const auto engine = engine_of(config_);
   hparams.insert({{"n_epochs", config_.n_epochs},
                   {"patience", config_.patience},
                   {"min_delta", config_.min_delta},
@@ -132,15 +158,17 @@ HParams Network::parameters() const {
                   {"min_lr", config_.min_lr.value_or(config_.lr / 100)},
                   {"weight_decay", config_.weight_decay},
                   {"ddp", config_.ddp},
-                  {"device", config_.device ? config_.device->str() : "default"},
+                  {"workers", engine->workers()},
+                  {"shards", engine->shards()},
+                  {"device", engine->device().str()},
+                  {"logdir", config_.logdir ? config_.logdir->string() : "none"},
                   {"seed", static_cast<std::int64_t>(config_.seed)}});
   return hparams;
 }
 
 std::string Network::describe() const {
   if (!model_) return "";
-  std::string text = fmt::format("{} for {} channels of [{}], {} outputs\n", name(),
-                                 shape_->channels, fmt::join(shape_->size, ", "), shape_->outputs);
+  std::string text = fmt::format("{} for {}\n", name(), science::describe(*shape_));
   std::int64_t total = 0;
   for (const auto& [name, weight] : model_.weights()) {
     text += fmt::format("  {}: {}\n", name, data::describe(weight));
@@ -151,6 +179,7 @@ std::string Network::describe() const {
 
 void Network::save(const fs::path& folder) const {
   require_model("save");
+  if (!launch::is_primary_process()) return;
   make_directories(folder);
   checkpoint::save(folder / "model.pt", StateDict{{"epoch", epoch_},
                                                   {"model_state_dict", model_.state()},
@@ -163,6 +192,12 @@ void Network::load(const fs::path& folder) {
   const SavedParameters saved = load_parameters(folder, name());
   if (!saved.shape) throw CheckpointError("{}: says nothing of the samples", folder.string());
   const StateDict state = checkpoint::load(folder / "model.pt");
+  try {
+    restore(saved.parameters);
+  } catch (const std::exception& error) {
+    throw CheckpointError("{}: params.json does not say what {} is made of: {}", folder.string(),
+                          name(), error.what());
+  }
   Model model = make_model(*saved.shape);
   model.load_state(state.get<StateDict>("model_state_dict"));
   model_ = model;
@@ -170,6 +205,7 @@ void Network::load(const fs::path& folder) {
   optimizer_ = state.get<StateDict>("optimizer_state_dict");
   epoch_ = state.get<std::int64_t>("epoch");
   loss_ = state.get<double>("loss");
+  is_loaded_ = true;
 }
 
 }  // namespace lockstep::science

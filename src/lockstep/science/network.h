@@ -36,10 +36,11 @@ class Network : public Estimator {
  public:
   explicit Network(NetworkConfig config);
 
-  void train(const data::Loaders& loaders) override;
   torch::Tensor predict(const data::Loader& loader) override;
   // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads.
   void save(const std::filesystem::path& folder) const override;
+  // The model with what it is made of, whatever this one was given for that; how it is trained
+  // stays as this one was given. The next train() goes on with the loaded weights and optimizer.
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
   std::string describe() const override;
@@ -55,8 +56,12 @@ class Network : public Estimator {
   // A network for such samples, drawn from torch's generator.
   virtual Model make_model(const FieldShape& shape) const = 0;
   virtual Criterion criterion() const = 0;
-  // What make_model() depends on, beside the samples.
+  // What make_model() depends on, beside the samples, and back. The latter may throw
+  // std::out_of_range and std::bad_variant_access.
   virtual HParams options() const { return {}; }
+  virtual void restore(const HParams&) {}
+
+  void fit(const data::Loaders& loaders, const OnEpoch& on_epoch) override;
 
  private:
   void require_model(const char* what) const;
@@ -64,7 +69,8 @@ class Network : public Estimator {
   NetworkConfig config_;
   std::optional<FieldShape> shape_;  // that the model is for
   Model model_;
-  StateDict optimizer_;  // as training left it
+  StateDict optimizer_;     // as training left it
+  bool is_loaded_ = false;  // the model, and not trained since
   std::int64_t epoch_ = 0;
   double loss_ = 0;
   std::map<std::int64_t, EpochMetrics> history_;

@@ -128,4 +128,12 @@ HParams PICAE::options() const {
           {"dec_nlayers", config_.dec_nlayers}};
 }
 
+void PICAE::restore(const HParams& options) {
+  const auto get = [&](const char* name) { return std::get<std::int64_t>(options.at(name)); };
+  config_.nfilters = get("nfilters");
+  config_.kernel_size = get("kernel_size");
+  config_.enc_nlayers = get("enc_nlayers");
+  config_.dec_nlayers = get("dec_nlayers");
+}
+
 }  // namespace lockstep::science

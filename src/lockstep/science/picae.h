@@ -27,6 +27,7 @@ class PICAE : public Network {
   Model make_model(const FieldShape& shape) const override;
   Criterion criterion() const override;
   HParams options() const override;
+  void restore(const HParams& options) override;
 
  private:
   PICAEConfig config_;

@@ -155,6 +155,13 @@ std::string legend(const std::vector<Line>& lines, const Box& box, const Axis& x
   return svg;
 }
 
+std::vector<std::pair<double, std::string>> labelled(const std::vector<double>& ticks) {
+  const auto labels = tick_labels(ticks);
+  std::vector<std::pair<double, std::string>> both;
+  for (std::size_t i = 0; i < ticks.size(); ++i) both.emplace_back(ticks[i], labels[i]);
+  return both;
+}
+
 std::string draw(const LinePlot& plot, double left) {
   const Box box{left + kLeft, kTop, kPanelWidth - kLeft - kRight, kPanelHeight - kTop - kBottom};
   const Limits xs = limits_of(plot.lines, &Line::x, plot.log_x);
@@ -170,21 +177,21 @@ std::string draw(const LinePlot& plot, double left) {
   const Axis x(plot.log_x, xs.low, xs.high, box.x, box.x + box.width);
   const Axis y(plot.log_y, ys.low, ys.high, box.y + box.height, box.y);
   std::string svg;
-  for (const double tick :
-       plot.log_x ? log_ticks(xs.low, xs.high) : linear_ticks(xs.low, xs.high)) {
+  for (const auto& [tick, label] :
+       labelled(plot.log_x ? log_ticks(xs.low, xs.high) : linear_ticks(xs.low, xs.high))) {
     const double at = x.place(tick);
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e4e4e4\"/>\n", at,
         box.y, box.y + box.height);
-    svg += text(at, box.y + box.height + 17, tick_label(tick), {.size = 11});
+    svg += text(at, box.y + box.height + 17, label, {.size = 11});
   }
-  for (const double tick :
-       plot.log_y ? log_ticks(ys.low, ys.high) : linear_ticks(ys.low, ys.high)) {
+  for (const auto& [tick, label] :
+       labelled(plot.log_y ? log_ticks(ys.low, ys.high) : linear_ticks(ys.low, ys.high))) {
     const double at = y.place(tick);
     svg += fmt::format(
         "<line x1=\"{1}\" y1=\"{0:.1f}\" x2=\"{2}\" y2=\"{0:.1f}\" stroke=\"#e4e4e4\"/>\n", at,
         box.x, box.x + box.width);
-    svg += text(box.x - 7, at + 4, tick_label(tick), {.anchor = "end", .size = 11});
+    svg += text(box.x - 7, at + 4, label, {.anchor = "end", .size = 11});
   }
   svg += frame(box);
   for (std::size_t i = 0; i < plot.lines.size(); ++i) {
@@ -216,11 +223,11 @@ std::string draw(const FieldPlot& plot, double left) {
       std::min(room_x / std::max(1, plot.raster.width), room_y / std::max(1, plot.raster.height));
   const Box box{left + kLeft, kTop, plot.raster.width * scale, plot.raster.height * scale};
   std::string svg = picture(plot.raster, box) + frame(box);
-  for (const double tick : linear_ticks(0, plot.raster.width)) {
-    svg += text(box.x + tick * scale, box.y + box.height + 17, tick_label(tick), {.size = 11});
+  for (const auto& [tick, label] : labelled(linear_ticks(0, plot.raster.width))) {
+    svg += text(box.x + tick * scale, box.y + box.height + 17, label, {.size = 11});
   }
-  for (const double tick : linear_ticks(0, plot.raster.height)) {
-    svg += text(box.x - 7, box.y + box.height - tick * scale + 4, tick_label(tick),
+  for (const auto& [tick, label] : labelled(linear_ticks(0, plot.raster.height))) {
+    svg += text(box.x - 7, box.y + box.height - tick * scale + 4, label,
                 {.anchor = "end", .size = 11});
   }
   svg += text(box.x + box.width / 2, 24, plot.title, {.size = 14, .bold = true});
@@ -238,9 +245,9 @@ std::string draw(const FieldPlot& plot, double left) {
   const Box bar{box.x + box.width + 16, box.y, kBarWidth, box.height};
   svg += picture(scale_of, bar) + frame(bar);
   const double low = plot.raster.low, high = plot.raster.high > low ? plot.raster.high : low + 1;
-  for (const double tick : linear_ticks(low, high)) {
-    svg += text(bar.x + bar.width + 6, bar.y + bar.height * (high - tick) / (high - low) + 4,
-                tick_label(tick), {.anchor = "start", .size = 11});
+  for (const auto& [tick, label] : labelled(linear_ticks(low, high))) {
+    svg += text(bar.x + bar.width + 6, bar.y + bar.height * (high - tick) / (high - low) + 4, label,
+                {.anchor = "start", .size = 11});
   }
   return svg;
 }
@@ -258,10 +265,13 @@ std::vector<double> linear_ticks(double low, double high) {
       break;
     }
   }
-  std::vector<double> ticks;
   const double slack = step * 1e-9;
-  for (double i = std::ceil((low - slack) / step); i * step <= high + slack; ++i) {
-    ticks.push_back(i == 0 ? 0.0 : i * step);
+  const double first = std::ceil((low - slack) / step);
+  // A range of a few roundings of its values has no round numbers in it.
+  if (first + 1 == first) return {low};
+  std::vector<double> ticks;
+  for (int i = 0; i < 20 && (first + i) * step <= high + slack; ++i) {
+    ticks.push_back(first + i == 0 ? 0.0 : (first + i) * step);
   }
   return ticks;
 }
@@ -282,8 +292,14 @@ std::vector<double> log_ticks(double low, double high) {
   return ticks;
 }
 
-std::string tick_label(double value) {
-  return fmt::format("{:.6g}", value == 0 ? 0.0 : value);
+std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
+  std::vector<std::string> labels;
+  for (int digits = 6; digits <= 17; ++digits) {
+    labels.clear();
+    for (const double tick : ticks) labels.push_back(fmt::format("{:.{}g}", tick, digits));
+    if (std::ranges::adjacent_find(labels) == labels.end()) break;
+  }
+  return labels;
 }
 
 std::string to_svg(const std::vector<Plot>& plots) {

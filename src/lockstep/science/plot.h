@@ -42,7 +42,7 @@ std::string to_svg(const std::vector<Plot>& plots);
 std::vector<double> linear_ticks(double low, double high);
 std::vector<double> log_ticks(double low, double high);
 
-// 0.25, 1e-05, 12000: as few characters as tell it from its neighbours.
-std::string tick_label(double value);
+// 0.25, 1e-05, 12000: with as many digits as tell them apart.
+std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
 }  // namespace lockstep::science

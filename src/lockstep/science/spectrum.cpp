@@ -23,12 +23,15 @@ torch::Tensor mode_energy(const torch::Tensor& field) {
 
 }  // namespace
 
-Spectrum power_spectrum(const torch::Tensor& field, bool vector) {
-  const torch::Tensor fields = vector ? field : field.unsqueeze(0);
-  const auto shape = fields.sizes().slice(1);
+Spectrum power_spectrum(const torch::Tensor& field) {
+  if (field.dim() < 2 || field.dim() > 4) {
+    throw DataError("a field [C, N, …] of 1 to 3 dimensions was expected, got {} dimensions",
+                    field.dim());
+  }
+  const auto shape = field.sizes().slice(1);
   torch::Tensor energy;
-  for (std::int64_t c = 0; c < fields.size(0); ++c) {
-    const torch::Tensor one = mode_energy(fields[c]);
+  for (std::int64_t c = 0; c < field.size(0); ++c) {
+    const torch::Tensor one = mode_energy(field[c]);
     energy = energy.defined() ? energy + one : one;
   }
   const torch::Tensor shells = wave_numbers(shape).round().to(torch::kInt64).expand_as(energy);
@@ -42,6 +45,22 @@ Spectrum power_spectrum(const torch::Tensor& field, bool vector) {
   return spectrum;
 }
 
+Spectrum windowed_spectrum(const torch::Tensor& part) {
+  torch::Tensor window = torch::ones({1}, torch::kFloat64);
+  for (std::int64_t axis = 1; axis < part.dim(); ++axis) {
+    // Midway between the points of the usual one: no point is lost to a zero at an edge.
+    const std::int64_t size = part.size(axis);
+    const torch::Tensor at = (torch::arange(size, torch::kFloat64) + 0.5) / size;
+    const torch::Tensor side = torch::sin(M_PI * at).square();
+    window = window.unsqueeze(-1) * side;
+  }
+  const torch::Tensor values = part.detach().to(torch::kCPU, torch::kFloat64);
+  std::vector<std::int64_t> space;
+  for (std::int64_t axis = 1; axis < part.dim(); ++axis) space.push_back(axis);
+  const torch::Tensor centred = values - values.mean(space, /*keepdim=*/true);
+  return power_spectrum(centred * window / window.square().mean().sqrt());
+}
+
 std::vector<double> kolmogorov_line(const Spectrum& spectrum) {
   std::vector<double> line;
   if (spectrum.energy.empty()) return line;
@@ -53,15 +72,17 @@ std::vector<double> kolmogorov_line(const Spectrum& spectrum) {
   return line;
 }
 
-double spectral_slope(const Spectrum& spectrum, double first, double last) {
+double spectral_slope(const Spectrum& spectrum, const WaveNumbers& range) {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
   for (std::size_t i = 0; i < spectrum.energy.size(); ++i) {
     const double k = spectrum.wave_number[i];
-    if (k < first || k > last || spectrum.energy[i] <= 0) continue;
+    if (k < range.first || k > range.last || spectrum.energy[i] <= 0) continue;
     const double a = std::log(k), b = std::log(spectrum.energy[i]);
     n += 1, x += a, y += b, xx += a * a, xy += a * b;
   }
-  if (n < 2) throw ConfigError("a slope needs two wave numbers from {} to {}", first, last);
+  if (n < 2) {
+    throw ConfigError("a slope needs two wave numbers from {} to {}", range.first, range.last);
+  }
   return (n * xy - x * y) / (n * xx - x * x);
 }
 

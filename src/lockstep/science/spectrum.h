@@ -12,16 +12,27 @@ struct Spectrum {
   std::vector<double> energy;       // of the modes within half a wave number of it
 };
 
-// Of a scalar field [N, …] of 1 to 3 dimensions, or of a vector field [C, N, …] with `vector` set:
-// half the sum of |u_k|² over a shell. The sum over all shells and the mean is half the mean square
-// of the field. Shells up to half the smallest side: beyond, they are cut by the corners.
-Spectrum power_spectrum(const torch::Tensor& field, bool vector = false);
+// Of a periodic field [C, N, …] of 1 to 3 dimensions with C components (1: a scalar): half the sum
+// of |u_k|² over a shell. The sum over all shells and the mean is half the mean square of the
+// field. Shells up to half the smallest side: beyond, they are cut by the corners. Wave numbers
+// count waves a side, so sides are taken to be equally long, whatever their points.
+Spectrum power_spectrum(const torch::Tensor& field);
+
+// The same of a part [C, N, …] that was cut out of a larger field, and so is not periodic: its
+// edges would spill energy over all scales. It is tapered by a Hann window, and scaled to the
+// energy that it had.
+Spectrum windowed_spectrum(const torch::Tensor& part);
 
 // Kolmogorov's k^(-5/3), through the spectrum's energy at its third wave number (or its last).
 std::vector<double> kolmogorov_line(const Spectrum& spectrum);
 
-// The slope of log(energy) over log(wave number) from `first` to `last`, by least squares.
-double spectral_slope(const Spectrum& spectrum, double first, double last);
+struct WaveNumbers {
+  double first = 0;
+  double last = 0;
+};
+
+// The slope of log(energy) over log(wave number) in that range, by least squares.
+double spectral_slope(const Spectrum& spectrum, const WaveNumbers& range);
 
 struct TurbulenceOptions {
   std::vector<std::int64_t> shape = {64, 64, 64};

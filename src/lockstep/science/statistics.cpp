@@ -2,29 +2,42 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::science {
 namespace {
 
-std::vector<double> sorted(const torch::Tensor& values) {
-  const torch::Tensor flat =
-      values.detach().to(torch::kCPU, torch::kFloat64).flatten().contiguous();
-  std::vector<double> list(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
-  if (list.empty()) throw DataError("there are no values to be distributed");
-  if (std::ranges::any_of(list, [](double x) { return std::isnan(x); })) {
-    throw DataError("a value that is not a number has no place in a distribution");
-  }
-  std::ranges::sort(list);
-  return list;
+std::span<const double> as_span(const torch::Tensor& values) {
+  return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
+}
+
+// Sorting again what is sorted costs as much as the first time.
+torch::Tensor sorted(const torch::Tensor& values) {
+  const bool is_ready =
+      values.scalar_type() == torch::kFloat64 && values.dim() == 1 && values.is_contiguous() &&
+      values.is_cpu() && values.numel() > 0 && std::ranges::is_sorted(as_span(values)) &&
+      std::isfinite(as_span(values).front()) && std::isfinite(as_span(values).back());
+  return is_ready ? values : finite_values(values);
 }
 
 }  // namespace
 
+torch::Tensor finite_values(const torch::Tensor& values) {
+  const torch::Tensor flat = values.detach().to(torch::kCPU, torch::kFloat64).flatten();
+  torch::Tensor finite = flat.masked_select(torch::isfinite(flat)).contiguous();
+  if (finite.numel() == 0) {
+    throw DataError("none of {} values is a finite number", flat.numel());
+  }
+  std::sort(finite.data_ptr<double>(), finite.data_ptr<double>() + finite.numel());
+  return finite;
+}
+
 Range range_of(const torch::Tensor& a, const torch::Tensor& b) {
-  return {.first = std::min(a.min().item<double>(), b.min().item<double>()),
-          .last = std::max(a.max().item<double>(), b.max().item<double>())};
+  const torch::Tensor first = sorted(a), second = sorted(b);
+  return {.first = std::min(as_span(first).front(), as_span(second).front()),
+          .last = std::max(as_span(first).back(), as_span(second).back())};
 }
 
 Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_t bins) {
@@ -40,7 +53,8 @@ Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_
   }
   std::vector<double> counts(static_cast<std::size_t>(bins), 0.0);
   double total = 0;
-  for (const double value : sorted(values)) {
+  const torch::Tensor list = sorted(values);
+  for (const double value : as_span(list)) {
     if (value < first || value > last) continue;
     auto bin = static_cast<std::int64_t>((value - first) / width);
     bin = std::clamp<std::int64_t>(bin, 0, bins - 1);
@@ -57,20 +71,25 @@ Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_
 }
 
 Cdf cumulative(const torch::Tensor& values, std::int64_t points) {
-  const auto list = sorted(values);
+  const torch::Tensor held = sorted(values);
+  const auto list = as_span(held);
   const auto size = static_cast<std::int64_t>(list.size());
   const std::int64_t count = std::min(points, size);
   Cdf cdf;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = count == 1 ? size - 1 : i * (size - 1) / (count - 1);
-    cdf.value.push_back(list[static_cast<std::size_t>(at)]);
-    cdf.fraction.push_back(static_cast<double>(at + 1) / static_cast<double>(size));
+    const double value = list[static_cast<std::size_t>(at)];
+    if (!cdf.value.empty() && cdf.value.back() == value) continue;
+    const auto after = std::upper_bound(list.begin() + at, list.end(), value) - list.begin();
+    cdf.value.push_back(value);
+    cdf.fraction.push_back(static_cast<double>(after) / static_cast<double>(size));
   }
   return cdf;
 }
 
 double ks_statistic(const torch::Tensor& a, const torch::Tensor& b) {
-  const auto first = sorted(a), second = sorted(b);
+  const torch::Tensor held_a = sorted(a), held_b = sorted(b);
+  const auto first = as_span(held_a), second = as_span(held_b);
   double largest = 0;
   std::size_t i = 0, j = 0;
   while (i < first.size() && j < second.size()) {

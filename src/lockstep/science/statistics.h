@@ -18,7 +18,11 @@ struct Range {
   double last = 0;
 };
 
-// The range of values that both have.
+// Those that are finite numbers, in ascending order, in double. Distributions are of such values;
+// infinities and what is not a number have no place in one. Throws DataError where there are none.
+torch::Tensor finite_values(const torch::Tensor& values);
+
+// The range of values that both have; of finite ones, as all below.
 Range range_of(const torch::Tensor& a, const torch::Tensor& b);
 
 Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_t bins = 100);
@@ -28,7 +32,8 @@ struct Cdf {
   std::vector<double> fraction;  // of the values that are at most this
 };
 
-// At most `points` of the empirical distribution function, evenly spread over the sorted values.
+// At most `points` of the empirical distribution function, evenly spread over the sorted values;
+// fewer where values repeat.
 Cdf cumulative(const torch::Tensor& values, std::int64_t points = 1000);
 
 // The largest distance between two empirical distribution functions: scipy.stats.ks_2samp.

@@ -81,7 +81,11 @@ torch::Tensor gradient_model(const torch::Tensor& velocity, const GradientModelO
 
 SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter& test_filter,
                                      const SmagorinskyOptions& options) {
-  const torch::Tensor strain = strain_of(velocity_gradient(velocity, options.spacing));
+  const torch::Tensor gradient = velocity_gradient(velocity, options.spacing);
+  if (gradient.size(0) == 1) {
+    throw DataError("dynamic_smagorinsky: expected two or three dimensions, got one");
+  }
+  const torch::Tensor strain = without_trace(strain_of(gradient));
   const torch::Tensor magnitude = magnitude_of(strain);
   // What the test filter removes of the filtered velocity is known; the model must give it, too.
   const torch::Tensor known = without_trace(reynolds_stress(velocity, test_filter));

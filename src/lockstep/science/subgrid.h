@@ -35,7 +35,9 @@ struct SmagorinskyModel {
 };
 
 // The dynamic Smagorinsky model of Germano and Lilly: -2 C_s² width² |S| S_ij, with C_s² by least
-// squares over the whole field from the scales between the filter and a wider test filter.
+// squares over the whole field from the scales between the filter and a wider test filter. S_ij is
+// the strain without its trace, so that a flow that diverges has a stress without one, too. Two or
+// three dimensions: in one, nothing is left without the trace (DataError).
 SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter& test_filter,
                                      const SmagorinskyOptions& options = {});
 

@@ -1,42 +1,55 @@
 #include "lockstep/science/tracker.h"
 
+#include <fstream>
+
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/launch/environment.h"
+#include "lockstep/log/csv_table.h"
 
 namespace lockstep::science {
+namespace {
 
-FileTracker::FileTracker(std::filesystem::path folder) : folder_(std::move(folder)) {
-  make_directories(folder_);
+constexpr const char* kParameters = "params.json";
+constexpr const char* kMetrics = "metrics.csv";
+
+}  // namespace
+
+FileTracker::FileTracker(FileTrackerOptions options)
+    : options_(std::move(options)), is_active_(launch::is_primary_process()) {
+  if (!is_active_) return;
+  make_directories(folder());
+  if (!options_.append || !std::filesystem::exists(folder() / kMetrics)) {
+    write_file_atomically(folder() / kMetrics, "name,step,value\n");
+    write_file_atomically(folder() / kParameters, "{}\n");
+  }
 }
 
-void FileTracker::log_parameter(const std::string& name, const HParam& value) {
-  parameters_[name] = value;
-  write();
+void FileTracker::log_parameters(const HParams& parameters) {
+  if (!is_active_) return;
+  auto json = nlohmann::ordered_json::parse(read_file(folder() / kParameters));
+  for (const auto& [name, value] : parameters) {
+    std::visit([&, key = name](const auto& held) { json[key] = held; }, value);
+  }
+  write_file_atomically(folder() / kParameters, json.dump(2) + "\n");
 }
 
-void FileTracker::log_metric(const std::string& name, double value, std::int64_t step) {
-  metrics_ += fmt::format("{},{},{}\n", name, step, value);
-  write();
+void FileTracker::log_metrics(const std::vector<TrackedMetric>& metrics) {
+  if (!is_active_) return;
+  std::ofstream file(folder() / kMetrics, std::ios::app);
+  for (const TrackedMetric& metric : metrics) {
+    file << fmt::format("{},{},{}\n", csv_cell(metric.name), metric.step, metric.value);
+  }
+  if (!file.flush()) throw Error("{}: cannot be written", (folder() / kMetrics).string());
 }
 
 void FileTracker::log_artifact(const std::string& name, const std::string& content) {
-  const auto path = folder_ / name;
+  if (!is_active_) return;
+  const auto path = folder() / name;
   make_directories(path.parent_path());
   write_file_atomically(path, content);
-}
-
-void FileTracker::finish() {
-  write();
-}
-
-void FileTracker::write() const {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : parameters_) {
-    std::visit([&, key = name](const auto& held) { json[key] = held; }, value);
-  }
-  write_file_atomically(folder_ / "params.json", json.dump(2) + "\n");
-  write_file_atomically(folder_ / "metrics.csv", metrics_);
 }
 
 }  // namespace lockstep::science

@@ -5,7 +5,22 @@
 namespace ls = lockstep;
 namespace nn = torch::nn;
 
+namespace science = lockstep::science;
+
+// What a simulation would have left in run/, and the README's program on it.
+void fields() {
+  std::filesystem::create_directories("run");
+  for (const int checkpoint : {0, 10, 20}) {
+    for (const char* const feature : {"velocity", "stress"}) {
+      science::write_hdf5(fmt::format("run/{}_{:04d}.h5", feature, checkpoint),
+                          {{"data", torch::randn({3, 32, 32, 32})}});
+    }
+  }
+#include "fields.inc"
+}
+
 int main() {
+  fields();
   const auto x = torch::randn({200, 4});
   const auto data = std::make_shared<ls::data::TensorDataset>(x, x.argmax(1));
   ls::SupervisedRunner runner;

@@ -1,7 +1,9 @@
 // The training backend: how an estimator is trained, asked, saved and loaded, as source to customise.
-// It does what lockstep::science::Network does; what is yours goes here.
+// It is lockstep::science::Network without its checks and without going on where a loaded model
+// stopped.
 #pragma once
 
+#include <lockstep/launch/environment.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/science/cubes.h>
 #include <lockstep/science/estimator.h>
@@ -19,6 +21,7 @@ struct BackendConfig {
   double lr = 2e-3;
   std::optional<int> workers = {};  // default: one a core, or a GPU each
   std::optional<int> shards = {};   // parts of a batch; default: one a worker
+  std::optional<torch::Device> device = {};  // default: a GPU, else the CPU
   std::uint64_t seed = 42;
 };
 
@@ -26,7 +29,49 @@ class Backend : public science::Estimator {
  public:
   explicit Backend(BackendConfig config) : config_(std::move(config)) {}
 
-  void train(const lockstep::data::Loaders& loaders) override {
+  torch::Tensor predict(const lockstep::data::Loader& loader) override {
+    require_model();
+    lockstep::SupervisedRunner runner;
+    std::vector<torch::Tensor> rows;
+    for (const auto& batch : runner.predict_loader(
+             {.loader = loader,
+              .model = model_,
+              .engine = std::make_shared<lockstep::DeviceEngine>(
+                  lockstep::DeviceEngineOptions{.device = config_.device})})) {
+      rows.push_back(batch["logits"].cpu().flatten(1));
+    }
+    return torch::cat(rows);
+  }
+
+  void save(const std::filesystem::path& folder) const override {
+    require_model();
+    if (!lockstep::launch::is_primary_process()) return;
+    std::filesystem::create_directories(folder);
+    lockstep::checkpoint::save(folder / "model.pt",
+                               lockstep::StateDict{{"model_state_dict", model_.state()}});
+    science::save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = shape_});
+  }
+
+  void load(const std::filesystem::path& folder) override {
+    const auto saved = science::load_parameters(folder, name());
+    shape_ = saved.shape.value();
+    model_ = make_model(*shape_);
+    model_.load_state(
+        lockstep::checkpoint::load(folder / "model.pt").get<lockstep::StateDict>("model_state_dict"));
+  }
+
+  lockstep::HParams parameters() const override {
+    return {{"n_epochs", config_.n_epochs},
+            {"patience", config_.patience},
+            {"min_delta", config_.min_delta},
+            {"lr", config_.lr},
+            {"seed", static_cast<std::int64_t>(config_.seed)}};
+  }
+
+  const std::map<std::int64_t, lockstep::EpochMetrics>& history() const override { return history_; }
+
+ protected:
+  void fit(const lockstep::data::Loaders& loaders, const OnEpoch& on_epoch) override {
     const auto& [first, loader] = *loaders.begin();
     shape_ = science::shape_of(loader);
     torch::manual_seed(config_.seed);
@@ -50,52 +95,24 @@ class Backend : public science::Estimator {
                                                        .minimize = true,
                                                        .min_delta = config_.min_delta}),
                       lockstep::SchedulerCallback({.metric = watched})},
-        .ddp = true,
-        .workers = config_.workers,
-        .shards = config_.shards,
+        .engine = std::make_shared<lockstep::DistributedDataParallelEngine>(
+            lockstep::DistributedDataParallelOptions{
+                .workers = config_.workers, .shards = config_.shards, .device = config_.device}),
     });
     history_ = result.history;
-  }
-
-  torch::Tensor predict(const lockstep::data::Loader& loader) override {
-    lockstep::SupervisedRunner runner;
-    std::vector<torch::Tensor> rows;
-    for (const auto& batch : runner.predict_loader({.loader = loader, .model = model_})) {
-      rows.push_back(batch["logits"].cpu().flatten(1));
+    if (on_epoch) {
+      for (const auto& [epoch, metrics] : history_) on_epoch(epoch, metrics);
     }
-    return torch::cat(rows);
   }
 
-  void save(const std::filesystem::path& folder) const override {
-    std::filesystem::create_directories(folder);
-    lockstep::checkpoint::save(folder / "model.pt",
-                               lockstep::StateDict{{"model_state_dict", model_.state()}});
-    science::save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = shape_});
-  }
-
-  void load(const std::filesystem::path& folder) override {
-    const auto saved = science::load_parameters(folder, name());
-    shape_ = saved.shape;
-    model_ = make_model(*shape_);
-    model_.load_state(
-        lockstep::checkpoint::load(folder / "model.pt").get<lockstep::StateDict>("model_state_dict"));
-  }
-
-  lockstep::HParams parameters() const override {
-    return {{"n_epochs", config_.n_epochs},
-            {"patience", config_.patience},
-            {"min_delta", config_.min_delta},
-            {"lr", config_.lr},
-            {"seed", static_cast<std::int64_t>(config_.seed)}};
-  }
-
-  const std::map<std::int64_t, lockstep::EpochMetrics>& history() const override { return history_; }
-
- protected:
   virtual lockstep::Model make_model(const science::FieldShape& shape) const = 0;
   virtual lockstep::Criterion criterion() const = 0;
 
  private:
+  void require_model() const {
+    if (!model_) throw lockstep::Error("{}: train() or load() first", name());
+  }
+
   BackendConfig config_;
   std::optional<science::FieldShape> shape_;
   lockstep::Model model_;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <lockstep/command/command.h>
+#include <lockstep/launch/environment.h>
 #include <lockstep/science/experiment.h>
 
 #include "@NAME@.h"
@@ -25,7 +26,7 @@ int train(int argc, char** argv) try {
   app.add_option("--shards", config.shards, "Parts of every batch; results depend on them");
   CLI11_PARSE(app, argc, argv);
 
-  fs::create_directories(field.parent_path());
+  if (field.has_parent_path()) fs::create_directories(field.parent_path());
   if (!fs::exists(field)) @NAMESPACE@::make_field(field);
   const auto data = @NAMESPACE@::load_field(field);
   const ls::data::Loader valid = {data.valid, {.batch_size = 16}};
@@ -36,9 +37,10 @@ int train(int argc, char** argv) try {
       .estimator = estimator,
       .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}}, {"valid", valid}},
       .trackers = trackers});
+  estimator.save(config.logdir / "model");
   const auto result = science::run(science::EvaluateExperiment{
       .estimator = estimator, .loader = valid, .cube = data.cube, .title = "@NAME@", .trackers = trackers});
-  estimator.save(config.logdir / "model");
+  if (!ls::launch::is_primary_process()) return 0;
   std::cout << "Mean square error " << result.mse << ", of predicting the mean " << result.mse_of_mean << '\n'
             << "Report: " << (config.logdir / "report" / "report.html").string() << '\n';
   return 0;

@@ -29,8 +29,8 @@ inline void make_field(const std::filesystem::path& path) {
 
 inline science::FieldData load_field(const std::filesystem::path& path) {
   return science::hdf5_dataset({.path = path.string(),
-                                .feature_labels = {"velocity"},
-                                .target_labels = {"large_scales"},
+                                .features = {"velocity"},
+                                .target = {"large_scales"},
                                 .batch_size = {16},
                                 .flat = true,
                                 .train_fraction = 0.8,

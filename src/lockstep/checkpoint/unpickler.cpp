@@ -1,0 +1,447 @@
+#include "lockstep/checkpoint/unpickler.h"
+
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// A pickle may put one object in many places, also into itself, and fill it later.
+struct Object;
+using Ref = Object*;
+
+struct List {  // or a tuple, or a set
+  std::vector<Ref> items;
+};
+struct Dict {
+  std::vector<std::pair<Ref, Ref>> items;
+};
+struct Name {  // of something in a Python module
+  std::string text;
+};
+struct Object {
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, torch::Tensor, List, Dict,
+               Name>
+      value;
+};
+
+template <typename T>
+T& expect(Ref ref, std::string_view what) {
+  T* const value = std::get_if<T>(&ref->value);
+  if (value == nullptr) throw CheckpointError("damaged: expected {} in its pickle", what);
+  return *value;
+}
+
+std::vector<std::int64_t> integers(Ref ref) {
+  std::vector<std::int64_t> out;
+  for (const Ref item : expect<List>(ref, "a tuple of integers").items) {
+    out.push_back(expect<std::int64_t>(item, "an integer"));
+  }
+  return out;
+}
+
+const std::unordered_map<std::string_view, torch::ScalarType>& storage_types() {
+  static const std::unordered_map<std::string_view, torch::ScalarType> types = {
+      {"torch.FloatStorage", torch::kFloat},
+      {"torch.DoubleStorage", torch::kDouble},
+      {"torch.HalfStorage", torch::kHalf},
+      {"torch.BFloat16Storage", torch::kBFloat16},
+      {"torch.LongStorage", torch::kLong},
+      {"torch.IntStorage", torch::kInt},
+      {"torch.ShortStorage", torch::kShort},
+      {"torch.CharStorage", torch::kChar},
+      {"torch.ByteStorage", torch::kByte},
+      {"torch.BoolStorage", torch::kBool},
+      {"torch.ComplexFloatStorage", torch::kComplexFloat},
+      {"torch.ComplexDoubleStorage", torch::kComplexDouble}};
+  return types;
+}
+
+// A view that stays inside its storage, or nothing.
+torch::Tensor view(const torch::Tensor& storage, std::int64_t offset,
+                   const std::vector<std::int64_t>& sizes,
+                   const std::vector<std::int64_t>& strides) {
+  bool fits = offset >= 0 && sizes.size() == strides.size();
+  bool is_empty = false;
+  std::int64_t last = offset;
+  std::int64_t count = 1;
+  for (std::size_t i = 0; fits && i < sizes.size(); ++i) {
+    std::int64_t reach = 0;
+    fits = sizes[i] >= 0 && strides[i] >= 0 && !__builtin_mul_overflow(count, sizes[i], &count) &&
+           !__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) &&
+           !__builtin_add_overflow(last, reach, &last);
+    is_empty |= sizes[i] == 0;
+  }
+  if (!fits || (!is_empty && last >= storage.numel())) {
+    throw CheckpointError("damaged: a tensor reaches beyond its {} stored numbers",
+                          storage.numel());
+  }
+  return is_empty ? torch::empty(sizes, storage.options())
+                  : storage.as_strided(sizes, strides, offset);
+}
+
+using Arguments = std::vector<Ref>;
+
+Ref argument(const Arguments& arguments, std::size_t index) {
+  if (index >= arguments.size()) {
+    throw CheckpointError("damaged: {} arguments in its pickle, expected more", arguments.size());
+  }
+  return arguments[index];
+}
+
+// (storage, offset, sizes, strides, and what training needs)
+Object rebuild_tensor(const Arguments& arguments) {
+  return {view(expect<torch::Tensor>(argument(arguments, 0), "a storage"),
+               expect<std::int64_t>(argument(arguments, 1), "an offset"),
+               integers(argument(arguments, 2)), integers(argument(arguments, 3)))};
+}
+
+Object first_argument(const Arguments& arguments) {
+  return *argument(arguments, 0);
+}
+
+// () or ([(key, value), ...])
+Object make_dict(const Arguments& arguments) {
+  Dict dict;
+  if (!arguments.empty()) {
+    for (const Ref pair : expect<List>(arguments[0], "a list of pairs").items) {
+      const auto& items = expect<List>(pair, "a pair").items;
+      dict.items.emplace_back(argument(items, 0), argument(items, 1));
+    }
+  }
+  return {std::move(dict)};
+}
+
+Object make_list(const Arguments& arguments) {
+  return arguments.empty() ? Object{List()} : *argument(arguments, 0);
+}
+
+// ("cuda", 1): "cuda:1"
+Object make_device(const Arguments& arguments) {
+  std::string text = expect<std::string>(argument(arguments, 0), "the name of a device");
+  if (arguments.size() > 1) {
+    text += fmt::format(":{}", expect<std::int64_t>(arguments[1], "the number of a device"));
+  }
+  return {std::move(text)};
+}
+
+Object rebuild_from_type(const Arguments& arguments);
+
+// What a pickle may call.
+using Function = Object (*)(const Arguments&);
+Function function_named(std::string_view name) {
+  static const std::unordered_map<std::string_view, Function> functions = {
+      {"collections.OrderedDict", make_dict},
+      {"torch._utils._rebuild_tensor", rebuild_tensor},
+      {"torch._utils._rebuild_tensor_v2", rebuild_tensor},
+      {"torch._utils._rebuild_parameter", first_argument},
+      {"torch._utils._rebuild_parameter_with_state", first_argument},
+      {"torch._tensor._rebuild_from_type_v2", rebuild_from_type},
+      {"torch.Size", make_list},
+      {"torch.device", make_device},
+      {"_codecs.encode", first_argument},  // bytes, in the protocols that have none
+      {"builtins.set", make_list},
+      {"__builtin__.set", make_list},
+      {"torch.jit._pickle.build_intlist", first_argument},
+      {"torch.jit._pickle.build_doublelist", first_argument},
+      {"torch.jit._pickle.build_boollist", first_argument},
+      {"torch.jit._pickle.build_tensorlist", first_argument},
+      {"torch.jit._pickle.restore_type_tag", first_argument}};
+  const auto found = functions.find(name);
+  return found == functions.end() ? nullptr : found->second;
+}
+
+// What it may name and not call: types of numbers, and those of plain tensors.
+bool is_plain(std::string_view name) {
+  if (storage_types().contains(name) || name == "torch._tensor.Tensor" || name == "torch.Tensor" ||
+      name == "torch.nn.parameter.Parameter") {
+    return true;
+  }
+  for (const char* const type :
+       {"float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+        "bool", "complex64", "complex128", "strided"}) {
+    if (name == fmt::format("torch.{}", type)) return true;
+  }
+  return false;
+}
+
+Object call(Ref callee, Ref arguments) {
+  const std::string& name = expect<Name>(callee, "a function").text;
+  const Function function = function_named(name);
+  if (function == nullptr) throw CheckpointError("damaged: its pickle calls {}", name);
+  return function(expect<List>(arguments, "arguments").items);
+}
+
+// (function, type, arguments, attributes)
+Object rebuild_from_type(const Arguments& arguments) {
+  const Ref callee = argument(arguments, 0);
+  if (function_named(expect<Name>(callee, "a function").text) == rebuild_from_type) {
+    throw CheckpointError("damaged: a tensor that is rebuilt by its own rebuilding");
+  }
+  return call(callee, argument(arguments, 2));
+}
+
+// clang-format off
+enum class Op : unsigned char {
+  kMark = '(', kStop = '.', kPop = '0', kPopMark = '1', kDuplicate = '2', kBytes4 = 'B', kBytes1 = 'C',
+  kFloat = 'G', kInt4 = 'J', kInt1 = 'K', kInt2 = 'M', kNone = 'N', kPersistentId = 'Q', kReduce = 'R',
+  kString4 = 'T', kString1 = 'U', kUnicode4 = 'X', kEmptyList = ']', kAppend = 'a', kBuild = 'b',
+  kGlobal = 'c', kAppends = 'e', kGet1 = 'h', kGet4 = 'j', kPut1 = 'q', kPut4 = 'r', kSetItem = 's',
+  kTuple = 't', kEmptyTuple = ')', kSetItems = 'u', kEmptyDict = '}', kProtocol = 0x80, kNewObject = 0x81,
+  kTuple1 = 0x85, kTuple2 = 0x86, kTuple3 = 0x87, kTrue = 0x88, kFalse = 0x89, kLong = 0x8a,
+  kUnicode1 = 0x8c, kUnicode8 = 0x8d, kBytes8 = 0x8e, kEmptySet = 0x8f, kAddItems = 0x90,
+  kStackGlobal = 0x93, kMemoize = 0x94, kFrame = 0x95
+};
+// clang-format on
+
+// The stack machine that a pickle is a program for: what Python's protocols 2 to 5 write.
+class Unpickler {
+ public:
+  Unpickler(std::span<const char> pickle, const ReadStorage& read_storage)
+      : rest_(pickle), read_storage_(read_storage) {}
+
+  // Lives as long as this.
+  Ref run() {
+    while (true) {
+      const auto code = static_cast<Op>(take(1)[0]);
+      if (code == Op::kStop) return pop();
+      step(code);
+    }
+  }
+
+ private:
+  // clang-format off
+  void step(Op code) {
+    switch (code) {
+      case Op::kProtocol: take(1); break;
+      case Op::kFrame: take(8); break;
+      case Op::kMark: marks_.push_back(stack_.size()); break;
+      case Op::kPop: pop(); break;
+      case Op::kPopMark: pop_to_mark(); break;
+      case Op::kDuplicate: repeat(top()); break;
+      case Op::kNone: push({std::monostate()}); break;
+      case Op::kTrue: push({true}); break;
+      case Op::kFalse: push({false}); break;
+      case Op::kInt4: push({std::int64_t{number<std::int32_t>()}}); break;
+      case Op::kInt1: push({std::int64_t{number<std::uint8_t>()}}); break;
+      case Op::kInt2: push({std::int64_t{number<std::uint16_t>()}}); break;
+      case Op::kLong: push({long_number(number<std::uint8_t>())}); break;
+      case Op::kFloat: push({big_endian_double()}); break;
+      case Op::kString1: case Op::kUnicode1: case Op::kBytes1: push({text(number<std::uint8_t>())}); break;
+      case Op::kString4: case Op::kUnicode4: case Op::kBytes4: push({text(number<std::uint32_t>())}); break;
+      case Op::kUnicode8: case Op::kBytes8: push({text(number<std::uint64_t>())}); break;
+      case Op::kEmptyDict: push({Dict()}); break;
+      case Op::kEmptyList: case Op::kEmptyTuple: case Op::kEmptySet: push({List()}); break;
+      case Op::kTuple: push({List{pop_to_mark()}}); break;
+      case Op::kTuple1: push({List{pop(1)}}); break;
+      case Op::kTuple2: push({List{pop(2)}}); break;
+      case Op::kTuple3: push({List{pop(3)}}); break;
+      case Op::kAppend: append(pop(1)); break;
+      case Op::kAppends: case Op::kAddItems: append(pop_to_mark()); break;
+      case Op::kSetItem: set_items(pop(2)); break;
+      case Op::kSetItems: set_items(pop_to_mark()); break;
+      case Op::kPut1: memo_[number<std::uint8_t>()] = top(); break;
+      case Op::kPut4: memo_[number<std::uint32_t>()] = top(); break;
+      case Op::kMemoize: memo_[memo_.size()] = top(); break;
+      case Op::kGet1: repeat(recall(number<std::uint8_t>())); break;
+      case Op::kGet4: repeat(recall(number<std::uint32_t>())); break;
+      case Op::kGlobal: { const std::string module = line(); push(named(module, line())); break; }
+      case Op::kStackGlobal: { const auto names = pop(2); push(named(text_of(names[0]), text_of(names[1]))); break; }
+      case Op::kReduce: case Op::kNewObject: { const auto both = pop(2); push(call(both[0], both[1])); break; }
+      case Op::kBuild: pop(); top(); break;  // attributes of what is built, beside its content
+      case Op::kPersistentId: push(storage(pop())); break;
+      default: throw CheckpointError("damaged: 0x{:02x} is no instruction of a pickle", static_cast<int>(code));
+    }
+  }
+  // clang-format on
+
+  std::span<const char> take(std::uint64_t count) {
+    if (count > rest_.size()) throw CheckpointError("damaged: its pickle is cut short");
+    const auto taken = rest_.first(static_cast<std::size_t>(count));
+    rest_ = rest_.subspan(static_cast<std::size_t>(count));
+    return taken;
+  }
+
+  template <typename T>
+  T number() {
+    T value = 0;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    static_assert(std::endian::native == std::endian::little);
+    return value;
+  }
+
+  std::int64_t long_number(unsigned bytes) {
+    const auto digits = take(bytes);
+    if (bytes > 8) throw CheckpointError("holds an integer of {} bytes, expected 8 or less", bytes);
+    if (bytes == 0) return 0;
+    std::uint64_t value = (digits.back() & 0x80) != 0 ? ~std::uint64_t{0} : 0;
+    std::memcpy(&value, digits.data(), bytes);
+    return static_cast<std::int64_t>(value);
+  }
+
+  double big_endian_double() {
+    return std::bit_cast<double>(__builtin_bswap64(number<std::uint64_t>()));
+  }
+
+  std::string text(std::uint64_t size) {
+    const auto bytes = take(size);
+    return {bytes.begin(), bytes.end()};
+  }
+
+  std::string line() {
+    std::string out;
+    for (char c = take(1)[0]; c != '\n'; c = take(1)[0]) out += c;
+    return out;
+  }
+
+  void push(Object object) {
+    objects_.push_back(std::move(object));
+    stack_.push_back(&objects_.back());
+  }
+
+  void repeat(Ref ref) { stack_.push_back(ref); }
+
+  Ref top() const {
+    if (stack_.size() <= bottom())
+      throw CheckpointError("damaged: its pickle takes what is not there");
+    return stack_.back();
+  }
+
+  Ref pop() {
+    const Ref ref = top();
+    stack_.pop_back();
+    return ref;
+  }
+
+  std::vector<Ref> pop(std::size_t count) {
+    std::vector<Ref> items(count);
+    for (std::size_t i = count; i-- > 0;) items[i] = pop();
+    return items;
+  }
+
+  std::size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
+
+  std::vector<Ref> pop_to_mark() {
+    if (marks_.empty()) throw CheckpointError("damaged: its pickle ends what it did not begin");
+    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<Ref> items(begin, stack_.end());
+    stack_.erase(begin, stack_.end());
+    marks_.pop_back();
+    return items;
+  }
+
+  void append(const std::vector<Ref>& items) {
+    auto& list = expect<List>(top(), "a list to append to").items;
+    list.insert(list.end(), items.begin(), items.end());
+  }
+
+  void set_items(const std::vector<Ref>& items) {
+    if (items.size() % 2 != 0)
+      throw CheckpointError("damaged: a key without a value in its pickle");
+    auto& dict = expect<Dict>(top(), "a dictionary to add to").items;
+    for (std::size_t i = 0; i < items.size(); i += 2) dict.emplace_back(items[i], items[i + 1]);
+  }
+
+  Ref recall(std::size_t index) const {
+    const auto found = memo_.find(index);
+    if (found == memo_.end())
+      throw CheckpointError("damaged: its pickle recalls what it did not keep");
+    return found->second;
+  }
+
+  static const std::string& text_of(Ref ref) { return expect<std::string>(ref, "a name"); }
+
+  static Object named(const std::string& module, const std::string& name) {
+    std::string whole = module + "." + name;
+    if (function_named(whole) == nullptr && !is_plain(whole)) {
+      throw CheckpointError(
+          "needs Python's {}, expected tensors, numbers, text, lists and dictionaries alone; in "
+          "Python, save what state_dict() gives",
+          whole);
+    }
+    return {Name{std::move(whole)}};
+  }
+
+  // ("storage", type, key, device, size)
+  Object storage(Ref id) {
+    const auto& items = expect<List>(id, "a storage").items;
+    const std::string& type = expect<Name>(argument(items, 1), "a type of storage").text;
+    const auto known = storage_types().find(type);
+    if (known == storage_types().end()) {
+      throw CheckpointError("holds a storage of Python's {}, which is not known here", type);
+    }
+    return {read_storage_(expect<std::string>(argument(items, 2), "a storage's key"), known->second,
+                          expect<std::int64_t>(argument(items, 4), "a storage's size"))};
+  }
+
+  std::span<const char> rest_;
+  std::deque<Object> objects_;
+  const ReadStorage& read_storage_;
+  std::vector<Ref> stack_;
+  std::vector<std::size_t> marks_;
+  std::unordered_map<std::size_t, Ref> memo_;
+};
+
+// Sharing becomes copies here, which a pickle of a few bytes can make endless.
+class Converter {
+ public:
+  explicit Converter(std::size_t size)
+      : most_(kMore + kPerByte * static_cast<std::int64_t>(size)) {}
+
+  StateValue convert(Ref ref, int depth = 0) {
+    if (depth > kDepth) throw CheckpointError("nested deeper than {} levels", kDepth);
+    if (++count_ > most_) throw CheckpointError("holds more than {} values", most_);
+    return std::visit([&](const auto& held) { return convert_held(held, depth); }, ref->value);
+  }
+
+ private:
+  static constexpr int kDepth = 200;
+  // Each instruction of a pickle makes one value; what is shared, a few.
+  static constexpr std::int64_t kPerByte = 10;
+  static constexpr std::int64_t kMore = 100'000;
+
+  template <typename T>
+  StateValue convert_held(const T& plain, int) {
+    return plain;
+  }
+  StateValue convert_held(std::monostate, int) { return {}; }
+  StateValue convert_held(const Name& name, int) { return name.text; }
+  StateValue convert_held(const List& list, int depth) {
+    StateList out;
+    for (const Ref item : list.items) out.push_back(convert(item, depth + 1));
+    return out;
+  }
+  StateValue convert_held(const Dict& dict, int depth) {
+    StateDict out;
+    for (const auto& [key, value] : dict.items) {
+      if (const auto* const number = std::get_if<std::int64_t>(&key->value)) {
+        out.set(std::to_string(*number), convert(value, depth + 1));
+      } else if (const auto* const text = std::get_if<std::string>(&key->value)) {
+        out.set(*text, convert(value, depth + 1));
+      } else {
+        throw CheckpointError("expected text or integers as keys of a dictionary");
+      }
+    }
+    return out;
+  }
+
+  std::int64_t most_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+StateValue unpickle(std::span<const char> pickle, const ReadStorage& read_storage) {
+  Unpickler unpickler(pickle, read_storage);
+  return Converter(pickle.size()).convert(unpickler.run());
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,231 @@
+#include "lockstep/science/pictures.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/science/csv.h"
+#include "lockstep/science/plot.h"
+#include "lockstep/science/spectrum.h"
+
+namespace lockstep::science {
+namespace {
+
+std::vector<double> list_of(const torch::Tensor& values) {
+  const torch::Tensor flat = values.to(torch::kFloat64).flatten().contiguous();
+  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
+}
+
+std::vector<double> middles(const std::vector<double>& edges) {
+  std::vector<double> centers;
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+    centers.push_back((edges[i] + edges[i + 1]) / 2);
+  return centers;
+}
+
+// The part of it that is in the range.
+Cdf cut(const Cdf& whole, const Range& range) {
+  Cdf part;
+  for (std::size_t i = 0; i < whole.value.size(); ++i) {
+    if (whole.value[i] < range.first || whole.value[i] > range.last) continue;
+    part.value.push_back(whole.value[i]);
+    part.fraction.push_back(whole.fraction[i]);
+  }
+  return part;
+}
+
+Picture line_picture(const torch::Tensor& predict, const torch::Tensor& target) {
+  const auto t = list_of(target), p = list_of(predict), d = list_of(predict - target);
+  const auto x = list_of(torch::arange(target.numel()));
+  return {
+      .name = "slices",
+      .report =
+          {.title = "A line",
+           .text =
+               "The first sample's first channel, and how much was predicted too high (above 0) "
+               "or too low.",
+           .svg = to_svg({LinePlot{.title = "Target and predicted",
+                                   .x_label = "x",
+                                   .y_label = "value",
+                                   .lines = {{"target", x, t}, {"predicted", x, p, true}}},
+                          LinePlot{.title = "Predicted - target",
+                                   .x_label = "x",
+                                   .y_label = "difference",
+                                   .lines = {{"", x, d}}}})},
+      .csv = to_csv({{"x", x}, {"target", t}, {"predicted", p}, {"difference", d}})};
+}
+
+// The axes of a plane, and what is drawn: rows from the top.
+struct Plane {
+  torch::Tensor values;  // [rows, columns], the first row at the bottom
+  const char* row;
+  const char* column;
+};
+
+// The middle one of [x, y, z], or all of [x, y].
+Plane plane_of(const torch::Tensor& channel) {
+  if (channel.dim() == 2) return {.values = channel, .row = "x", .column = "y"};
+  return {.values = channel[channel.size(0) / 2], .row = "y", .column = "z"};
+}
+
+struct Colors {
+  Range range;
+  ColorMap map;
+};
+
+FieldPlot field_plot(const std::string& title, const Plane& plane, const Colors& colors) {
+  return {.title = title,
+          .raster = {.width = static_cast<int>(plane.values.size(1)),
+                     .height = static_cast<int>(plane.values.size(0)),
+                     .values = list_of(plane.values.flip(0)),
+                     .low = colors.range.first,
+                     .high = colors.range.last,
+                     .map = colors.map},
+          .x_label = plane.column,
+          .y_label = plane.row};
+}
+
+struct Spectra {
+  Spectrum predict, target;
+};
+
+Picture picture_of(const Spectra& spectra, const std::string& text) {
+  const Spectrum &p = spectra.predict, &t = spectra.target;
+  const auto line = kolmogorov_line(t);
+  return {.name = "spectrum",
+          .report = {.title = "Power spectrum",
+                     .text = "How much energy each scale has: large scales on the left, small ones "
+                             "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
+                             "turbulence. " +
+                             text,
+                     .svg = to_svg({LinePlot{.title = "Power spectrum",
+                                             .x_label = "wave number k",
+                                             .y_label = "E(k)",
+                                             .lines = {{"target", t.wave_number, t.energy},
+                                                       {"predicted", p.wave_number, p.energy},
+                                                       {"k^(-5/3)", t.wave_number, line, true}},
+                                             .log_x = true,
+                                             .log_y = true}})},
+          .csv = to_csv({{"k", t.wave_number},
+                         {"target", t.energy},
+                         {"predicted", p.energy},
+                         {"kolmogorov", line}})};
+}
+
+// The mean over some cubes [n, C, …].
+Spectrum mean_spectrum(const torch::Tensor& cubes) {
+  constexpr std::int64_t kMost = 64;
+  const std::int64_t count = std::min(kMost, cubes.size(0));
+  Spectrum sum;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Spectrum one = windowed_spectrum(cubes[i]);
+    if (i == 0) {
+      sum = one;
+    } else {
+      for (std::size_t k = 0; k < sum.energy.size(); ++k) sum.energy[k] += one.energy[k];
+    }
+  }
+  for (double& energy : sum.energy) energy /= static_cast<double>(count);
+  return sum;
+}
+
+}  // namespace
+
+Picture loss_picture(const std::map<std::int64_t, EpochMetrics>& history) {
+  std::vector<Line> lines;
+  for (const auto& [epoch, loaders] : history) {
+    for (const auto& [loader, metrics] : loaders) {
+      const auto loss = metrics.find("loss");
+      if (loss == metrics.end()) continue;
+      auto line = std::ranges::find(lines, loader, &Line::label);
+      if (line == lines.end())
+        line = lines.insert(lines.end(), Line{.label = loader, .x = {}, .y = {}});
+      line->x.push_back(static_cast<double>(epoch));
+      line->y.push_back(loss->second);
+    }
+  }
+  std::vector<CsvColumn> columns;
+  for (const Line& line : lines) {
+    if (columns.empty()) columns.emplace_back("epoch", line.x);
+    columns.emplace_back(line.label, line.y);
+  }
+  return {.name = "loss",
+          .report = {.title = "Training",
+                     .text = "The loss after each epoch.",
+                     .svg = to_svg({LinePlot{.title = "Loss",
+                                             .x_label = "epoch",
+                                             .y_label = "loss",
+                                             .lines = lines,
+                                             .log_y = true}})},
+          .csv = to_csv(columns)};
+}
+
+Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                             const std::optional<Range>& range) {
+  const torch::Tensor ps = finite_values(predict), ts = finite_values(target);
+  const Range shown = range ? *range : range_of(ps, ts);
+  const Histogram p = histogram(ps, shown), t = histogram(ts, shown);
+  const Cdf pc = cut(cumulative(ps), shown), tc = cut(cumulative(ts), shown);
+  return {
+      .name = "pdf_cdf",
+      .report = {.title = "Distribution of values",
+                 .text = fmt::format("Left, how dense values are; right, the part of them up to a "
+                                     "value. The largest distance between the two curves on the "
+                                     "right is the Kolmogorov-Smirnov statistic, {:.4f}.",
+                                     ks_statistic(ps, ts)),
+                 .svg = to_svg({LinePlot{.title = "PDF",
+                                         .x_label = "value",
+                                         .y_label = "density",
+                                         .lines = {{"target", middles(t.edge), t.density},
+                                                   {"predicted", middles(p.edge), p.density, true}},
+                                         .log_y = true},
+                                LinePlot{.title = "CDF",
+                                         .x_label = "value",
+                                         .y_label = "fraction",
+                                         .lines = {{"target", tc.value, tc.fraction},
+                                                   {"predicted", pc.value, pc.fraction, true}}}})},
+      .csv = to_csv({{"value", middles(t.edge)},
+                     {"target_pdf", t.density},
+                     {"predicted_pdf", p.density},
+                     {"target_value", tc.value},
+                     {"target_cdf", tc.fraction},
+                     {"predicted_value", pc.value},
+                     {"predicted_cdf", pc.fraction}})};
+}
+
+Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                      const std::optional<Range>& range) {
+  if (target.dim() == 2) return line_picture(predict[0], target[0]);
+  const Plane t = plane_of(target[0]), p = plane_of(predict[0]);
+  const Plane difference{.values = p.values - t.values, .row = t.row, .column = t.column};
+  const Range shown = range ? *range : range_of(t.values, p.values);
+  const double largest = std::max(finite_values(difference.values.abs())[-1].item<double>(), 1e-12);
+  const Colors values{.range = shown, .map = ColorMap::kSequential};
+  const Colors signs{.range = {.first = -largest, .last = largest}, .map = ColorMap::kDiverging};
+  const auto place =
+      torch::meshgrid({torch::arange(t.values.size(0)), torch::arange(t.values.size(1))}, "ij");
+  return {
+      .name = "slices",
+      .report = {.title = "A slice",
+                 .text = "The middle plane of the first channel, both with the same colours, "
+                         "and what was predicted too high (red) or too low (blue).",
+                 .svg = to_svg({field_plot("Target", t, values), field_plot("Predicted", p, values),
+                                field_plot("Predicted - target", difference, signs)})},
+      .csv = to_csv({{t.row, list_of(place[0])},
+                     {t.column, list_of(place[1])},
+                     {"target", list_of(t.values)},
+                     {"predicted", list_of(p.values)},
+                     {"difference", list_of(difference.values)}})};
+}
+
+Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target) {
+  return picture_of({.predict = power_spectrum(predict), .target = power_spectrum(target)},
+                    "Of the whole field.");
+}
+
+Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target) {
+  return picture_of({.predict = mean_spectrum(predict), .target = mean_spectrum(target)},
+                    "The mean of single cubes, tapered by a Hann window, as a cube is not "
+                    "periodic: k counts waves in a cube's side.");
+}
+
+}  // namespace lockstep::science

@@ -1,0 +1,40 @@
+// The pictures of an experiment, each with the table that it was drawn from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <torch/types.h>
+
+#include "lockstep/base/metrics.h"
+#include "lockstep/science/report.h"
+#include "lockstep/science/statistics.h"
+
+namespace lockstep::science {
+
+struct Picture {
+  std::string name;      // of its files
+  ReportPicture report;  // and how it looks in one
+  std::string csv;
+};
+
+// The loss of every loader over the epochs.
+Picture loss_picture(const std::map<std::int64_t, EpochMetrics>& history);
+
+// PDF and CDF of values in `range`, or of all.
+Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                             const std::optional<Range>& range = {});
+
+// Of fields [C, N, …]: the middle plane of the first channel, predicted, wanted, and the
+// difference; of one dimension, both as lines.
+Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                      const std::optional<Range>& range = {});
+
+// The spectra of two whole fields [C, N, …], which are periodic, with Kolmogorov's slope.
+Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target);
+// The mean spectra of cubes [n, C, b, …], which are not: they are windowed.
+Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target);
+
+}  // namespace lockstep::science

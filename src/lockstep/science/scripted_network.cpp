@@ -1,0 +1,72 @@
+#include "lockstep/science/scripted_network.h"
+
+#include <map>
+#include <sstream>
+
+#include <torch/nn/modules.h>
+#include <torch/script.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/launch/environment.h"
+
+namespace lockstep::science {
+namespace {
+
+constexpr const char* kScript = "model_script.pt";
+
+}  // namespace
+
+ScriptedNetwork::ScriptedNetwork(const std::filesystem::path& script, NetworkConfig config)
+    : Network(std::move(config)) {
+  try {
+    script_ = read_file(script);
+  } catch (const Error& error) {
+    throw DataError("ScriptedNetwork: {}", error.what());
+  }
+  Model::script(std::istringstream(script_), script.string());
+}
+
+Model ScriptedNetwork::make_model(const FieldShape&) const {
+  if (script_.empty()) throw Error("ScriptedNetwork: has no script: load() first");
+  return Model::script(std::istringstream(script_), name());
+}
+
+Criterion ScriptedNetwork::criterion() const {
+  return torch::nn::SmoothL1Loss();
+}
+
+void ScriptedNetwork::save(const std::filesystem::path& folder) const {
+  Network::save(folder);
+  if (!launch::is_primary_process()) return;
+  std::istringstream in(script_);
+  torch::jit::Module module = torch::jit::load(in);
+  const torch::NoGradGuard no_grad;
+  std::map<std::string, torch::Tensor> weights;
+  for (const auto& [name, tensor] : model().weights()) weights[name] = tensor;
+  for (const auto& parameter : module.named_parameters()) {
+    parameter.value.copy_(weights.at(parameter.name));
+  }
+  for (const auto& buffer : module.named_buffers()) buffer.value.copy_(weights.at(buffer.name));
+  std::ostringstream out;
+  module.save(out);
+  write_file_atomically(folder / kScript, out.str());
+}
+
+void ScriptedNetwork::load(const std::filesystem::path& folder) {
+  std::string script;
+  try {
+    script = read_file(folder / kScript);
+  } catch (const Error& error) {
+    throw CheckpointError("{}", error.what());
+  }
+  std::swap(script_, script);
+  try {
+    Network::load(folder);
+  } catch (...) {
+    std::swap(script_, script);
+    throw;
+  }
+}
+
+}  // namespace lockstep::science
