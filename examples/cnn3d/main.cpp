@@ -103,10 +103,10 @@ int main(int argc, char** argv) try {
       .loader = {unseen.all, {.batch_size = 16}},
       .cube = unseen.cube,
       .field = unseen.size,
-      .title = "Large scales of a turbulent field that was never seen",
+      .title = "Large scales of an unseen turbulent field",
       .facts = {{"validation loss (smooth L1)", fmt::format("{:.5f}", loss)},
-                {"of predicting the mean", fmt::format("{:.5f}", mean_loss)},
-                {"below it by", fmt::format("{:.1f} %", margin)}},
+                {"validation loss of predicting the mean", fmt::format("{:.5f}", mean_loss)},
+                {"below that by", fmt::format("{:.1f} %", margin)}},
       .trackers = trackers});
   for (const auto& tracker : trackers) tracker->finish();
   if (!ls::launch::is_primary_process()) return 0;

@@ -88,27 +88,37 @@ struct Spectra {
   Spectrum predict, target;
 };
 
+// Without what is rounding error beside the largest, which would take up most of a logarithmic
+// axis.
+std::vector<double> drawn(const std::vector<double>& energy) {
+  const double least = energy.empty() ? 0 : 1e-8 * std::ranges::max(energy);
+  std::vector<double> seen = energy;
+  for (double& value : seen) value = value < least ? 0 : value;
+  return seen;
+}
+
 Picture picture_of(const Spectra& spectra, const std::string& text) {
   const Spectrum &p = spectra.predict, &t = spectra.target;
   const auto line = kolmogorov_line(t);
-  return {.name = "spectrum",
-          .report = {.title = "Power spectrum",
-                     .text = "How much energy each scale has: large scales on the left, small ones "
-                             "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
-                             "turbulence. " +
-                             text,
-                     .svg = to_svg({LinePlot{.title = "Power spectrum",
-                                             .x_label = "wave number k",
-                                             .y_label = "E(k)",
-                                             .lines = {{"target", t.wave_number, t.energy},
-                                                       {"predicted", p.wave_number, p.energy},
-                                                       {"k^(-5/3)", t.wave_number, line, true}},
-                                             .log_x = true,
-                                             .log_y = true}})},
-          .csv = to_csv({{"k", t.wave_number},
-                         {"target", t.energy},
-                         {"predicted", p.energy},
-                         {"kolmogorov", line}})};
+  return {
+      .name = "spectrum",
+      .report = {.title = "Power spectrum",
+                 .text = "How much energy each scale has: large scales on the left, small ones "
+                         "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
+                         "turbulence. What is less than 1e-8 of the largest is not drawn. " +
+                         text,
+                 .svg = to_svg({LinePlot{.title = "Power spectrum",
+                                         .x_label = "wave number k",
+                                         .y_label = "E(k)",
+                                         .lines = {{"target", t.wave_number, drawn(t.energy)},
+                                                   {"predicted", p.wave_number, drawn(p.energy)},
+                                                   {"k^(-5/3)", t.wave_number, line, true}},
+                                         .log_x = true,
+                                         .log_y = true}})},
+      .csv = to_csv({{"k", t.wave_number},
+                     {"target", t.energy},
+                     {"predicted", p.energy},
+                     {"kolmogorov", line}})};
 }
 
 // The mean over some cubes [n, C, …].
