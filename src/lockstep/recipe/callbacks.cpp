@@ -5,6 +5,7 @@
 #include "lockstep/callback/confusion_matrix.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"
@@ -86,6 +87,13 @@ void add_callbacks(Targets& targets) {
        {"metric", &E::metric, "default: valid_loader's valid_metric"},
        {"minimize", &E::minimize, "default: minimize_valid_metric"},
        {"min_delta", &E::min_delta, "by how much an epoch must be better to count"}});
+  using L = LRFinderCallbackOptions;
+  add<LRFinderCallback, L>(targets, "LRFinderCallback",
+                           "Raises the learning rate step by step, and says where it is best.",
+                           {{"first_lr", &L::first_lr, "to begin with"},
+                            {"final_lr", &L::final_lr, "to end with"},
+                            {"num_steps", &L::num_steps, "from the first to the last"},
+                            {"scale", &L::scale, "of the steps between them"}});
   using C = CheckpointCallbackOptions;
   add<CheckpointCallback, C>(
       targets, "CheckpointCallback", "Saves the run: last and best.",

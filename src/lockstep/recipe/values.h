@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/lr_finder.h"
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/optim/scheduler.h"
@@ -30,6 +31,12 @@ template <>
 struct EnumNames<CheckpointMode> {
   static constexpr std::pair<CheckpointMode, const char*> names[] = {
       {CheckpointMode::kFull, "full"}, {CheckpointMode::kModel, "model"}};
+};
+
+template <>
+struct EnumNames<LRScale> {
+  static constexpr std::pair<LRScale, const char*> names[] = {{LRScale::kLog, "log"},
+                                                              {LRScale::kLinear, "linear"}};
 };
 
 // "valid/loss": a loader, and one of its metrics, which may have slashes itself.

@@ -117,6 +117,8 @@ class Callbacks {
     template <std::derived_from<Callback> C>
     Item(std::shared_ptr<C> callback) : held_(std::move(callback)) {}
 
+    const CallbackPtr& get() const { return held_; }
+
    private:
     friend class Callbacks;
     CallbackPtr held_;

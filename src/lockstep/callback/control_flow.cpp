@@ -1,0 +1,66 @@
+#include "lockstep/callback/control_flow.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+template <typename T>
+bool has(const std::vector<T>& list, const T& value) {
+  return std::ranges::find(list, value) != list.end();
+}
+
+}  // namespace
+
+ControlFlowCallback::ControlFlowCallback(Callbacks::Item callback,
+                                         ControlFlowCallbackOptions options)
+    : held_(callback.get()), options_(std::move(options)) {
+  if (held_ == nullptr) throw ConfigError("ControlFlowCallback: expected a callback, got none");
+  const auto& o = options_;
+  if (o.loaders.empty() && o.ignore_loaders.empty() && !o.every && o.epochs.empty() &&
+      o.ignore_epochs.empty() && !o.filter) {
+    throw ConfigError(
+        "ControlFlowCallback: expected loaders, ignore_loaders, every, epochs, ignore_epochs or a "
+        "filter, got none");
+  }
+  if (o.every && *o.every < 1) {
+    throw ConfigError("ControlFlowCallback: every: expected a positive integer, got {}", *o.every);
+  }
+}
+
+void ControlFlowCallback::check(const State& state) const {
+  const auto names = state.loaders.names();
+  for (const auto& list : {options_.loaders, options_.ignore_loaders}) {
+    for (const std::string& loader : list) {
+      if (has(names, loader)) continue;
+      throw ConfigError("ControlFlowCallback: there is no loader '{}'; {}", loader,
+                        suggest(loader, names));
+    }
+  }
+  held_->check(state);
+}
+
+bool ControlFlowCallback::allows(std::int64_t epoch, const std::string& loader) const {
+  const auto& o = options_;
+  return (o.loaders.empty() || has(o.loaders, loader)) && !has(o.ignore_loaders, loader) &&
+         (!o.every || epoch % *o.every == 0) && (o.epochs.empty() || has(o.epochs, epoch)) &&
+         !has(o.ignore_epochs, epoch) && (!o.filter || o.filter(epoch, loader));
+}
+
+void ControlFlowCallback::on_loader_start(State& state) {
+  is_allowed_ = allows(state.progress.epoch, state.loader);
+  pass(&Callback::on_loader_start, state);
+}
+
+Metrics ControlFlowCallback::running_metrics() const {
+  return is_allowed_ ? held_->running_metrics() : Metrics();
+}
+
+void ControlFlowCallback::gather(comm::Communicator& communicator) {
+  if (is_allowed_) held_->gather(communicator);
+}
+
+}  // namespace lockstep

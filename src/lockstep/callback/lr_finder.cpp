@@ -1,0 +1,122 @@
+#include "lockstep/callback/lr_finder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/log/console.h"
+
+namespace lockstep {
+namespace {
+
+// Of the running average: single batches are noisy.
+constexpr double kSmoothing = 0.9;
+
+double sum_of(double mine, comm::Communicator& communicator) {
+  double sum = 0;
+  for (const std::uint64_t vote : communicator.vote(std::bit_cast<std::uint64_t>(mine))) {
+    sum += std::bit_cast<double>(vote);
+  }
+  return sum;
+}
+
+}  // namespace
+
+LRFinderCallback::LRFinderCallback(LRFinderCallbackOptions options) : options_(options) {
+  if (!(options_.first_lr > 0 && options_.first_lr < options_.final_lr)) {
+    throw ConfigError("LRFinderCallback: expected 0 < first_lr < final_lr, got {} and {}",
+                      options_.first_lr, options_.final_lr);
+  }
+  if (options_.num_steps < 2) {
+    throw ConfigError("LRFinderCallback: num_steps: expected 2 or more, got {}",
+                      options_.num_steps);
+  }
+}
+
+void LRFinderCallback::check(const State& state) const {
+  if (state.scheduler != nullptr) {
+    throw ConfigError(
+        "LRFinderCallback: the run has a scheduler, which sets the learning rate, too");
+  }
+}
+
+double LRFinderCallback::lr_of(std::int64_t step) const {
+  const double part = static_cast<double>(step) / static_cast<double>(options_.num_steps - 1);
+  if (options_.scale == LRScale::kLinear) {
+    return options_.first_lr + part * (options_.final_lr - options_.first_lr);
+  }
+  return options_.first_lr * std::pow(options_.final_lr / options_.first_lr, part);
+}
+
+void LRFinderCallback::on_run_start(State& state) {
+  before_ = state.model.state();
+  points_.clear();
+  average_ = sum_ = samples_ = 0;
+  is_done_ = false;
+  state.optimizer->set_lr(lr_of(0));
+}
+
+void LRFinderCallback::on_batch_end(State& state) {
+  const auto loss = state.batch_metrics.find("loss");
+  if (!state.is_train || loss == state.batch_metrics.end()) return;
+  const auto samples = static_cast<double>(state.batch.size());
+  sum_ += samples * loss->second;
+  samples_ += samples;
+}
+
+void LRFinderCallback::on_step(State& state) {
+  if (is_done_) state.request_loader_end();
+  if (!state.is_train || is_done_) return;
+  const double loss = sum_of(sum_, *state.comm) / sum_of(samples_, *state.comm);
+  sum_ = samples_ = 0;
+  const auto step = static_cast<std::int64_t>(points_.size());
+  average_ = kSmoothing * average_ + (1 - kSmoothing) * loss;
+  const double smooth = average_ / (1 - std::pow(kSmoothing, static_cast<double>(step + 1)));
+  points_.push_back({.lr = lr_of(step), .loss = smooth});
+  const double smallest = std::ranges::min(points_, {}, &Point::loss).loss;
+  // Written so that NaN ends it, too.
+  const bool is_lost = !(smooth <= 4 * smallest || smooth <= 0);
+  if (step + 1 == options_.num_steps || is_lost) {
+    finish(state);
+  } else {
+    state.optimizer->set_lr(lr_of(step + 1));
+  }
+}
+
+void LRFinderCallback::finish(State& state) {
+  is_done_ = true;
+  state.change_model([&] { state.model.load_state(before_); });
+  state.request_loader_end();
+  const auto found = suggestion();
+  state.request_stop(found
+                         ? fmt::format("learning rates from {:.3g} to {:.3g} were tried; the loss "
+                                       "falls most steeply at {:.3g}",
+                                       points_.front().lr, points_.back().lr, *found)
+                         : "learning rates were tried; the loss falls at none of them");
+  if (!state.logdir || !state.comm->is_primary()) return;
+  std::string csv = "step,lr,loss\n";
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    csv += fmt::format("{},{},{}\n", i + 1, points_[i].lr, points_[i].loss);
+  }
+  write_file_atomically(*state.logdir / "lr_finder.csv", csv);
+}
+
+std::optional<double> LRFinderCallback::suggestion() const {
+  std::optional<double> best;
+  double steepest = 0;
+  // Against the logarithm of the rate; the first steps only fill the average.
+  const std::size_t begin = std::min<std::size_t>(points_.size(), 5);
+  for (std::size_t i = begin; i + 1 < points_.size(); ++i) {
+    const double slope = (points_[i + 1].loss - points_[i - 1].loss) /
+                         std::log(points_[i + 1].lr / points_[i - 1].lr);
+    if (slope < steepest) {
+      steepest = slope;
+      best = points_[i].lr;
+    }
+  }
+  return best;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// Finds a learning rate: raises it from step to step and watches the loss.
+//
+//   auto finder = std::make_shared<ls::LRFinderCallback>(ls::LRFinderCallbackOptions{});
+//   runner.train({…, .callbacks = {finder}});
+//   finder->suggestion();
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/runner/callback.h"
+
+namespace lockstep {
+
+enum class LRScale { kLog, kLinear };
+
+struct LRFinderCallbackOptions {
+  double first_lr = 1e-7;
+  double final_lr = 1.0;
+  std::int64_t num_steps = 100;  // from the first to the last
+  LRScale scale = LRScale::kLog;
+};
+
+// Ends the run when it has gone through all rates, or when the loss is four times the smallest; the
+// model is then as it was before. With a logdir it writes lr_finder.csv. A run that looks for a
+// learning rate has no scheduler.
+class LRFinderCallback : public Callback {
+ public:
+  // Throws ConfigError for values without meaning.
+  explicit LRFinderCallback(LRFinderCallbackOptions options = {});
+
+  struct Point {
+    double lr = 0;
+    double loss = 0;  // smoothed over steps, of all workers
+  };
+  const std::vector<Point>& points() const { return points_; }
+  // The rate at which the loss falls most steeply; nothing where it never falls.
+  std::optional<double> suggestion() const;
+
+  bool uses_gradients() const override { return false; }
+  bool needs_training() const override { return true; }
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+  void check(const State& state) const override;
+  void on_run_start(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
+
+ private:
+  double lr_of(std::int64_t step) const;
+  void finish(State& state);
+
+  LRFinderCallbackOptions options_;
+  StateDict before_;
+  double sum_ = 0;  // of the step's losses on this worker, by samples
+  double samples_ = 0;
+  double average_ = 0;
+  bool is_done_ = false;
+  std::vector<Point> points_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include "lockstep/callback/lr_finder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/state/hash.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+// Without dropout: the loss falls where the rate is right.
+TrainOptions plain_options(const std::shared_ptr<LRFinderCallback>& finder) {
+  namespace nn = torch::nn;
+  TrainOptions options = toy::options();
+  torch::manual_seed(3);
+  options.model = nn::Sequential(nn::Linear(4, 16), nn::ReLU(), nn::Linear(16, 3));
+  options.optimizer = optim::SGD{.lr = 123};
+  options.num_epochs = 1000;
+  options.callbacks = {finder};
+  return options;
+}
+
+TEST(LRFinder, RaisesTheRateAndLeavesTheModelAsItWas) {
+  const TemporaryDirectory folder;
+  const auto finder = std::make_shared<LRFinderCallback>(
+      LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 100, .num_steps = 60});
+  TrainOptions options = plain_options(finder);
+  options.logdir = folder.path();
+  const std::string before = content_hash(options.model.state());
+  const auto result = toy::train(options);
+  EXPECT_EQ(content_hash(result.model.state()), before);
+  ASSERT_GT(finder->points().size(), 20u);
+  EXPECT_DOUBLE_EQ(finder->points().front().lr, 1e-4);
+  ASSERT_TRUE(finder->suggestion());
+  EXPECT_GT(*finder->suggestion(), 1e-3);
+  EXPECT_LT(*finder->suggestion(), 30);
+  EXPECT_THAT(*result.stop_reason, HasSubstr("the loss falls most steeply at"));
+  EXPECT_THAT(read_file(folder / "lr_finder.csv"), HasSubstr("step,lr,loss\n1,0.0001,"));
+}
+
+TEST(LRFinder, IsTheSameOnWorkers) {
+  std::vector<double> found;
+  for (const int workers : {1, 2}) {
+    const auto finder = std::make_shared<LRFinderCallback>(LRFinderCallbackOptions{
+        .first_lr = 1e-3, .final_lr = 1, .num_steps = 20, .scale = LRScale::kLinear});
+    TrainOptions options = plain_options(finder);
+    options.ddp = true;
+    options.workers = workers;
+    options.shards = 2;
+    toy::train(options);
+    ASSERT_EQ(finder->points().size(), 20u);
+    EXPECT_NEAR(finder->points()[10].lr, 1e-3 + 10.0 / 19 * 0.999, 1e-12);
+    found.push_back(finder->points().back().loss);
+  }
+  EXPECT_NEAR(found[0], found[1], 1e-6);
+}
+
+TEST(LRFinder, RefusesWhatCannotBe) {
+  EXPECT_THROW(LRFinderCallback({.first_lr = 1, .final_lr = 0.1}), ConfigError);
+  EXPECT_THROW(LRFinderCallback({.num_steps = 1}), ConfigError);
+  TrainOptions options = plain_options(std::make_shared<LRFinderCallback>());
+  options.scheduler = optim::StepLR{.step_size = 1};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("has a scheduler"));
+}
+
+}  // namespace
+}  // namespace lockstep
