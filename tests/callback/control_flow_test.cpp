@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/callback/classification.h"
+#include "lockstep/callback/scheduler.h"
 #include "lockstep/engine/distributed.h"
 #include "tests/support/toy.h"
 
@@ -54,6 +55,15 @@ TEST(ControlFlow, AMetricIsThereWhereItIsComputedOnWorkersToo) {
   const auto result = toy::train(options);
   EXPECT_TRUE(result.last_metrics.at("valid").contains("accuracy01"));
   EXPECT_FALSE(result.last_metrics.at("train").contains("accuracy01"));
+}
+
+// The one that train() would add is there already.
+TEST(ControlFlow, ABuiltInCallbackInsideIsNotAddedAgain) {
+  TrainOptions options = toy::options();
+  options.scheduler = optim::StepLR{.step_size = 1, .gamma = 0.5};
+  options.callbacks = {ControlFlowCallback(SchedulerCallback(), {.loaders = {"train"}})};
+  const auto result = toy::train(options);
+  EXPECT_DOUBLE_EQ(result.last_metrics.at("train").at("lr"), 0.01 / 4) << "twice in three epochs";
 }
 
 TEST(ControlFlow, RefusesWhatSaysNothing) {

@@ -1,5 +1,7 @@
 #include "lockstep/callback/lr_finder.h"
 
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,6 +59,21 @@ TEST(LRFinder, IsTheSameOnWorkers) {
     found.push_back(finder->points().back().loss);
   }
   EXPECT_NEAR(found[0], found[1], 1e-6);
+}
+
+TEST(LRFinder, LeavesTheModelAsItWasHoweverItEnds) {
+  // With gradients that wait for a later batch, and in a run that is too short.
+  for (const auto& [accumulation, epochs, steps] :
+       {std::tuple(2, 1000, 21), std::tuple(3, 1000, 7), std::tuple(1, 1, 500)}) {
+    const auto finder = std::make_shared<LRFinderCallback>(
+        LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 0.5, .num_steps = steps});
+    TrainOptions options = plain_options(finder);
+    options.accumulation_steps = accumulation;
+    options.num_epochs = epochs;
+    const std::string before = content_hash(options.model.state());
+    EXPECT_EQ(content_hash(toy::train(options).model.state()), before) << accumulation;
+    EXPECT_FALSE(finder->points().empty());
+  }
 }
 
 TEST(LRFinder, RefusesWhatCannotBe) {

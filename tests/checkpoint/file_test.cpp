@@ -96,5 +96,11 @@ TEST(CheckpointFile, PythonReadsIt) {
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
+TEST(LoadWeights, NamesOfOurOwnStayAsTheyAre) {
+  TemporaryDirectory folder;
+  save(folder / "a.pth", {{"model_state_dict", StateDict{{"module.weight", torch::ones({2})}}}});
+  EXPECT_TRUE(load_weights(folder / "a.pth").contains("module.weight"));
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

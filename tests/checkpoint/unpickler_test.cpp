@@ -181,7 +181,8 @@ TEST(Unpickler, ATensorStaysInsideItsStorage) {
         tensor_program("J\xff\xff\xff\xff", "K\1", "K\1"),
         tensor_program("K\1", "J\xff\xff\xff\xff", "K\1"), tensor_program("K\1", "K\2", huge),
         tensor_program(huge, "K\2", "K\1"), tensor_program("K\1", huge + huge, "K\1K\1"),
-        tensor_program("K\1", "K\1K\1", "K\1")}) {
+        tensor_program("K\1", "K\1K\1", "K\1"),
+        tensor_program("K\1", "J" + std::string("\0\0\0\x7f", 4), std::string("K\0", 2))}) {
     EXPECT_THAT(refusal([&] { run(program); }), HasSubstr("reaches beyond"));
   }
 }
@@ -195,6 +196,10 @@ TEST(Unpickler, WhatHoldsItselfOrGrowsWithoutEndIsRefused) {
     laughs += "e";
   }
   EXPECT_THAT(refusal([&] { run(laughs + "."); }), HasSubstr("more than"));
+  std::string shout =
+      "]X" + std::string("\x40\x42\x0f\0", 4) + std::string(1'000'000, 'a') + "q\1a(";
+  for (int i = 0; i < 100; ++i) shout += "h\1";  // a million characters, a hundred times
+  EXPECT_THAT(refusal([&] { run(shout + "e."); }), HasSubstr("more than"));
 }
 
 TEST(Unpickler, AnythingCutShortIsRefused) {

@@ -24,6 +24,7 @@
 namespace lockstep {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 struct Team {
@@ -264,8 +265,47 @@ TEST(Ddp, ABatchWhoseTargetsAreAllIgnoredChangesNothing) {
   options.optimizer = optim::SGD{.lr = 0.1};
   options.loaders = {{"train", {data, {.batch_size = 2}}}};
   options.valid_loader = std::nullopt;
+  options.terminate_on_nan = true;
   const auto before = options.model.state();
   EXPECT_EQ(content_hash(toy::train(options).model.state()), content_hash(before));
+}
+
+// A loss that somebody's own handle_batch makes is a mean over samples, whatever the criterion is.
+TEST(Ddp, ALossOfTheUsersIsAMeanOverSamples) {
+  namespace nn = torch::nn;
+  struct Own : SupervisedRunner {
+    void handle_batch(State& state) override {
+      const auto outputs = state.model(state.batch["features"]);
+      state.batch.set("loss", state.criterion(outputs, state.batch["targets"]) /
+                                  static_cast<double>(state.batch.size()));
+    }
+  };
+  const auto run = [&](int shards) {
+    torch::manual_seed(4);
+    TrainOptions options = with({.workers = 1, .shards = shards});
+    options.model = nn::Sequential(nn::Linear(4, 3));
+    options.criterion = nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().reduction(torch::kSum));
+    options.optimizer = optim::SGD{.lr = 0.1};
+    options.loaders = toy::loaders(32 / shards);
+    options.callbacks = {};
+    return Own().train(options).model.parameters()[0].second.clone();
+  };
+  EXPECT_TRUE(torch::allclose(run(4), run(1), 1e-5, 1e-6));
+}
+
+// With statistics over all workers, one whose targets are all ignored still takes part in backward.
+TEST(Ddp, AShardWithNothingThatCountsDoesNotHoldUpSynchronisedBatchNorm) {
+  namespace nn = torch::nn;
+  const auto data = std::make_shared<data::TensorDataset>(torch::randn({8, 4}),
+                                                          torch::tensor({0, 0, 1, 2, 1, 2, 0, 0}));
+  TrainOptions options = toy::options();
+  options.criterion = nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().ignore_index(0));
+  options.loaders = {{"train", {data, {.batch_size = 2}}}};
+  options.valid_loader = std::nullopt;
+  options.engine = std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = 2, .sync_bn = true, .timeout = 20s});
+  const auto result = toy::train(options);
+  EXPECT_TRUE(std::isfinite(result.last_metrics.at("train").at("loss")));
 }
 
 TEST(Ddp, SavesInsideEpochsThatTheIntervalDoesNotDivide) {

@@ -146,6 +146,23 @@ TEST(Hdf5, AFileThatIsWrittenAnewIsReadAnew) {
   EXPECT_EQ(file.read("a")[0].item<int>(), 0);
 }
 
+TEST(Hdf5, AFileThatAnotherProgramReplacedIsReadAnew) {
+  const TemporaryDirectory folder;
+  write_hdf5(folder / "a.h5", {{"a", torch::ones({2})}});
+  const Hdf5File file(folder / "a.h5");
+  EXPECT_EQ(file.read("a")[0].item<int>(), 1);
+  write_hdf5(folder / "b.h5", {{"a", torch::zeros({2})}});
+  std::filesystem::rename(folder / "b.h5", folder / "a.h5");
+  EXPECT_EQ(file.read("a")[0].item<int>(), 0);
+}
+
+TEST(Hdf5, AFileThatNobodyReadsIsClosed) {
+  const TemporaryDirectory folder;
+  write_hdf5(folder / "closed.h5", {{"a", torch::ones({2})}});
+  { Hdf5File(folder / "closed.h5").read("a"); }
+  EXPECT_TRUE(open_descriptors("closed.h5").empty());
+}
+
 TEST(Hdf5, AnotherThreadIsQuietToo) {
   const Hdf5File file(kOfPython);
   ::testing::internal::CaptureStderr();

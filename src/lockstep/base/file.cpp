@@ -72,17 +72,9 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
-void write_file_atomically(const fs::path& path, std::string_view bytes) {
-  Aside aside(path);
-  // A file without a name leaves nothing when this process is killed. Not every file system has
-  // them.
-  FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  const bool has_name = !fd;
-  if (has_name) {
-    fd = FileDescriptor(
-        ::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  }
-  if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
+namespace {
+
+void write_all(const FileDescriptor& fd, const fs::path& path, std::string_view bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
@@ -93,13 +85,30 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
     done += static_cast<std::size_t>(n);
   }
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
-  if (!has_name) {
-    ::unlink(aside.path().c_str());  // of an earlier process with this one's number
-    const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
-    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
-      throw Error("{}: cannot create: {}", aside.path().string(), last_error());
-    }
-  }
+}
+
+// A file that gets its name when it is written leaves nothing when this process is killed. False
+// where there is no such thing: not every file system has it, nor every container /proc.
+bool write_unnamed(const fs::path& path, const fs::path& aside, std::string_view bytes) {
+  const FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
+  if (!fd || ::access(self.c_str(), F_OK) != 0) return false;
+  write_all(fd, path, bytes);
+  ::unlink(aside.c_str());  // of an earlier process with this one's number
+  return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, aside.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+void write_named(const fs::path& path, const fs::path& aside, std::string_view bytes) {
+  const FileDescriptor fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) throw Error("{}: cannot create: {}", aside.string(), last_error());
+  write_all(fd, path, bytes);
+}
+
+}  // namespace
+
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
+  Aside aside(path);
+  if (!write_unnamed(path, aside.path(), bytes)) write_named(path, aside.path(), bytes);
   aside.rename_to(path);
 }
 

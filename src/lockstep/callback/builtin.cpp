@@ -19,7 +19,7 @@ namespace {
 template <typename C>
 bool has(const Callbacks& callbacks) {
   return std::ranges::any_of(callbacks, [](const CallbackPtr& callback) {
-    return dynamic_cast<const C*>(callback.get()) != nullptr;
+    return dynamic_cast<const C*>(&callback->inner()) != nullptr;
   });
 }
 
@@ -27,7 +27,7 @@ bool has(const Callbacks& callbacks) {
 void check_checkpoint_folders(const Callbacks& callbacks) {
   std::set<std::optional<std::filesystem::path>> folders;
   for (const auto& callback : callbacks) {
-    const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(callback.get());
+    const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(&callback->inner());
     if (checkpoint != nullptr && !folders.insert(checkpoint->folder()).second) {
       throw ConfigError("CheckpointCallback: two of them write to one folder; give each its own");
     }

@@ -33,6 +33,7 @@ class ControlFlowCallback : public Callback {
   ControlFlowCallback(Callbacks::Item callback, ControlFlowCallbackOptions options);
 
   std::string name() const override { return held_->name(); }
+  const Callback& inner() const override { return held_->inner(); }
   Order order() const override { return held_->order(); }
   Ranks ranks() const override { return held_->ranks(); }
   std::optional<std::vector<std::string>> metric_names() const override {

@@ -68,7 +68,8 @@ void LRFinderCallback::on_batch_end(State& state) {
 
 void LRFinderCallback::on_step(State& state) {
   if (is_done_) state.request_loader_end();
-  if (!state.is_train || is_done_) return;
+  // Where gradients wait for a later batch, no step was made yet.
+  if (!state.is_train || is_done_ || !state.can_snapshot) return;
   const double loss = sum_of(sum_, *state.comm) / sum_of(samples_, *state.comm);
   sum_ = samples_ = 0;
   const auto step = static_cast<std::int64_t>(points_.size());
@@ -83,6 +84,12 @@ void LRFinderCallback::on_step(State& state) {
   } else {
     state.optimizer->set_lr(lr_of(step + 1));
   }
+}
+
+// A run that is too short for all rates ends with those it had.
+void LRFinderCallback::on_epoch_end(State& state) {
+  const bool is_last = state.progress.epoch >= state.progress.num_epochs || state.stop_reason;
+  if (is_last && !is_done_ && !points_.empty()) finish(state);
 }
 
 void LRFinderCallback::finish(State& state) {

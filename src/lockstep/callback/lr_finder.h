@@ -24,8 +24,9 @@ struct LRFinderCallbackOptions {
 };
 
 // Ends the run when it has gone through all rates, or when the loss is four times the smallest; the
-// model is then as it was before. With a logdir it writes lr_finder.csv. A run that looks for a
-// learning rate has no scheduler.
+// model is then as it was before (load_best_on_end would give it the weights of an epoch in
+// between). With a logdir it writes lr_finder.csv. A run that looks for a learning rate has no
+// scheduler.
 class LRFinderCallback : public Callback {
  public:
   // Throws ConfigError for values without meaning.
@@ -48,6 +49,7 @@ class LRFinderCallback : public Callback {
   void on_run_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_step(State& state) override;
+  void on_epoch_end(State& state) override;
 
  private:
   double lr_of(std::int64_t step) const;

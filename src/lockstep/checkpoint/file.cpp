@@ -50,11 +50,11 @@ Content read(const std::filesystem::path& path) {
 }
 
 StateDict load_weights(const std::filesystem::path& path) {
-  return weights_in(read(path).state, path);
+  return weights_in(read(path), path);
 }
 
-StateDict weights_in(const StateDict& content, const std::filesystem::path& path) {
-  StateDict weights = content;
+StateDict weights_in(const Content& content, const std::filesystem::path& path) {
+  StateDict weights = content.state;
   for (const char* const key : {"model_state_dict", "state_dict", "model"}) {
     if (weights.contains(key) && weights.at(key).get_if<StateDict>() != nullptr) {
       weights = weights.get<StateDict>(key);
@@ -62,7 +62,7 @@ StateDict weights_in(const StateDict& content, const std::filesystem::path& path
     }
   }
   const std::string_view wrapper = "module.";
-  bool is_wrapped = weights.size() > 0;
+  bool is_wrapped = weights.size() > 0 && !content.is_ours;
   for (const auto& [name, value] : weights) {
     if (value.get_if<torch::Tensor>() == nullptr) {
       throw CheckpointError(

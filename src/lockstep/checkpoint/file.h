@@ -25,9 +25,9 @@ Content read(const std::filesystem::path& path);
 
 // A model's weights by their names, out of a checkpoint or out of a file that Python wrote: a
 // state_dict, or a dictionary that has one as model_state_dict, state_dict or model. The `module.`
-// that DistributedDataParallel puts before every name is left out.
+// that DistributedDataParallel puts before every name is left out of Python's.
 StateDict load_weights(const std::filesystem::path& path);
 // The same out of what was read of such a file.
-StateDict weights_in(const StateDict& content, const std::filesystem::path& path);
+StateDict weights_in(const Content& content, const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -80,6 +80,9 @@ torch::Tensor view(const torch::Tensor& storage, std::int64_t offset,
            !__builtin_add_overflow(last, reach, &last);
     is_empty |= sizes[i] == 0;
   }
+  // One number may stand for many, but not for any number of them.
+  constexpr std::int64_t kMostRepeated = std::int64_t{1} << 26;
+  fits = fits && (count <= storage.numel() || count <= kMostRepeated);
   if (!fits || (!is_empty && last >= storage.numel())) {
     throw CheckpointError("damaged: a tensor reaches beyond its {} stored numbers",
                           storage.numel());
@@ -173,11 +176,11 @@ bool is_plain(std::string_view name) {
   return false;
 }
 
-Object call(Ref callee, Ref arguments) {
+Function function_of(Ref callee) {
   const std::string& name = expect<Name>(callee, "a function").text;
   const Function function = function_named(name);
   if (function == nullptr) throw CheckpointError("damaged: its pickle calls {}", name);
-  return function(expect<List>(arguments, "arguments").items);
+  return function;
 }
 
 // (function, type, arguments, attributes)
@@ -186,7 +189,7 @@ Object rebuild_from_type(const Arguments& arguments) {
   if (function_named(expect<Name>(callee, "a function").text) == rebuild_from_type) {
     throw CheckpointError("damaged: a tensor that is rebuilt by its own rebuilding");
   }
-  return call(callee, argument(arguments, 2));
+  return function_of(callee)(expect<List>(argument(arguments, 2), "arguments").items);
 }
 
 // clang-format off
@@ -255,13 +258,25 @@ class Unpickler {
       case Op::kGet4: repeat(recall(number<std::uint32_t>())); break;
       case Op::kGlobal: { const std::string module = line(); push(named(module, line())); break; }
       case Op::kStackGlobal: { const auto names = pop(2); push(named(text_of(names[0]), text_of(names[1]))); break; }
-      case Op::kReduce: case Op::kNewObject: { const auto both = pop(2); push(call(both[0], both[1])); break; }
+      case Op::kReduce: case Op::kNewObject: { const auto both = pop(2); call(both[0], both[1]); break; }
       case Op::kBuild: pop(); top(); break;  // attributes of what is built, beside its content
       case Op::kPersistentId: push(storage(pop())); break;
       default: throw CheckpointError("damaged: 0x{:02x} is no instruction of a pickle", static_cast<int>(code));
     }
   }
   // clang-format on
+
+  void call(Ref callee, Ref arguments) {
+    const Function function = function_of(callee);
+    const auto& items = expect<List>(arguments, "arguments").items;
+    // What comes out as it went in is not copied: a pickle may do that without end.
+    const bool is_same = function == first_argument || (function == make_list && !items.empty());
+    if (is_same) {
+      repeat(argument(items, 0));
+    } else {
+      push(function(items));
+    }
+  }
 
   std::span<const char> take(std::uint64_t count) {
     if (count > rest_.size()) throw CheckpointError("damaged: its pickle is cut short");
@@ -398,7 +413,7 @@ class Converter {
 
   StateValue convert(Ref ref, int depth = 0) {
     if (depth > kDepth) throw CheckpointError("nested deeper than {} levels", kDepth);
-    if (++count_ > most_) throw CheckpointError("holds more than {} values", most_);
+    charge(1);
     return std::visit([&](const auto& held) { return convert_held(held, depth); }, ref->value);
   }
 
@@ -408,9 +423,19 @@ class Converter {
   static constexpr std::int64_t kPerByte = 10;
   static constexpr std::int64_t kMore = 100'000;
 
+  // Of values, and of characters.
+  void charge(std::size_t count) {
+    count_ += static_cast<std::int64_t>(count);
+    if (count_ > most_) throw CheckpointError("holds more than {} values", most_);
+  }
+
   template <typename T>
   StateValue convert_held(const T& plain, int) {
     return plain;
+  }
+  StateValue convert_held(const std::string& text, int) {
+    charge(text.size());
+    return text;
   }
   StateValue convert_held(std::monostate, int) { return {}; }
   StateValue convert_held(const Name& name, int) { return name.text; }

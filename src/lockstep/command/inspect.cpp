@@ -108,9 +108,10 @@ void print(const StateDict& dict, const std::string& indent, bool tensors) {
 }
 
 // How many numbers the model has that the file holds, where it holds one.
-std::optional<std::int64_t> weights_of(const StateDict& state, const std::string& path) try {
+std::optional<std::int64_t> weights_of(const checkpoint::Content& content,
+                                       const std::string& path) try {
   std::int64_t count = 0;
-  for (const auto& [name, value] : checkpoint::weights_in(state, path)) {
+  for (const auto& [name, value] : checkpoint::weights_in(content, path)) {
     count += value.get_if<torch::Tensor>()->numel();
   }
   return count;
@@ -128,11 +129,13 @@ int print_document(const StateDict& state, const std::string& name, const std::s
 }
 
 int inspect(const InspectOptions& options) {
-  const auto [state, is_ours] = checkpoint::read(options.path);
+  const checkpoint::Content content = checkpoint::read(options.path);
+  const StateDict& state = content.state;
   if (options.config) return print_document(state, "config", options.path);
   if (options.environment) return print_document(state, "environment", options.path);
-  std::cout << options.path << (is_ours ? ": whole" : ": of torch.save, without a checksum");
-  if (const auto weights = weights_of(state, options.path)) {
+  std::cout << options.path
+            << (content.is_ours ? ": whole" : ": of torch.save, without a checksum");
+  if (const auto weights = weights_of(content, options.path)) {
     std::cout << fmt::format("; a model of {} weights", with_thousands(*weights));
   }
   std::cout << '\n';

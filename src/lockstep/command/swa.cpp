@@ -59,14 +59,14 @@ int average(const SwaOptions& options) {
   std::set<std::string> seen;
   StateDict documents;
   for (const fs::path& path : files_of(options)) {
-    const StateDict state = checkpoint::read(path).state;
-    const StateDict weights = checkpoint::weights_in(state, path);
+    const checkpoint::Content content = checkpoint::read(path);
+    const StateDict weights = checkpoint::weights_in(content, path);
     if (!seen.insert(content_hash(weights)).second) {
       std::cout << fmt::format("{}: the same weights as another, counted once\n", path.string());
       continue;
     }
     average.add(weights, path);
-    if (counted.empty()) documents = state.get_or<StateDict>("documents", {});
+    if (counted.empty()) documents = content.state.get_or<StateDict>("documents", {});
     counted.push_back(path);
   }
   StateDict averaged{{"model_state_dict", average.mean()}};

@@ -238,7 +238,7 @@ void Replica::sum_own_part() {
 }
 
 double Replica::sum_over_shards(std::span<const double> own) {
-  // The first ranks have one shard more than the others, where they have not all the same.
+  // Ranks have so many shards at most, one after the other by their numbers.
   const auto most =
       static_cast<std::size_t>((options_.shards + communicator_.size() - 1) / communicator_.size());
   std::vector<std::vector<double>> of_rank(static_cast<std::size_t>(communicator_.size()));

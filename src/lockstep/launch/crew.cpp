@@ -329,9 +329,11 @@ class Crew::Supervisor {
     const auto start = Clock::now();
     while (!ending_ && team_.failure()) {
       if (Clock::now() - start > kGrace) announce();
-      if (code_of_failure != 0 && Clock::now() - start > kGrace / 2) {
+      // One that failed itself is on its way, and has more to say of it.
+      const bool is_others = team_.failure() && team_.failure()->rank != 0;
+      if (code_of_failure != 0 && is_others && Clock::now() - start > kGrace / 2) {
         announce();
-        std::fflush(stderr);
+        flush_output();
         ::_exit(code_of_failure);
       }
       if (Clock::now() - start > timeout_) {

@@ -9,8 +9,9 @@
 namespace lockstep {
 
 // What a run writes into its folder. Whoever adds an output adds its name here.
-inline constexpr std::array<std::string_view, 6> kRunOutputs = {
-    "logs", "tensorboard", "checkpoints", "configs", "summary.json", "profile.json"};
+inline constexpr std::array<std::string_view, 7> kRunOutputs = {
+    "logs",         "tensorboard",  "checkpoints",  "configs",
+    "summary.json", "profile.json", "lr_finder.csv"};
 
 struct LogDirectoryOptions {
   bool resume = false;  // goes on with what an earlier run left there

@@ -37,26 +37,19 @@ config::Field<FieldOptions> field(const char* name, T science::Hdf5Options::*mem
 }
 
 // Loaders of one field, for its parts, share what was read of it as long as one of them lives.
-science::FieldData field_data(const science::Hdf5Options& options) {
+std::shared_ptr<const science::FieldData> field_data(const science::Hdf5Options& options) {
   struct Known {
     science::Hdf5Options options;
-    science::Sizes size, cube;
-    std::weak_ptr<const data::Dataset> train, valid, all;
+    std::weak_ptr<const science::FieldData> data;
   };
   static std::vector<Known> known;
-  std::erase_if(known, [](const Known& field) { return field.all.expired(); });
+  std::erase_if(known, [](const Known& field) { return field.data.expired(); });
   const auto found = std::ranges::find(known, options, &Known::options);
   if (found != known.end()) {
-    const science::FieldData data{.train = found->train.lock(),
-                                  .valid = found->valid.lock(),
-                                  .all = found->all.lock(),
-                                  .size = found->size,
-                                  .cube = found->cube};
-    if (data.train != nullptr && data.valid != nullptr) return data;
-    known.erase(found);
+    if (auto data = found->data.lock()) return data;
   }
-  const science::FieldData data = science::hdf5_dataset(options);
-  known.push_back({options, data.size, data.cube, data.train, data.valid, data.all});
+  const auto data = std::make_shared<const science::FieldData>(science::hdf5_dataset(options));
+  known.push_back({options, data});
   return data;
 }
 
@@ -67,8 +60,9 @@ data::DatasetPtr load(FieldOptions options) {
     throw ConfigError(
         "train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
   }
-  const science::FieldData data = field_data(options);
-  return options.part == FieldPart::kValid ? data.valid : data.train;
+  const auto data = field_data(options);
+  const auto& part = options.part == FieldPart::kValid ? data->valid : data->train;
+  return {data, part.get()};  // a part keeps the whole
 }
 
 }  // namespace

@@ -62,6 +62,9 @@ class Callback {
   virtual Order order() const { return Order::kExternal; }
   virtual Ranks ranks() const { return Ranks::kAll; }
 
+  // The one that does the work, where this one only passes on to it.
+  virtual const Callback& inner() const { return *this; }
+
   // The metrics it adds to a loader, where it knows; a wrong valid_metric is then refused before
   // the first batch. Nothing: it may add any.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }

@@ -78,7 +78,7 @@ double Criterion::weight_of(const torch::Tensor& targets) const {
   const torch::NoGradGuard no_grad;
   const torch::Tensor counted = targets != classes->ignored;
   if (!classes->weight.defined()) return static_cast<double>(counted.sum().item<std::int64_t>());
-  return classes->weight.index_select(0, targets.masked_select(counted))
+  return classes->weight.index_select(0, targets.masked_select(counted).to(torch::kInt64))
       .sum(torch::kFloat64)
       .item<double>();
 }

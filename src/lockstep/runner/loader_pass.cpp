@@ -160,7 +160,8 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   if (state_.is_train) backward();
   done_.push_back({.index = shard,
                    .batch = std::move(state_.batch),
-                   .metrics = std::move(state_.batch_metrics)});
+                   .metrics = std::move(state_.batch_metrics),
+                   .loss_weight = state_.loss_weight});
 }
 
 // After the update, each of this worker's shards comes once more.
@@ -169,6 +170,7 @@ void LoaderPass::finish_shards() {
     state_.shard = shard.index;
     state_.batch = std::move(shard.batch);
     state_.batch_metrics = std::move(shard.metrics);
+    state_.loss_weight = shard.loss_weight;
     record_batch_metrics();
     Profiler::Scope scope(profiler_, Phase::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
@@ -246,7 +248,7 @@ void LoaderPass::add_hyper_metrics(Metrics& metrics) const {
 }
 
 void LoaderPass::record_batch_metrics() {
-  if (state_.batch.contains(settings_.loss_key)) {
+  if (state_.batch.contains(settings_.loss_key) && state_.loss_weight != 0.0) {
     const torch::Tensor& loss = state_.batch[settings_.loss_key];
     if (loss.numel() == 1) state_.batch_metrics[settings_.loss_key] = loss.item<double>();
   }

@@ -54,6 +54,7 @@ class LoaderPass {
     std::int64_t index = 0;
     Batch batch;
     Metrics metrics;
+    std::optional<double> loss_weight;
   };
 
   void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,

@@ -70,7 +70,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       ReplicaOptions{.shards = static_cast<int>(shards),
                      .share_memory = plan_.engine->shares_updates(),
                      .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients &&
-                                plan_.criterion.mean() != LossMean::kTargets,
+                                loss_mean() != LossMean::kTargets,
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
@@ -85,7 +85,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                    .clip_grad_norm = options.clip_grad_norm,
                                                    .clip_grad_value = options.clip_grad_value,
                                                    .shards = shards,
-                                                   .mean = plan_.criterion.mean()});
+                                                   .mean = loss_mean()});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
@@ -127,6 +127,11 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
 }
 
 Loop::~Loop() = default;
+
+// Of a loss that a handle_batch of the user's made, nothing is known: a mean over samples.
+LossMean Loop::loss_mean() const {
+  return plan_.metrics_are_known ? plan_.criterion.mean() : LossMean::kSamples;
+}
 
 // Batch norm over all workers needs all of them in every batch.
 void Loop::check_sync_bn() const {

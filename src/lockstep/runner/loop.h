@@ -44,6 +44,7 @@ class Loop {
  private:
   void check_sync_bn() const;
   void prepare_logging(bool continued);
+  LossMean loss_mean() const;
   void take_weights();
   void keep_lr(const StateDict& snapshot);
   bool resume();

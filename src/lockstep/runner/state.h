@@ -85,8 +85,8 @@ struct State {
   std::int64_t shard = 0;                // of the batch at work: this worker's part, `batch`
 
   Batch batch;  // the shard at work, and what was made of it
-  // What its loss is a mean over, where that is not its samples: class weights, say. handle_batch
-  // may set it; it counts where the criterion's mean() is LossMean::kTargets.
+  // What its loss is a mean over, where that is not its samples: class weights, say, by
+  // SupervisedRunner. 0: there is nothing that counts in it.
   std::optional<double> loss_weight;
   Metrics batch_metrics;       // numbers of it; averaged, over all workers, into the loader's
   Metrics loader_metrics;      // of this pass; complete when on_loader_end is over

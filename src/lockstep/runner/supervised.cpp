@@ -9,10 +9,13 @@ void SupervisedRunner::handle_batch(State& state) {
   state.batch.set(keys_.output_key, outputs);
   if (!state.criterion) return;
   const torch::Tensor& targets = state.batch[keys_.target_key];
-  state.batch.set(keys_.loss_key, state.criterion(outputs, targets));
-  if (state.is_train && state.criterion.mean() == LossMean::kTargets) {
+  if (state.criterion.mean() == LossMean::kTargets) {
     state.loss_weight = state.criterion.weight_of(targets);
   }
+  // The mean over nothing is no number; nothing is what there is to learn from it.
+  const bool is_empty = state.loss_weight == 0.0;
+  state.batch.set(keys_.loss_key,
+                  is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets));
 }
 
 Batch SupervisedRunner::predict_batch(const Model& model, const Batch& batch) {

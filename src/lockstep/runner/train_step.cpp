@@ -53,8 +53,6 @@ void TrainStep::begin_shard(int local) {
 }
 
 void TrainStep::backward(const torch::Tensor& loss, double weight) {
-  // Targets that are all ignored: their mean is no number, and they have nothing to say.
-  if (is_weighted() && settings_.mean == LossMean::kTargets && weight == 0) return;
   replica_.before_backward();
   if (!is_weighted() || settings_.mean == LossMean::kNone) {
     loss.backward();

@@ -14,6 +14,7 @@
 #define H5_USE_110_API
 #include <hdf5.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -186,12 +187,35 @@ std::string reason(const fs::path& path) {
   return "is an HDF5 file, but a damaged one";
 }
 
+// Which file it is, and as it was written when: another under the same name is another.
+struct Version {
+  dev_t device = 0;
+  ino_t number = 0;
+  timespec changed = {};
+
+  explicit Version(const fs::path& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return;
+    device = status.st_dev;
+    number = status.st_ino;
+    changed = status.st_mtim;
+  }
+  bool operator==(const Version& other) const {
+    return device == other.device && number == other.number &&
+           changed.tv_sec == other.changed.tv_sec && changed.tv_nsec == other.changed.tv_nsec;
+  }
+};
+
 class OpenFile {
  public:
   explicit OpenFile(fs::path path)
-      : path_(std::move(path)), id_(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose) {
+      : path_(std::move(path)),
+        version_(path_),
+        id_(H5Fopen(path_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose) {
     if (!id_) throw DataError("{}: {}", path_.string(), reason(path_));
   }
+
+  bool is_current() const { return version_ == Version(path_); }
 
   std::vector<std::string> names() const { return names_in(id_.get()); }
 
@@ -210,6 +234,7 @@ class OpenFile {
 
  private:
   fs::path path_;
+  Version version_;
   Handle id_;
   std::map<std::string, std::unique_ptr<Dataset>> datasets_;  // closed before their file
 };
@@ -227,6 +252,10 @@ class OpenFiles {
 
   OpenFile& at(const fs::path& path) {
     const auto found = std::ranges::find(files_, path, &Entry::first);
+    if (found != files_.end() && !found->second->is_current()) {
+      files_.erase(found);
+      return at(path);
+    }
     if (found != files_.end()) {
       files_.splice(files_.begin(), files_, found);
     } else {
@@ -255,25 +284,37 @@ OpenFile& opened(const fs::path& path) {
 
 }  // namespace
 
-Hdf5File::Hdf5File(fs::path path) : path_(std::move(path)) {
+// Closes the file at its end: another program may want to write to it. Who else reads it here opens
+// it again.
+struct Hdf5File::Use {
+  explicit Use(fs::path used) : path(std::move(used)) {}
+  ~Use() {
+    const Turn turn;
+    OpenFiles::of_this_process().forget(path);
+  }
+  fs::path path;
+};
+
+Hdf5File::Hdf5File(fs::path path)
+    : path_(std::move(path)), use_(std::make_shared<const Use>(fs::absolute(path_))) {
   const Turn turn;
   if (!fs::exists(path_)) throw DataError("{}: there is no such file", path_.string());
-  opened(path_);
+  opened(use_->path);
 }
 
 std::vector<std::string> Hdf5File::names() const {
   const Turn turn;
-  return opened(path_).names();
+  return opened(use_->path).names();
 }
 
 std::vector<std::int64_t> Hdf5File::shape(const std::string& name) const {
   const Turn turn;
-  return opened(path_).dataset(name).shape();
+  return opened(use_->path).dataset(name).shape();
 }
 
 torch::Tensor Hdf5File::read(const std::string& name, const Block& block) const {
   const Turn turn;
-  return opened(path_).dataset(name).read(block);
+  return opened(use_->path).dataset(name).read(block);
 }
 
 torch::Tensor Hdf5File::read(const std::string& name) const {
@@ -313,7 +354,7 @@ void write_hdf5(const fs::path& path,
       }
     }
   }
-  OpenFiles::of_this_process().forget(path);
+  OpenFiles::of_this_process().forget(fs::absolute(path));
   fs::rename(aside, path);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +40,10 @@ class Hdf5File {
   torch::Tensor read(const std::string& name) const;  // all of it
 
  private:
+  struct Use;
+
   std::filesystem::path path_;
+  std::shared_ptr<const Use> use_;
 };
 
 // Writes tensors of float or double as datasets of a new file, whole or not at all.

@@ -36,7 +36,10 @@ class Follower : public Callback {
     return std::vector<std::string>();
   }
   void on_run_start(State& state) override {
-    if (is_loaded_) state.optimizer->load_state(optimizer_);
+    if (!is_loaded_) return;
+    const double lr = state.optimizer->lr();
+    state.optimizer->load_state(optimizer_);
+    state.optimizer->set_lr(lr);  // as it was asked for
   }
   void on_epoch_end(State& state) override {
     if (on_epoch_ && state.comm->is_primary()) {
@@ -121,9 +124,10 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
                                            .minimize = true,
                                            .min_delta = config_.min_delta}),
                     SchedulerCallback({.metric = watched}),
-                    Follower(optimizer_, std::exchange(is_loaded_, false), on_epoch)},
+                    Follower(optimizer_, is_loaded_, on_epoch)},
       .engine = engine,
   });
+  is_loaded_ = false;
   history_ = result.history;
   weights_hash_ = result.weights_hash;
   samples_per_second_ = result.train_samples_per_second;

@@ -39,8 +39,8 @@ class Network : public Estimator {
   torch::Tensor predict(const data::Loader& loader) override;
   // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads.
   void save(const std::filesystem::path& folder) const override;
-  // The model with what it is made of, whatever this one was given for that; how it is trained
-  // stays as this one was given. The next train() goes on with the loaded weights and optimizer.
+  // The model with what it is made of, whatever this one was given for that. The next train() goes
+  // on with the loaded weights and the optimizer's state, at the learning rate of this one.
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
   std::string describe() const override;
