@@ -1,7 +1,6 @@
 // Lets a callback take part in some epochs or loaders only.
 //
-//   ls::ControlFlowCallback(ls::AUCCallback({.num_classes = 10}), {.loaders = {"valid"}, .every =
-//   5})
+//   ls::ControlFlowCallback(ls::AUCCallback({.num_classes = 10}), {.loaders = {"valid"}})
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/log/console.h"
 
 namespace lockstep {
 namespace {
@@ -86,10 +85,12 @@ void LRFinderCallback::on_step(State& state) {
   }
 }
 
-// A run that is too short for all rates ends with those it had.
+// A run that is too short for all rates ends with those it had. One worker alone may have asked for
+// the end, and all put the model back together.
 void LRFinderCallback::on_epoch_end(State& state) {
+  if (is_done_ || points_.empty()) return;
   const bool is_last = state.progress.epoch >= state.progress.num_epochs || state.stop_reason;
-  if (is_last && !is_done_ && !points_.empty()) finish(state);
+  if (sum_of(is_last ? 1 : 0, *state.comm) > 0) finish(state);
 }
 
 void LRFinderCallback::finish(State& state) {

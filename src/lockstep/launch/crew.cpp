@@ -397,8 +397,8 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != caller) ::_exit(1);  // it died before it could be watched
-      InterruptGuard::catch_for_good();  // Ctrl-C is for the caller to die of: this one goes with
-                                         // it
+      // Ctrl-C is for the caller to die of: this one goes with it.
+      InterruptGuard::catch_for_good();
       for (Worker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();

@@ -265,7 +265,7 @@ class OpenFiles {
     return *files_.front().second;
   }
 
-  // Before it is written anew.
+  // Before it is written anew, and where nobody reads it any more.
   void forget(const fs::path& path) {
     files_.remove_if([&](const Entry& entry) { return entry.first == path; });
   }
