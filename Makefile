@@ -8,11 +8,13 @@ JOBS   ?= $(shell nproc)
 # The quickstart does without the packages that only tests need.
 WITH_TESTS := ON
 
-.PHONY: help quickstart build test bench check format clean configure
+.PHONY: help quickstart build test test-long test-debian13 bench check format clean configure
 
 help:
 	@echo "make quickstart   install, build, train on 60,000 real images"
-	@echo "make test         install, build, check, pass every test"
+	@echo "make test         install, build, check, pass every test; PRESET=asan or tsan: with sanitizers"
+	@echo "make test-debian13  the same from nothing on a fresh Debian 13 in build/debian13; needs root"
+	@echo "make test-long    the tests of all presets and on Debian 13: hours"
 	@echo "make build        build everything into build/ (PRESET=release|debug|asan|tsan)"
 	@echo "make bench        measure against PyTorch; WORK=A,B: some of it"
 	@echo "make check        layers, format, every source has its test"
@@ -33,8 +35,18 @@ build:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
-test: build check
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+# The tests, scripts/check among them, and a summary of what could not be tested on this machine.
+test: build
+	@scripts/test $(BUILD) -j $(JOBS)
+
+test-debian13:
+	@scripts/test-debian13
+
+test-long:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test PRESET=asan
+	@$(MAKE) --no-print-directory test PRESET=tsan
+	@$(MAKE) --no-print-directory test-debian13
 
 bench:
 	@scripts/bootstrap test bench
@@ -46,7 +58,7 @@ check:
 	@scripts/check
 
 format:
-	@find src tests examples bench apps \( -name '*.h' -o -name '*.cpp' \) -not -path '*/templates/*' | xargs clang-format -i
+	@scripts/format
 
 clean:
 	@rm -rf build

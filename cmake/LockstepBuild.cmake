@@ -27,6 +27,8 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  # With sanitizers, g++ warns of what its own instrumentation makes uncertain.
+  add_compile_options(-Wno-maybe-uninitialized)
 endif()
 
 # -fPIC by hand: CMake would give programs -fPIE, and they could not share the precompiled header.

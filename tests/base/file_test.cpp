@@ -95,7 +95,7 @@ TEST(WriteFileAtomically, AWriteThatFailsLosesNothing) {
 TEST(WriteFileAtomically, AKilledWriterLeavesNothing) {
   const TemporaryDirectory folder;
   if (!FileDescriptor(::open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600))) {
-    GTEST_SKIP() << "this file system has no files without a name";
+    GTEST_SKIP() << "this file system has no O_TMPFILE";
   }
   const pid_t writer = ::fork();
   if (writer == 0) {

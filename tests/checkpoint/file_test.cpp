@@ -77,7 +77,7 @@ TEST(CheckpointFile, AFailedWriteLeavesTheOldOne) {
 
 TEST(CheckpointFile, PythonReadsIt) {
   if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
-    GTEST_SKIP() << "python3-torch is not installed";
+    GTEST_SKIP() << "Python cannot import torch; install python3-torch";
   }
   TemporaryDirectory folder;
   const fs::path path = folder / "a.pth";

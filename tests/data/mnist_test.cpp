@@ -65,7 +65,8 @@ TEST(Mnist, IsNeverFashionMnistByItself) {
 class FashionMnist : public testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(kFashion)) GTEST_SKIP() << "no " << kFashion;
+    if (!fs::exists(kFashion))
+      GTEST_SKIP() << "there is no " << kFashion << "; install dataset-fashion-mnist";
   }
 };
 

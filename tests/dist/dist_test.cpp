@@ -477,7 +477,7 @@ TEST_P(Collectives, PrintInOrder) {
 }
 
 TEST(Dist, TheDeviceIsTheCpuWhereThereIsNoGpu) {
-  if (torch::cuda::is_available()) GTEST_SKIP() << "there is a GPU";
+  if (torch::cuda::is_available()) GTEST_SKIP() << "this machine has a GPU";
   EXPECT_TRUE(get_device().is_cpu());
 }
 

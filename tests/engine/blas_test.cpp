@@ -48,7 +48,7 @@ TEST(BlasWarning, IsSilentOnAFastBlas) {
 
 TEST(BlasWarning, NamesTheReferenceBlasOnceWithTheRemedy) {
   const auto folder = reference_folder();
-  if (!folder) GTEST_SKIP() << "the reference BLAS is not installed";
+  if (!folder) GTEST_SKIP() << "the reference BLAS is not here; install libblas3";
   const std::string self = fs::read_symlink("/proc/self/exe").string();
   const std::string output = output_of("LD_LIBRARY_PATH=" + folder->string() + " " + self +
                                        " --gtest_filter=BlasProbe.* 2>&1");

@@ -69,7 +69,7 @@ TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {
 
 TEST(DistributedEngine, PinsWorkersThatTakeAllCores) {
   const auto cores = launch::available_cores();
-  if (cores.size() < 2) GTEST_SKIP() << "one core";
+  if (cores.size() < 2) GTEST_SKIP() << "this machine has one core";
   DistributedDataParallelEngine engine(
       {.workers = static_cast<int>(cores.size()), .timeout = std::chrono::seconds(30)});
   engine.run({.prepare = [] {},

@@ -2,6 +2,7 @@
 # The 3-D example, end to end: a field is made, learned, evaluated and reported.
 # usage: cnn3d.sh PATH_TO_CNN3D PATH_TO_LOCKSTEP FOLDER_OF_CONFIGS FOLDER_OF_GOLDENS
 set -euo pipefail
+. "$(dirname "$0")/../support/shell.sh"
 cnn3d=$1 lockstep=$2 configs=$3 goldens=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -12,7 +13,7 @@ hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json
 mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
 SECONDS=0
 "$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 > out 2> err || fail "failed"
-[ $SECONDS -lt 120 ] || fail "took $SECONDS s, expected less than two minutes"
+[ $SECONDS -lt "$(scaled 120)" ] || fail "took $SECONDS s, expected less than $(scaled 120) s"
 grep -q mine logs/cnn3d/precious.txt || fail "deleted what was in the log folder"
 for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json model_details.txt; do
   [ -s "logs/cnn3d/report/$file" ] || fail "no $file"

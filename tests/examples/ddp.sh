@@ -3,6 +3,7 @@
 # killed, Ctrl-C. In each case every process is gone in time, the exit tells, the culprit is named,
 # and nothing is left. And what must not matter does not: workers, backends, launchers.
 set -euo pipefail
+. "$(dirname "$0")/../support/shell.sh"
 mnist=$1
 work=$(mktemp -d)
 trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -24,14 +25,14 @@ for n in 2 4; do
   found=$(run "gloo$n" --workers $n --shards 4 --backend gloo)
   [ "$found" = "$expected" ] || fail "gloo with $n workers: $found, expected $expected"
 done
-if command -v mpirun >/dev/null; then
+if have_mpirun "the same weights under mpirun"; then
   mpirun --allow-run-as-root --oversubscribe -n 2 "$mnist" --epochs 1 --shards 4 --quiet \
     --logdir "$work/mpirun" >"$work/out" 2>"$work/err" || fail "mpirun failed"
   [ "$(hash_of "$work/mpirun")" = "$expected" ] || fail "other weights under mpirun"
 fi
-if command -v torchrun >/dev/null; then
+if have_torchrun "the same weights under torchrun"; then
   # Redirection is named for each worker: without it, torchrun 1.13 fails on Python 3.11.
-  torchrun --no_python --nproc_per_node 2 -r 0:1,1:1 -t 0:1,1:1 "$mnist" --epochs 1 --shards 4 \
+  run_torchrun --no_python --nproc_per_node 2 -r 0:1,1:1 -t 0:1,1:1 "$mnist" --epochs 1 --shards 4 \
     --quiet --logdir "$work/torchrun" >"$work/out" 2>"$work/err" || fail "torchrun failed"
   [ "$(hash_of "$work/torchrun")" = "$expected" ] || fail "other weights under torchrun"
 fi
@@ -44,7 +45,7 @@ start() {  # in a group of its own, as a shell would; leaves its pid and its wor
   setsid env --default-signal=INT "$mnist" --epochs 1000 --quiet --workers 3 --logdir "$work/run" "$@" \
     >"$work/out" 2>"$work/err" &
   main=$!
-  for _ in $(seq 200); do
+  for _ in $(seq $(scaled 200)); do
     workers=($(pgrep -P $main || true))
     [ ${#workers[@]} -eq 2 ] && grep -q 'valid (2/' "$work/out" && return
     sleep 0.05
@@ -53,7 +54,7 @@ start() {  # in a group of its own, as a shell would; leaves its pid and its wor
 }
 # ends LIMIT_IN_MS: the run and all its workers are gone by then; sets `code`.
 ends() {
-  local begin=$(date +%s%N) limit=$1
+  local begin=$(date +%s%N) limit=$(scaled $1)
   code=0; wait $main 2>/dev/null || code=$?
   for pid in "${workers[@]}"; do
     # One that nobody has reaped yet is gone all the same.
@@ -106,7 +107,7 @@ what="Ctrl-C and resume"
 rm -rf "$work/run"
 setsid env --default-signal=INT "$mnist" --epochs 3 --quiet --workers 3 --logdir "$work/run" >"$work/out" 2>"$work/err" &
 main=$!
-for _ in $(seq 400); do grep -q 'train (1/' "$work/out" && break; sleep 0.01; done
+for _ in $(seq $(scaled 400)); do grep -q 'train (1/' "$work/out" && break; sleep 0.01; done
 workers=($(pgrep -P $main)); kill -INT -- -$main; ends 2000
 "$mnist" --epochs 3 --quiet --workers 2 --shards 3 --logdir "$work/run" --resume last \
   >"$work/out" 2>"$work/err" || fail "$what: resume failed"

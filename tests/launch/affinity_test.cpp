@@ -77,7 +77,7 @@ TEST(PinnedScope, HoldsTheThreadAndItsThreadsAndRestores) {
 
 TEST(PinnedScope, NestsLikeItsScopes) {
   const std::vector<int> before = available_cores();
-  if (before.size() < 2) GTEST_SKIP() << "needs two cores";
+  if (before.size() < 2) GTEST_SKIP() << "this machine has one core";
   {
     const PinnedScope outer({before[0], before[1]});
     {

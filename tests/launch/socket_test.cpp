@@ -49,7 +49,7 @@ TEST(Socket, ConnectsOverIpv6) {
   try {
     listener = listen_on({.address = "::1"});
   } catch (const CommError&) {
-    GTEST_SKIP() << "no IPv6 here";
+    GTEST_SKIP() << "this machine has no IPv6";
   }
   const int port = local_port(listener);
   EXPECT_TRUE(connect_to({.address = "::1", .port = port}, deadline_in(kLimit)));

@@ -30,7 +30,7 @@ TEST(TensorFile, RowsAreSamples) {
 
 TEST(TensorFile, OfPythonsTorchSave) {
   if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0)
-    GTEST_SKIP() << "no python3-torch";
+    GTEST_SKIP() << "Python cannot import torch; install python3-torch";
   const TemporaryDirectory folder;
   const std::string script = fmt::format(
       "/usr/bin/python3 -c \"import torch; torch.save({{'features': torch.arange(6.).reshape(3, "

@@ -79,7 +79,7 @@ TEST(Model, ATorchScriptFileTrainsLikeAnyOther) {
 
 TEST(Model, AFileThatPythonScriptedTrainsAndResumes) {
   if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
-    GTEST_SKIP() << "python3-torch is not installed";
+    GTEST_SKIP() << "Python cannot import torch; install python3-torch";
   }
   TemporaryDirectory folder;
   std::ofstream(folder / "make.py")

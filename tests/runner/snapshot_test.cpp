@@ -76,7 +76,7 @@ TEST(Snapshot, WeightsAloneCannotBeResumed) {
 
 TEST(Snapshot, PythonContinuesWithTheWeights) {
   if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0) {
-    GTEST_SKIP() << "python3-torch is not installed";
+    GTEST_SKIP() << "Python cannot import torch; install python3-torch";
   }
   TemporaryDirectory folder;
   TrainOptions options = toy::options();

@@ -1,0 +1,63 @@
+# What the shell tests share. A test sources it before it changes its folder:
+#   . "$(dirname "$0")/../support/shell.sh"
+
+# skip CASE REASON: says that a case is not tested on this machine. The test goes on with its other
+# cases. scripts/test lists every skipped case at the end. If an installed package would make the case
+# possible, REASON ends with "install PACKAGE"; scripts/test fails if that package is installed.
+skip() {
+  echo "${0##*/}: NOT TESTED: $1: $2"
+  if [ -n "${LOCKSTEP_SKIPPED:-}" ]; then echo "${0##*/}: $1: $2" >> "$LOCKSTEP_SKIPPED"; fi
+}
+
+# scaled NUMBER: a time limit, in any unit, made longer where programs run slower than usual. The
+# sanitizer builds set LOCKSTEP_TEST_SLOWDOWN; it is an integer.
+scaled() { echo $(($1 * ${LOCKSTEP_TEST_SLOWDOWN:-1})); }
+
+# have_mpirun CASE, have_torchrun CASE, have_python_torch CASE: true where the tool works; otherwise
+# the case is skipped.
+have_mpirun() {
+  command -v mpirun > /dev/null && return
+  skip "$1" "mpirun is not here; install openmpi-bin"
+  return 1
+}
+have_torchrun() {
+  command -v torchrun > /dev/null && return
+  skip "$1" "torchrun is not here; install python3-torch"
+  return 1
+}
+have_python_torch() {
+  /usr/bin/python3 -c 'import torch' 2> /dev/null && return
+  skip "$1" "Python cannot import torch; install python3-torch"
+  return 1
+}
+
+# Debian 13's PyTorch is built without libuv, but its TCPStore uses libuv unless this says otherwise.
+# PyTorch 1.13 does not read it.
+run_torchrun() { USE_LIBUV=0 torchrun "$@"; }
+
+# two_hosts NAME NETWORK CASE: makes the network namespaces NAME-0 and NAME-1 with the addresses
+# NETWORK.1 and NETWORK.2 and a link between them. Where the machine does not allow it, the case is
+# skipped and the result is false. Whoever calls it also calls `remove_hosts NAME` at the end.
+two_hosts() {
+  local why
+  why=$(lay_cable "$1" "$2" 2>&1) && return
+  if command -v ip > /dev/null; then
+    skip "$3" "this machine does not allow network namespaces: ${why//$'\n'/ }"
+  else
+    skip "$3" "the command ip is not here; install iproute2"
+  fi
+  return 1
+}
+lay_cable() {
+  local node
+  ip netns add "$1-0" && ip netns add "$1-1" &&
+    ip link add name ls0 netns "$1-0" type veth peer name ls1 netns "$1-1" || return 1
+  for node in 0 1; do
+    ip -n "$1-$node" address add "$2.$((node + 1))/24" dev ls$node &&
+      ip -n "$1-$node" link set ls$node up && ip -n "$1-$node" link set lo up || return 1
+  done
+}
+remove_hosts() {
+  local node
+  for node in 0 1; do ip netns delete "$1-$node" 2> /dev/null || true; done
+}
