@@ -7,19 +7,25 @@ endif
 JOBS   ?= $(shell nproc)
 # The quickstart does without the packages that only tests need.
 WITH_TESTS := ON
+# How long `make faults` and `make fuzz` go on.
+ROUNDS       ?= 100
+MINUTES      ?= 60
+FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build test test-long test-debian13 bench check format clean configure
+.PHONY: help quickstart build test test-debian13 test-long faults fuzz bench check format clean configure
 
 help:
-	@echo "make quickstart   install, build, train on 60,000 real images"
-	@echo "make test         install, build, check, pass every test; PRESET=asan or tsan: with sanitizers"
-	@echo "make test-debian13  the same from nothing on a fresh Debian 13 in build/debian13; needs root"
-	@echo "make test-long    the tests of all presets and on Debian 13: hours"
-	@echo "make build        build everything into build/ (PRESET=release|debug|asan|tsan)"
-	@echo "make bench        measure against PyTorch; WORK=A,B: some of it"
-	@echo "make check        layers, format, every source has its test"
-	@echo "make format       lay out the sources with clang-format"
-	@echo "make clean        remove build/"
+	@echo "make quickstart      install, build, train on 60,000 real images"
+	@echo "make test            install, build, check, pass every test; PRESET=asan or tsan: with sanitizers"
+	@echo "make test-debian13   the same from nothing on a fresh Debian 13, in build/debian13; needs root"
+	@echo "make faults          disturb runs at random (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES)): nothing is left, same weights"
+	@echo "make fuzz            damaged inputs for every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
+	@echo "make test-long       all of these, with 1,000 faults: hours"
+	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
+	@echo "make bench           measure against PyTorch; WORK=A,B: some of it"
+	@echo "make check           layers, format, every source has its test"
+	@echo "make format          lay out the sources with clang-format 14"
+	@echo "make clean           remove build/"
 
 quickstart:
 	@scripts/bootstrap
@@ -42,10 +48,24 @@ test: build
 test-debian13:
 	@scripts/test-debian13
 
+# Random signals at random moments: nothing is left, and the resumed run has the same weights.
+faults: build
+	@scripts/faults $(BUILD) $(ROUNDS) $(MINUTES)
+
+# Damaged inputs for everything that reads files.
+fuzz:
+	@scripts/bootstrap test
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS) --target fuzz
+	@mkdir -p $(BUILD)/fuzz && cd $(BUILD)/fuzz && ../bin/fuzz $(FUZZ_SECONDS)
+
+# Everything, longest last. Hours.
 test-long:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test PRESET=asan
 	@$(MAKE) --no-print-directory test PRESET=tsan
+	@$(MAKE) --no-print-directory fuzz PRESET=asan FUZZ_SECONDS=600
+	@$(MAKE) --no-print-directory faults ROUNDS=1000 MINUTES=180
 	@$(MAKE) --no-print-directory test-debian13
 
 bench:

@@ -1,0 +1,241 @@
+// Gives damaged inputs to everything that reads what others may have written: checkpoints, pickles,
+// configs, overrides, IDX files, CSV tables and frames of the network. A reader must return or
+// throw lockstep::Error; any other exception, a crash or a hang is a finding.
+//
+// usage: fuzz SECONDS [SEED [READER]]
+//
+// The input in work is always in fuzz-input, in the current folder, so after a crash it is there.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/unpickler.h"
+#include "lockstep/config/override.h"
+#include "lockstep/config/yaml.h"
+#include "lockstep/data/idx.h"
+#include "lockstep/launch/frame.h"
+#include "lockstep/log/csv_table.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kInput = "fuzz-input";
+constexpr unsigned kLongest = 10;         // seconds for one input
+constexpr rlim_t kMostMemory = 8L << 30;  // bytes of address space, without sanitizers
+
+struct Reader {
+  std::string name;
+  std::vector<std::string> seeds;  // inputs that are right
+  std::function<void(const std::string& input)> read;
+};
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string checkpoint_file() {
+  const fs::path path = "fuzz-seed.pth";
+  const StateDict model = {{"weight", torch::arange(24, torch::kFloat32).reshape({2, 3, 4})},
+                           {"count", torch::tensor(7)}};
+  checkpoint::save(path, {{"model", model},
+                          {"epoch", std::int64_t{3}},
+                          {"loss", 0.25},
+                          {"name", std::string("fuzz")},
+                          {"list", StateList{true, std::int64_t{1}}}});
+  std::string bytes = content_of(path);
+  fs::remove(path);
+  return bytes;
+}
+
+// The archive's entries are stored as they are, so its pickle is a part of the file.
+std::string pickle_in(const std::string& archive) {
+  const auto begin = archive.find("\x80\x02");
+  return archive.substr(begin, archive.find("PK", begin) - begin);
+}
+
+torch::Tensor storage(const std::string&, torch::ScalarType type, std::int64_t size) {
+  if (size < 0 || size > 4096) throw CheckpointError("a storage of {} numbers", size);
+  return torch::zeros({size}, type);
+}
+
+std::string idx_file() {
+  std::string bytes("\0\0\x08\x03\0\0\0\x02\0\0\0\x03\0\0\0\x04", 16);
+  for (char value = 0; value < 24; ++value) bytes += value;
+  return bytes;
+}
+
+void read_frames(const std::string& input) {
+  launch::FrameReader reader;
+  // In two pieces, as a network may cut it.
+  for (const std::string_view piece : {std::string_view(input).substr(0, input.size() / 2),
+                                       std::string_view(input).substr(input.size() / 2)}) {
+    reader.append(piece);
+    while (const auto frame = reader.next(launch::kLargestHello)) {
+      launch::FieldReader fields(frame->payload);
+      fields.integer();
+      fields.text();
+    }
+  }
+}
+
+std::string frame() {
+  return launch::encode_frame(
+      launch::FrameKind::kSet,
+      launch::FieldWriter().integer(1).text("a key").text("a value").payload());
+}
+
+std::vector<Reader> readers() {
+  const std::string archive = checkpoint_file();
+  return {
+      {"checkpoint", {archive}, [](const std::string&) { checkpoint::read(kInput); }},
+      {"pickle",
+       {pickle_in(archive)},
+       [](const std::string& input) { checkpoint::unpickle(input, storage); }},
+      {"yaml",
+       {"a: 1\nb: [1, 2.5, {c: text}]\nbase: &x {lr: 0.1}\nd:\n  <<: *x\n  e: |\n    lines\n",
+        "{\"a\": [true, null, \"\\u00e9\"]}"},
+       [](const std::string& input) { config::parse_yaml(input, "fuzz"); }},
+      {"override",
+       {"optimizer/lr=0.01", "a.0.b={c: [1, 2]}"},
+       [](const std::string& input) {
+         config::Node document = config::parse_yaml("optimizer: {lr: 1}\na: [{b: 1}]\n", "fuzz");
+         config::apply_override(document, input);
+       }},
+      {"idx", {idx_file()}, [](const std::string&) { data::read_idx(kInput); }},
+      {"csv",
+       {"step,accuracy,\"a \"\"b\"\"\"\n1,0.5,2\n2,,3\n"},
+       [](const std::string&) { CsvTable(kInput, {.keep_until = 1}); }},
+      {"frames", {frame() + frame()}, read_frames},
+  };
+}
+
+class Mutator {
+ public:
+  explicit Mutator(std::uint64_t seed) : random_(seed) {}
+
+  std::size_t below(std::size_t limit) { return limit == 0 ? 0 : random_() % limit; }
+
+  std::string damage(std::string bytes) {
+    for (std::size_t changes = 1 + below(6); changes > 0; --changes) change(bytes);
+    return bytes;
+  }
+
+ private:
+  void change(std::string& bytes) {
+    static constexpr std::string_view kSpecial("\0\x01\x7f\x80\xff{}[]:&*<>!|%@`\"'\n\t ,-", 27);
+    const std::size_t at = below(bytes.size());
+    const std::size_t size = std::min(below(32) + 1, bytes.size() - at);
+    switch (below(7)) {
+      case 0:
+        if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        if (!bytes.empty()) bytes[at] = static_cast<char>(below(256));
+        break;
+      case 2:
+        bytes.insert(at, 1, kSpecial[below(kSpecial.size())]);
+        break;
+      case 3:
+        bytes.erase(at, size);
+        break;
+      case 4:
+        bytes.insert(at, bytes.substr(below(bytes.size()), size));
+        break;
+      case 5:
+        bytes.replace(at, size, size, below(2) == 0 ? '\0' : '\xff');
+        break;
+      default:
+        bytes.resize(at);
+        break;
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+// False where the reader threw something else than our errors, or anything where the input is
+// right.
+bool holds(const Reader& reader, const std::string& input, bool is_right = false) {
+  std::ofstream(kInput, std::ios::binary).write(input.data(), static_cast<long>(input.size()));
+  ::alarm(kLongest);  // its signal ends the program
+  try {
+    reader.read(input);
+  } catch (const Error& error) {
+    if (is_right) {
+      std::fprintf(stderr, "fuzz: %s: refuses a right input: %s\n", reader.name.c_str(),
+                   error.what());
+      return false;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fuzz: %s: not an error of ours: %s\n", reader.name.c_str(), error.what());
+    return false;
+  }
+  ::alarm(0);
+  return true;
+}
+
+void limit_memory() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const rlimit limit = {.rlim_cur = kMostMemory, .rlim_max = kMostMemory};
+  ::setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
+int fuzz(std::chrono::seconds time, std::uint64_t seed, const std::string& wanted) {
+  limit_memory();
+  Mutator mutator(seed);
+  std::vector<Reader> all = readers();
+  if (!wanted.empty()) std::erase_if(all, [&](const Reader& r) { return r.name != wanted; });
+  if (all.empty()) {
+    std::fprintf(stderr, "fuzz: there is no reader '%s'\n", wanted.c_str());
+    return 2;
+  }
+  for (const Reader& reader : all) {
+    // What is right must be read, else nothing beyond the first check would be tried.
+    for (const std::string& right : reader.seeds) {
+      if (!holds(reader, right, true)) return 1;
+    }
+    const auto end = std::chrono::steady_clock::now() + time / all.size();
+    long inputs = 0;
+    for (; std::chrono::steady_clock::now() < end; ++inputs) {
+      if (!holds(reader, mutator.damage(reader.seeds[mutator.below(reader.seeds.size())]))) {
+        std::fprintf(stderr, "fuzz: the input is in %s; seed %ju\n", kInput, std::uintmax_t{seed});
+        return 1;
+      }
+    }
+    std::printf("fuzz: %s: %ld inputs in order\n", reader.name.c_str(), inputs);
+    std::fflush(stdout);
+  }
+  fs::remove(kInput);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: fuzz SECONDS [SEED [READER]]\n");
+    return 2;
+  }
+  const std::uint64_t seed = argc > 2 ? std::stoull(argv[2]) : std::random_device()();
+  return lockstep::fuzz(std::chrono::seconds(std::stol(argv[1])), seed, argc > 3 ? argv[3] : "");
+}
