@@ -57,7 +57,7 @@ fuzz:
 	@scripts/bootstrap test
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target fuzz
-	@mkdir -p $(BUILD)/fuzz && cd $(BUILD)/fuzz && ../bin/fuzz $(FUZZ_SECONDS)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) ctest --test-dir $(BUILD) -C fuzz -R '^fuzz$$' -V
 
 # Everything, longest last. Hours.
 test-long:

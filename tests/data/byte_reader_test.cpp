@@ -46,7 +46,7 @@ TEST_F(ByteReaderTest, ReadsAnEmptyFile) {
 
 TEST_F(ByteReaderTest, UnpacksGzipInPieces) {
   std::string text;
-  for (int i = 0; i < 100'000; ++i) text += static_cast<char>(i * i % 251);
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>((i % 251) * (i % 251) % 251);
   const auto path = file(gzip(text));
   EXPECT_EQ(read_all(path), text);
   ByteReader reader(path);

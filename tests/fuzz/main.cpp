@@ -2,13 +2,15 @@
 // configs, overrides, IDX files, CSV tables and frames of the network. A reader must return or
 // throw lockstep::Error; any other exception, a crash or a hang is a finding.
 //
-// usage: fuzz SECONDS [SEED [READER]]
+// usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //
-// The input in work is always in fuzz-input, in the current folder, so after a crash it is there.
+// The time is shared by all readers. The input in work is always in fuzz-input, in the current
+// folder, so after a crash it is there.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -232,10 +234,8 @@ int fuzz(std::chrono::seconds time, std::uint64_t seed, const std::string& wante
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: fuzz SECONDS [SEED [READER]]\n");
-    return 2;
-  }
-  const std::uint64_t seed = argc > 2 ? std::stoull(argv[2]) : std::random_device()();
-  return lockstep::fuzz(std::chrono::seconds(std::stol(argv[1])), seed, argc > 3 ? argv[3] : "");
+  const char* const seconds = std::getenv("FUZZ_SECONDS");
+  const std::uint64_t seed = argc > 1 ? std::stoull(argv[1]) : std::random_device()();
+  return lockstep::fuzz(std::chrono::seconds(seconds ? std::atol(seconds) : 60), seed,
+                        argc > 2 ? argv[2] : "");
 }

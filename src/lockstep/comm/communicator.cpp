@@ -56,9 +56,12 @@ torch::Tensor unpacked(const std::string& bytes, const torch::Tensor& like, int 
                     c10::toString(like.scalar_type()));
   }
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(head[1]));
-  std::memcpy(sizes.data(), bytes.data() + sizeof head, sizes.size() * 8);
+  // A scalar has no sizes and an empty tensor no data: memcpy() must not see their null pointers.
+  if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data() + sizeof head, sizes.size() * 8);
   torch::Tensor tensor = torch::empty(sizes, torch::dtype(type));
-  std::memcpy(tensor.data_ptr(), bytes.data() + sizeof head + sizes.size() * 8, tensor.nbytes());
+  if (tensor.numel() > 0) {
+    std::memcpy(tensor.data_ptr(), bytes.data() + sizeof head + sizes.size() * 8, tensor.nbytes());
+  }
   return tensor.to(like.device());
 }
 
