@@ -6,35 +6,36 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/callback/classification.h"
+#include "tests/log/captured_stream.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
-// What a console of the given kind shows during a run.
-std::string shown(bool terminal, bool fail = false) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* stream = open_memstream(&text, &size);
-  {
-    Console console({.stream = stream, .terminal = terminal, .width = 120, .utf8 = false});
+struct Shown {
+  bool terminal = true;
+  std::shared_ptr<toy::Hooks> hooks = std::make_shared<toy::Hooks>();
+  CapturedStream stream = {};
+
+  // What the console has been sent after a run of one epoch.
+  std::string run() {
+    Console console({.stream = stream.file(), .terminal = terminal, .width = 120, .utf8 = false});
     TrainOptions options = toy::options();
     options.num_epochs = 1;
-    auto bad = std::make_shared<toy::Hooks>();
-    if (fail) bad->backward = [](State&) { throw Error("boom"); };
-    options.callbacks = {ProgressBarCallback(console), AccuracyCallback({.num_classes = 3}), bad};
-    toy::error_of([&] { toy::train(options); });
+    options.callbacks = {ProgressBarCallback(console), AccuracyCallback({.num_classes = 3}), hooks};
+    result = toy::error_of([&] { metrics = toy::train(options).last_metrics; });
+    return stream.flushed();
   }
-  std::fclose(stream);
-  const std::string output(text, size);
-  std::free(text);
-  return output;
-}
+
+  std::string result = {};
+  EpochMetrics metrics = {};
+};
 
 TEST(ProgressBarCallback, ShowsEachPassOnATerminal) {
-  const std::string output = shown(true);
+  const std::string output = Shown().run();
   EXPECT_THAT(output, HasSubstr("1/1 * Epoch (train)"));
   EXPECT_THAT(output, HasSubstr("1/1 * Epoch (valid)"));
   EXPECT_THAT(output, HasSubstr("7/7"));
@@ -43,13 +44,36 @@ TEST(ProgressBarCallback, ShowsEachPassOnATerminal) {
   EXPECT_THAT(output, HasSubstr("samples/s"));
 }
 
+// The metrics' callbacks forget what they accumulated at the end of a pass, before the bar is asked
+// for its last line.
+TEST(ProgressBarCallback, TheLastLineHasTheWholePassesMetrics) {
+  Shown shown;
+  const std::string lines = screen(shown.run());
+  EXPECT_THAT(lines, Not(HasSubstr("nan")));
+  for (const char* const loader : {"train", "valid"}) {
+    EXPECT_THAT(lines, HasSubstr(fmt::format("accuracy01={:.3f}, loss={:.3f}\n",
+                                             shown.metrics.at(loader).at("accuracy01"),
+                                             shown.metrics.at(loader).at("loss"))));
+  }
+}
+
+// A pass that takes longer than the ten seconds after which a file gets a plain line would make the
+// test long: without one, a file gets nothing.
 TEST(ProgressBarCallback, DrawsNoBarInAFile) {
-  EXPECT_THAT(shown(false), testing::Not(HasSubstr("\r")));
+  EXPECT_EQ(Shown{.terminal = false}.run(), "");
 }
 
 TEST(ProgressBarCallback, DisappearsWhenTheRunFails) {
-  const std::string output = shown(true, /*fail=*/true);
-  EXPECT_THAT(output, testing::Not(HasSubstr("7/7")));
+  Shown shown;
+  std::string before;
+  shown.hooks->backward = [&](State&) {
+    before = screen(shown.stream.flushed());
+    throw Error("boom");
+  };
+  const std::string after = screen(shown.run());
+  EXPECT_THAT(shown.result, HasSubstr("boom"));
+  EXPECT_THAT(before, HasSubstr("1/1 * Epoch (train)")) << "there was a bar";
+  EXPECT_EQ(after, "") << "and it is gone";
 }
 
 }  // namespace

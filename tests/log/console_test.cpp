@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/log/captured_stream.h"
+#include "tests/log/pseudo_terminal.h"
 
 namespace lockstep {
 namespace {
@@ -43,6 +44,53 @@ TEST(Console, ABarIsCutToTheWidthInColumnsNotBytes) {
   Console console({.stream = stream.file(), .terminal = true, .width = 5});
   console.show_bar("████████");
   EXPECT_EQ(screen(stream.flushed()), "████");
+}
+
+TEST(Console, AFinishedBarIsALineCutToTheWidth) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 9});
+  console.show_bar("50% of it all");
+  console.finish_bar("100% of it all");
+  console.line("what follows is not cut");
+  EXPECT_EQ(screen(stream.flushed()), "100% of \nwhat follows is not cut\n");
+}
+
+// A bar of 59 columns in a window of 60. At 25 columns it is on three rows, the cursor is on the
+// last of them: two rows up begins what is to be erased.
+TEST(Console, ABarInAWindowThatBecameNarrowerLeavesNothingBehind) {
+  PseudoTerminal terminal;
+  terminal.resize(60);
+  Console console({.stream = terminal.file(), .rewraps = true});
+  console.show_bar(std::string(80, 'x'));
+  EXPECT_EQ(terminal.written(), std::string(59, 'x'));
+  terminal.resize(25);
+  console.show_bar(std::string(80, 'y'));
+  EXPECT_EQ(terminal.written(), "\x1b[2A\r\x1b[J" + std::string(24, 'y'));
+  console.show_bar("z");
+  EXPECT_EQ(terminal.written(), "\r\x1b[Kz") << "that one is on one row";
+}
+
+TEST(Console, ALineAboveABarInANarrowerWindow) {
+  PseudoTerminal terminal;
+  terminal.resize(60);
+  Console console({.stream = terminal.file(), .rewraps = true});
+  console.show_bar(std::string(80, 'x'));
+  terminal.resize(40);
+  terminal.written();
+  console.line("a line");
+  EXPECT_EQ(terminal.written(), "\x1b[1A\r\x1b[Ja line\n" + std::string(39, 'x'));
+}
+
+// One row would be taken away from the output above.
+TEST(Console, ATerminalThatCutsLinesHasTheBarOnOneRow) {
+  PseudoTerminal terminal;
+  terminal.resize(60);
+  Console console({.stream = terminal.file(), .rewraps = false});
+  console.show_bar(std::string(80, 'x'));
+  terminal.resize(25);
+  terminal.written();
+  console.show_bar("y");
+  EXPECT_EQ(terminal.written(), "\r\x1b[Ky");
 }
 
 TEST(Console, NoBarAndNoControlCodesWhereThereIsNoTerminal) {

@@ -86,6 +86,13 @@ TEST_F(ProgressBarTest, AFinishedBarStaysAsALine) {
             "loss=0.500\ntrain (1/8) loss: 0.500\n");
 }
 
+TEST_F(ProgressBarTest, AFinishedBarIsCutToo) {
+  open({.terminal = true, .width = 40, .utf8 = true});
+  now_ += 10s;
+  bar_->finish({.batches = 1875, .samples = 60000}, {{"loss", 0.5}});
+  EXPECT_EQ(shown(), "1/8 * Epoch (train): 100% |██████████| \n");
+}
+
 TEST_F(ProgressBarTest, AnAbandonedBarIsTakenAway) {
   open_terminal();
   bar_.reset();

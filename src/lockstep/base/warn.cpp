@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/color.h"
+
 namespace lockstep {
 namespace {
 
@@ -31,8 +33,13 @@ void warn(const std::string& message) {
   if (handler) {
     handler(message);
   } else {
-    std::fprintf(stderr, "lockstep: warning: %s\n", message.c_str());
+    print_warning(message);
   }
+}
+
+void print_warning(const std::string& message) {
+  const std::string prefix = colored_on(stderr, "lockstep: warning:", Color::kYellow);
+  std::fprintf(stderr, "%s %s\n", prefix.c_str(), message.c_str());
 }
 
 void warn_once(const std::string& message) {

@@ -7,6 +7,17 @@ BarPosition position(const State& state) {
   return {.batches = state.loader_batch, .samples = state.loader_samples};
 }
 
+// The whole pass's values of the metrics that the bar has shown. Callbacks have put them into
+// loader_metrics by now, merged over all workers, and have forgotten what they were made of.
+Metrics final_metrics(const State& state) {
+  Metrics shown;
+  for (const auto& [name, unused] : state.running_metrics()) {
+    const auto value = state.loader_metrics.find(name);
+    if (value != state.loader_metrics.end()) shown.insert(*value);
+  }
+  return shown;
+}
+
 }  // namespace
 
 void ProgressBarCallback::on_loader_start(State& state) {
@@ -24,7 +35,7 @@ void ProgressBarCallback::on_step(State& state) {
 
 void ProgressBarCallback::on_loader_end(State& state) {
   if (bar_ == nullptr) return;
-  bar_->finish(position(state), state.running_metrics());
+  bar_->finish(position(state), final_metrics(state));
   bar_.reset();
 }
 

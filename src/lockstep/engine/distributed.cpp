@@ -8,6 +8,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "lockstep/base/color.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/comm/local.h"
@@ -49,7 +50,7 @@ class WorkerOutput {
       if (previous_) {
         previous_(message);
       } else {
-        show(fmt::format("lockstep: warning: {}", message));
+        Console::standard().interrupt([&] { print_warning(message); });
       }
     });
   }
@@ -58,8 +59,11 @@ class WorkerOutput {
   WorkerOutput& operator=(const WorkerOutput&) = delete;
 
   void line(int rank, const std::string& text) {
-    if (text.starts_with("lockstep: warning: ") && !note(text)) return;
-    show(fmt::format("[rank {}] {}", rank, text));
+    constexpr std::string_view kWarning = "lockstep: warning:";
+    if (!text.starts_with(kWarning)) return show(fmt::format("[rank {}] {}", rank, text));
+    if (!note(text)) return;
+    show(fmt::format("[rank {}] {}{}", rank, colored_on(stderr, kWarning, Color::kYellow),
+                     text.substr(kWarning.size())));
   }
 
  private:

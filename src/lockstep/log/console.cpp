@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kUsualWidth = 80;
 constexpr std::string_view kEraseLine = "\r\x1b[K";
+constexpr std::string_view kEraseBelow = "\r\x1b[J";  // this row and all below it
 
 bool locale_is_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -23,6 +25,21 @@ bool locale_is_utf8() {
     return name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
   }
   return false;
+}
+
+// xterm, the Linux console and GNU screen cut lines when they become narrower; others wrap them.
+// Where it is not known (a multiplexer inside of xterm), pieces that stay are the smaller harm:
+// erasing a row too many would take a line of output away.
+bool terminal_rewraps() {
+  const char* const terminal = std::getenv("TERM");
+  const bool cuts = terminal == nullptr || std::string_view(terminal).starts_with("linux") ||
+                    std::getenv("XTERM_VERSION") != nullptr || std::getenv("STY") != nullptr;
+  return !cuts;
+}
+
+int columns_of(std::string_view text) {
+  return static_cast<int>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 // The first `columns` code points; what a bar is made of takes a column each.
@@ -41,6 +58,7 @@ Console::Console(const ConsoleOptions& options)
     : stream_(options.stream),
       terminal_(options.terminal.value_or(::isatty(::fileno(options.stream)) == 1)),
       utf8_(options.utf8.value_or(locale_is_utf8())),
+      rewraps_(options.rewraps.value_or(terminal_rewraps())),
       width_(options.width) {}
 
 Console& Console::standard() {
@@ -58,22 +76,35 @@ void Console::line(std::string_view text) {
 void Console::show_bar(std::string_view text) {
   if (!terminal_) return;
   std::lock_guard lock(mutex_);
-  // The last column stays free: some terminals wrap when it is written.
-  bar_ = cut(text, width() - 1);
+  erase_bar();
+  bar_ = fitted(text);
   draw_bar();
+}
+
+void Console::finish_bar(std::string_view text) {
+  clear_bar();
+  line(terminal_ ? fitted(text) : text);
+}
+
+// The last column stays free: some terminals wrap when it is written.
+std::string_view Console::fitted(std::string_view text) const {
+  return cut(text, std::max(width() - 1, 1));
 }
 
 void Console::clear_bar() {
   std::lock_guard lock(mutex_);
   erase_bar();
+  std::fflush(stream_);
   bar_.clear();
 }
 
 void Console::interrupt(const std::function<void()>& print) {
   std::lock_guard lock(mutex_);
   erase_bar();
+  std::fflush(stream_);  // `print` may use another stream
   print();
   std::fflush(stream_);
+  bar_ = fitted(bar_);
   draw_bar();
 }
 
@@ -84,16 +115,19 @@ int Console::width() const {
   return kUsualWidth;
 }
 
+// Where the window was made narrower since the bar was drawn, the bar is on several rows now, and
+// the cursor is on the last of them.
 void Console::erase_bar() {
   if (bar_.empty()) return;
-  std::fwrite(kEraseLine.data(), 1, kEraseLine.size(), stream_);
-  std::fflush(stream_);
+  const int rows_above = rewraps_ ? (columns_of(bar_) - 1) / std::max(width(), 1) : 0;
+  const std::string erase =
+      rows_above > 0 ? fmt::format("\x1b[{}A{}", rows_above, kEraseBelow) : std::string(kEraseLine);
+  std::fwrite(erase.data(), 1, erase.size(), stream_);
 }
 
 void Console::draw_bar() {
   if (bar_.empty()) return;
-  const std::string text = std::string(kEraseLine) + bar_;
-  std::fwrite(text.data(), 1, text.size(), stream_);
+  std::fwrite(bar_.data(), 1, bar_.size(), stream_);
   std::fflush(stream_);
 }
 

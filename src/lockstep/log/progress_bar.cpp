@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -87,7 +86,7 @@ ProgressBar::ProgressBar(Console& console, ProgressBarOptions options)
   set_warning_handler([&console, others = other_warnings_](const std::string& message) {
     console.interrupt([&] {
       if (others) return others(message);
-      std::fprintf(stderr, "lockstep: warning: %s\n", message.c_str());
+      print_warning(message);
     });
   });
   draw(options_.begin, {});
@@ -99,8 +98,8 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::finish(const BarPosition& position, const Metrics& metrics) {
   if (!shown_) return;
+  console_.finish_bar(bar_line(position, metrics));
   release();
-  console_.line(bar_line(position, metrics));
 }
 
 void ProgressBar::draw(const BarPosition& position, const Metrics& metrics) {
