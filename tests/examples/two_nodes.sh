@@ -63,7 +63,7 @@ for _ in $(seq $(scaled 600)); do
   if grep -q '^\* Epoch (1/1000)' out.0; then break; fi
   sleep 0.1
 done
-accuracy=$(sed -n 's/^test (1\/1000) accuracy01: \([0-9.]*\).*/\1/p' out.0)
+accuracy=$(sed -n 's/^test (1\/1000) .*accuracy01: \([0-9.]*\).*/\1/p' out.0)
 awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.4) }' || fail "accuracy after an epoch: '$accuracy', expected 0.4 or more"
 start=$SECONDS
 kill -9 $one

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/log/captured_stream.h"
@@ -27,7 +28,7 @@ TEST(ConsoleLogger, ALineALoader) {
                            .loader = "train",
                            .progress = kFirst,
                            .metrics = {{"loss", 0.534}, {"accuracy01", 0.8124}}}),
-            "train (1/8) accuracy01: 0.812 | loss: 0.534\n");
+            "train (1/8) loss: 0.534 | accuracy01: 0.812\n");
 }
 
 TEST(ConsoleLogger, ALineAnEpoch) {
@@ -47,12 +48,59 @@ TEST(ConsoleLogger, BatchesAreNotPrinted) {
             "");
 }
 
-TEST(ConsoleLogger, DeviationsAndSecondNamesAreLeftToFiles) {
-  EXPECT_EQ(Printed().log({.scope = Scope::kLoader,
-                           .loader = "train",
-                           .progress = kFirst,
-                           .metrics = {{"loss", 0.5}, {"loss/mean", 0.5}, {"loss/std", 0.1}}}),
-            "train (1/8) loss: 0.500\n");
+Metrics of_the_seeds_callbacks() {
+  Metrics metrics = {{"loss", 0.5},       {"loss/std", 0.1},       {"lr", 0.02},
+                     {"momentum", 0.9},   {"accuracy01", 0.8},     {"accuracy01/std", 0.07},
+                     {"accuracy03", 0.9}, {"accuracy03/std", 0.1}, {"accuracy05", 0.99},
+                     {"auc", 0.97},       {"auc/_macro", 0.97},    {"auc/_micro", 0.96},
+                     {"auc/class_00", 1}, {"_timer/_fps", 1000}};
+  for (const char* const metric : {"precision", "recall", "f1"}) {
+    for (const char* const average : {"_micro", "_macro", "_weighted"}) {
+      metrics[fmt::format("{}/{}", metric, average)] = 0.8;
+    }
+  }
+  return metrics;
+}
+
+TEST(ConsoleLogger, ALineHasTheMainMetricsAndFitsATerminal) {
+  Metrics metrics = of_the_seeds_callbacks();
+  metrics.erase("_timer/_fps");
+  const std::string line = Printed().log(
+      {.scope = Scope::kLoader, .loader = "train", .progress = kFirst, .metrics = metrics});
+  EXPECT_EQ(line, "train (1/8) loss: 0.500 | accuracy01: 0.800 | auc: 0.970 | f1/_macro: 0.800\n");
+  EXPECT_LE(line.size(), 80u);
+}
+
+TEST(ConsoleLogger, WhatWasAskedForIsShownWhateverItIsCalled) {
+  CapturedStream stream;
+  Console console{{.stream = stream.file(), .terminal = false}};
+  ConsoleLogger logger(console, {.first = {"loss", "accuracy03"}});
+  logger.log_metrics({.scope = Scope::kLoader,
+                      .loader = "valid",
+                      .progress = kFirst,
+                      .metrics = {{"loss", 0.5},
+                                  {"accuracy01", 0.8},
+                                  {"accuracy03", 0.9},
+                                  {"my_metric", 7},
+                                  {"_timer/_fps", 1000}}});
+  EXPECT_EQ(stream.flushed(),
+            "valid (1/8) loss: 0.500 | accuracy03: 0.900 | accuracy01: 0.800 | my_metric: 7.000 | "
+            "_timer/_fps: 1000.000\n");
+}
+
+TEST(ConsoleLogger, LinesAreAligned) {
+  Printed printed;
+  constexpr Progress kSecond = {.epoch = 2, .num_epochs = 10};
+  for (const char* const loader : {"train", "valid_far", "test"}) {
+    printed.log({.scope = Scope::kLoader,
+                 .loader = loader,
+                 .progress = kSecond,
+                 .metrics = {{"loss", 0.5}}});
+  }
+  EXPECT_EQ(printed.stream.flushed(),
+            "train (2/10)  loss: 0.500\n"
+            "valid_far (2/10)  loss: 0.500\n"
+            "test (2/10)       loss: 0.500\n");
 }
 
 TEST(ConsoleLogger, WhatIsNoNumberIsShownAsSuch) {

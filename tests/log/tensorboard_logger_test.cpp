@@ -67,6 +67,43 @@ TEST(TensorBoardLogger, BatchesBySamplesIfAskedFor) {
             (std::vector<Point>{{32, "loss/batch", 0.5f}, {64, "loss/batch", 0.25f}}));
 }
 
+Record valid_batch(std::int64_t epoch, std::int64_t step, double loss) {
+  Record record = record_of(Scope::kBatch, "valid", {.epoch = epoch, .sample_step = 60000}, loss);
+  record.step = step;
+  return record;
+}
+
+TEST(TensorBoardLogger, BatchesOfALoaderThatIsNotTrainedOnHaveStepsOfTheirOwn) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+  logger.start({});
+  logger.log_metrics(valid_batch(1, 32, 0.5));
+  logger.log_metrics(valid_batch(1, 64, 0.25));
+  EXPECT_EQ(points(logdir / "tensorboard/valid"),
+            (std::vector<Point>{{32, "loss/batch", 0.5f}, {64, "loss/batch", 0.25f}}));
+}
+
+// Also where the loader has more samples than were trained on: its steps are beyond the run's.
+TEST(TensorBoardLogger, AResumeKeepsTheBatchesThatWereEvaluatedBeforeIt) {
+  TemporaryDirectory logdir;
+  {
+    TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+    logger.start({});
+    for (const std::int64_t step : {50000, 100000, 150000, 200000}) {
+      logger.log_metrics(valid_batch(step <= 100000 ? 1 : 2, step, 1));
+    }
+    logger.close();
+  }
+  TensorBoardLogger logger(logdir.path(), {.log_batches = true});
+  logger.start({.progress = {.epoch = 1, .sample_step = 60000}, .resumed = true});
+  logger.log_metrics(record_of(Scope::kLoader, "valid", {.epoch = 1}, 3));
+  logger.log_metrics(valid_batch(2, 150000, 2));
+  EXPECT_EQ(points(logdir / "tensorboard/valid"), (std::vector<Point>{{50000, "loss/batch", 1},
+                                                                      {100000, "loss/batch", 1},
+                                                                      {1, "loss/epoch", 3},
+                                                                      {150000, "loss/batch", 2}}));
+}
+
 TEST(TensorBoardLogger, AResumeSupersedesWhatIsRunAgain) {
   TemporaryDirectory logdir;
   {

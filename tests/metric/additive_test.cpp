@@ -11,14 +11,13 @@ TEST(Additive, MeanIsWeightedByTheSamples) {
   loss.update(4.0, 16);
   const Metrics metrics = loss.compute();
   EXPECT_EQ(metrics.at("loss"), 2);
-  EXPECT_EQ(metrics.at("loss/mean"), 2);
   // 32 samples are 1 away, 16 are 2 away
   EXPECT_DOUBLE_EQ(metrics.at("loss/std"), std::sqrt((32 * 1.0 + 16 * 4.0) / 47));
 }
 
 TEST(Additive, NamesAreKnownBeforehand) {
   const Additive loss({.name = "loss"});
-  EXPECT_THAT(loss.names(), testing::ElementsAre("loss", "loss/mean", "loss/std"));
+  EXPECT_THAT(loss.names(), testing::ElementsAre("loss", "loss/std"));
   expect_names_match(loss);
 }
 

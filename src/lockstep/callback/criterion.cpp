@@ -18,7 +18,7 @@ CriterionCallback::CriterionCallback(CriterionCallbackOptions options)
 
 std::optional<std::vector<std::string>> CriterionCallback::metric_names() const {
   const std::string& key = options_.metric_key;
-  return std::vector<std::string>{key, key + "/mean", key + "/std"};
+  return std::vector<std::string>{key, key + "/std"};
 }
 
 void CriterionCallback::on_run_start(State& state) {

@@ -66,7 +66,7 @@ std::string metrics_line(const StateDict& metrics) {
   std::vector<std::string> shown;
   for (const auto& [name, value] : metrics) {
     const auto* const number = value.get_if<double>();
-    if (number == nullptr || name.ends_with("/std") || name.ends_with("/mean")) continue;
+    if (number == nullptr || name.ends_with("/std")) continue;
     shown.push_back(fmt::format("{}: {}", name, format_metric(*number)));
   }
   return join(shown, " | ");

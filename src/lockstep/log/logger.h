@@ -41,6 +41,9 @@ struct Record {
   std::string loader = {};  // "train", "valid", ...; kEpochKey for what belongs to no loader
   Progress progress = {};
   Metrics metrics = {};
+  // Where a batch of a loader that is not trained on stands: samples of it that were seen by now,
+  // over all epochs. Such batches do not move progress.sample_step.
+  std::optional<std::int64_t> step = {};
 };
 
 class Logger {

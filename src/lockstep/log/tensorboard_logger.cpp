@@ -43,8 +43,8 @@ void TensorBoardLogger::log_metrics(const Record& record) {
   const bool batch = record.scope == Scope::kBatch;
   if (record.metrics.empty() || (batch && !options_.log_batches)) return;
   const std::string& name = file_name_of(record);
-  const std::int64_t step = batch ? record.progress.sample_step : record.progress.epoch;
-  file_of(name).write(step, proto::scalars(record.metrics, batch ? "batch" : "epoch"));
+  if (batch) return log_batch(name, record);
+  file_of(name).write(record.progress.epoch, proto::scalars(record.metrics, "epoch"));
   if (record.scope != Scope::kLoader || experiment_written_) return;
   for (const auto& [metric, value] : record.metrics) seen_.insert({name, metric + "/epoch"});
 }
@@ -69,8 +69,25 @@ EventFile& TensorBoardLogger::file_of(const std::string& folder) {
   const auto found = files_.find(folder);
   if (found != files_.end()) return found->second;
   EventFile& file = files_.try_emplace(folder, folder_ / folder).first->second;
-  if (resume_step_) file.write(*resume_step_, proto::session_start());
+  if (resume_step_ && !has_own_steps(folder)) file.write(*resume_step_, proto::session_start());
   return file;
+}
+
+// With batches, the points of a loader that is not trained on (its name does not begin with
+// "train") are not at the run's steps.
+bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
+  return options_.log_batches && folder != kTop && folder != kEpochKey &&
+         !folder.starts_with("train");
+}
+
+void TensorBoardLogger::log_batch(const std::string& folder, const Record& record) {
+  EventFile& file = file_of(folder);
+  const std::int64_t step = record.step.value_or(record.progress.sample_step);
+  // What an earlier run logged from here on is run again.
+  if (resume_step_ && has_own_steps(folder) && own_steps_.insert(folder).second) {
+    file.write(step, proto::session_start());
+  }
+  file.write(step, proto::scalars(record.metrics, "batch"));
 }
 
 // TensorBoard keeps the first experiment it reads, so this waits until the first epoch has shown

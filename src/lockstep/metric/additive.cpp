@@ -12,14 +12,11 @@ Additive::Additive(AdditiveOptions options) : options_(std::move(options)) {
 }
 
 std::vector<std::string> Additive::names() const {
-  return {options_.name, options_.name + "/mean", options_.name + "/std"};
+  return {options_.name, options_.name + "/std"};
 }
 
 Metrics Additive::compute() const {
-  const double mean = moments_.mean();
-  return {{options_.name, mean},
-          {options_.name + "/mean", mean},
-          {options_.name + "/std", moments_.std()}};
+  return {{options_.name, moments_.mean()}, {options_.name + "/std", moments_.std()}};
 }
 
 StateDict Additive::state() const {

@@ -10,13 +10,13 @@
 namespace lockstep::metric {
 
 struct AdditiveOptions {
-  // What the number is called: "loss" gives "loss", "loss/mean" and "loss/std".
+  // What the number is called: "loss" gives "loss" and "loss/std".
   std::string name = "value";
 };
 
-// `k` and `k/mean`: the mean of the batch values weighted by their samples. `k/std`: the standard
+// `k`: the mean of the batch values weighted by their samples. `k/std`: the standard
 // deviation of the batch values, each counted once a sample of its batch, over (samples - 1), as
-// Catalyst's. NaN without a sample. A batch whose value is NaN or infinite makes all three so.
+// Catalyst's. NaN without a sample. A batch whose value is NaN or infinite makes both so.
 class Additive final : public Metric {
  public:
   explicit Additive(AdditiveOptions options);
