@@ -116,5 +116,39 @@ TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("logdir"));
 }
 
+// A state that can be made only after the first step, and not be saved.
+class Forgetful : public torch::optim::SGD {
+ public:
+  explicit Forgetful(std::vector<torch::Tensor> parameters)
+      : SGD(std::move(parameters), torch::optim::SGDOptions(0.1)) {}
+  torch::Tensor step(LossClosure closure = nullptr) override {
+    stepped_ = true;
+    return SGD::step(std::move(closure));
+  }
+  void save(torch::serialize::OutputArchive& archive) const override {
+    TORCH_CHECK(!stepped_, "serialize() is missing");
+    SGD::save(archive);
+  }
+
+ private:
+  bool stepped_ = false;
+};
+
+TEST(CheckpointCallback, AnOptimizerThatCannotBeSavedIsNoticedInTheFirstBatch) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.optimizer = [](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<Forgetful>(std::move(parameters));
+  };
+  std::int64_t batches = 0;
+  auto count = std::make_shared<toy::Hooks>();
+  count->batch_start = [&](State&) { ++batches; };
+  options.callbacks = {count};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::HasSubstr("its state cannot be saved"));
+  EXPECT_EQ(batches, 1);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/scheduler.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/distributed.h"
 #include "tests/support/toy.h"
 
@@ -15,7 +18,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The passes that reach a callback, as "epoch/loader".
-std::vector<std::string> passes(const ControlFlowCallbackOptions& flow) {
+std::vector<std::string> passes(const ControlFlowCallbackOptions& flow,
+                                std::int64_t expected_epochs) {
   std::vector<std::string> seen;
   auto watch = std::make_shared<toy::Hooks>();
   std::int64_t batches = 0, ends = 0, epochs = 0;
@@ -31,18 +35,19 @@ std::vector<std::string> passes(const ControlFlowCallbackOptions& flow) {
   toy::train(options);
   EXPECT_EQ(ends, static_cast<std::int64_t>(seen.size()));
   EXPECT_EQ(batches > 0, !seen.empty());
-  EXPECT_EQ(epochs, 4) << "epochs end for all";
+  EXPECT_EQ(epochs, expected_epochs) << "ends of epochs";
   return seen;
 }
 
 TEST(ControlFlow, LetsThroughWhatIsAllowed) {
-  EXPECT_THAT(passes({.loaders = {"valid"}, .every = 2}), ElementsAre("2/valid", "4/valid"));
-  EXPECT_THAT(passes({.ignore_loaders = {"train"}, .epochs = {1, 3}}),
+  EXPECT_THAT(passes({.loaders = {"valid"}, .every = 2}, 2), ElementsAre("2/valid", "4/valid"));
+  EXPECT_THAT(passes({.ignore_loaders = {"train"}, .epochs = {1, 3}}, 2),
               ElementsAre("1/valid", "3/valid"));
-  EXPECT_THAT(passes({.ignore_epochs = {1, 2, 3}}), ElementsAre("4/train", "4/valid"));
+  EXPECT_THAT(passes({.ignore_epochs = {1, 2, 3}}, 1), ElementsAre("4/train", "4/valid"));
   EXPECT_THAT(
       passes({.filter = [](std::int64_t epoch,
-                           const std::string& loader) { return epoch == 3 && loader == "train"; }}),
+                           const std::string& loader) { return epoch == 3 && loader == "train"; }},
+             4),
       ElementsAre("3/train"));
 }
 
@@ -64,6 +69,25 @@ TEST(ControlFlow, ABuiltInCallbackInsideIsNotAddedAgain) {
   options.callbacks = {ControlFlowCallback(SchedulerCallback(), {.loaders = {"train"}})};
   const auto result = toy::train(options);
   EXPECT_DOUBLE_EQ(result.last_metrics.at("train").at("lr"), 0.01 / 4) << "twice in three epochs";
+}
+
+// One that acts at the end of an epoch alone.
+TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.num_epochs = 7;
+  options.logdir = folder / "run";
+  std::vector<std::int64_t> saved;
+  auto watch = std::make_shared<toy::Hooks>();
+  watch->epoch_start = [&](State& s) {
+    if (!s.last_checkpoint) return;
+    saved.push_back(
+        checkpoint::load(*s.last_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"));
+  };
+  options.callbacks = {ControlFlowCallback(CheckpointCallback({.save_n_best = 0}), {.every = 3}),
+                       watch};
+  const auto result = toy::train(options);
+  EXPECT_THAT(saved, ElementsAre(3, 3, 3, 6)) << "what last.pth was of as epochs 4 to 7 began";
 }
 
 TEST(ControlFlow, RefusesWhatSaysNothing) {

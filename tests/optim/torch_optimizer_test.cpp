@@ -117,5 +117,35 @@ TEST(TorchOptimizer, RefusesAStateThatDoesNotFit) {
               ::testing::HasSubstr("its state does not fit"));
 }
 
+// As a user begins one: options without serialize(), an optimizer without save().
+struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {
+  double lr = 0.1;
+  double get_lr() const override { return lr; }
+  void set_lr(const double value) override { lr = value; }
+};
+
+class OwnOptimizer : public torch::optim::Optimizer {
+ public:
+  explicit OwnOptimizer(std::vector<torch::Tensor> parameters)
+      : Optimizer(std::move(parameters), std::make_unique<OwnOptions>()) {}
+  torch::Tensor step(LossClosure) override { return {}; }
+};
+
+TEST(TorchOptimizer, OneThatCannotBeSavedSaysSoBeforeItIsNeeded) {
+  const OptimizerSpec own = [](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<OwnOptimizer>(std::move(parameters));
+  };
+  const Training training(own, torch::kFloat32);
+  EXPECT_THAT([&] { training.optimizer->check_state(); },
+              ::testing::ThrowsMessage<ConfigError>(
+                  ::testing::AllOf(::testing::HasSubstr("OwnOptimizer: its state cannot be saved"),
+                                   ::testing::HasSubstr("save()"), ::testing::HasSubstr("kModel"),
+                                   ::testing::Not(::testing::HasSubstr("frame #")))));
+  const Training adam(spec_of<torch::optim::Adam>(torch::optim::AdamOptions(0.02)),
+                      torch::kFloat32);
+  adam.optimizer->check_state();
+  Training(Adam{}, torch::kFloat32).optimizer->check_state();
+}
+
 }  // namespace
 }  // namespace lockstep::optim

@@ -43,7 +43,7 @@ struct PassTest : testing::Test {
 TEST_F(PassTest, AveragesAreWeightedBySamples) {
   run();
   EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5) << "a mean of means would be 6.17";
-  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss/mean"), 5.5);
+  EXPECT_FALSE(state.loader_metrics.contains("loss/mean")) << "one name for one number";
   EXPECT_DOUBLE_EQ(state.loader_metrics.at("size"), (4 * 4 + 4 * 4 + 2 * 2) / 10.0);
 }
 

@@ -96,7 +96,7 @@ TEST(Loop, OnExceptionAndOnRunEndReachEverybody) {
   witness->run_end = [&](State&) { calls.push_back("run_end"); };
   TrainOptions options = toy::options();
   options.callbacks = {bad, witness};
-  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "boom");
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::EndsWith("boom"));
   EXPECT_THAT(calls, ElementsAre("batch 1", "batch 2", "exception", "run_end"));
 }
 
@@ -107,7 +107,7 @@ TEST(Loop, AnErrorWhileEndingDoesNotHideTheFirst) {
   TrainOptions options = toy::options();
   options.callbacks = {bad};
   toy::Warnings warnings;
-  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "the cause");
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::EndsWith("the cause"));
   EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("the aftermath")));
 }
 
@@ -173,7 +173,7 @@ std::string hash_after_resume(TrainOptions options, const fs::path& logdir, Call
   first.model = toy::model();
   first.callbacks.add(stop);
   first.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
-  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "power cut");
+  EXPECT_THAT(toy::error_of([&] { toy::train(first); }), testing::EndsWith("power cut"));
   TrainOptions second = options;
   second.model = toy::model(99);
   second.resume = "last";
@@ -229,7 +229,7 @@ TEST_P(Resume, BetweenEpochsEndsWithTheSameBitsAndMetrics) {
   first.callbacks.add(AccuracyCallback({.num_classes = 3}));
   first.logdir = folder_ / "b";
   first.callbacks.add(power_cut(3, "train", 1));
-  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "power cut");
+  EXPECT_THAT(toy::error_of([&] { toy::train(first); }), testing::EndsWith("power cut"));
   TrainOptions second = options();
   second.callbacks.add(AccuracyCallback({.num_classes = 3}));
   second.logdir = folder_ / "b";
@@ -292,7 +292,7 @@ TEST(ResumedRun, MetricsOfTheBrokenEpochAreWhole) {
     if (s.progress.epoch == 3 && s.loader == "valid" && s.loader_batch == 3) throw Error("cut");
   };
   first.callbacks.add(cut);
-  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "cut");
+  EXPECT_THAT(toy::error_of([&] { toy::train(first); }), testing::EndsWith("cut"));
   TrainOptions second = fresh();
   second.resume = "last";
   EXPECT_EQ(toy::train(second).history, straight.history);
@@ -365,7 +365,7 @@ TEST(ResumedRun, InsideAnEpochTheBatchSizeMayNotChange) {
     if (s.loader_batch == 3) throw Error("cut");
   };
   options.callbacks = {cut, CheckpointCallback({.save_every_batches = 1})};
-  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "cut");
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::EndsWith("cut"));
   TrainOptions second = toy::options();
   second.logdir = folder / "run";
   second.loaders = toy::loaders(/*batch_size=*/10);
@@ -453,7 +453,7 @@ TEST(ResumedRun, InsideValidationTheRowsOfTrainingStay) {
     if (s.progress.epoch == 2 && s.loader == "valid" && s.loader_batch == 2) throw Error("cut");
   };
   first.callbacks = {cut, CheckpointCallback({.save_every_batches = 1})};
-  EXPECT_EQ(toy::error_of([&] { toy::train(first); }), "cut");
+  EXPECT_THAT(toy::error_of([&] { toy::train(first); }), testing::EndsWith("cut"));
   TrainOptions second = options();
   second.resume = "last";
   toy::train(second);
@@ -525,7 +525,7 @@ TEST(Loop, AFailedCallbackIsNotSavedOver) {
     if (s.progress.epoch == 2) throw Error("missed it");
   };
   options.callbacks = {bad};
-  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "missed it");
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::EndsWith("missed it"));
   const auto run = checkpoint::load(folder / "run/checkpoints/last.pth").get<StateDict>("run");
   EXPECT_EQ(run.get<std::int64_t>("epoch"), 1);
 }

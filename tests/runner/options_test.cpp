@@ -115,6 +115,18 @@ TEST(TrainOptions, ANotFiniteLossEndsTheRunWhereAskedTo) {
   EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "");
 }
 
+TEST(TrainOptions, TheFirstLossThatIsNotFiniteIsWarnedOfOnce) {
+  TrainOptions options = toy::options();
+  options.criterion = [](const torch::Tensor& x, const torch::Tensor& y) {
+    return torch::cross_entropy_loss(x, y) / (x.requires_grad() ? 1.0 : 0.0);
+  };
+  const toy::Warnings warnings;
+  toy::train(options);
+  ASSERT_EQ(warnings.texts.size(), 1u);
+  EXPECT_THAT(warnings.texts[0], AllOf(HasSubstr("loader 'valid', epoch 1, batch 1: 'loss' is inf"),
+                                       HasSubstr("terminate_on_nan")));
+}
+
 TEST(KnownMetrics, AreNoneWhereSomebodyMayAddAny) {
   struct Any : Callback {};
   EXPECT_EQ(known_metrics({std::make_shared<Any>()}, "loss"), std::nullopt);

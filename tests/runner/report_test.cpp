@@ -1,5 +1,6 @@
 #include "lockstep/runner/report.h"
 
+#include <csignal>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -65,6 +66,46 @@ TEST_F(ReportTest, WithoutABestThereIsNone) {
   result.best_metric = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(report(), testing::Not(HasSubstr("Best epoch")));
   EXPECT_TRUE(summary()["best"].is_null());
+}
+
+class InterruptionTest : public ReportTest {
+ protected:
+  InterruptionTest() {
+    state.exception = std::make_exception_ptr(Interrupted(SIGINT));
+    state.loader = "train";
+    state.loader_batch = 3;
+    state.loader_batches = 9;
+    state.can_snapshot = true;
+  }
+
+  std::string said() {
+    testing::internal::CaptureStdout();
+    report_interruption(state, options);
+    return testing::internal::GetCapturedStdout();
+  }
+};
+
+TEST_F(InterruptionTest, SaysWhatWasSavedAndHowToGoOn) {
+  state.last_checkpoint = folder / "checkpoints/last.pth";
+  state.last_is_resumable = true;
+  EXPECT_EQ(said(),
+            "Interrupted by Ctrl-C in epoch 4, batch 3 of 9 of 'train'; the last checkpoint "
+            "is " +
+                state.last_checkpoint->string() + "\n" +
+                "To go on from there: --resume last, or .resume = \"last\" in C++ (a config with "
+                "stages: --autoresume last)\n");
+  state.last_checkpoint = folder / "elsewhere/last.pth";
+  EXPECT_THAT(said(), HasSubstr("--resume " + state.last_checkpoint->string() + ","));
+  options.console = false;
+  EXPECT_EQ(said(), "");
+}
+
+TEST_F(InterruptionTest, PromisesNothingThatCannotBe) {
+  EXPECT_THAT(said(), HasSubstr("nothing was saved, as no epoch was finished"));
+  options.logdir.reset();
+  EXPECT_THAT(said(), HasSubstr("nothing was saved, as there is no logdir"));
+  state.last_checkpoint = "weights/last.pth";  // the weights alone
+  EXPECT_THAT(said(), testing::Not(HasSubstr("To go on")));
 }
 
 TEST_F(ReportTest, IsSilentWhenToldTo) {

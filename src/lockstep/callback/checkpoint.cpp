@@ -32,11 +32,15 @@ void CheckpointCallback::check(const State& state) const {
     throw ConfigError("{}: set its folder, or the run's logdir", kCheckpoint);
   }
   if (options_.metric) check_metric_key(state, *options_.metric, kCheckpoint);
+  if (options_.mode == CheckpointMode::kFull && state.optimizer != nullptr) {
+    state.optimizer->check_state();
+  }
 }
 
 void CheckpointCallback::on_run_start(State& state) {
   metric_ = options_.metric ? options_.metric : state.selection.key;
   unsaved_batches_ = 0;
+  optimizer_checked_ = false;
   if (!state.comm->is_primary()) return;
   // Without a metric the score is the epoch itself: the newest is the best.
   const bool minimize = metric_ && options_.minimize.value_or(state.selection.minimize);
@@ -61,10 +65,11 @@ void CheckpointCallback::publish(State& state) const {
   const auto& best = store_->best();
   const bool same = !best.empty() && best.front().epoch == state.best.epoch;
   state.best_checkpoint = same ? std::optional(store_->best_path()) : std::nullopt;
-  if (std::filesystem::exists(store_->last_path())) state.last_checkpoint = store_->last_path();
+  if (std::filesystem::exists(store_->last_path())) publish_last(state);
 }
 
 void CheckpointCallback::on_step(State& state) {
+  check_optimizer_once(state);
   if (options_.save_every_batches == 0) return;
   // Where gradients wait for a later batch, the save waits, too.
   if (++unsaved_batches_ < options_.save_every_batches || !state.can_snapshot) return;
@@ -72,11 +77,25 @@ void CheckpointCallback::on_step(State& state) {
   save_last(state);
 }
 
+// Some optimizers have a state only after their first step. An error now costs a batch, with the
+// first checkpoint it would cost an epoch.
+void CheckpointCallback::check_optimizer_once(const State& state) {
+  const bool stepped = state.is_train && state.can_snapshot;
+  if (optimizer_checked_ || !stepped || options_.mode != CheckpointMode::kFull || !store_) return;
+  state.optimizer->check_state();
+  optimizer_checked_ = true;
+}
+
 void CheckpointCallback::save_last(State& state) {
   const StateDict whole = content(state);
   if (!store_) return;
   store_->save_last(whole);
+  publish_last(state);
+}
+
+void CheckpointCallback::publish_last(State& state) const {
   state.last_checkpoint = store_->last_path();
+  state.last_is_resumable = options_.mode == CheckpointMode::kFull;
 }
 
 void CheckpointCallback::on_epoch_end(State& state) {

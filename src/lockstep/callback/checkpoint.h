@@ -52,14 +52,17 @@ class CheckpointCallback : public Callback {
  private:
   // Rank 0 writes; the others take part in what is collective.
   void save_last(State& state);
+  void check_optimizer_once(const State& state);
   StateDict content(const State& state) const;
   void publish(State& state) const;
+  void publish_last(State& state) const;
 
   CheckpointCallbackOptions options_;
   std::optional<MetricKey> metric_;  // of the run at work
   std::optional<checkpoint::Store> store_;
   std::optional<StateDict> loaded_;  // waits for the store
   std::int64_t unsaved_batches_ = 0;
+  bool optimizer_checked_ = false;  // its state can be saved, also after its first step
 };
 
 }  // namespace lockstep

@@ -43,11 +43,16 @@ void ControlFlowCallback::check(const State& state) const {
   held_->check(state);
 }
 
+bool ControlFlowCallback::allows_epoch(std::int64_t epoch) const {
+  const auto& o = options_;
+  return (!o.every || epoch % *o.every == 0) && (o.epochs.empty() || has(o.epochs, epoch)) &&
+         !has(o.ignore_epochs, epoch);
+}
+
 bool ControlFlowCallback::allows(std::int64_t epoch, const std::string& loader) const {
   const auto& o = options_;
-  return (o.loaders.empty() || has(o.loaders, loader)) && !has(o.ignore_loaders, loader) &&
-         (!o.every || epoch % *o.every == 0) && (o.epochs.empty() || has(o.epochs, epoch)) &&
-         !has(o.ignore_epochs, epoch) && (!o.filter || o.filter(epoch, loader));
+  return allows_epoch(epoch) && (o.loaders.empty() || has(o.loaders, loader)) &&
+         !has(o.ignore_loaders, loader) && (!o.filter || o.filter(epoch, loader));
 }
 
 void ControlFlowCallback::on_loader_start(State& state) {

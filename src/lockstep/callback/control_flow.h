@@ -24,8 +24,10 @@ struct ControlFlowCallbackOptions {
   std::function<bool(std::int64_t epoch, const std::string& loader)> filter = {};
 };
 
-// What happens inside of a loader's pass reaches the callback where it is allowed; the starts and
-// ends of epochs and of the run always do.
+// What happens inside of a loader's pass reaches the callback where all conditions allow it. The
+// start and the end of an epoch reach it where every, epochs and ignore_epochs allow that epoch: a
+// CheckpointCallback with {.every = 3} saves each third one. The others (loaders, filter) are about
+// passes and do not keep an epoch's start or end away. The run's start and end always reach it.
 class ControlFlowCallback : public Callback {
  public:
   // Throws ConfigError where the options say nothing, or have no meaning.
@@ -44,7 +46,7 @@ class ControlFlowCallback : public Callback {
   void check(const State& state) const override;
 
   void on_run_start(State& state) override { held_->on_run_start(state); }
-  void on_epoch_start(State& state) override { held_->on_epoch_start(state); }
+  void on_epoch_start(State& state) override { pass_epoch(&Callback::on_epoch_start, state); }
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override { pass(&Callback::on_batch_start, state); }
   void on_forward(State& state) override { pass(&Callback::on_forward, state); }
@@ -52,7 +54,7 @@ class ControlFlowCallback : public Callback {
   void on_batch_end(State& state) override { pass(&Callback::on_batch_end, state); }
   void on_step(State& state) override { pass(&Callback::on_step, state); }
   void on_loader_end(State& state) override { pass(&Callback::on_loader_end, state); }
-  void on_epoch_end(State& state) override { held_->on_epoch_end(state); }
+  void on_epoch_end(State& state) override { pass_epoch(&Callback::on_epoch_end, state); }
   void on_run_end(State& state) override { held_->on_run_end(state); }
   void on_exception(State& state) override { held_->on_exception(state); }
   void gather(comm::Communicator& communicator) override;
@@ -61,7 +63,11 @@ class ControlFlowCallback : public Callback {
   void load_state(const StateDict& state) override { held_->load_state(state); }
 
  private:
+  bool allows_epoch(std::int64_t epoch) const;
   bool allows(std::int64_t epoch, const std::string& loader) const;
+  void pass_epoch(Hook hook, State& state) {
+    if (allows_epoch(state.progress.epoch)) ((*held_).*hook)(state);
+  }
   void pass(Hook hook, State& state) {
     if (is_allowed_) ((*held_).*hook)(state);
   }

@@ -61,6 +61,11 @@ class Optimizer {
   // copy, which later steps leave alone.
   virtual StateDict state() const = 0;
 
+  // Throws ConfigError where state() cannot be saved: a torch optimizer of the user's own need not
+  // be able to. Some have nothing to save before their first step. Costs a copy of the state for a
+  // torch optimizer, nothing for the others.
+  virtual void check_state() const {}
+
   // Goes on from there with identical bits; hyper-parameters are the state's, as in PyTorch.
   // Throws CheckpointError, and changes nothing, where it is another optimizer's or another
   // model's state.

@@ -110,11 +110,7 @@ class TorchOptimizerAdapter final : public Optimizer {
   }
 
   StateDict state() const override {
-    torch::serialize::OutputArchive archive;
-    optimizer_->save(archive);
-    std::ostringstream stream;
-    archive.save_to(stream);
-    const std::string bytes = stream.str();
+    const std::string bytes = archived();
     torch::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
     // The archive holds lr and momentum, too, but not every version of torch reads them back.
@@ -123,6 +119,23 @@ class TorchOptimizerAdapter final : public Optimizer {
     StateDict state{{"name", name()}, {"lr", std::move(lrs)}, {"archive", tensor}};
     if (const auto momentum = this->momentum()) state.set("momentum", *momentum);
     return state;
+  }
+
+  void check_state() const override {
+    std::string why = "save() writes nothing";
+    try {
+      std::istringstream stream(archived());
+      torch::serialize::InputArchive archive;
+      archive.load_from(stream);
+      if (!archive.keys().empty()) return;
+    } catch (const c10::Error& error) {
+      why = error.what_without_backtrace();
+    }
+    throw ConfigError(
+        "optimizer {}: its state cannot be saved, so the run could not be resumed ({}); override "
+        "save() and load() of the optimizer and serialize() of its options and of its state, or "
+        "save the weights alone: CheckpointCallback({{.mode = CheckpointMode::kModel}})",
+        name(), why);
   }
 
   void load_state(const StateDict& state) override {
@@ -156,6 +169,14 @@ class TorchOptimizerAdapter final : public Optimizer {
   }
 
  private:
+  std::string archived() const {
+    torch::serialize::OutputArchive archive;
+    optimizer_->save(archive);
+    std::ostringstream stream;
+    archive.save_to(stream);
+    return stream.str();
+  }
+
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
   std::vector<double> lr_ratios_;  // each group's to the first's, as they were made

@@ -44,7 +44,6 @@ namespace lockstep {
 enum class Order : int {
   kInternal = 0,
   kMetric = 20,
-  kAggregation = 40,
   kScheduler = 80,
   kExternal = 100,
   kExternalExtra = 120,

@@ -1,6 +1,7 @@
 #include "lockstep/runner/loader_pass.h"
 
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
@@ -57,7 +58,12 @@ void LoaderPass::run(const Start& start) {
       {.first_shard = shards_.begin, .count = shards_.count(), .first_batch = start.first_batch});
   for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
        ++index) {
-    one_batch(start, index, epoch, stream);
+    try {
+      one_batch(start, index, epoch, stream);
+    } catch (...) {
+      failed_in_ = place();
+      throw;
+    }
     decide();
   }
   state_.can_snapshot = false;
@@ -209,15 +215,29 @@ void LoaderPass::seed_shard(const Start& start, std::int64_t index, std::int64_t
               .draws = draws});
 }
 
+std::string LoaderPass::place() const {
+  // An evaluation is one pass: it has no epochs.
+  const std::string epoch =
+      step_ == nullptr ? "" : fmt::format(" epoch {},", state_.progress.epoch);
+  return fmt::format("loader '{}',{} batch {}", state_.loader, epoch, state_.loader_batch);
+}
+
+// The loss of a batch that was handled. Where terminate_on_nan is set, check_loss() has thrown.
+void LoaderPass::warn_of_loss(double loss) {
+  if (std::isfinite(loss) || std::exchange(warned_of_loss_, true)) return;
+  warn(fmt::format(
+      "{}: '{}' is {}, and the run goes on; usual causes are a learning rate that is too large and "
+      "data that are not finite. Set terminate_on_nan to stop there",
+      place(), settings_.loss_key, loss));
+}
+
 void LoaderPass::check_loss() const {
   if (!settings_.terminate_on_nan || !state_.batch.contains(settings_.loss_key)) return;
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
   if (loss.isfinite().all().item<bool>()) return;
-  throw Error(
-      "loader '{}', epoch {}, batch {}: '{}' is {}, expected a finite number "
-      "(terminate_on_nan is set)",
-      state_.loader, state_.progress.epoch, state_.loader_batch, settings_.loss_key,
-      loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
+  throw Error("{}: '{}' is {}, expected a finite number (terminate_on_nan is set)", place(),
+              settings_.loss_key,
+              loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
 }
 
 void LoaderPass::backward() {
@@ -250,7 +270,11 @@ void LoaderPass::add_hyper_metrics(Metrics& metrics) const {
 void LoaderPass::record_batch_metrics() {
   if (state_.batch.contains(settings_.loss_key) && state_.loss_weight != 0.0) {
     const torch::Tensor& loss = state_.batch[settings_.loss_key];
-    if (loss.numel() == 1) state_.batch_metrics[settings_.loss_key] = loss.item<double>();
+    if (loss.numel() == 1) {
+      const double value = loss.item<double>();
+      warn_of_loss(value);
+      state_.batch_metrics[settings_.loss_key] = value;
+    }
   }
   const std::int64_t samples = state_.batch.size();
   for (const auto& [name, value] : state_.batch_metrics) {
@@ -262,7 +286,11 @@ void LoaderPass::record_batch_metrics() {
   }
   if (!settings_.log_batches) return;
   Record record{Scope::kBatch, state_.loader, state_.progress, state_.batch_metrics};
-  if (state_.is_train) add_hyper_metrics(record.metrics);
+  if (state_.is_train) {
+    add_hyper_metrics(record.metrics);
+  } else {
+    record.step = (state_.progress.epoch - 1) * state_.loader_sample_count + state_.loader_samples;
+  }
   for (const auto& logger : state_.loggers) logger->log_metrics(record);
 }
 

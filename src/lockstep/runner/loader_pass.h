@@ -42,6 +42,9 @@ class LoaderPass {
   // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
   void run(const Start& start);
 
+  // "loader 'train', epoch 2, batch 3" after run() threw inside of a batch; else empty.
+  const std::string& failed_in() const { return failed_in_; }
+
   // Averages of batch metrics so far, for a checkpoint inside the pass. gather() brings those of
   // all ranks to rank 0 first; it is collective.
   void gather();
@@ -66,6 +69,8 @@ class LoaderPass {
   void decide();
   void seed_shard(const Start& start, std::int64_t index, std::int64_t shard, Draws draws) const;
   void check_loss() const;
+  void warn_of_loss(double loss);
+  std::string place() const;
   void backward();
   void record_batch_metrics();
   Metrics running_metrics() const;
@@ -79,6 +84,8 @@ class LoaderPass {
   PassSettings settings_;
   comm::LeafRange shards_;   // this worker's
   std::vector<Shard> done_;  // of the batch at work
+  std::string failed_in_;
+  bool warned_of_loss_ = false;  // that it is not finite, once in a run
   std::map<std::string, metric::Additive, std::less<>> averages_;
 };
 

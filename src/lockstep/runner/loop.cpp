@@ -15,6 +15,7 @@
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/runner/failure.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/report.h"
 #include "lockstep/runner/snapshot.h"
@@ -97,7 +98,6 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.logdir = options.logdir;
   state_.seed = options.seed.value_or(state_.seed);
   state_.hparams = options.hparams;
-  state_.verbose = options.verbose;
   state_.progress.num_epochs = options.num_epochs;
   state_.selection.minimize = options.minimize_valid_metric;
   state_.snapshot = [this] { return snapshot(); };
@@ -150,6 +150,7 @@ void Loop::check_sync_bn() const {
 
 TrainResult Loop::run() {
   const launch::InterruptGuard interrupts;
+  const TrainOptions& options = plan_.options;
   std::exception_ptr late;
   try {
     check_sync_bn();
@@ -164,12 +165,13 @@ TrainResult Loop::run() {
     run_epochs();
   } catch (const Interrupted&) {
     fail();
+    if (comm_.is_primary()) report_interruption(state_, options);
     throw;
   } catch (const std::exception& error) {
     // First of all: no other rank shall wait for this one.
-    comm_.abort(error.what());
+    comm_.abort(message_of(error));
     fail();
-    throw;
+    rethrow_from(failed_in());
   } catch (...) {
     comm_.abort("threw something that is no exception");
     fail();
@@ -183,6 +185,13 @@ TrainResult Loop::run() {
   TrainResult result = finish();
   if (late) std::rethrow_exception(late);
   return result;
+}
+
+// The place of the exception that ended the run; empty where it has not begun an epoch.
+std::string Loop::failed_in() const {
+  if (!pass_->failed_in().empty()) return pass_->failed_in();
+  const bool in_epoch = state_.progress.epoch > epochs_before_;
+  return in_epoch ? fmt::format("epoch {}", state_.progress.epoch) : "";
 }
 
 void Loop::fail() {
@@ -257,7 +266,11 @@ bool Loop::resume() {
 
 void Loop::prepare_logging(bool continued) {
   const TrainOptions& options = plan_.options;
-  if (options.console) state_.loggers.push_back(std::make_shared<ConsoleLogger>());
+  if (options.console) {
+    ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
+    if (const auto& key = state_.selection.key) shown.first.push_back(key->metric);
+    state_.loggers.push_back(std::make_shared<ConsoleLogger>(Console::standard(), shown));
+  }
   if (options.logdir) {
     const auto prepared = prepare_logdir(*options.logdir, {.resume = continued});
     if (prepared.moved_to) {

@@ -57,6 +57,7 @@ class Loop {
   bool is_better(double score) const;
   void find_best_of_history(const std::filesystem::path& checkpoint);
   void fail();
+  std::string failed_in() const;
   void close_loggers() noexcept;
   StateDict snapshot();
   TrainResult finish();

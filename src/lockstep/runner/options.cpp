@@ -77,8 +77,7 @@ void check_loaders(const data::Loaders& loaders, const TrainOptions& options, st
 
 std::optional<std::vector<std::string>> known_metrics(const std::vector<CallbackPtr>& callbacks,
                                                       const std::string& loss_key) {
-  std::vector<std::string> names = {loss_key, loss_key + "/mean", loss_key + "/std",
-                                    "lr",     "momentum",         "gradient/norm"};
+  std::vector<std::string> names = {loss_key, loss_key + "/std", "lr", "momentum", "gradient/norm"};
   for (const auto& callback : callbacks) {
     const auto added = callback->metric_names();
     if (!added) return std::nullopt;

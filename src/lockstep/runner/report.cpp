@@ -1,11 +1,14 @@
 #include "lockstep/runner/report.h"
 
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/store.h"
 #include "lockstep/log/console.h"
 #include "lockstep/log/summary.h"
 
@@ -29,7 +32,41 @@ std::string effort(const TrainResult& result, const State& state) {
                      with_thousands(std::llround(result.train_samples_per_second)));
 }
 
+// "Ctrl-C"
+std::string signal_name(const State& state) {
+  try {
+    std::rethrow_exception(state.exception);
+  } catch (const Interrupted& interrupt) {
+    return interrupt.signal_number == SIGINT ? "Ctrl-C" : strsignal(interrupt.signal_number);
+  } catch (...) {
+    return "a signal";
+  }
+}
+
 }  // namespace
+
+void report_interruption(const State& state, const TrainOptions& options) {
+  std::string where = state.progress.epoch == 0 ? "before the first epoch"
+                                                : fmt::format("in epoch {}", state.progress.epoch);
+  if (state.can_snapshot) {  // inside of an epoch
+    where += fmt::format(", batch {} of {} of '{}'", state.loader_batch, state.loader_batches,
+                         state.loader);
+  }
+  const std::string interrupted = fmt::format("Interrupted by {} {}", signal_name(state), where);
+  if (!state.last_checkpoint) {
+    say(options, interrupted + "; nothing was saved, as " +
+                     (options.logdir ? "no epoch was finished" : "there is no logdir"));
+    return;
+  }
+  const std::string path = state.last_checkpoint->string();
+  say(options, fmt::format("{}; the last checkpoint is {}", interrupted, path));
+  if (!state.last_is_resumable) return;
+  const bool in_logdir = options.logdir && state.last_checkpoint->parent_path() ==
+                                               checkpoint::folder_in(*options.logdir);
+  const std::string name = in_logdir ? "last" : path;
+  say(options, fmt::format("To go on from there: --resume {0}, or .resume = \"{0}\" in C++{1}",
+                           name, in_logdir ? " (a config with stages: --autoresume last)" : ""));
+}
 
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
                 std::span<const std::string> profiles) {

@@ -16,4 +16,7 @@ void say(const TrainOptions& options, const std::string& line);
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
                 std::span<const std::string> profiles);
 
+// After a signal ended the run: where it was, what was saved, and how to go on.
+void report_interruption(const State& state, const TrainOptions& options);
+
 }  // namespace lockstep

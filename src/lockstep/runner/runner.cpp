@@ -9,6 +9,7 @@
 #include "lockstep/engine/distributed.h"
 #include "lockstep/launch/interrupt.h"
 #include "lockstep/runner/builtin.h"
+#include "lockstep/runner/failure.h"
 #include "lockstep/runner/loop.h"
 
 namespace lockstep {
@@ -166,7 +167,6 @@ Metrics Runner::evaluate(const EvaluateOptions& options, const Callbacks& callba
   state.criterion.to(state.engine->device());
   state.loaders.set("valid", options.loader);
   state.seed = options.seed;
-  state.verbose = options.verbose;
   state.progress.epoch = 1;
   state.progress.num_epochs = 1;
 
@@ -184,7 +184,7 @@ Metrics Runner::evaluate(const EvaluateOptions& options, const Callbacks& callba
   } catch (...) {
     state.exception = std::current_exception();
     notify_failure(sorted, state);
-    throw;
+    rethrow_from(pass.failed_in());
   }
   notify_end(sorted, &Callback::on_run_end, state);
   return state.loader_metrics;

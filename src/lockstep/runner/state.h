@@ -70,7 +70,6 @@ struct State {
   std::uint64_t seed = 42;
   HParams hparams;
   Selection selection;
-  bool verbose = false;
 
   // Where the run is. Epochs and a loader's batches count from 1.
   Progress progress;
@@ -95,6 +94,7 @@ struct State {
   Best best;
   std::optional<std::filesystem::path> best_checkpoint;  // set by whoever writes checkpoints
   std::optional<std::filesystem::path> last_checkpoint;
+  bool last_is_resumable = false;  // last_checkpoint has the whole run, not the weights alone
 
   // Metrics of this pass so far: averages of batch metrics, and what callbacks know at no cost.
   std::function<Metrics()> running_metrics;
