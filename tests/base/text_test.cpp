@@ -36,6 +36,19 @@ TEST(Suggest, NamesTheNearestAndAllOthers) {
   EXPECT_EQ(suggest("train", {}), "there are none");
 }
 
+TEST(Suggest, OfManyNamesTheNearestFew) {
+  std::vector<std::string> layers;
+  for (int i = 0; i < 80; ++i)
+    layers.push_back("Layer" + std::string(3, static_cast<char>('a' + i % 26)));
+  layers.insert(layers.end(), {"Conv1d", "Conv2d", "Conv3d", "Linear"});
+  EXPECT_EQ(suggest("Conv2D", layers), "did you mean 'Conv2d' or 'Conv1d' or 'Conv3d'?");
+  EXPECT_EQ(suggest("Linaer", layers), "did you mean 'Linear'?");
+  const std::string none = suggest("Transformer", layers);
+  EXPECT_LT(none.size(), 200u);
+  EXPECT_TRUE(none.starts_with("known: Layeraaa, ")) << none;
+  EXPECT_TRUE(none.ends_with(", … (72 more)")) << none;
+}
+
 TEST(Join, SeparatesTheParts) {
   EXPECT_EQ(join(kLoaders, "/"), "train/valid/infer");
   EXPECT_EQ(join({}, "/"), "");
@@ -78,6 +91,7 @@ TEST(FormatMetric, ShowsSmallNumbersToo) {
   EXPECT_EQ(format_metric(1.2345e-5), "1.234e-05");
   EXPECT_EQ(format_metric(-1.2345e-5), "-1.234e-05");
   EXPECT_EQ(format_metric(std::nan("")), "nan");
+  EXPECT_EQ(format_metric(-std::nan("")), "nan");
 }
 
 TEST(ToHex, HasSixteenDigits) {

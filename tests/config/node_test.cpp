@@ -38,8 +38,8 @@ TEST(Node, DescribesItself) {
   EXPECT_EQ(document.find("a")->describe(), "the number 3");
   EXPECT_EQ(document.find("b")->describe(), "the text 'text'");
   EXPECT_EQ(document.find("c")->describe(), "true");
-  EXPECT_EQ(document.find("d")->describe(), "a list");
-  EXPECT_EQ(document.find("e")->describe(), "a mapping");
+  EXPECT_EQ(document.find("d")->describe(), "an empty list");
+  EXPECT_EQ(document.find("e")->describe(), "an empty mapping");
   EXPECT_EQ(document.find("f")->describe(), "nothing");
   EXPECT_EQ(document.find("g")->describe(), "the text '3'");
 }

@@ -42,6 +42,20 @@ TEST(Override, WithSlashesOrDots) {
   EXPECT_TRUE(node.find("optimizer")->is_null());
 }
 
+TEST(Override, ATextMayBeginWithAPlaceholder) {
+  Node node = document();
+  const auto text = [&](const std::string& argument) {
+    apply_override(node, argument);
+    return node.find("path")->text();
+  };
+  EXPECT_EQ(text("path={feature}_{checkpoint:04d}.h5"), "{feature}_{checkpoint:04d}.h5");
+  EXPECT_EQ(text("path=run/{feature}_{checkpoint:04d}.h5"), "run/{feature}_{checkpoint:04d}.h5");
+  EXPECT_EQ(text("path={feature}/{checkpoint}"), "{feature}/{checkpoint}");
+  apply_override(node, "path={a: {b: 1}} ");
+  EXPECT_EQ(node.find("path")->find("a")->find("b")->text(), "1") << "a mapping is one";
+  EXPECT_THAT(refusal_of("path={a: 1"), HasSubstr("cannot read '{a: 1'"));
+}
+
 TEST(Override, ErrorsSayThatItCameFromTheCommandLine) {
   Node node = document();
   apply_override(node, "optimizer.lr=fast");

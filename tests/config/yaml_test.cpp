@@ -55,6 +55,14 @@ TEST(Yaml, RefusesWhatCannotBeMeant) {
   EXPECT_THAT(error_of(many), HasSubstr("more than 5,000 keys"));
 }
 
+TEST(Yaml, ATabIsCalledATab) {
+  EXPECT_EQ(error_of("a: 1\nloaders:\n\ttrain: 1\n"),
+            "x.yml:3: a tab in the indentation; YAML is indented by spaces");
+  EXPECT_EQ(error_of("a:\n  - 1\n\t- 2\n"),
+            "x.yml:3: a tab in the indentation; YAML is indented by spaces");
+  EXPECT_THAT(error_of("a: [1, 2\nb: 3\n"), testing::Not(HasSubstr("tab")));
+}
+
 TEST(Yaml, RefusesAnAliasBombQuickly) {
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 30; ++i) {

@@ -226,6 +226,35 @@ TEST(Recipe, EveryMistakeIsTold) {
                            HasSubstr("num_epochs: expected an integer")));
 }
 
+// It is never used, as the stage says its own, and must be right all the same.
+TEST(Recipe, WhatStagesOverrideIsChecked) {
+  config::Node document = config_with();
+  document.set("num_epochs", config::Node::scalar("-5", true));
+  document.set("stages", config::parse_yaml("{a: {num_epochs: 2}}", "a.yml"));
+  document.set_paths();
+  EXPECT_THAT(error_of([&] { read_recipe(document); }),
+              HasSubstr("num_epochs: expected 1 or more, got -5"));
+}
+
+// A label of -1 is LibTorch's "Target -1 is out of bounds", in the batch that has it.
+TEST(Recipe, ATargetBelowZeroIsRefusedBeforeTraining) {
+  const TemporaryDirectory folder;
+  const auto path = (folder / "labels.pt").string();
+  torch::Tensor targets = torch::zeros({16}, torch::kInt64);
+  targets[5] = -1;
+  checkpoint::save(path, StateDict{{"features", torch::rand({16, 2, 4})}, {"targets", targets}});
+  const std::string dataset = "{_target_: TensorFile, path: " + path + "}";
+  const auto error = [&](const std::string& criterion) {
+    return error_of([&] {
+      read_recipe(config_with({"loaders.train.dataset=" + dataset, "criterion=" + criterion}));
+    });
+  };
+  EXPECT_THAT(error("CrossEntropyLoss"),
+              AllOf(HasSubstr("loaders/train: class -1 is among the targets"),
+                    HasSubstr("outputs for classes 0 to 2"), HasSubstr("ignore_index")));
+  EXPECT_EQ(error("{CrossEntropyLoss: {ignore_index: -1}}"), "");
+}
+
 // What was changed, and what the error must name.
 struct Mutation {
   std::string change;
@@ -277,11 +306,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer.amsgrad=1", "optimizer/amsgrad: expected true or false"},
         Mutation{"loaders.train.shuffle=yes", "loaders/train/shuffle: expected true or false"},
         Mutation{"loaders.train.batch_size={}",
-                 "loaders/train/batch_size: expected an integer, got a mapping"},
+                 "loaders/train/batch_size: expected an integer, got an empty mapping"},
         Mutation{"verbose=verbose", "verbose: expected true or false"},
         Mutation{"model/1/Linear/out_features=wide", "model/1/Linear/out_features"},
         Mutation{"callbacks=3", "callbacks: expected a list of callbacks"},
         Mutation{"loaders=[1]", "loaders: expected a mapping"},
+        Mutation{"loaders={}",
+                 "loaders: expected a mapping of names to loaders, got an empty mapping"},
         Mutation{"optimizer=[Adam]", "optimizer: expected an optimizer"},
         Mutation{"callbacks/0/AccuracyCallback/num_classes=2", "callbacks/0: "},
         Mutation{"callbacks/0/AccuracyCallback/input_key=scores", "callbacks/0: "},
@@ -308,6 +339,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer/layers={encoder.*: {lr: 1}}", "'encoder.*' matches no parameter"},
         // Values out of their range.
         Mutation{"num_epochs=0", "num_epochs"},
+        Mutation{"check=true\nnum_epochs=-5", "num_epochs: expected 1 or more, got -5"},
+        Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: 1}}\nnum_epochs=3",
+                 "num_epochs: has no effect, as every stage has a num_epochs of its own"},
+        Mutation{"stages={a: {num_epochs: 2}}\nnum_epochs=-5", "num_epochs"},
+        Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: -5}}", "num_epochs"},
+        Mutation{"loaders.train.batch_size=9223372036854775807",
+                 "loaders/train/batch_size: expected at most 2147483647"},
         Mutation{"optimizer.lr=-1", "optimizer/lr: expected a number >= 0, got -1"},
         Mutation{"optimizer.beta1=1", "optimizer/beta1"},
         Mutation{"loaders.train.batch_size=0", "loaders/train/batch_size"},

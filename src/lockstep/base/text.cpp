@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kFewNames = 12;  // more than these are not listed in a message
+
 // Levenshtein distance, letters compared without case.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -30,30 +32,54 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::optional<std::string> nearest_name(std::string_view name,
-                                        std::span<const std::string> candidates) {
-  std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
+std::vector<std::string> nearest_names(std::string_view name,
+                                       std::span<const std::string> candidates, std::size_t most) {
+  struct Near {
+    std::size_t distance;
+    const std::string* name;
+  };
+  const std::size_t farthest = std::max<std::size_t>(2, name.size() / 2);
+  std::vector<Near> near;
   for (const auto& candidate : candidates) {
     std::size_t distance = edit_distance(name, candidate);
     // "acc" is not close to "accuracy01" by edits, but it is what was meant.
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
     if (prefix) distance = std::min<std::size_t>(distance, 2);
     // Of two letters, two edits leave nothing: any other short name would be "near".
-    if (distance >= std::max(name.size(), candidate.size())) continue;
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
+    if (distance >= std::max(name.size(), candidate.size()) || distance > farthest) continue;
+    near.push_back({distance, &candidate});
   }
-  return best;
+  std::ranges::stable_sort(near, {}, &Near::distance);
+  std::vector<std::string> names;
+  for (const Near& one : near) {
+    // Beside a close one, those that are much further off were not meant.
+    if (names.size() == most || one.distance > near.front().distance + 1) break;
+    names.push_back(*one.name);
+  }
+  return names;
+}
+
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates) {
+  const auto nearest = nearest_names(name, candidates, 1);
+  return nearest.empty() ? std::nullopt : std::optional(nearest.front());
 }
 
 std::string suggest(std::string_view name, std::span<const std::string> candidates) {
   if (candidates.empty()) return "there are none";
-  const std::string known = "known: " + join(candidates, ", ");
-  const auto nearest = nearest_name(name, candidates);
-  return nearest ? fmt::format("did you mean '{}'? {}", *nearest, known) : known;
+  const bool few = candidates.size() <= kFewNames;
+  const auto nearest = nearest_names(name, candidates, few ? 1 : 3);
+  if (!few && !nearest.empty()) {
+    return fmt::format("did you mean '{}'?", fmt::join(nearest, "' or '"));
+  }
+  const std::string known = "known: " + list_some(candidates);
+  return nearest.empty() ? known : fmt::format("did you mean '{}'? {}", nearest.front(), known);
+}
+
+std::string list_some(std::span<const std::string> names) {
+  if (names.size() <= kFewNames) return join(names, ", ");
+  return fmt::format("{}, … ({} more)", join(names.first(kFewNames), ", "),
+                     names.size() - kFewNames);
 }
 
 std::string join(std::span<const std::string> parts, std::string_view separator) {
@@ -87,6 +113,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_metric(double value) {
+  if (std::isnan(value)) return "nan";  // without the sign that some have
   const bool tiny = value != 0 && std::abs(value) < 1e-3;
   return tiny ? fmt::format("{:.3e}", value) : fmt::format("{:.3f}", value);
 }

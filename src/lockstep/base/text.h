@@ -14,8 +14,16 @@ namespace lockstep {
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
 
-// "did you mean 'valid'? known: train, valid": the tail of an error about an unknown name.
+// The candidates that may have been meant, the nearest first, at most `most` of them.
+std::vector<std::string> nearest_names(std::string_view name,
+                                       std::span<const std::string> candidates, std::size_t most);
+
+// "did you mean 'valid'? known: train, valid": the tail of an error about an unknown name. Of many
+// candidates, the nearest few alone.
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
+
+// "a, b, c", or the first of many: "a, b, …, l, … (78 more)".
+std::string list_some(std::span<const std::string> names);
 
 std::string join(std::span<const std::string> parts, std::string_view separator);
 

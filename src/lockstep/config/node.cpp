@@ -64,9 +64,9 @@ std::string Node::describe() const {
     case Kind::kNull:
       return "nothing";
     case Kind::kList:
-      return "a list";
+      return items_.empty() ? "an empty list" : "a list";
     case Kind::kMap:
-      return "a mapping";
+      return entries_.empty() ? "an empty mapping" : "a mapping";
     case Kind::kScalar:
       break;
   }

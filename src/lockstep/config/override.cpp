@@ -9,8 +9,6 @@
 namespace lockstep::config {
 namespace {
 
-const char* const kCommandLine = "command line";
-
 std::vector<std::string> split(std::string_view path) {
   // A key may have dots in it ("conv.*"): then the path is written with slashes.
   const char separator = path.find('/') != std::string_view::npos ? '/' : '.';
@@ -46,6 +44,20 @@ std::string_view without_type(std::string_view value) {
     if (value.ends_with(suffix)) return value.substr(0, value.size() - suffix.size());
   }
   return value;
+}
+
+// "{feature}_{checkpoint:04d}.h5": something follows the brace that closes the first one, so this
+// is no YAML mapping but text, such as a path with placeholders.
+bool is_pattern(std::string_view text) {
+  if (!text.starts_with('{')) return false;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{') ++depth;
+    if (text[i] == '}' && --depth == 0) {
+      return text.find_first_not_of(" \t", i + 1) != std::string_view::npos;
+    }
+  }
+  return false;  // never closed
 }
 
 }  // namespace
@@ -86,7 +98,8 @@ void apply_override(Node& document, std::string_view argument) {
   const std::string_view text = without_type(argument.substr(equals + 1));
   Node value;
   try {
-    value = parse_yaml(text, kCommandLine);
+    value =
+        is_pattern(text) ? Node::scalar(std::string(text), true) : parse_yaml(text, kCommandLine);
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}: cannot read '{}': {}", kCommandLine, path, text, error.what());
   }

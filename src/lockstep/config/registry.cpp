@@ -48,10 +48,11 @@ Target target_of(const Node& node, const std::string& kind, const std::vector<st
     target.options = options.is_null() ? Node::map() : options;
   } else {
     node.fail("expected {}: its name, or a mapping with {}, got {}; known: {}", with_article(kind),
-              kTargetKey, node.describe(), join(known, ", "));
+              kTargetKey, node.describe(), list_some(known));
   }
   if (std::ranges::find(known, target.name) == known.end()) {
-    named->fail("unknown {} '{}'; {}", kind, target.name, suggest(target.name, known));
+    named->fail("unknown {0} '{1}'; {2} (lockstep targets {0} lists all)", kind, target.name,
+                suggest(target.name, known));
   }
   if (node.is_scalar()) {
     target.options.set_place(node.place());

@@ -46,6 +46,18 @@ bool is_utf8(std::string_view text) {
   return following == 0;
 }
 
+// The first line, from 1, that is indented by a tab. YAML allows no such thing, JSON does.
+std::optional<int> first_tab(std::string_view text) {
+  int line = 1;
+  bool indented = true;  // nothing but spaces so far in the line
+  for (const char c : text) {
+    if (indented && c == '\t') return line;
+    indented = c == '\n' || (indented && c == ' ');
+    if (c == '\n') ++line;
+  }
+  return std::nullopt;
+}
+
 std::size_t depth_of(const Node& node) {
   std::size_t deepest = 0;
   for (const Node& item : node.items()) deepest = std::max(deepest, depth_of(item));
@@ -282,6 +294,11 @@ Node parse_yaml(std::string_view text, const std::string& source) {
     document.set_paths();
     return document;
   } catch (const YAML::Exception& error) {
+    // yaml-cpp speaks of the entry that the tab hides, or of a later one.
+    if (const auto line = first_tab(text); line && *line <= error.mark.line + 1) {
+      throw LocatedError("{}:{}: a tab in the indentation; YAML is indented by spaces", source,
+                         *line);
+    }
     throw LocatedError("{}:{}: {}", source, error.mark.line + 1, error.msg);
   }
 }

@@ -1,6 +1,7 @@
 #include "lockstep/data/loader.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -10,8 +11,14 @@ namespace lockstep::data {
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
   if (!dataset_) throw ConfigError("loader: expected a data set, got a null pointer");
+  // The limit keeps batch_size times the number of shards far from an overflow.
+  constexpr std::int64_t kLargestBatch = std::numeric_limits<std::int32_t>::max();
   if (options_.batch_size < 1) {
     throw ConfigError("loader: batch_size: expected a positive integer, got {}",
+                      options_.batch_size);
+  }
+  if (options_.batch_size > kLargestBatch) {
+    throw ConfigError("loader: batch_size: expected at most {}, got {}", kLargestBatch,
                       options_.batch_size);
   }
   if (options_.prefetch < 0) {

@@ -60,15 +60,29 @@ void require_alike(const std::string& criterion, const torch::Tensor& output,
   }
 }
 
+// The criterion's ignore_index: targets of this value do not count.
+std::int64_t ignored_class(const Node& criterion) {
+  constexpr std::int64_t kTorchsDefault = -100;
+  const Node options =
+      config::target_of(criterion, "criterion", targets().criterions.names()).options;
+  const Node* const given = options.find("ignore_index");
+  return given == nullptr ? kTorchsDefault : config::Value<std::int64_t>::read(*given);
+}
+
 // A class that the model has no output for fails in the batch that has it, maybe hours later.
 void require_classes(const std::string& criterion, const torch::Tensor& output,
-                     const torch::Tensor& classes) {
+                     const torch::Tensor& classes, std::int64_t ignored) {
   const bool by_class = criterion == "CrossEntropyLoss" || criterion == "NLLLoss";
   if (!by_class || classes.scalar_type() != torch::kInt64 || output.dim() < 2) return;
-  const auto largest = classes.max().item<std::int64_t>();
-  if (largest >= output.size(1)) {
-    throw ConfigError("class {} is among the targets, but there are outputs for {} classes only",
-                      largest, output.size(1));
+  const auto counted = classes.masked_select(classes != ignored);
+  if (counted.numel() == 0) return;
+  const auto smallest = counted.min().item<std::int64_t>();
+  const auto largest = counted.max().item<std::int64_t>();
+  if (smallest < 0 || largest >= output.size(1)) {
+    throw ConfigError(
+        "class {} is among the targets, but there are outputs for classes 0 to {}{}",
+        smallest < 0 ? smallest : largest, output.size(1) - 1,
+        smallest < 0 ? "; targets that shall not count have the criterion's ignore_index" : "");
   }
 }
 
@@ -143,7 +157,8 @@ class Fit {
     constexpr std::int64_t kSome = 1000;
     located(place_of(name), [&] {
       require_classes(criterion, output,
-                      some_samples(loader, kSome, place_of(name))[keys_->target_key]);
+                      some_samples(loader, kSome, place_of(name))[keys_->target_key],
+                      ignored_class(place));
     });
     located(place, [&] {
       try {

@@ -1,11 +1,14 @@
 #include "lockstep/recipe/recipe.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include <ATen/Context.h>
 #include <torch/utils.h>
 
+#include "lockstep/config/override.h"
+#include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
 #include "lockstep/recipe/fit.h"
 #include "lockstep/recipe/plugin.h"
@@ -44,6 +47,7 @@ class Reader {
 
  private:
   void check_top_level();
+  void check_overridden(const Node& stages, Mistakes& mistakes) const;
   std::vector<std::pair<std::string, Node>> stage_documents() const;
   void read_common(const Node& first_stage, Recipe& recipe);
   Stage read_stage(const std::string& name, const Node& node);
@@ -118,8 +122,38 @@ void Reader::check_top_level() {
         mistakes.add(value.where() + ": all stages have this in common: say it outside of stages");
       }
     }
+    check_overridden(*stages, mistakes);
   }
   mistakes.raise();
+}
+
+// What every stage says for itself is never used. It must be right all the same, and it must not
+// come from the command line, whose user would think that it counts.
+void Reader::check_overridden(const Node& stages, Mistakes& mistakes) const {
+  for (const auto& [key, value] : document_.entries()) {
+    const bool unused = std::ranges::all_of(
+        stages.entries(), [&](const auto& stage) { return stage.second.contains(key); });
+    if (unused && value.place().source == config::kCommandLine) {
+      mistakes.add(
+          fmt::format("{}: has no effect, as every stage has a {} of its own: set stages/{}/{}",
+                      value.where(), key, stages.entries().front().first, key));
+    }
+  }
+  mistakes.collect([&] {
+    TrainOptions options;
+    for (const auto& field : run_fields()) {
+      const Node* const value = document_.find(field.info().name);
+      if (value != nullptr) field.read(options, *value);
+    }
+    options.valid_metric.reset();  // a stage may say which loader's
+    try {
+      check_options(options);
+    } catch (const config::LocatedError&) {
+      throw;
+    } catch (const ConfigError& error) {
+      config::fail_making(document_, document_, error.what());
+    }
+  });
 }
 
 std::vector<std::pair<std::string, Node>> Reader::stage_documents() const {
