@@ -89,6 +89,13 @@ int main(int argc, char** argv) try {
     trackers.push_back(std::make_shared<science::MlflowTracker>(
         science::MlflowOptions{.uri = *mlflow, .experiment = "cnn3d", .run_name = "large scales"}));
   }
+  science::EvaluateExperiment evaluation{.estimator = estimator,
+                                         .loader = {unseen.all, {.batch_size = 16}},
+                                         .cube = unseen.cube,
+                                         .field = unseen.size,
+                                         .title = "Large scales of an unseen turbulent field",
+                                         .trackers = trackers};
+  science::check(evaluation);  // now, and not after the training
   science::run(science::TrainExperiment{
       .estimator = estimator,
       .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}},
@@ -98,16 +105,10 @@ int main(int argc, char** argv) try {
   const double loss = estimator.history().rbegin()->second.at("valid").at("loss");
   const double mean_loss = loss_of_mean(data);
   const double margin = 100 * (1 - loss / mean_loss);
-  science::run(science::EvaluateExperiment{
-      .estimator = estimator,
-      .loader = {unseen.all, {.batch_size = 16}},
-      .cube = unseen.cube,
-      .field = unseen.size,
-      .title = "Large scales of an unseen turbulent field",
-      .facts = {{"validation loss (smooth L1)", fmt::format("{:.5f}", loss)},
-                {"validation loss of predicting the mean", fmt::format("{:.5f}", mean_loss)},
-                {"below that by", fmt::format("{:.1f} %", margin)}},
-      .trackers = trackers});
+  evaluation.facts = {{"validation loss (smooth L1)", fmt::format("{:.5f}", loss)},
+                      {"validation loss of predicting the mean", fmt::format("{:.5f}", mean_loss)},
+                      {"below that by", fmt::format("{:.1f} %", margin)}};
+  science::run(evaluation);
   for (const auto& tracker : trackers) tracker->finish();
   if (!ls::launch::is_primary_process()) return 0;
 

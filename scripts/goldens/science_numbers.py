@@ -2,7 +2,8 @@
 
     python3 scripts/goldens/science_numbers.py > tests/goldens/science_numbers.json
 
-The fields are sums of sines, so that a test can make them itself.
+The fields are sums of sines, so that a test can make them itself. The sides of a field are taken to be
+equally long, whatever their points: Lockstep is told so by its `box`.
 """
 import json
 import sys

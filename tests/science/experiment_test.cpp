@@ -140,6 +140,57 @@ TEST_F(Experiment, AWholeFieldIsPutTogether) {
       DataError);
 }
 
+// Two snapshots: spectra are their mean, and the box is said.
+TEST_F(Experiment, SeveralFieldsAreEvaluatedToo) {
+  const torch::Tensor one = synthetic_turbulence({.shape = {4, 4, 8}, .components = 1});
+  const torch::Tensor cubes =
+      torch::cat({split_cubes(one, {4, 4, 4}), split_cubes(2 * one, {4, 4, 4})});
+  const data::Loader loader(std::make_shared<data::TensorDataset>(cubes, cubes.flatten(1)),
+                            {.batch_size = 2});
+  run(EvaluateExperiment{.estimator = estimator_,
+                         .loader = loader,
+                         .cube = {4, 4, 4},
+                         .field = {4, 4, 8},
+                         .trackers = {std::make_shared<FileTracker>(folder_.path())}});
+  double k = 0, target = 0;
+  ASSERT_EQ(std::sscanf(file("spectrum.csv").c_str(), "k,target,predicted,kolmogorov\n%lf,%lf", &k,
+                        &target),
+            2);
+  EXPECT_NEAR(target, 2.5 * power_spectrum(one).energy[0], 1e-5);
+  const std::string report = file("report.html");
+  EXPECT_THAT(report, HasSubstr("4 x 4 x 8 points, sides 1 : 1 : 2 (equal spacing)"));
+  EXPECT_THAT(report, HasSubstr("The mean of 2 whole fields"));
+}
+
+TEST_F(Experiment, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
+  const torch::Tensor cubes = torch::rand({7, 1, 4, 4, 4});
+  const data::DatasetPtr dataset = std::make_shared<data::TensorDataset>(cubes, cubes.flatten(1));
+  EvaluateExperiment evaluation{.estimator = estimator_,
+                                .loader = {dataset, {.batch_size = 2}},
+                                .cube = {4, 4, 4},
+                                .field = {8, 8, 8}};
+  const auto error = [&] {
+    try {
+      check(evaluation);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error(), HasSubstr("7 cubes of [4, 4, 4] do not fill fields of [8, 8, 8], which have "
+                                 "8 each"));
+  evaluation.field = {4, 4, 28};
+  EXPECT_EQ(error(), "");
+  evaluation.box = {1, 1};
+  EXPECT_THAT(error(), HasSubstr("box: expected 3 lengths"));
+  evaluation.box = {};
+  evaluation.loader = {dataset, {.batch_size = 2, .shuffle = true}};
+  EXPECT_THAT(error(), HasSubstr("without shuffle"));
+  evaluation.loader = loader_;
+  evaluation.cube = {};
+  EXPECT_THAT(error(), HasSubstr("set cube"));
+}
+
 TEST_F(Experiment, WhatIsNotFiniteIsCounted) {
   torch::Tensor x = torch::rand({4, 1, 4, 4, 4});
   x[1][0][2][2][2] = NAN;

@@ -23,9 +23,18 @@ TEST(Fft, AWaveIsOneMode) {
 }
 
 TEST(Fft, WaveNumbersAreNumPys) {
-  EXPECT_TRUE(wave_numbers({5, 4}).select(1, 0).equal(
-      torch::tensor({0., 1., 2., 2., 1.}, torch::kFloat64)));
+  EXPECT_TRUE(wave_numbers({5, 4}, {1, 1})
+                  .select(1, 0)
+                  .equal(torch::tensor({0., 1., 2., 2., 1.}, torch::kFloat64)));
   EXPECT_TRUE(wave_numbers({6}).equal(torch::tensor({0., 1., 2., 3.}, torch::kFloat64)));
+}
+
+TEST(Fft, WaveNumbersCountWavesInTheShortestSide) {
+  EXPECT_TRUE(wave_numbers({4, 8}).select(0, 0).equal(
+      torch::tensor({0., 0.5, 1., 1.5, 2.}, torch::kFloat64)));
+  EXPECT_TRUE(wave_numbers({4, 8}, {2, 2})
+                  .select(0, 0)
+                  .equal(torch::tensor({0., 1., 2., 3., 4.}, torch::kFloat64)));
 }
 
 TEST(Fft, RefusesOtherShapes) {

@@ -1,5 +1,7 @@
 #include "lockstep/science/field_dataset.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -123,6 +125,55 @@ TEST_F(Fields, TensorsOfChannelsAreTakenTogether) {
   EXPECT_EQ(
       hdf5_dataset({.path = (folder_ / "stress.h5").string()}).train->sample(0)["features"].sizes(),
       torch::IntArrayRef({9, 4, 4, 4}));
+}
+
+TEST_F(Fields, AValueThatIsNotFiniteIsNamed) {
+  torch::Tensor density = torch::rand({8, 8, 8});
+  density[2][5][7] = NAN;
+  density[6][0][1] = HUGE_VAL;
+  write_hdf5(folder_ / "density_010.h5", {{"rho", density}});
+  const char* const place = "density_010.h5: dataset 'rho': the value at [2, 5, 7] is nan";
+  EXPECT_THAT(error(), HasSubstr(place));
+  EXPECT_THAT(error(), HasSubstr("2 of the 512 that were read"));
+  options_.sample_to = 4;
+  EXPECT_EQ(error(), "") << "what is not read is not looked at";
+  options_.sample_to.reset();
+  options_.memory = 0;
+  const FieldData streamed = hdf5_dataset(options_);
+  for (std::int64_t i = 0; i < 16; ++i) {
+    std::string text;
+    try {
+      streamed.all->sample(i);
+    } catch (const DataError& error) {
+      text = error.what();
+    }
+    if (i == 8 + 3) {
+      EXPECT_THAT(text, HasSubstr(place));
+    } else if (i == 8 + 4) {
+      EXPECT_THAT(text, HasSubstr("the value at [6, 0, 1] is inf"));
+    } else {
+      EXPECT_EQ(text, "") << i;
+    }
+  }
+  options_.allow_non_finite = true;
+  EXPECT_TRUE(
+      std::isnan(hdf5_dataset(options_).all->sample(11)["targets"][0][2][1][3].item<float>()));
+}
+
+// A float's sum may overflow where no value does.
+TEST_F(Fields, LargeValuesAreFinite) {
+  write_hdf5(folder_ / "density_010.h5", {{"rho", torch::full({8, 8, 8}, 3e38)}});
+  EXPECT_EQ(error(), "");
+}
+
+TEST_F(Fields, AFractionOfOneCubeIsRefused) {
+  options_.checkpoints = {0};
+  options_.batch_size = {};
+  EXPECT_EQ(error(), "");
+  options_.train_fraction = 0.75;
+  EXPECT_THAT(error(), HasSubstr("train_fraction: 0.75 of a single cube leaves nothing"));
+  options_.checkpoints = {0, 10};
+  EXPECT_EQ(error(), "");
 }
 
 TEST_F(Fields, ErrorsNameFileAndDataset) {

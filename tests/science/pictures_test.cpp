@@ -48,7 +48,7 @@ TEST(Pictures, WhatIsNotFiniteIsLeftOut) {
 TEST(Pictures, CubesAndFieldsHaveSpectra) {
   const torch::Tensor cubes = torch::rand({3, 2, 8, 8, 8});
   EXPECT_THAT(cube_spectrum_picture(cubes, cubes).report.text, HasSubstr("Hann"));
-  EXPECT_THAT(spectrum_picture(cubes[0], cubes[0]).csv, HasSubstr("\n4,"));
+  EXPECT_THAT(spectrum_picture(cubes, cubes).csv, HasSubstr("\n4,"));
 }
 
 TEST(Pictures, TheLossOfEveryLoader) {

@@ -39,14 +39,37 @@ TEST(Plot, HasItsTitleLabelsLegendAndLines) {
   EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
 }
 
+// The first line's path: "M1.00 2.00L3.00 4.00".
+std::string path_in(const std::string& svg) {
+  const std::string begin = "<path d=\"";
+  const std::size_t at = svg.find(begin);
+  if (at == std::string::npos) return "";
+  return svg.substr(at + begin.size(), svg.find('"', at + begin.size()) - at - begin.size());
+}
+
+// Each line breaks where a point cannot be shown; what can be shown stays.
 TEST(Plot, WhatCannotBeShownIsLeftOut) {
-  const std::string svg =
-      to_svg({LinePlot{.lines = {{"", {1, 2, 3, 4}, {1, 0, NAN, 100}}}, .log_y = true}});
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  EXPECT_THAT(svg, Not(HasSubstr("inf")));
-  EXPECT_THAT(to_svg({LinePlot{}}), Not(HasSubstr("nan"))) << "of nothing at all";
-  EXPECT_THAT(to_svg({LinePlot{.lines = {{"", {5}, {5}}}}}), Not(HasSubstr("nan")))
-      << "of one point";
+  const auto path = [](std::vector<double> y, bool log) {
+    const std::vector<double> x = {1, 2, 3, 4};
+    return path_in(to_svg({LinePlot{.lines = {{"", x, std::move(y)}}, .log_y = log}}));
+  };
+  const std::string whole = path({1, 10, 10, 100}, true);
+  ASSERT_THAT(whole, ::testing::MatchesRegex("M[0-9. ]+L[0-9. ]+L[0-9. ]+L[0-9. ]+"));
+  const std::string first = whole.substr(0, whole.find('L'));
+  const std::string last = whole.substr(whole.rfind('L') + 1);
+  EXPECT_EQ(path({1, 0, NAN, 100}, true), first + "M" + last) << "no logarithm, no number";
+  EXPECT_EQ(path({1, -5, HUGE_VAL, 100}, true), first + "M" + last);
+  EXPECT_THAT(path({1, 0, NAN, 100}, false), ::testing::MatchesRegex("M[0-9. ]+L[0-9. ]+M[0-9. ]+"))
+      << "0 can be shown on a linear axis";
+}
+
+TEST(Plot, OfNothingOrOnePointHasAnAxisWithNumbers) {
+  for (const LinePlot& plot : {LinePlot{}, LinePlot{.lines = {{"", {5}, {5}}}}}) {
+    const std::string svg = to_svg({plot});
+    EXPECT_THAT(svg, Not(HasSubstr("nan")));
+    EXPECT_THAT(svg, Not(HasSubstr("inf")));
+    EXPECT_THAT(svg, ::testing::ContainsRegex(">[0-9.]+</text>"));
+  }
 }
 
 TEST(Plot, AFieldIsAPictureWithAScale) {

@@ -14,7 +14,9 @@ namespace {
 TEST(Spectrum, IsNumPys) {
   const auto golden = testing::golden();
   for (const auto& shape : testing::kShapes) {
-    testing::expect_near(power_spectrum(testing::field(shape, 1).unsqueeze(0)).energy,
+    // NumPy's script takes the sides to be equally long.
+    const BoxLengths equal(shape.size(), 1.0);
+    testing::expect_near(power_spectrum(testing::field(shape, 1).unsqueeze(0), equal).energy,
                          golden["spectrum"][std::to_string(shape.size())]);
   }
   testing::expect_near(power_spectrum(testing::velocity()).energy, golden["vector_spectrum"]);
@@ -26,6 +28,43 @@ TEST(Spectrum, OfAWaveIsItsEnergy) {
   EXPECT_NEAR(spectrum.energy[4], 0.5 * 9.0 / 2, 1e-9);
   EXPECT_NEAR(std::accumulate(spectrum.energy.begin(), spectrum.energy.end(), 0.0), 0.5 * 9.0 / 2,
               1e-9);
+}
+
+// A wave along one axis of a box, `waves` of them in that side; its energy is 1/4.
+torch::Tensor wave_along(const std::vector<std::int64_t>& shape, std::size_t axis, double waves) {
+  std::vector<std::int64_t> view(shape.size(), 1);
+  view[axis] = shape[axis];
+  const torch::Tensor x =
+      torch::arange(shape[axis], torch::kFloat64) / static_cast<double>(shape[axis]);
+  return torch::sin(2 * M_PI * waves * x).reshape(view).expand(shape);
+}
+
+// The same wavelength in all directions: 8 waves in a side of 32 points, 16 in one of 64.
+TEST(Spectrum, OfABoxThatIsNoCubeIsByLengths) {
+  const std::vector<std::int64_t> shape = {32, 32, 64};
+  const torch::Tensor field =
+      torch::stack({wave_along(shape, 0, 8), wave_along(shape, 1, 8), wave_along(shape, 2, 16)});
+  const Spectrum spectrum = power_spectrum(field);
+  ASSERT_EQ(spectrum.wave_number.size(), 16u) << "up to the Nyquist wave number";
+  for (std::size_t i = 0; i < spectrum.energy.size(); ++i) {
+    EXPECT_NEAR(spectrum.energy[i], spectrum.wave_number[i] == 8 ? 0.75 : 0, 1e-12) << i + 1;
+  }
+}
+
+TEST(Spectrum, OfGivenLengths) {
+  const std::vector<std::int64_t> shape = {32, 32, 64};
+  const torch::Tensor field = wave_along(shape, 2, 8).unsqueeze(0);
+  EXPECT_NEAR(power_spectrum(field).energy[3], 0.25, 1e-12) << "4 waves in half the side";
+  EXPECT_NEAR(power_spectrum(field, {6.28, 6.28, 6.28}).energy[7], 0.25, 1e-12);
+  EXPECT_THROW(power_spectrum(field, {1, 1}), ConfigError);
+  EXPECT_THROW(power_spectrum(field, {1, 1, 0}), ConfigError);
+}
+
+TEST(Spectrum, NoEnergyIsLostInALongBox) {
+  const std::vector<std::int64_t> shape = {8, 8, 64};
+  const torch::Tensor field = (wave_along(shape, 2, 1) + wave_along(shape, 2, 3)).unsqueeze(0);
+  const Spectrum spectrum = power_spectrum(field);
+  EXPECT_NEAR(spectrum.energy[0], 0.5, 1e-12) << "waves longer than the shortest side";
 }
 
 // A cube cut out of a smooth field: its edges do not meet, and without a window it would seem to
@@ -63,6 +102,14 @@ TEST(Turbulence, HasTheSpectrumThatWasAskedFor) {
       field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 3, .components = 3})));
   EXPECT_FALSE(
       field.equal(synthetic_turbulence({.shape = {48, 48, 48}, .seed = 4, .components = 3})));
+}
+
+TEST(Turbulence, IsTheSameInAllDirectionsOfALongBox) {
+  const torch::Tensor field =
+      synthetic_turbulence({.shape = {24, 24, 96}, .seed = 3, .components = 3});
+  EXPECT_NEAR(spectral_slope(power_spectrum(field), {2, 10}), -5.0 / 3, 0.25);
+  const torch::Tensor half = field.narrow(3, 0, 24);  // as long as it is wide
+  EXPECT_NEAR(half.std(false).item<double>(), 1, 0.3);
 }
 
 TEST(Turbulence, OfAsManyComponentsAsDimensionsDoesNotDiverge) {

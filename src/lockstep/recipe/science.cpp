@@ -87,7 +87,8 @@ void add_science(Targets& targets) {
        {"part", &FieldOptions::part, "which cubes this loader has"},
        field("shuffle", &H::shuffle, "before they are divided"),
        field("seed", &H::seed, "of that"),
-       field("memory", &H::memory, "bytes up to which a field is read once and kept")},
+       field("memory", &H::memory, "bytes up to which a field is read once and kept"),
+       field("allow_non_finite", &H::allow_non_finite, "take NaN and infinite values as they are")},
       [](const FieldOptions& o) { return load(o); });
   targets.models.add(
       "CNN3d", "The 3-D network for turbulence; sizes are the data's.", [](const Example& example) {

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <functional>
-#include <set>
+#include <numeric>
+
+#include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -88,6 +90,39 @@ torch::Tensor as_cubes(const torch::Tensor& rows, const Sizes& cube) {
   return rows.reshape(shape);
 }
 
+std::int64_t product(const Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// How many cubes of [n, C, b, …] make one field.
+std::int64_t cubes_in(const Sizes& field, torch::IntArrayRef cube) {
+  if (field.size() != cube.size()) return 0;
+  for (std::size_t i = 0; i < cube.size(); ++i) {
+    if (cube[i] < 1 || field[i] % cube[i] != 0) return 0;
+  }
+  return product(field) / product(cube.vec());
+}
+
+// All fields [n, C, N, …] that the cubes fill, one after the other.
+torch::Tensor as_fields(const torch::Tensor& cubes, const Sizes& field) {
+  const std::int64_t each = cubes_in(field, cubes.sizes().slice(2));
+  std::vector<torch::Tensor> fields;
+  for (std::int64_t first = 0; first < cubes.size(0); first += each) {
+    fields.push_back(combine_cubes(cubes.narrow(0, first, each), field));
+  }
+  return torch::stack(fields);
+}
+
+// "64 x 64 x 128 points, sides 1 : 1 : 2 (equal spacing)"
+std::string describe_box(const Sizes& points, const BoxLengths& box) {
+  std::vector<std::string> sides;
+  for (const double scale : wave_number_scales(points, box)) {
+    sides.push_back(fmt::format("{:.4g}", 1 / scale));
+  }
+  return fmt::format("{} points, sides {} ({})", fmt::join(points, " x "), fmt::join(sides, " : "),
+                     box.empty() ? "equal spacing" : "as given");
+}
+
 struct Compared {
   torch::Tensor predict, target;
 };
@@ -100,12 +135,12 @@ std::vector<Picture> pictures_of(const EvaluateExperiment& experiment, const Com
     const torch::Tensor predict = as_cubes(rows.predict, experiment.cube);
     if (experiment.field.empty()) {
       pictures.push_back(slice_picture(predict[0], target[0], experiment.range));
-      pictures.push_back(cube_spectrum_picture(predict, target));
+      pictures.push_back(cube_spectrum_picture(predict, target, experiment.box));
     } else {
-      const torch::Tensor whole_target = combine_cubes(target, experiment.field);
-      const torch::Tensor whole_predict = combine_cubes(predict, experiment.field);
-      pictures.push_back(slice_picture(whole_predict, whole_target, experiment.range));
-      pictures.push_back(spectrum_picture(whole_predict, whole_target));
+      const torch::Tensor targets = as_fields(target, experiment.field);
+      const torch::Tensor predictions = as_fields(predict, experiment.field);
+      pictures.push_back(slice_picture(predictions[0], targets[0], experiment.range));
+      pictures.push_back(spectrum_picture(predictions, targets, experiment.box));
     }
   }
   if (!experiment.estimator.history().empty()) {
@@ -144,6 +179,11 @@ ReportContent report_of(const EvaluateExperiment& experiment, const Evaluation& 
       report.facts.emplace_back(fmt::format("{} that are not finite", what), count);
     }
   }
+  if (const torch::Tensor cubes = as_cubes(result.target, experiment.cube); cubes.defined()) {
+    const bool whole = !experiment.field.empty();
+    const Sizes points = whole ? experiment.field : cubes.sizes().slice(2).vec();
+    report.facts.emplace_back(whole ? "field" : "cube", describe_box(points, experiment.box));
+  }
   report.facts.insert(report.facts.begin(), experiment.facts.begin(), experiment.facts.end());
   for (const auto& [name, value] : experiment.estimator.parameters()) {
     report.parameters.emplace_back(
@@ -153,6 +193,36 @@ ReportContent report_of(const EvaluateExperiment& experiment, const Evaluation& 
 }
 
 }  // namespace
+
+void check(const EvaluateExperiment& experiment) {
+  const data::Loader& loader = experiment.loader;
+  const std::int64_t samples = loader.samples();
+  if (samples == 0) throw DataError("evaluation: the loader is empty");
+  const torch::Tensor target = loader.dataset()->sample(0)["targets"];
+  const torch::Tensor cube = as_cubes(target.unsqueeze(0), experiment.cube);
+  if (!cube.defined()) {
+    if (experiment.field.empty() && experiment.box.empty()) return;
+    throw ConfigError(
+        "evaluation: field and box need targets that are cubes; set cube to the sides of one");
+  }
+  const auto sides = cube.sizes().slice(2);
+  wave_number_scales(sides, experiment.box);
+  if (experiment.field.empty()) return;
+  const std::int64_t each = cubes_in(experiment.field, sides);
+  if (each == 0 || samples % each != 0) {
+    throw DataError(
+        "evaluation: {} cubes of [{}] do not fill fields of [{}]{}; pass a loader of every cube, "
+        "in "
+        "order (FieldData's all), or leave field out",
+        samples, fmt::join(sides, ", "), fmt::join(experiment.field, ", "),
+        each == 0 ? "" : fmt::format(", which have {} each", each));
+  }
+  if (loader.options().shuffle || loader.options().sampler) {
+    throw ConfigError(
+        "evaluation: cubes fill a field in their own order: expected a loader without shuffle and "
+        "sampler, or no field");
+  }
+}
 
 void run(const TrainExperiment& experiment) {
   const auto start = Clock::now();
@@ -175,6 +245,7 @@ void run(const TrainExperiment& experiment) {
 
 Evaluation run(const EvaluateExperiment& experiment) {
   const auto start = Clock::now();
+  check(experiment);
   Evaluation result;
   result.target = targets_of(experiment.loader).to(torch::kFloat32);
   result.predict = experiment.estimator.predict(experiment.loader).reshape_as(result.target);

@@ -12,6 +12,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/science/cubes.h"
 #include "lockstep/science/estimator.h"
+#include "lockstep/science/fft.h"
 #include "lockstep/science/statistics.h"
 #include "lockstep/science/tracker.h"
 
@@ -36,13 +37,17 @@ struct EvaluateExperiment {
   Estimator& estimator;
   data::Loader loader;  // compared with its targets
   Sizes cube = {};  // of a target, without channels, where targets are flat; for slices and spectra
-  // Of the whole field, where the loader's cubes fill it in order (FieldData's all): slices and
-  // spectra are of the field then, else of single cubes.
+  // Of the whole field, where the loader's cubes fill one field or several, each in order
+  // (FieldData's all): spectra are means over the fields and slices are of the first one then, else
+  // both are of single cubes.
   Sizes field = {};
   std::optional<Range> range = {};  // of values that PDF, CDF and slices show; none: all there are
   std::string title = "Evaluation";
   std::vector<std::pair<std::string, std::string>> facts = {};  // more of them for the report
   Trackers trackers = {};
+  // Lengths of the field's sides, or of a cube's where there is no field. None: in proportion to
+  // the points.
+  BoxLengths box = {};
 };
 
 struct Evaluation {
@@ -53,6 +58,10 @@ struct Evaluation {
   double mse_of_mean = 0;  // of predicting the targets' mean everywhere
   double seconds = 0;
 };
+
+// Throws what run() would throw for options and data that do not go together. Call it before
+// training: an evaluation that cannot be should not be found out after it.
+void check(const EvaluateExperiment& experiment);
 
 // Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
 // tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and

@@ -1,5 +1,7 @@
 #include "lockstep/science/fft.h"
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -85,11 +87,29 @@ torch::Tensor axis_wave_numbers(torch::IntArrayRef shape, std::size_t axis) {
   return k.reshape(view);
 }
 
-torch::Tensor wave_numbers(torch::IntArrayRef shape) {
+std::vector<double> wave_number_scales(torch::IntArrayRef shape, const BoxLengths& box) {
+  if (!box.empty() && box.size() != shape.size()) {
+    throw ConfigError("box: expected {} lengths, one for each dimension of the field, got {}",
+                      shape.size(), box.size());
+  }
+  for (const double length : box) {
+    if (!(length > 0) || !std::isfinite(length)) {
+      throw ConfigError("box: expected positive lengths, got {}", length);
+    }
+  }
+  const BoxLengths lengths = box.empty() ? BoxLengths(shape.begin(), shape.end()) : box;
+  const double shortest = std::ranges::min(lengths);
+  std::vector<double> scales;
+  for (const double length : lengths) scales.push_back(shortest / length);
+  return scales;
+}
+
+torch::Tensor wave_numbers(torch::IntArrayRef shape, const BoxLengths& box) {
   dimensions(shape);
+  const auto scales = wave_number_scales(shape, box);
   torch::Tensor squares = torch::zeros({1}, torch::kFloat64);
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    squares = squares + axis_wave_numbers(shape, axis).square();
+    squares = squares + (axis_wave_numbers(shape, axis) * scales[axis]).square();
   }
   return squares.sqrt();
 }

@@ -1,6 +1,8 @@
 // Fourier transforms of real fields in one to three dimensions, by FFTW, in double precision.
 #pragma once
 
+#include <vector>
+
 #include <torch/types.h>
 
 namespace lockstep::science {
@@ -15,8 +17,17 @@ torch::Tensor irfftn(const torch::Tensor& transform, torch::IntArrayRef shape);
 // integers, as numpy.fft.fftfreq times n has them; of the last dimension, half of them.
 torch::Tensor axis_wave_numbers(torch::IntArrayRef shape, std::size_t axis);
 
-// The wave number |k| of each element of a transform of a field of `shape`: the length
-// of those of all dimensions.
-torch::Tensor wave_numbers(torch::IntArrayRef shape);
+// The lengths of a box's sides, in any unit. None: they are in proportion to the points, as where
+// the grid's spacing is the same in all directions.
+using BoxLengths = std::vector<double>;
+
+// What one dimension's integer wave numbers are multiplied by, so that those of all dimensions are
+// in one unit: waves in the shortest side. 1 for a cube. Throws ConfigError where `box` has another
+// number of sides than `shape`, or one that is not positive.
+std::vector<double> wave_number_scales(torch::IntArrayRef shape, const BoxLengths& box = {});
+
+// The wave number |k| of each element of a transform of a field of `shape`, in waves in the
+// shortest side: the length of those of all dimensions.
+torch::Tensor wave_numbers(torch::IntArrayRef shape, const BoxLengths& box = {});
 
 }  // namespace lockstep::science

@@ -52,6 +52,26 @@ struct Grid {
   }
 };
 
+// Throws DataError with the place of the first value that is NaN or infinite.
+void require_finite(const torch::Tensor& values, const FieldPart& part, const Block& block) {
+  // A sum is finite where all values are, but for an overflow: then it is looked at closely.
+  if (std::isfinite(values.sum(torch::kFloat64).item<double>())) return;
+  const torch::Tensor places = torch::isfinite(values).logical_not().nonzero();
+  if (places.size(0) == 0) return;
+  Sizes index;
+  for (std::int64_t i = 0; i < values.dim(); ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    index.push_back(block.start[axis] + places[0][i].item<std::int64_t>() * block.stride[axis]);
+  }
+  torch::Tensor first = values;
+  for (std::int64_t i = 0; i < values.dim(); ++i) first = first[places[0][i].item<std::int64_t>()];
+  throw DataError(
+      "{}: the value at [{}] is {}, and {} of the {} that were read are not finite; a model cannot "
+      "learn from them: repair the file, or set allow_non_finite to take them as they are",
+      part.where(), fmt::join(index, ", "), first.item<double>(), with_thousands(places.size(0)),
+      with_thousands(values.numel()));
+}
+
 class CubeDataset final : public data::Dataset {
  public:
   struct Snapshot {
@@ -59,8 +79,13 @@ class CubeDataset final : public data::Dataset {
     std::vector<FieldPart> targets;  // none: the features
   };
 
-  CubeDataset(std::vector<Snapshot> snapshots, Grid grid, bool flat)
-      : snapshots_(std::move(snapshots)), grid_(std::move(grid)), flat_(flat) {}
+  struct Options {
+    bool flat = false;
+    bool allow_non_finite = false;
+  };
+
+  CubeDataset(std::vector<Snapshot> snapshots, Grid grid, const Options& options)
+      : snapshots_(std::move(snapshots)), grid_(std::move(grid)), options_(options) {}
 
   std::int64_t size() const override {
     return static_cast<std::int64_t>(snapshots_.size()) * grid_.cubes();
@@ -71,7 +96,7 @@ class CubeDataset final : public data::Dataset {
     const std::int64_t cube = index % grid_.cubes();
     const torch::Tensor features = read(snapshot.features, cube);
     torch::Tensor targets = snapshot.targets.empty() ? features : read(snapshot.targets, cube);
-    if (flat_) targets = targets.flatten();
+    if (options_.flat) targets = targets.flatten();
     return {{"features", features}, {"targets", targets}};
   }
 
@@ -86,7 +111,7 @@ class CubeDataset final : public data::Dataset {
     const bool is_same = snapshots_[0].targets.empty();
     const torch::Tensor outputs = is_same ? inputs : torch::cat(targets);
     return data::tensor_dataset(
-        {{"features", inputs}, {"targets", flat_ ? outputs.flatten(1) : outputs}});
+        {{"features", inputs}, {"targets", options_.flat ? outputs.flatten(1) : outputs}});
   }
 
   double bytes() const {
@@ -114,7 +139,7 @@ class CubeDataset final : public data::Dataset {
         block.stride.push_back(grid_.stride);
         shape.push_back(block.count.back());
       }
-      channels.push_back(part.file->read(part.label, block).reshape(shape));
+      channels.push_back(read_block(part, block).reshape(shape));
     }
     return split_cubes(torch::cat(channels), grid_.cube);
   }
@@ -136,14 +161,20 @@ class CubeDataset final : public data::Dataset {
       }
       Sizes shape = {-1};
       shape.insert(shape.end(), grid_.cube.begin(), grid_.cube.end());
-      channels.push_back(part.file->read(part.label, block).reshape(shape));
+      channels.push_back(read_block(part, block).reshape(shape));
     }
     return torch::cat(channels);
   }
 
+  torch::Tensor read_block(const FieldPart& part, const Block& block) const {
+    torch::Tensor values = part.file->read(part.label, block);
+    if (!options_.allow_non_finite) require_finite(values, part, block);
+    return values;
+  }
+
   std::vector<Snapshot> snapshots_;
   Grid grid_;
-  bool flat_;
+  Options options_;
 };
 
 bool has_feature(const std::string& path) {
@@ -353,12 +384,22 @@ FieldData hdf5_dataset(const Hdf5Options& options) {
   FieldData data{.train = {}, .valid = {}, .all = {}, .size = {}, .cube = grid.cube};
   for (std::size_t i = 0; i < grid.cube.size(); ++i)
     data.size.push_back(grid.counts[i] * grid.cube[i]);
-  const auto cubes = std::make_shared<CubeDataset>(std::move(snapshots), grid, options.flat);
+  const auto cubes = std::make_shared<CubeDataset>(
+      std::move(snapshots), grid,
+      CubeDataset::Options{.flat = options.flat, .allow_non_finite = options.allow_non_finite});
   data.all = cubes->bytes() > static_cast<double>(options.memory) ? cubes : cubes->in_memory();
   const std::int64_t count = data.all->size();
-  if (!options.train_fraction || count == 1) {
+  if (!options.train_fraction) {
     data.train = data.valid = data.all;
     return data;
+  }
+  if (count == 1) {
+    throw ConfigError(
+        "hdf5_dataset: train_fraction: {} of a single cube leaves nothing for validation; cut the "
+        "field of [{}] into smaller cubes with batch_size, add checkpoints, or leave "
+        "train_fraction "
+        "out",
+        *options.train_fraction, fmt::join(data.size, ", "));
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);

@@ -43,13 +43,16 @@ struct Hdf5Options {
   std::uint64_t seed = 42;               // of that
   // Bytes: cubes up to this are read once and kept, more are read as they are needed.
   std::int64_t memory = 1 << 30;
+  // Takes values that are NaN or infinite as they are. Without it they are an error: of the whole
+  // data set where it is kept in memory, else of the cube that has them when it is read.
+  bool allow_non_finite = false;
 
   bool operator==(const Hdf5Options&) const = default;
 };
 
 struct FieldData {
   data::DatasetPtr train;
-  data::DatasetPtr valid;  // train itself, where there is no fraction or one cube only
+  data::DatasetPtr valid;  // train itself, where there is no fraction
   data::DatasetPtr all;    // every cube, in the order of the field
   Sizes size;              // of a field, as it is cut: without what fills no cube
   Sizes cube;
@@ -58,9 +61,9 @@ struct FieldData {
 // "features" [C, b, …] and "targets" alike, or [·] where flat. A dataset [N, …] has one channel,
 // one with a dimension more has as many as that, and two more are taken together. Throws DataError
 // naming file and dataset where one is missing, empty, of another rank, or of another size than the
-// first;
-// warns where a field is not a multiple of the cubes. Throws ConfigError for options without
-// meaning.
+// first, and where a value is not finite, which is named by its index; warns where a field is not a
+// multiple of the cubes. Throws ConfigError for options without meaning, and for a train_fraction
+// of a single cube, which would leave nothing for validation.
 FieldData hdf5_dataset(const Hdf5Options& options);
 
 // The path of one file. Throws ConfigError where the pattern is none.

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/science/fft.h"
 
 namespace lockstep::science {
 namespace {
@@ -32,10 +31,10 @@ torch::Tensor convolve(const torch::Tensor& field, const std::vector<double>& we
 
 }  // namespace
 
-torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff) {
+torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff, const BoxLengths& box) {
   if (!(cutoff >= 0)) throw ConfigError("cutoff: expected a number >= 0, got {}", cutoff);
   const torch::Tensor values = as_field(field);
-  const torch::Tensor keep = wave_numbers(field.sizes()) <= cutoff;
+  const torch::Tensor keep = wave_numbers(field.sizes(), box) <= cutoff;
   return irfftn(rfftn(values) * keep, field.sizes());
 }
 

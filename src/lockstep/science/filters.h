@@ -5,10 +5,14 @@
 
 #include <torch/types.h>
 
+#include "lockstep/science/fft.h"
+
 namespace lockstep::science {
 
-// Sharp in Fourier space: keeps the modes whose wave number |k| is at most `cutoff`.
-torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff);
+// Sharp in Fourier space: keeps the modes whose wave number |k| is at most `cutoff`, in waves in
+// the shortest side of the box.
+torch::Tensor spectral_filter(const torch::Tensor& field, double cutoff,
+                              const BoxLengths& box = {});
 
 // The mean over `width` neighbours in each dimension: scipy.ndimage.uniform_filter(mode="wrap").
 torch::Tensor box_filter(const torch::Tensor& field, std::int64_t width);

@@ -105,7 +105,8 @@ Picture picture_of(const Spectra& spectra, const std::string& text) {
       .report = {.title = "Power spectrum",
                  .text = "How much energy each scale has: large scales on the left, small ones "
                          "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
-                         "turbulence. What is less than 1e-8 of the largest is not drawn. " +
+                         "turbulence. What is less than 1e-8 of the largest is not drawn. k counts "
+                         "waves in the shortest side. " +
                          text,
                  .svg = to_svg({LinePlot{.title = "Power spectrum",
                                          .x_label = "wave number k",
@@ -121,13 +122,15 @@ Picture picture_of(const Spectra& spectra, const std::string& text) {
                      {"kolmogorov", line}})};
 }
 
-// The mean over some cubes [n, C, …].
-Spectrum mean_spectrum(const torch::Tensor& cubes) {
+using SpectrumOf = Spectrum (*)(const torch::Tensor&, const BoxLengths&);
+
+// The mean over the first of some fields or cubes [n, C, …].
+Spectrum mean_spectrum(const torch::Tensor& samples, const BoxLengths& box, SpectrumOf spectrum) {
   constexpr std::int64_t kMost = 64;
-  const std::int64_t count = std::min(kMost, cubes.size(0));
+  const std::int64_t count = std::min(kMost, samples.size(0));
   Spectrum sum;
   for (std::int64_t i = 0; i < count; ++i) {
-    const Spectrum one = windowed_spectrum(cubes[i]);
+    const Spectrum one = spectrum(samples[i], box);
     if (i == 0) {
       sum = one;
     } else {
@@ -227,15 +230,21 @@ Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
                      {"difference", list_of(difference.values)}})};
 }
 
-Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target) {
-  return picture_of({.predict = power_spectrum(predict), .target = power_spectrum(target)},
-                    "Of the whole field.");
+Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                         const BoxLengths& box) {
+  return picture_of({.predict = mean_spectrum(predict, box, power_spectrum),
+                     .target = mean_spectrum(target, box, power_spectrum)},
+                    target.size(0) == 1
+                        ? "Of the whole field."
+                        : fmt::format("The mean of {} whole fields.", target.size(0)));
 }
 
-Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target) {
-  return picture_of({.predict = mean_spectrum(predict), .target = mean_spectrum(target)},
+Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                              const BoxLengths& box) {
+  return picture_of({.predict = mean_spectrum(predict, box, windowed_spectrum),
+                     .target = mean_spectrum(target, box, windowed_spectrum)},
                     "The mean of single cubes, tapered by a Hann window, as a cube is not "
-                    "periodic: k counts waves in a cube's side.");
+                    "periodic.");
 }
 
 }  // namespace lockstep::science

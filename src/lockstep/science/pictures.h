@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include "lockstep/base/metrics.h"
+#include "lockstep/science/fft.h"
 #include "lockstep/science/report.h"
 #include "lockstep/science/statistics.h"
 
@@ -32,9 +33,13 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
 Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
                       const std::optional<Range>& range = {});
 
-// The spectra of two whole fields [C, N, …], which are periodic, with Kolmogorov's slope.
-Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target);
-// The mean spectra of cubes [n, C, b, …], which are not: they are windowed.
-Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target);
+// The mean spectra of whole fields [n, C, N, …], which are periodic, with Kolmogorov's slope. `box`
+// has the lengths of a field's sides.
+Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                         const BoxLengths& box = {});
+// The mean spectra of cubes [n, C, b, …], which are not periodic: they are windowed. `box` has the
+// lengths of a cube's sides.
+Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,
+                              const BoxLengths& box = {});
 
 }  // namespace lockstep::science

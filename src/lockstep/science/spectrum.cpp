@@ -6,7 +6,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/science/fft.h"
 
 namespace lockstep::science {
 namespace {
@@ -21,9 +20,19 @@ torch::Tensor mode_energy(const torch::Tensor& field) {
   return energy;
 }
 
+// The smallest Nyquist wave number of the dimensions.
+std::int64_t largest_shell(torch::IntArrayRef shape, const BoxLengths& box) {
+  const auto scales = wave_number_scales(shape, box);
+  double smallest = HUGE_VAL;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    smallest = std::min(smallest, static_cast<double>(shape[axis]) / 2 * scales[axis]);
+  }
+  return static_cast<std::int64_t>(smallest + 1e-9);
+}
+
 }  // namespace
 
-Spectrum power_spectrum(const torch::Tensor& field) {
+Spectrum power_spectrum(const torch::Tensor& field, const BoxLengths& box) {
   if (field.dim() < 2 || field.dim() > 4) {
     throw DataError("a field [C, N, …] of 1 to 3 dimensions was expected, got {} dimensions",
                     field.dim());
@@ -34,8 +43,11 @@ Spectrum power_spectrum(const torch::Tensor& field) {
     const torch::Tensor one = mode_energy(field[c]);
     energy = energy.defined() ? energy + one : one;
   }
-  const torch::Tensor shells = wave_numbers(shape).round().to(torch::kInt64).expand_as(energy);
-  const std::int64_t largest = *std::ranges::min_element(shape) / 2;
+  const torch::Tensor k = wave_numbers(shape, box);
+  // Rounded up at one half, so that shells have equal widths where k comes in halves.
+  torch::Tensor shells = (k + 0.5).floor().to(torch::kInt64);
+  shells = torch::where(k > 0, shells.clamp_min(1), shells).expand_as(energy);
+  const std::int64_t largest = largest_shell(shape, box);
   const torch::Tensor sums = torch::bincount(shells.flatten(), energy.flatten(), largest + 1);
   Spectrum spectrum;
   for (std::int64_t k = 1; k <= largest; ++k) {
@@ -45,7 +57,7 @@ Spectrum power_spectrum(const torch::Tensor& field) {
   return spectrum;
 }
 
-Spectrum windowed_spectrum(const torch::Tensor& part) {
+Spectrum windowed_spectrum(const torch::Tensor& part, const BoxLengths& box) {
   torch::Tensor window = torch::ones({1}, torch::kFloat64);
   for (std::int64_t axis = 1; axis < part.dim(); ++axis) {
     // Midway between the points of the usual one: no point is lost to a zero at an edge.
@@ -58,7 +70,7 @@ Spectrum windowed_spectrum(const torch::Tensor& part) {
   std::vector<std::int64_t> space;
   for (std::int64_t axis = 1; axis < part.dim(); ++axis) space.push_back(axis);
   const torch::Tensor centred = values - values.mean(space, /*keepdim=*/true);
-  return power_spectrum(centred * window / window.square().mean().sqrt());
+  return power_spectrum(centred * window / window.square().mean().sqrt(), box);
 }
 
 std::vector<double> kolmogorov_line(const Spectrum& spectrum) {
@@ -103,12 +115,16 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
   }
   if (options.components == dimensions && dimensions > 1) {
     // The part along k is what diverges.
-    const torch::Tensor k2 = (k * k).clamp_min(1.0);
-    torch::Tensor along = torch::zeros_like(transforms[0]);
-    for (std::size_t c = 0; c < transforms.size(); ++c)
-      along = along + transforms[c] * axis_wave_numbers(shape, c);
+    const torch::Tensor k2 = torch::where(k > 0, k * k, torch::ones_like(k));
+    const auto scales = wave_number_scales(shape);
+    std::vector<torch::Tensor> axes;
     for (std::size_t c = 0; c < transforms.size(); ++c) {
-      transforms[c] = transforms[c] - along * axis_wave_numbers(shape, c) / k2;
+      axes.push_back(axis_wave_numbers(shape, c) * scales[c]);
+    }
+    torch::Tensor along = torch::zeros_like(transforms[0]);
+    for (std::size_t c = 0; c < transforms.size(); ++c) along = along + transforms[c] * axes[c];
+    for (std::size_t c = 0; c < transforms.size(); ++c) {
+      transforms[c] = transforms[c] - along * axes[c] / k2;
     }
   }
   std::vector<torch::Tensor> fields;

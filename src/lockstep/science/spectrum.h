@@ -5,23 +5,27 @@
 
 #include <torch/types.h>
 
+#include "lockstep/science/fft.h"
+
 namespace lockstep::science {
 
 struct Spectrum {
-  std::vector<double> wave_number;  // 1, 2, 3, …
+  std::vector<double> wave_number;  // 1, 2, 3, … waves in the shortest side
   std::vector<double> energy;       // of the modes within half a wave number of it
 };
 
 // Of a periodic field [C, N, …] of 1 to 3 dimensions with C components (1: a scalar): half the sum
 // of |u_k|² over a shell. The sum over all shells and the mean is half the mean square of the
-// field. Shells up to half the smallest side: beyond, they are cut by the corners. Wave numbers
-// count waves a side, so sides are taken to be equally long, whatever their points.
-Spectrum power_spectrum(const torch::Tensor& field);
+// field. Shells reach up to the smallest of the dimensions' Nyquist wave numbers: beyond, they are
+// cut by the corners. Wave numbers count waves in the shortest side, and the other sides are as
+// long as `box` says; a mode longer than the shortest side counts in the first shell. Throws
+// ConfigError where `box` does not fit the field.
+Spectrum power_spectrum(const torch::Tensor& field, const BoxLengths& box = {});
 
 // The same of a part [C, N, …] that was cut out of a larger field, and so is not periodic: its
 // edges would spill energy over all scales. It is tapered by a Hann window, and scaled to the
 // energy that it had.
-Spectrum windowed_spectrum(const torch::Tensor& part);
+Spectrum windowed_spectrum(const torch::Tensor& part, const BoxLengths& box = {});
 
 // Kolmogorov's k^(-5/3), through the spectrum's energy at its third wave number (or its last).
 std::vector<double> kolmogorov_line(const Spectrum& spectrum);
@@ -37,14 +41,14 @@ double spectral_slope(const Spectrum& spectrum, const WaveNumbers& range);
 struct TurbulenceOptions {
   std::vector<std::int64_t> shape = {64, 64, 64};
   double slope = -5.0 / 3.0;  // of the energy spectrum
-  double peak = 2.0;          // wave number below which there is no more of it
+  double peak = 2.0;          // wave number (waves in the shortest side) below which it is flat
   std::uint64_t seed = 0;
   std::int64_t components =
       1;  // of a vector field, without divergence where it has as many as dimensions
 };
 
 // A random field [components, …] with that spectrum and phases by the seed, of mean 0 and a
-// standard deviation of 1: a stand-in for a simulation.
+// standard deviation of 1, on a grid of equal spacing: a stand-in for a simulation.
 torch::Tensor synthetic_turbulence(const TurbulenceOptions& options = {});
 
 }  // namespace lockstep::science
