@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
 #include "tests/command/support.h"
 
 namespace lockstep::command {
@@ -40,6 +41,34 @@ TEST(Command, WrongUsageIsCodeTwo) {
               HasSubstr("unknown command 'lunch'; did you mean 'launch'?"));
   EXPECT_EQ(run_command({"run"}).code, kBadUsage);
   EXPECT_EQ(run_command({"run", "-C", "nowhere.yml"}).code, kBadUsage);
+}
+
+TEST(Command, AProgramsOwnCommandsAreListedAndRun) {
+  std::vector<std::string> seen;
+  const std::vector<OwnCommand> own = {
+      {.name = "train", .about = "Train it all", .run = [&](int argc, char** argv) {
+         seen.assign(argv, argv + argc);
+         return 7;
+       }}};
+  const auto run = [&](std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = command_main(static_cast<int>(arguments.size()), arguments.data(), own);
+    const std::string errors = ::testing::internal::GetCapturedStderr();
+    return std::pair(code, ::testing::internal::GetCapturedStdout() + errors);
+  };
+  const auto [help_code, help] = run({"mine", "--help"});
+  EXPECT_EQ(help_code, 0);
+  EXPECT_THAT(help, ::testing::ContainsRegex("train +Train it all"));
+  EXPECT_EQ(run({"mine", "train", "--field", "x.h5"}).first, 7);
+  EXPECT_THAT(seen, ::testing::ElementsAre("train", "--field", "x.h5"));
+  EXPECT_THAT(run({"mine", "trian"}).second, ::testing::HasSubstr("did you mean 'train'?"));
+  const std::vector<OwnCommand> taken = {{.name = "run", .about = "", .run = {}}};
+  std::string program = "mine";
+  char* argv[] = {program.data()};
+  EXPECT_THROW(command_main(1, argv, taken), ConfigError);
 }
 
 }  // namespace

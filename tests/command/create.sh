@@ -26,5 +26,14 @@ cd turbulence
 make test > ../out 2> ../err || fail "with its backend, does not pass its test"
 make train > ../out 2> ../err || fail "with its backend, does not train"
 [ -s logs/report/report.html ] && [ -s logs/model/model.pt ] || fail "leaves no report or model"
+grep -q 'No --field was given: training on synthetic turbulence, data/synthetic.h5' ../out ||
+  fail "does not say that its data are synthetic"
+best=$(sed -nE 's/^Best epoch: ([0-9]+) .*/\1/p' ../out)
+grep -q "^Epoch $best, the best: mean square error" ../out || fail "does not report the best epoch"
+build/turbulence --help | grep -q '^  train ' || fail "--help does not list train"
+# A file that was named and is not there is an error; nothing is made under its name.
+if build/turbulence train --field data/my_simulaton.h5 > ../out 2> ../err; then fail "invents data"; fi
+grep -q -- '--field data/my_simulaton.h5: there is no such file' ../err || fail "does not name the missing file"
+[ ! -e data/my_simulaton.h5 ] || fail "made a file under the name that was given"
 build/turbulence run -C config.yml --num-epochs 2 > ../out 2> ../err || fail "its config does not train"
 echo "create.sh: all as expected, accuracy $accuracy"

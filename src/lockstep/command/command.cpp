@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
+#include "lockstep/base/color.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -41,14 +42,33 @@ std::vector<std::string> spelled_out(int argc, char** argv) {
   return words;
 }
 
-int report(const char* what, int code) {
-  std::cerr << "lockstep: " << what << '\n';
+int report(const std::string& what, int code) {
+  std::cerr << colored_on(stderr, "lockstep:", Color::kRed) << ' ' << what << '\n';
   return code;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// For --help and the list of names. Their arguments are not parsed here.
+void add_own(CLI::App& app, const std::vector<OwnCommand>& own) {
+  for (const OwnCommand& command : own) {
+    const auto known = command_names(app);
+    if (std::ranges::find(known, command.name) != known.end()) {
+      throw ConfigError("command '{}': there is one of this name already", command.name);
+    }
+    app.add_subcommand(command.name, command.about);
+  }
 }
 
 }  // namespace
 
-int command_main(int argc, char** argv) {
+int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
   CLI::App app("Distributed data-parallel training for LibTorch.", "lockstep");
   app.footer(kFooter);
   app.set_version_flag("--version",
@@ -70,15 +90,15 @@ int command_main(int argc, char** argv) {
   command::add_inspect(app, chosen);
   command::add_swa(app, chosen);
   command::add_completion(app, chosen);
+  add_own(app, own);
+  for (const OwnCommand& command : own) {
+    if (argc > 1 && argv[1] == command.name) return command.run(argc - 1, argv + 1);
+  }
   if (argc > 1 && argv[1][0] != '-') {
-    std::vector<std::string> known;
-    for (const auto* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      known.push_back(command->get_name());
-    }
+    const auto known = command_names(app);
     if (std::ranges::find(known, argv[1]) == known.end()) {
-      return report(
-          fmt::format("unknown command '{}'; {}", argv[1], suggest(argv[1], known)).c_str(),
-          kBadUsage);
+      return report(fmt::format("unknown command '{}'; {}", argv[1], suggest(argv[1], known)),
+                    kBadUsage);
     }
   }
   try {

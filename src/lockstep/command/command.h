@@ -7,6 +7,10 @@
 //   }
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 namespace lockstep {
 
 // What the command returns to the shell.
@@ -17,7 +21,17 @@ enum ExitCode : int {
   kWorkerFailed = 3,  // another process of the run failed
 };
 
-// Parses the command line, does what it says and prints what went wrong to standard error.
-int command_main(int argc, char** argv);
+// A subcommand of your program's own, listed by --help beside Lockstep's.
+struct OwnCommand {
+  std::string name;   // "train"
+  std::string about;  // a line for --help
+  // What it does with its own arguments, which begin with its name as argv[0]. Returns the exit
+  // code.
+  std::function<int(int argc, char** argv)> run;
+};
+
+// Parses the command line, does what it says and prints what went wrong to standard error. `own`
+// are subcommands beside Lockstep's. Throws ConfigError where one has the name of another.
+int command_main(int argc, char** argv, const std::vector<OwnCommand>& own = {});
 
 }  // namespace lockstep

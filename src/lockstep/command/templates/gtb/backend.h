@@ -19,8 +19,8 @@ struct BackendConfig {
   double min_delta = 1e-5;     // that counts as better
   std::filesystem::path logdir = "logs";
   double lr = 2e-3;
-  std::optional<int> workers = {};  // default: one a core, or a GPU each
-  std::optional<int> shards = {};   // parts of a batch; default: one a worker
+  std::optional<int> workers = {};  // default: one per core, or one per GPU
+  std::optional<int> shards = {};   // parts of a batch; default: one per worker
   std::optional<torch::Device> device = {};  // default: a GPU, else the CPU
   std::uint64_t seed = 42;
 };
@@ -70,6 +70,10 @@ class Backend : public science::Estimator {
 
   const std::map<std::int64_t, lockstep::EpochMetrics>& history() const override { return history_; }
 
+  // The epoch that the model is of after train(), and its validation loss.
+  std::int64_t best_epoch() const { return best_epoch_; }
+  double best_loss() const { return best_loss_; }
+
  protected:
   void fit(const lockstep::data::Loaders& loaders, const OnEpoch& on_epoch) override {
     const auto& [first, loader] = *loaders.begin();
@@ -90,6 +94,7 @@ class Backend : public science::Estimator {
         .logdir = config_.logdir,
         .valid_loader = loaders.size() > 1 ? std::next(loaders.begin())->first : first,
         .valid_metric = "loss",
+        .load_best_on_end = true,  // what is saved and evaluated is the best epoch
         .callbacks = {lockstep::EarlyStoppingCallback({.patience = config_.patience,
                                                        .metric = watched,
                                                        .minimize = true,
@@ -100,6 +105,8 @@ class Backend : public science::Estimator {
                 .workers = config_.workers, .shards = config_.shards, .device = config_.device}),
     });
     history_ = result.history;
+    best_epoch_ = result.best_epoch;
+    best_loss_ = result.best_metric;
     if (on_epoch) {
       for (const auto& [epoch, metrics] : history_) on_epoch(epoch, metrics);
     }
@@ -117,6 +124,8 @@ class Backend : public science::Estimator {
   std::optional<science::FieldShape> shape_;
   lockstep::Model model_;
   std::map<std::int64_t, lockstep::EpochMetrics> history_;
+  std::int64_t best_epoch_ = 0;
+  double best_loss_ = 0;
 };
 
 }  // namespace @NAMESPACE@

@@ -1,6 +1,8 @@
 // The estimator of @NAME@: its data, its network, and how both are named in config.yml.
 #pragma once
 
+#include <iostream>
+
 #include <lockstep/recipe/targets.h>
 #include <lockstep/science/cnn3d.h>
 #include <lockstep/science/field_dataset.h>
@@ -15,20 +17,39 @@ namespace @NAMESPACE@ {
 namespace ls = lockstep;
 namespace nn = torch::nn;
 
-// A made-up field, so that there is something to train on at once. Put your simulation's into data/
-// instead: one file or many, see lockstep/science/field_dataset.h.
-inline void make_field(const std::filesystem::path& path) {
+// Where synthetic data are kept, and only they: a file of yours has another name.
+inline constexpr const char* kSyntheticField = "data/synthetic.h5";
+
+// Synthetic turbulence, made where it is not there yet, so that there is something to train on at
+// once. Put your simulation's file into data/ and pass it by --field.
+inline std::filesystem::path synthetic_field() {
+  const std::filesystem::path path = kSyntheticField;
+  const bool is_there = std::filesystem::exists(path);
+  if (ls::launch::is_primary_process()) {
+    std::cout << "No --field was given: training on synthetic turbulence, " << path.string()
+              << (is_there ? "" : ", which is made now") << std::endl;
+  }
+  if (is_there) return path;
   const auto velocity =
       science::synthetic_turbulence({.shape = {64, 64, 64}, .seed = 1, .components = 3});
   std::vector<torch::Tensor> large;
   for (const auto& component : velocity.unbind(0)) {
     large.push_back(science::spectral_filter(component, 4).to(torch::kFloat32));
   }
+  std::filesystem::create_directories(path.parent_path());
   science::write_hdf5(path, {{"velocity", velocity}, {"large_scales", torch::stack(large)}});
+  return path;
 }
 
-inline science::FieldData load_field(const std::filesystem::path& path) {
-  return science::hdf5_dataset({.path = path.string(),
+struct FieldOptions {
+  std::string path = kSyntheticField;  // of an HDF5 file
+  std::string part = "train";          // which cubes a loader of config.yml has: train or valid
+};
+
+// The data set: what is read of a file, and how it is cut. `train` and config.yml both use this.
+// For one file or many, see lockstep/science/field_dataset.h.
+inline science::FieldData load_field(const FieldOptions& options) {
+  return science::hdf5_dataset({.path = options.path,
                                 .features = {"velocity"},
                                 .target = {"large_scales"},
                                 .batch_size = {16},
@@ -54,8 +75,19 @@ class Estimator : public Backend {
   ls::Criterion criterion() const override { return nn::SmoothL1Loss(); }
 };
 
-// The network's name in a config.
+// The names of the data set and of the network in a config.
 inline void add_targets() {
+  ls::recipe::targets().datasets.add<FieldOptions>(
+      "@CLASS@Field", "The cubes of @NAME@.",
+      {{"path", &FieldOptions::path, "of an HDF5 file"},
+       {"part", &FieldOptions::part, "which cubes: train or valid"}},
+      [](const FieldOptions& options) {
+        if (options.part != "train" && options.part != "valid") {
+          throw ls::ConfigError("part: expected train or valid, got '{}'", options.part);
+        }
+        const auto data = load_field(options);
+        return options.part == "train" ? data.train : data.valid;
+      });
   ls::recipe::targets().models.add("@CLASS@Net", "The network of @NAME@.", [](const ls::recipe::Example& example) {
     return ls::Model(make_network({.channels = example.input.size(1),
                                    .size = example.input.sizes().slice(2).vec(),

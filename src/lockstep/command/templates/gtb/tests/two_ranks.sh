@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # One worker and two, with the same shards, must end with the same weights.
 set -euo pipefail
-program=$1
+program=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+cd "$folder"  # where synthetic data are made, once
 
 for workers in 1 2; do
-  "$program" train --field "$folder/field.h5" --logdir "$folder/$workers" --workers "$workers" --shards 2 \
-    --epochs 3 > "$folder/$workers.log"
+  "$program" train --logdir "$workers" --workers "$workers" --shards 2 --epochs 3 > "$workers.log"
 done
-hashes=$(grep -oh 'weights [0-9a-f]*' "$folder"/*.log | sort -u)
+hashes=$(grep -oh 'weights [0-9a-f]*' ./*.log | sort -u)
 if [ "$(wc -l <<< "$hashes")" -ne 1 ]; then
   echo "one worker and two disagree:" >&2
-  grep -H 'weights' "$folder"/*.log >&2
+  grep -H 'weights' ./*.log >&2
   exit 1
 fi
 echo "one worker and two end with the same $hashes"
