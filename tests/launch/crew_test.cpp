@@ -8,11 +8,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/process.h"
 #include "tests/launch/rank_process.h"
 #include "tests/support/ranks.h"
 
@@ -225,6 +229,23 @@ TEST(Crew, ACallerThatIsStoppedPastTheLimitIsEnded) {
   EXPECT_LT(Clock::now() - start, 4s);
 }
 
+// Over TCP a worker may notice its own failure first. The caller is stopped all the same.
+TEST(Crew, AStoppedCallerIsEndedWhosesoeverFailureWasRecorded) {
+  const auto start = Clock::now();
+  RankProcess caller([&] {
+    ::close(STDERR_FILENO);
+    run_ranks({.size = 2, .timeout = 60s}, [&](Team& team) {
+      if (team.rank() == 0) ::raise(SIGSTOP);
+      const PeerProcess zero(team.pid(0));
+      if (!eventually([&] { return zero.is_stopped(); })) return;
+      throw CommError("the connection to rank 0 does not answer");
+    });
+    return 0;
+  });
+  EXPECT_EQ(caller.wait(), -SIGKILL);
+  EXPECT_LT(Clock::now() - start, 5s);
+}
+
 TEST(Crew, ACallerThatHangsAfterAFailureIsEnded) {
   const NumberPipe pids;
   RankProcess caller([&] {
@@ -408,6 +429,71 @@ TEST(Crew, AProbeThatThrowsSaysWhy) {
   Crew crew({.size = 2, .probe = []() -> bool { throw Error("no GPU"); }}, [](Team&) {});
   EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }), "rank 1: no GPU");
   EXPECT_FALSE(has_children());
+}
+
+// The exit status of a worker is lost there: what it wrote to the shared memory tells.
+TEST(Crew, WorksWhereSomebodyElseReapsTheWorkers) {
+  const std::map<std::string, void (*)(int)> cases = {
+      {"SIGCHLD is ignored", SIG_IGN}, {"the program reaps every child", [](int) {
+                                          while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+                                          }
+                                        }}};
+  for (const auto& [name, action] : cases) {
+    SCOPED_TRACE(name);
+    const auto start = Clock::now();
+    RankProcess caller([&, action = action] {
+      ::signal(SIGCHLD, action);
+      run_ranks(3, [](Team& team) { team.meet({}); });
+      const std::string text = error_of_ranks({.size = 3}, [](Team& team) {
+        team.meet({});
+        if (team.rank() == 2) ::raise(SIGKILL);
+        team.meet({});
+      });
+      if (text.find("rank 2: its process ended before its work was done") != 0) {
+        std::fprintf(stderr, "got '%s'\n", text.c_str());
+        return 1;
+      }
+      const std::string thrown = error_of_ranks({.size = 2}, [](Team& team) {
+        if (team.rank() == 1) throw Error("no");
+        team.meet({});
+      });
+      return thrown == "rank 1: no" ? 0 : 2;
+    });
+    EXPECT_EQ(caller.wait(), 0);
+    EXPECT_LT(Clock::now() - start, 10s);
+  }
+}
+
+// In the forked process only: it may have no more threads.
+void forbid_threads() {
+  constexpr uid_t kNobody = 61234;  // root may always have more
+  if (::getuid() == 0 && ::syscall(SYS_setresuid, kNobody, kNobody, kNobody) != 0) ::_exit(77);
+  const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_NPROC, &none);
+}
+
+TEST(Crew, AnErrorInAForkedProcessDoesNotUnwindIntoTheCallersCode) {
+  const NumberPipe caught;
+  RankProcess caller([&] {
+    ::pthread_atfork(nullptr, nullptr, forbid_threads);
+    struct Destroyed {
+      ~Destroyed() { caught.put(::getpid()); }
+      const NumberPipe& caught;
+    } const destroyed{caught};
+    try {
+      Crew crew({.size = 2}, [](Team&) {});
+      crew.join();
+    } catch (const WorkerError& error) {
+      caught.put(::getpid());
+      return std::string_view(error.what()).starts_with("rank 1: cannot start a thread") ? 0 : 1;
+    }
+    return 2;
+  });
+  const pid_t pid = caller.pid();
+  EXPECT_EQ(caller.wait(), 0);
+  EXPECT_EQ(caught.take(), pid);
+  EXPECT_EQ(caught.take(), pid);
+  EXPECT_TRUE(caught.empty());
 }
 
 TEST(Crew, TwoCrewsAtATimeDoNotMeet) {

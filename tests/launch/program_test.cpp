@@ -18,8 +18,8 @@ Program shell(const std::string& script) {
   return Program({.command = {"sh", "-c", script}, .environment = current_environment()});
 }
 
-ProgramEnd wait_for_end(Program& program) {
-  pollfd ended{program.ended_fd(), POLLIN, 0};
+ChildEnd wait_for_end(Program& program) {
+  pollfd ended{program.process().ended_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&ended, 1, 10'000), 1) << "it does not end";
   return program.reap();
 }
@@ -32,7 +32,7 @@ std::string read_all(int fd) {
 
 TEST(Program, HasOutputErrorAndAnExitCode) {
   Program program = shell("echo out; echo err >&2; exit 3");
-  const ProgramEnd end = wait_for_end(program);
+  const ChildEnd end = wait_for_end(program);
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_EQ(end.shell_code(), 3);
   EXPECT_EQ(to_string(end), "exit code 3");
@@ -50,7 +50,7 @@ TEST(Program, SeesItsEnvironmentAndNoInput) {
 TEST(Program, ASignalIsTold) {
   Program program = shell("sleep 60");
   program.send(SIGTERM);
-  const ProgramEnd end = wait_for_end(program);
+  const ChildEnd end = wait_for_end(program);
   EXPECT_EQ(end.signal, SIGTERM);
   EXPECT_EQ(end.shell_code(), 128 + SIGTERM);
   EXPECT_THAT(to_string(end), HasSubstr("killed by signal 15"));
@@ -60,10 +60,30 @@ TEST(Program, WhatCannotBeStartedIsSaidAtOnce) {
   try {
     Program program({.command = {"./no-such-program"}, .environment = {}});
     FAIL();
-  } catch (const WorkerError& error) {
+  } catch (const StartError& error) {
     EXPECT_THAT(error.what(), HasSubstr("./no-such-program: cannot be started: No such file"));
+    EXPECT_EQ(error.shell_code(), 127);
+  }
+  try {
+    Program program({.command = {"/etc/passwd"}, .environment = {}});
+    FAIL();
+  } catch (const StartError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/etc/passwd: cannot be started: Permission denied"));
+    EXPECT_EQ(error.shell_code(), 126);
   }
   EXPECT_THROW(Program({.command = {}, .environment = {}}), WorkerError);
+}
+
+// A shell that ignores SIGCHLD could not tell how its own children end.
+TEST(Program, StartsWithTheDefaultActionOfSigchld) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  Program program = shell("grep SigIgn /proc/$$/status");
+  ::signal(SIGCHLD, before);
+  EXPECT_TRUE(wait_for_end(program).ok());
+  const std::string ignored = read_all(program.output_fd(0));
+  EXPECT_EQ(std::stoull(ignored.substr(ignored.find(':') + 1), nullptr, 16) >> (SIGCHLD - 1) & 1,
+            0U)
+      << ignored;
 }
 
 TEST(Program, LeavesNoChildrenBehind) {

@@ -60,6 +60,7 @@ class RankProcess {
   }
   RankProcess(RankProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
 
+  pid_t pid() const { return pid_; }
   void send(int signal) const { ::kill(pid_, signal); }
 
   // The exit code, or minus the signal that ended it.
@@ -89,6 +90,11 @@ class NumberPipe {
 
   void put(int number) const {
     if (::write(writer_.get(), &number, sizeof number) != sizeof number) throw Error("cannot put");
+  }
+
+  bool empty() const {
+    pollfd poll{.fd = reader_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&poll, 1, 0) == 0;
   }
 
   int take() const {

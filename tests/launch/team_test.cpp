@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/process.h"
+#include "tests/launch/no_pidfd.h"
 #include "tests/launch/rank_process.h"
 #include "tests/support/ranks.h"
 
@@ -201,6 +203,21 @@ TEST(Team, ARankThatWasKilledIsNoticedWithoutASupervisor) {
     if (killer.joinable()) killer.join();
     EXPECT_EQ(run.other(2).wait(), 0);
   }
+}
+
+// Old kernels and old containers have no pidfds.
+TEST(Team, ARankThatWasKilledIsNoticedWithoutAPidfd) {
+  Strangers run({.size = 3, .timeout = kLimit}, [&](Team& team) {
+    if (team.rank() == 1) return eventually([] { return false; }) ? 0 : 1;
+    forbid_pidfd();
+    if (open_pidfd(team.pid(0))) return 2;
+    return message_of<WorkerError>([&] { team.meet({}); }).starts_with("rank 1") ? 0 : 1;
+  });
+  ASSERT_TRUE(eventually([&] { return run.team().state(1) == SeatState::kPresent; }));
+  run.other(1).send(SIGKILL);
+  const auto start = Clock::now();
+  EXPECT_EQ(run.other(2).wait(), 0);
+  EXPECT_LT(Clock::now() - start, 3s);
 }
 
 TEST(Team, ARankThatLeftIsMissed) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <torch/cuda.h>
-#include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/compute/autograd_probe.h"
+#include "lockstep/engine/thread_scope.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/crew.h"
 #include "lockstep/launch/environment.h"
@@ -65,20 +65,26 @@ int gpu_count() {
 // For the length of a worker: its place, and its part of the cores.
 class LaunchScope {
  public:
-  explicit LaunchScope(const Launched& launched) : threads_(torch::get_num_threads()) {
+  explicit LaunchScope(const Launched& launched) {
+    if (launched.topology.local_size > 1) threads_.emplace(threads_of(launched));
     process().launched = &launched;
-    const int workers = launched.topology.local_size;
-    if (workers > 1) torch::set_num_threads(std::max(1, launch::usable_cores() / workers));
   }
-  ~LaunchScope() {
-    process().launched = nullptr;
-    torch::set_num_threads(threads_);
-  }
+  ~LaunchScope() { process().launched = nullptr; }
   LaunchScope(const LaunchScope&) = delete;
   LaunchScope& operator=(const LaunchScope&) = delete;
 
  private:
-  int threads_;
+  static ThreadScopeOptions threads_of(const Launched& launched) {
+    ThreadScopeOptions options{
+        .threads = std::max(1, launch::usable_cores() / launched.topology.local_size),
+        .timeout = launched.options.timeout};
+    if (launch::Team* const team = launched.team) {
+      options.on_hang = [team](const std::string& reason) { team->fail(team->rank(), reason); };
+    }
+    return options;
+  }
+
+  std::optional<ThreadScope> threads_;
 };
 
 using Worker = std::function<void(int, int)>;

@@ -16,6 +16,7 @@
 #include "lockstep/compute/memory.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/sync_batch_norm.h"
+#include "lockstep/engine/thread_scope.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/crew.h"
 #include "lockstep/log/console.h"
@@ -26,20 +27,6 @@ namespace {
 int gpu_count() {
   return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
 }
-
-// Sets LibTorch's threads for the length of a run.
-class ThreadScope {
- public:
-  explicit ThreadScope(int threads) : before_(torch::get_num_threads()) {
-    torch::set_num_threads(threads);
-  }
-  ~ThreadScope() { torch::set_num_threads(before_); }
-  ThreadScope(const ThreadScope&) = delete;
-  ThreadScope& operator=(const ThreadScope&) = delete;
-
- private:
-  int before_;
-};
 
 // Lines of the other workers, above a progress bar. A warning that several have is shown once.
 class WorkerOutput {
@@ -193,7 +180,10 @@ void DistributedDataParallelEngine::work_as(const Topology& local, const Job& jo
                                                                   .workers = local.local_size,
                                                                   .threads = threads_})
                                        : std::vector<int>());
-  const ThreadScope threads(threads_);
+  const ThreadScope threads(
+      {.threads = threads_, .timeout = options_.timeout, .on_hang = [&](const std::string& reason) {
+         communicator.abort(reason);
+       }});
   const compute::FlushDenormals flush;
   if (communicator.is_primary()) start();
   const SyncBatchNormScope batch_norm(options_.sync_bn ? &communicator : nullptr);

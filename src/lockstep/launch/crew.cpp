@@ -11,20 +11,21 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/background.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/interrupt.h"
+#include "lockstep/launch/process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -37,59 +38,32 @@ constexpr milliseconds kGrace(1000);
 // For a worker to come to life.
 constexpr milliseconds kBirth(20'000);
 
-constexpr int kUnfitExit = 96;
-
-std::string describe_end(const siginfo_t& end) {
-  if (end.si_code == CLD_EXITED)
-    return fmt::format("its process ended with code {}", end.si_status);
-  return fmt::format("its process was killed by signal {} ({})", end.si_status,
-                     strsignal(end.si_status));
+std::string describe_end(const ChildEnd& end) {
+  if (!end.known) {
+    return "its process ended before its work was done; how is not known, because this program "
+           "ignores SIGCHLD or waits for all of its children";
+  }
+  if (end.signal == 0) return fmt::format("its process ended with code {}", end.exit_code);
+  return fmt::format("its process was killed by signal {} ({})", end.signal, strsignal(end.signal));
 }
 
 // A process that this one forked. It does not outlive its owner.
 class Worker {
  public:
   Worker(const Team& team, int rank, pid_t pid, FileDescriptor output)
-      : rank_(rank),
-        name_(team.name(rank)),
-        pid_(pid),
-        process_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))),
-        output_(std::move(output)) {}
-  ~Worker() {
-    if (is_reaped()) return;
-    kill();
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  Worker(Worker&& other) noexcept
-      : rank_(other.rank_),
-        name_(other.name_),
-        pid_(std::exchange(other.pid_, 0)),
-        process_(std::move(other.process_)),
-        output_(std::move(other.output_)),
-        partial_(std::move(other.partial_)) {}
+      : rank_(rank), name_(team.name(rank)), process_(pid), output_(std::move(output)) {}
 
   int rank() const { return rank_; }
-  bool is_reaped() const { return pid_ == 0; }
-  void kill() const {
-    if (!is_reaped()) ::kill(pid_, SIGKILL);  // 0 would be everybody
-  }
+  bool is_reaped() const { return !process_; }
+  void kill() const { process_.send(SIGKILL); }
   // In a process where it is a sibling.
-  void disown() { pid_ = 0; }
+  void disown() { process_.disown(); }
 
-  int process() const { return is_reaped() ? -1 : process_.get(); }  // readable when it has ended
-  int output() const { return output_.get(); }                       // what it prints
+  int process() const { return process_.ended_fd(); }  // readable when it has ended
+  int output() const { return output_.get(); }         // what it prints
 
   // How it ended, once.
-  std::optional<siginfo_t> reap() {
-    siginfo_t end{};
-    if (is_reaped() || ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG) != 0 ||
-        end.si_pid == 0) {
-      return std::nullopt;
-    }
-    pid_ = 0;
-    return end;
-  }
+  std::optional<ChildEnd> reap() { return process_.try_reap(); }
 
   // Hands out whole lines of what is there to read; false where there is no more now.
   template <typename OnLine>
@@ -121,9 +95,8 @@ class Worker {
 
  private:
   int rank_;
-  int name_;   // what messages call it
-  pid_t pid_;  // 0 once it is reaped
-  FileDescriptor process_;
+  int name_;  // what messages call it
+  ChildProcess process_;
   FileDescriptor output_;
   std::string partial_;  // of a line
 };
@@ -153,37 +126,28 @@ void print_to(FileDescriptor pipe) {
   std::setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
 }
 
-// The state letter of /proc/PID/stat: 'T' where somebody stopped the process.
-char process_state(pid_t pid) {
-  const std::string path = fmt::format("/proc/{}/stat", pid);
-  std::FILE* file = std::fopen(path.c_str(), "r");
-  if (file == nullptr) return '?';
-  char text[512] = {};
-  const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  const std::string_view view(text, length);
-  const auto end_of_name = view.rfind(')');
-  return end_of_name == std::string_view::npos || end_of_name + 2 >= length ? '?'
-                                                                            : view[end_of_name + 2];
-}
-
-// Nobody can throw into a caller that is stopped for good, and the run would never end.
-void end_stopped_caller(const Team& team, pid_t caller) {
-  if (const auto failure = team.failure(); !failure || failure->rank != 0) return;
-  for (int i = 0; i < 20; ++i) {
-    if (process_state(caller) != 'T') return;
-    std::this_thread::sleep_for(milliseconds(50));
+// A caller that is stopped for good cannot be told of a failure, and the run would never end. The
+// failure may be recorded under any rank's name: only the caller's state counts.
+void end_stopped_caller(const Team& team, const PeerProcess& caller) {
+  constexpr int kLooks = 20;
+  for (int i = 0; i < kLooks; ++i) {
+    if (!caller.is_stopped()) return;
+    std::this_thread::sleep_for(kGrace / kLooks);
   }
+  const auto failure = team.failure();
+  if (!failure) return;
+  const std::string reason =
+      describe_failure(team.name(failure->rank), team.progress(failure->rank), failure->reason);
   ::dprintf(error_output, "lockstep: rank %d is stopped: %s; the run ends\n", team.name(0),
-            team.failure()->reason.c_str());
-  ::kill(caller, SIGKILL);
+            reason.c_str());
+  caller.send(SIGKILL);
 }
 
 int run_work(Team& team, const CrewOptions& options, const std::function<void(Team&)>& work) {
   try {
     if (options.probe && !options.probe()) {
       team.set_state(SeatState::kUnfit);
-      return kUnfitExit;
+      return 0;
     }
     team.join();
     work(team);
@@ -197,13 +161,42 @@ int run_work(Team& team, const CrewOptions& options, const std::function<void(Te
   return 1;
 }
 
-// The life of a worker's process.
-[[noreturn]] void live(Team& team, const CrewOptions& options,
-                       const std::function<void(Team&)>& work, pid_t caller) {
+// What a worker's process needs after the fork. Made before it, where an error is the caller's.
+struct WorkerStart {
+  Team& team;  // with the worker's own rank
+  const CrewOptions& options;
+  const std::function<void(Team&)>& work;
+  pid_t caller;
+};
+
+std::thread start_thread(const std::function<void()>& body) {
+  try {
+    return std::thread(body);
+  } catch (const std::system_error& error) {
+    throw WorkerError("cannot start a thread: {}; is the number of threads limited (ulimit -u)?",
+                      error.what());
+  }
+}
+
+// The life of a worker's process. Nothing that happens here may return to the frames below or throw
+// into them: they are copies of the caller's, with its catch blocks and destructors.
+[[noreturn]] void live(const WorkerStart& start, FileDescriptor output) noexcept {
   int code = 1;
-  std::thread([&] { code = run_work(team, options, work); }).join();
-  flush_output();
-  if (code != 0) end_stopped_caller(team, caller);
+  try {
+    const PeerProcess caller(start.caller);
+    // Ctrl-C is for the caller to die of: this process goes with it.
+    InterruptGuard::catch_for_good();
+    if (output) print_to(std::move(output));
+    start_thread([&] { code = run_work(start.team, start.options, start.work); }).join();
+    flush_output();
+    if (code != 0) end_stopped_caller(start.team, caller);
+  } catch (const std::exception& error) {
+    start.team.fail(start.team.rank(), error.what());
+    code = 1;
+  } catch (...) {
+    start.team.fail(start.team.rank(), "threw something that is no exception");
+    code = 1;
+  }
   // Not exit(): what is to be done at the end of the program is the caller's to do.
   ::_exit(code);
 }
@@ -232,7 +225,7 @@ class Crew::Supervisor {
         workers_(std::move(workers)),
         timeout_(options.timeout),
         on_line_(options.on_line),
-        thread_([this] { watch(); }) {}
+        thread_(start_thread([this] { watch(); })) {}
 
   ~Supervisor() {
     ending_ = true;
@@ -295,8 +288,9 @@ class Crew::Supervisor {
     while (read(worker)) {
     }
     if (worker.output() >= 0) worker.finish(on_line_);
-    const bool unfit = end->si_code == CLD_EXITED && end->si_status == kUnfitExit;
-    if (unfit || ending_ || team_.state(worker.rank()) == SeatState::kLeft) return;
+    // What the worker wrote last is right also where its exit status is not known.
+    const SeatState state = team_.state(worker.rank());
+    if (ending_ || state == SeatState::kUnfit || state == SeatState::kLeft) return;
     team_.fail(worker.rank(), describe_end(*end));
   }
 
@@ -389,6 +383,9 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
     }
     FileDescriptor reading(ends[0]);
     FileDescriptor writing(ends[1]);
+    TeamOptions own_options = team_options;
+    own_options.rank = rank;
+    Team own(memory, own_options);
     const pid_t pid = fork_process(bare);
     if (pid < 0) {
       throw WorkerError("cannot fork worker {} of {}: {}", rank, options.size,
@@ -397,16 +394,10 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != caller) ::_exit(1);  // it died before it could be watched
-      // Ctrl-C is for the caller to die of: this one goes with it.
-      InterruptGuard::catch_for_good();
       for (Worker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();
-      if (writing) print_to(std::move(writing));
-      TeamOptions own_options = team_options;
-      own_options.rank = rank;
-      Team own(memory, own_options);
-      live(own, options, work, caller);
+      live({.team = own, .options = options, .work = work, .caller = caller}, std::move(writing));
     }
     if (reading) ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
     workers.emplace_back(*team_, rank, pid, std::move(reading));

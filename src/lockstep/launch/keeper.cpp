@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -19,8 +18,8 @@ namespace {
 // As many ranks as a host can have, and then some.
 constexpr std::size_t kMostGroups = 4096;
 
-// In the forked process: nothing here allocates or locks.
-[[noreturn]] void keep_watch(int pipe) {
+// In the forked process: nothing here allocates, locks or throws.
+[[noreturn]] void keep_watch(int pipe) noexcept {
   ::setsid();
   ::prctl(PR_SET_NAME, "lockstep-keeper");
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(ignored, SIG_IGN);
@@ -59,18 +58,18 @@ Keeper::Keeper() {
     throw Error("cannot make a pipe: {}", std::strerror(errno));
   const FileDescriptor reading(ends[0]);
   pipe_ = FileDescriptor(ends[1]);
-  pid_ = ::fork();
-  if (pid_ < 0) throw Error("cannot fork: {}", std::strerror(errno));
-  if (pid_ == 0) {
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error("cannot fork: {}", std::strerror(errno));
+  if (pid == 0) {
     ::close(ends[1]);
     keep_watch(ends[0]);
   }
+  process_ = ChildProcess(pid);
 }
 
 Keeper::~Keeper() {
   pipe_ = FileDescriptor();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  process_.reap();
 }
 
 void Keeper::watch(pid_t group) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::launch {
 
@@ -23,7 +24,7 @@ class Keeper {
  private:
   void tell(pid_t message) const;
 
-  pid_t pid_ = -1;
+  ChildProcess process_;
   FileDescriptor pipe_;
 };
 

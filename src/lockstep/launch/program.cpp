@@ -5,10 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -38,35 +35,40 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 }
 
 struct Streams {
-  int input, output, error, failure;
+  int output, error, failure;
 };
 
-// Between fork and exec: nothing here allocates or locks.
+// Replaces standard input by nothing. In its place: there may be no free descriptor for another
+// one.
+bool take_empty_input() {
+  ::close(STDIN_FILENO);
+  return ::open("/dev/null", O_RDONLY) == STDIN_FILENO;
+}
+
+// Between fork and exec: nothing here allocates, locks or throws.
 [[noreturn]] void become(char* const* command, char* const* environment, const Streams& streams,
-                         pid_t parent) {
+                         pid_t parent) noexcept {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it died before the signal was asked for
-  ::dup2(streams.input, STDIN_FILENO);
-  ::dup2(streams.output, STDOUT_FILENO);
-  ::dup2(streams.error, STDERR_FILENO);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execvpe(command[0], command, environment);
+  if (take_empty_input() && ::dup2(streams.output, STDOUT_FILENO) >= 0 &&
+      ::dup2(streams.error, STDERR_FILENO) >= 0) {
+    ::signal(SIGCHLD, SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::execvpe(command[0], command, environment);
+  }
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(streams.failure, &error, sizeof error);
   ::_exit(127);
 }
 
-}  // namespace
-
-std::string to_string(const ProgramEnd& end) {
-  if (end.signal != 0) {
-    return fmt::format("killed by signal {} ({})", end.signal, ::strsignal(end.signal));
-  }
-  return end.exit_code == 0 ? "ended well" : fmt::format("exit code {}", end.exit_code);
+int shell_code_of(int cause) {
+  return cause == ENOENT ? 127 : 126;
 }
+
+}  // namespace
 
 Program::Program(const ProgramOptions& options) {
   std::vector<std::string> words = options.command;
@@ -76,24 +78,23 @@ Program::Program(const ProgramOptions& options) {
   const auto command = pointers(words);
   const auto environment = pointers(variables);
   Pipe output, error, failure;
-  const FileDescriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ < 0) throw WorkerError("{}: cannot fork: {}", words[0], std::strerror(errno));
-  if (pid_ == 0) {
+  const pid_t pid = ::fork();
+  if (pid < 0) throw WorkerError("{}: cannot fork: {}", words[0], std::strerror(errno));
+  if (pid == 0) {
     become(command.data(), environment.data(),
-           {input.get(), output.writing.get(), error.writing.get(), failure.writing.get()}, parent);
+           {output.writing.get(), error.writing.get(), failure.writing.get()}, parent);
   }
-  ::setpgid(pid_, pid_);  // here, too: whoever is first
-  process_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  ::setpgid(pid, pid);  // here, too: whoever is first
+  process_ = ChildProcess(pid);
   failure.writing = FileDescriptor();
   int cause = 0;
   ssize_t size = 0;
   while ((size = ::read(failure.reading.get(), &cause, sizeof cause)) < 0 && errno == EINTR) {
   }
   if (size == sizeof cause) {
-    reap();
-    throw WorkerError("{}: cannot be started: {}", words[0], std::strerror(cause));
+    throw StartError(fmt::format("{}: cannot be started: {}", words[0], std::strerror(cause)),
+                     shell_code_of(cause));
   }
   outputs_[0] = std::move(output.reading);
   outputs_[1] = std::move(error.reading);
@@ -101,26 +102,15 @@ Program::Program(const ProgramOptions& options) {
 }
 
 Program::~Program() {
-  if (pid_ < 0 || reaped_) return;
+  if (!process_) return;
   send(SIGKILL);
   reap();
 }
 
-void Program::send(int signal) const {
-  if (!reaped_) ::kill(-pid_, signal);
-}
-
-ProgramEnd Program::reap() {
-  siginfo_t info{};
-  // The zombie stays until its group is dead, so that the number cannot be another's by then.
-  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
-  }
-  ::kill(-pid_, SIGKILL);
-  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) < 0 && errno == EINTR) {
-  }
-  reaped_ = true;
-  if (info.si_code == CLD_EXITED) return {.exit_code = info.si_status};
-  return {.exit_code = 0, .signal = info.si_status};
+ChildEnd Program::reap() {
+  // The group is killed while its leader is a zombie, so that its number cannot be another's.
+  send(SIGKILL);
+  return process_.reap();
 }
 
 }  // namespace lockstep::launch

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <memory>
 
 #include <fcntl.h>
@@ -29,8 +30,10 @@ class Signals {
     sigset_t wanted;
     ::sigemptyset(&wanted);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);
-    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
     fd_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+    // Before they are blocked: a launcher that cannot read them must still die of them.
+    if (!fd_) throw WorkerError("cannot create a signalfd: {}", std::strerror(errno));
+    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
   }
   ~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   Signals(const Signals&) = delete;
@@ -70,6 +73,7 @@ class Rank {
     make_directories(folder);
     const int mode = O_WRONLY | O_CREAT | O_CLOEXEC | (options.append_logs ? O_APPEND : O_TRUNC);
     for (std::size_t i = 0; i < files.size(); ++i) {
+      if (!options.logged[i]) continue;
       const auto path = folder / (i == 0 ? "stdout.log" : "stderr.log");
       files[i] = FileDescriptor(::open(path.c_str(), mode, 0666));
       if (!files[i]) {
@@ -94,7 +98,7 @@ class Rank {
 
   // The program has ended.
   void finish(Clock::time_point start, bool stopped) {
-    const ProgramEnd end = program_.reap();
+    const ChildEnd end = program_.reap();
     for (std::size_t stream = 0; stream < 2; ++stream) {
       // What it left in the pipe. Something that has left its group may go on writing there.
       for (int i = 0; i < kLastReads && open_[stream] && read(stream); ++i) {
@@ -163,7 +167,7 @@ class Supervision {
     for (std::size_t i = 0; i < options_.environments.size(); ++i) {
       ranks_.push_back(std::make_unique<Rank>(options_.first_rank + static_cast<int>(i), options_,
                                               options_.environments[i]));
-      keeper_.watch(ranks_.back()->program().pid());
+      keeper_.watch(ranks_.back()->program().process().pid());
     }
     while (!std::ranges::all_of(ranks_, &Rank::is_done)) step();
     ProgramsEnd ended{.first_failure = first_failure_, .interrupted = interrupted_};
@@ -188,18 +192,36 @@ class Supervision {
           add(rank.program().output_fd(stream), [&rank, stream] { rank.read(stream); });
         }
       }
-      add(rank.program().ended_fd(), [this, i] { on_end(i); });
+      add(rank.program().process().ended_fd(), [this, i] { on_end(i); });
     }
-    const int ready = ::poll(fds.data(), fds.size(), kill_at_ ? milliseconds_until(*kill_at_) : -1);
+    const int ready = ::poll(fds.data(), fds.size(), patience());
     if (ready > 0) {
       for (std::size_t i = 0; i < fds.size(); ++i) {
         if (fds[i].revents != 0) actions[i]();
       }
     }
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (must_be_asked(*ranks_[i]) && ranks_[i]->program().process().has_ended()) on_end(i);
+    }
     if (kill_at_ && Clock::now() >= *kill_at_) {
       kill_at_.reset();
       send(SIGKILL);
     }
+  }
+
+  // Whether no descriptor tells of the rank's end.
+  static bool must_be_asked(Rank& rank) {
+    return !rank.is_done() && rank.program().process().ended_fd() < 0;
+  }
+
+  // How long poll() may wait, in milliseconds; -1: for ever.
+  int patience() const {
+    const int until_kill = kill_at_ ? milliseconds_until(*kill_at_) : -1;
+    if (!std::ranges::any_of(ranks_, [](const auto& rank) { return must_be_asked(*rank); })) {
+      return until_kill;
+    }
+    const int interval = static_cast<int>(ChildProcess::kPollInterval.count());
+    return until_kill < 0 ? interval : std::min(until_kill, interval);
   }
 
   void on_signal() {
@@ -215,7 +237,7 @@ class Supervision {
 
   void on_end(std::size_t index) {
     Rank& rank = *ranks_[index];
-    const pid_t group = rank.program().pid();
+    const pid_t group = rank.program().process().pid();
     rank.finish(start_, stopping_);
     keeper_.forget(group);
     if (!rank.end().end.ok() && !stopping_) {

@@ -1,8 +1,8 @@
 // One program a rank on this host: started together, watched, and ended together when one fails.
 #pragma once
 
+#include <array>
 #include <chrono>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -19,8 +19,10 @@ struct ProgramsOptions {
   std::vector<std::string> command;
   std::vector<Environment> environments;  // one a rank of this host
   int first_rank = 0;                     // of this host
-  // stdout.log and stderr.log of each rank in rank<N>/ of this folder; else they are handed on.
+  // stdout.log and stderr.log of each rank are written to rank<N>/ of this folder.
   std::optional<std::filesystem::path> log_dir;
+  // Which of standard output (0) and error (1) are written there.
+  std::array<bool, 2> logged = {true, true};
   bool append_logs = false;  // a restart goes on in the files of the attempt before
   // Gets the lines that a rank prints, as they come, with 0 for standard output and 1 for error.
   std::function<void(int rank, std::size_t stream, const std::vector<std::string>& lines)> on_lines;
@@ -30,7 +32,7 @@ struct ProgramsOptions {
 
 struct RankEnd {
   int rank = 0;
-  ProgramEnd end;
+  ChildEnd end;
   bool stopped = false;  // it was told to, because of somebody else
   double seconds = 0;    // from the start
   std::vector<std::string> last_lines;

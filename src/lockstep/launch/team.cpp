@@ -9,7 +9,6 @@
 
 #include <fmt/ranges.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -96,6 +95,7 @@ struct alignas(64) Team::Seat {
   std::atomic<std::uint64_t> word[2];
   alignas(64) std::atomic<std::uint32_t> state;
   std::atomic<std::int32_t> pid;
+  std::atomic<std::uint64_t> start_time;  // of its process, so that a later one is not taken for it
   std::atomic<std::int64_t> epoch;
   std::atomic<std::int64_t> batch;
   std::atomic<std::uint64_t> cores[kMostCores / 64];  // it may run on
@@ -150,7 +150,7 @@ Team::Team(std::shared_ptr<TeamMemory> memory, const TeamOptions& options)
       size_(header_->size),
       timeout_(options.timeout),
       names_(options.names),
-      processes_(static_cast<std::size_t>(size_)) {
+      peers_(static_cast<std::size_t>(size_)) {
   static_assert(sizeof(Seat) <= kSeatBytes && sizeof(Header) <= kSeatsOffset);
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   if (rank_ < 0 || rank_ >= size_) {
@@ -187,6 +187,7 @@ void Team::join() {
     if (core >= kMostCores) continue;
     seat(rank_).cores[core / 64] |= std::uint64_t{1} << (core % 64);
   }
+  if (const auto status = process_status(::getpid())) seat(rank_).start_time = status->start_time;
   set_state(SeatState::kPresent);
 }
 
@@ -304,15 +305,11 @@ void Team::look_for_the_gone(Patience& patience) {
 }
 
 bool Team::is_gone(int rank) {
-  FileDescriptor& process = processes_[static_cast<std::size_t>(rank)];
   if (state(rank) == SeatState::kEmpty) return false;
   if (state(rank) == SeatState::kLeft) return true;
-  if (!process) {
-    process = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid(rank), 0)));
-    if (!process) return errno == ESRCH;
-  }
-  pollfd look{.fd = process.get(), .events = POLLIN, .revents = 0};
-  return ::poll(&look, 1, 0) == 1;
+  std::optional<PeerProcess>& peer = peers_[static_cast<std::size_t>(rank)];
+  if (!peer) peer.emplace(pid(rank), seat(rank).start_time);
+  return peer->has_ended();
 }
 
 void Team::compare(const Meeting& meeting) const {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/file.h"
+#include "lockstep/launch/process.h"
 #include "lockstep/launch/shared_memory.h"
 
 namespace lockstep::launch {
@@ -134,8 +134,8 @@ class Team {
   std::vector<int> names_;
   int spins_ = 0;
   std::uint32_t meetings_ = 0;
-  std::mutex failing_;                     // of this process's threads
-  std::vector<FileDescriptor> processes_;  // of the others, opened when one is late
+  std::mutex failing_;                             // of this process's threads
+  std::vector<std::optional<PeerProcess>> peers_;  // the others; looked for when one is late
 };
 
 }  // namespace lockstep::launch
