@@ -30,6 +30,11 @@ if have_mpirun "the same weights under mpirun"; then
     --logdir "$work/mpirun" >"$work/out" 2>"$work/err" || fail "mpirun failed"
   [ "$(hash_of "$work/mpirun")" = "$expected" ] || fail "other weights under mpirun"
 fi
+if have_mpich "the same weights under MPICH's mpirun"; then
+  mpiexec.hydra -n 2 "$mnist" --epochs 1 --shards 4 --quiet --logdir "$work/mpich" \
+    >"$work/out" 2>"$work/err" || fail "MPICH's mpirun failed"
+  [ "$(hash_of "$work/mpich")" = "$expected" ] || fail "other weights under MPICH's mpirun"
+fi
 if have_torchrun "the same weights under torchrun"; then
   # Redirection is named for each worker: without it, torchrun 1.13 fails on Python 3.11.
   run_torchrun --no_python --nproc_per_node 2 -r 0:1,1:1 -t 0:1,1:1 "$mnist" --epochs 1 --shards 4 \
@@ -83,12 +88,28 @@ for backend in shm gloo; do
   what="the launcher killed ($backend)"
   start --backend $backend; kill -9 $main; ends 2000
   [ $code -eq 137 ] || fail "$what: exit $code, expected 137"
+
+  what="the launcher stopped ($backend)"
+  start --backend $backend --timeout 2; kill -STOP $main; ends 7000
+  [ $code -ne 0 ] || fail "$what: exit 0"
+  grep -qE 'rank 0 ' "$work/err" || fail "$what: the culprit is not named"
 done
 
-what="the launcher stopped"
-start --timeout 2; kill -STOP $main; ends 7000
-[ $code -ne 0 ] || fail "$what: exit 0"
-grep -qE 'rank 0 ' "$work/err" || fail "$what: the culprit is not named"
+# The system refuses threads: all ranks may hang in LibTorch before they meet, and the run still ends.
+# root has no such limit; the number is of all threads that the user has.
+what="few threads"
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid 61235 --clear-groups "$mnist" --help >/dev/null 2>&1; then
+  chmod a+rx "$work"; install -d -o 61235 "$work/limited"
+  for limit in 2 3 4 5 6 7; do
+    code=0
+    setpriv --reuid 61235 --clear-groups bash -c 'ulimit -u $1; shift; exec timeout 20 "$@"' - $limit \
+      "$mnist" --epochs 1 --quiet --workers 2 --timeout 1 --logdir "$work/limited/$limit" \
+      >"$work/out" 2>"$work/err" || code=$?
+    [ $code -ne 124 ] || fail "$what: $limit are allowed, and it does not end"
+    [ $code -eq 0 ] || grep -q 'limited (ulimit -u)' "$work/err" || fail "$what: $limit: the cause is not named"
+    echo "ddp.sh: $what: $limit allowed: exit $code"
+  done
+fi
 
 what="Ctrl-C"
 start; kill -INT -- -$main; ends 2000

@@ -46,6 +46,14 @@ const Environment kOpenMpi = {
     {"PMIX_NAMESPACE", "prterun-a-7@1"},
 };
 
+// What MPICH's and Intel MPI's mpirun set for the last of four ranks on two hosts.
+const Environment kHydra = {
+    {"PMI_RANK", "3"},
+    {"PMI_SIZE", "4"},
+    {"MPI_LOCALRANKID", "1"},
+    {"MPI_LOCALNRANKS", "2"},
+};
+
 // `srun -n 7` on four nodes: the only task of the last.
 const Environment kSlurm = {
     {"SLURM_JOB_ID", "815"},
@@ -110,6 +118,30 @@ TEST(LaunchEnvironment, PlacesAreFound) {
        {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
        Launcher::kOpenMpi,
        {0, 1, 0, 1}},
+      {"MPICH's mpirun", kHydra, Launcher::kHydra, {3, 4, 1, 2}},
+      {"MPICH's mpirun -n 1",
+       {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+       Launcher::kHydra,
+       {0, 1, 0, 1}},
+      {"MPICH's mpirun under srun", with(kSlurm, kHydra), Launcher::kHydra, {3, 4, 1, 2}},
+      {"srun --mpi=pmi2",
+       with(kSlurm, {{"PMI_RANK", "6"}, {"PMI_SIZE", "7"}, {"PMI_FD", "9"}}),
+       Launcher::kSlurm,
+       {6, 7, 0, 1},
+       true,
+       "815.2"},
+      {"Open MPI's mpirun with PMI",
+       with(kOpenMpi, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}),
+       Launcher::kOpenMpi,
+       {3, 4, 1, 2},
+       true,
+       "prterun-a-7@1"},
+      {"torchrun's like MPICH's",
+       with(kTorchrun, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}}),
+       Launcher::kTorchrun,
+       {1, 2, 1, 2},
+       true,
+       "none.0"},
       {"srun", kSlurm, Launcher::kSlurm, {6, 7, 0, 1}, true, "815.2"},
       {"srun, second node",
        with(kSlurm, {{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"}}),
@@ -206,7 +238,7 @@ TEST(LaunchEnvironment, TheMeetingPlaceIsTheMaster) {
     EXPECT_FALSE(find_place(changed).value().agent_store) << value;
   }
 
-  for (const Environment& environment : {kOpenMpi, kSlurm}) {
+  for (const Environment& environment : {kOpenMpi, kHydra, kSlurm}) {
     const Place without = find_place(environment).value();
     EXPECT_EQ(without.master_address, std::nullopt);
     EXPECT_EQ(without.master_port, std::nullopt);
@@ -261,6 +293,8 @@ TEST(LaunchEnvironment, WhatIsWrongIsNamed) {
       {{{"OMPI_COMM_WORLD_RANK", "0"}},
        {"OMPI_COMM_WORLD_RANK=0;", "missing: OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK:"}},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", ""}}), {"missing: OMPI_COMM_WORLD_RANK:"}},
+      {{{"PMI_RANK", "0"}}, {"set: PMI_RANK=0;", "missing: PMI_SIZE, MPI_LOCALRANKID:"}},
+      {with(kHydra, {{"MPI_LOCALRANKID", ""}}), {"missing: MPI_LOCALRANKID:"}},
       {with(kSlurm, {{"SLURM_NTASKS", ""}, {"SLURM_STEP_NUM_TASKS", ""}}),
        {"SLURM_PROCID=6", "missing: SLURM_NTASKS:"}},
       {with(kSlurm, {{"SLURM_LOCALID", ""}}), {"missing: SLURM_LOCALID:"}},
@@ -293,6 +327,10 @@ TEST(LaunchEnvironment, WhatIsWrongIsNamed) {
       {with(kSlurm, {{"SLURM_LOCALID", "1"}}),
        {"SLURM_LOCALID: ",
         "because SLURM_STEP_TASKS_PER_NODE=2(x3),1 and SLURM_NODEID=3, got '1'"}},
+      {with(kHydra, {{"PMI_RANK", "4"}}), {"PMI_RANK: ", "because PMI_SIZE=4, got '4'"}},
+      {with(kTorchrun, kHydra), {"RANK=1 contradicts PMI_RANK=3"}},
+      {with(kSlurm, {{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}}),
+       {"PMI_RANK=5 contradicts SLURM_PROCID=6"}},
       {with(kSlurm, {{"WORLD_SIZE", "8"}}), {"WORLD_SIZE=8 contradicts SLURM_STEP_NUM_TASKS=7"}},
       {with(kOpenMpi, {{"WORLD_SIZE", "8"}}), {"WORLD_SIZE=8 contradicts OMPI_COMM_WORLD_SIZE=4"}},
       {with(kTorchrun, kOpenMpi), {"RANK=1 contradicts OMPI_COMM_WORLD_RANK=3"}},

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/pmi.h"
 
 namespace lockstep::launch {
 namespace {
@@ -256,6 +257,29 @@ std::optional<Found> find_slurm(const Variables& variables) {
   return Found{names, place};
 }
 
+const Names& hydra_names() {
+  static const Names names{.rank = "PMI_RANK", .size = "PMI_SIZE", .local_rank = "MPI_LOCALRANKID"};
+  return names;
+}
+
+// Slurm's srun sets PMI_RANK and PMI_SIZE, too (--mpi=pmi2), but not MPI_LOCALRANKID. And in a
+// Slurm job hydra's daemons are the tasks of a step, whose variables the ranks inherit.
+bool is_rank_of_hydra(const Variables& variables) {
+  const Names& names = hydra_names();
+  if (!variables.has(names.rank) && !variables.has(names.size)) return false;
+  return variables.has(names.local_rank) || !is_task_of_srun(variables);
+}
+
+std::optional<Found> find_hydra(const Variables& variables) {
+  if (!is_rank_of_hydra(variables)) return std::nullopt;
+  const Names& names = hydra_names();
+  variables.require(needed(variables, names));
+  Place place = read_place(variables, names, read_local_size(variables, names, "MPI_LOCALNRANKS"));
+  place.launcher = Launcher::kHydra;
+  if (const auto daemon = variables.number("PMI_FD", {})) place.run_id = pmi_run_id(*daemon);
+  return Found{names, place};
+}
+
 // Both are set.
 void require_same(const Variables& variables, const std::array<std::string, 2>& names) {
   if (parse(*variables.value(names[0])) == parse(*variables.value(names[1]))) return;
@@ -279,6 +303,7 @@ Environment current_environment() {
 std::optional<Place> find_place(const Environment& environment) {
   const Variables variables(environment);
   std::optional<Found> found = find_open_mpi(variables);
+  if (!found) found = find_hydra(variables);
   if (variables.has("RANK") || variables.has("LOCAL_RANK")) {
     const Found torchrun = find_torchrun(variables);
     // Slurm's may differ: srun starts one torchrun on each node, which starts the workers.
@@ -290,7 +315,12 @@ std::optional<Place> find_place(const Environment& environment) {
   }
 
   // In a Slurm job mpirun's daemons are the tasks of a step, and the ranks inherit their variables.
-  if (!found) found = find_slurm(variables);
+  if (!found) {
+    found = find_slurm(variables);
+    if (found && variables.has(hydra_names().rank)) {
+      require_same(variables, {hydra_names().rank, found->names.rank});
+    }
+  }
   if (found) {
     if (variables.has("WORLD_SIZE")) require_same(variables, {"WORLD_SIZE", found->names.size});
     return found->place;

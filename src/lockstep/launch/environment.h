@@ -1,5 +1,5 @@
-// Where a launcher has started this program, which place is this process's: torchrun, Open MPI's
-// mpirun and Slurm's srun say it in environment variables.
+// Where a launcher has started this program, which place is this process's: torchrun, the mpirun of
+// Open MPI, MPICH or Intel MPI, and Slurm's srun say it in environment variables.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace lockstep::launch {
 
-enum class Launcher { kTorchrun, kOpenMpi, kSlurm };
+// kHydra is the mpirun (mpiexec) of MPICH and Intel MPI.
+enum class Launcher { kTorchrun, kOpenMpi, kHydra, kSlurm };
 
 struct Place {
   // Whose variables were believed. Whoever sets RANK and its kin by hand counts as torchrun.
@@ -25,8 +26,8 @@ struct Place {
   // torchrun's agent has a c10d TCPStore listening at the master address already.
   bool agent_store = false;
   // Tells runs apart, the same in all processes of one: torchrun's run id and its restart count,
-  // Open MPI's job, Slurm's job and step; "" where there is none. torchrun without --rdzv_id calls
-  // every run "none", so that this is unique only together with the master address.
+  // Open MPI's job, hydra's daemon, Slurm's job and step; "" where there is none. torchrun without
+  // --rdzv_id calls every run "none", so that this is unique only together with the master address.
   std::string run_id = {};
 };
 
