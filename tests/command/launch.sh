@@ -77,6 +77,29 @@ alive() { for pid in $(cat pids); do grep -qsE '^State:[[:space:]]+[^ZX[:space:]
 for _ in $(seq $(scaled 40)); do [ -z "$(alive)" ] && break; sleep 0.05; done
 [ -z "$(alive)" ] || fail "the launcher was killed, and these live on: $(alive)"
 
+# --- SIGCHLD ignored, as some supervisors start programs: a failure is seen, a good run ends as usual.
+ignoring="env --ignore-signal=CHLD"
+start=$(date +%s%N)
+code=0; timeout 20 $ignoring "$lockstep" launch --nproc-per-node 2 false > out 2> err || code=$?
+[ $code -eq 1 ] || fail "SIGCHLD is ignored: 'false' ends with $code"
+[ $(( ($(date +%s%N) - start) / 1000000 )) -lt 5000 ] || fail "SIGCHLD is ignored: it took too long to end"
+timeout 60 $ignoring "$mnist" --epochs 1 --workers 2 --quiet --logdir ignored > out 2> err ||
+  fail "SIGCHLD is ignored: mnist with two workers fails"
+[ "$(hash_of ignored)" = "$(hash_of forked)" ] || fail "other weights where SIGCHLD is ignored"
+
+# --- Few descriptors are left: whatever they are enough for, it ends.
+for limit in 10 11 12 13 14 15 16 17 18 20; do
+  code=0; (ulimit -n $limit; exec timeout 20 "$lockstep" launch --nproc-per-node 2 true) > out 2> err || code=$?
+  [ $code -ne 124 ] || fail "with $limit descriptors it does not end"
+done
+[ $code -eq 0 ] || fail "20 descriptors are not enough: exit $code"
+
+# --- A program that is not there, or is no program, as a shell tells it.
+for case in "127 ./nowhere" "127 no-such-program" "126 /etc/passwd" "126 /tmp"; do
+  code=0; "$lockstep" launch --nproc-per-node 1 ${case#* } > out 2> err || code=$?
+  [ $code -eq ${case% *} ] || fail "${case#* } ends with $code, expected ${case% *}"
+done
+
 # --- Ctrl-C goes on to the ranks, which end as they like.
 setsid env --default-signal=INT "$lockstep" launch --nproc-per-node 2 \
   bash -c 'trap "echo saved; exit 0" INT; echo ready; while :; do sleep 0.05; done' > out 2> err &
@@ -125,7 +148,7 @@ run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port --rdzv
 "$lockstep" $run --node-rank 0 sleep 60 > out.0 2> err.0 & zero=$!
 code_1=0; "$lockstep" $run --node-rank 1 ./nowhere > out.1 2> err.1 || code_1=$?
 code_0=0; wait $zero || code_0=$?
-[ "$code_0 $code_1" = "1 3" ] || fail "node 1 cannot start, the nodes end with $code_0 and $code_1"
+[ "$code_0 $code_1" = "1 127" ] || fail "node 1 cannot start, the nodes end with $code_0 and $code_1"
 
 if two_hosts "$space" 10.204.0 "two hosts"; then
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" "$mnist" --epochs 1 --quiet --logdir hosts

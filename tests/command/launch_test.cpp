@@ -1,4 +1,7 @@
 // What needs a terminal's point of view is in tests/command/launch.sh.
+#include <csignal>
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +62,87 @@ TEST(Launch, TorchrunsHabits) {
             kDone);
   EXPECT_THAT(run_command({"launch", "--nproc-per-node", "1", "-m", "platform"}).output,
               HasSubstr("Linux"));
+  EXPECT_EQ(run_command({"launch", "--nnodes", "1:1", "--nproc-per-node", "1", "--role", "trainer",
+                         "sh", "-c", "echo $ROLE_NAME"})
+                .output,
+            "trainer\n");
+}
+
+TEST(Launch, StreamsAreWrittenShownOrBoth) {
+  struct Case {
+    std::vector<std::string> options;
+    std::string output, errors;  // what is shown
+    bool output_file, error_file;
+  };
+  const std::vector<Case> cases = {
+      {{}, "", "", true, true},
+      {{"--tee", "3"}, "out\n", "err\n", true, true},
+      {{"-t", "1"}, "out\n", "", true, true},
+      {{"--redirects", "2"}, "out\n", "", false, true},
+      {{"-r", "1", "-t", "2"}, "", "err\n", true, true},
+      {{"-r", "0"}, "out\n", "err\n", false, false},
+  };
+  for (const Case& expected : cases) {
+    SCOPED_TRACE(::testing::PrintToString(expected.options));
+    const TemporaryDirectory folder;
+    std::vector<std::string> words = {"launch", "--nproc-per-node", "1", "--log-dir",
+                                      folder.path().string()};
+    words.insert(words.end(), expected.options.begin(), expected.options.end());
+    words.insert(words.end(), {"sh", "-c", "echo out; echo err >&2"});
+    const auto ran = run_command(words);
+    EXPECT_EQ(ran.code, kDone) << ran.errors;
+    EXPECT_EQ(ran.output, expected.output);
+    EXPECT_THAT(ran.errors, ::testing::StartsWith(expected.errors + "lockstep launch: all"));
+    EXPECT_EQ(std::filesystem::exists(folder / "rank0/stdout.log"), expected.output_file);
+    EXPECT_EQ(std::filesystem::exists(folder / "rank0/stderr.log"), expected.error_file);
+  }
+}
+
+TEST(Launch, WhatTorchrunHasAndThisHasNotIsTold) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "launch");
+    words.push_back("true");
+    const auto ran = run_command(words);
+    EXPECT_EQ(ran.code, kBadUsage);
+    return ran.errors;
+  };
+  EXPECT_THAT(refusal({"--monitor-interval", "5"}),
+              HasSubstr("--monitor-interval: torchrun's option is not supported here"));
+  EXPECT_THAT(refusal({"--rdzv_conf=timeout=9"}), HasSubstr("use --timeout SECONDS"));
+  EXPECT_THAT(refusal({"--nnodes", "1:2"}), HasSubstr("expected one number of nodes, got '1:2'"));
+  EXPECT_THAT(refusal({"--tee", "3"}), HasSubstr("--tee: expected --log-dir"));
+  EXPECT_THAT(refusal({"--redirects", "3"}), HasSubstr("--redirects: expected --log-dir"));
+  EXPECT_THAT(refusal({"--log-dir", "logs", "--tee", "0:1,1:1"}), HasSubstr("got '0:1,1:1'"));
+  EXPECT_THAT(refusal({"--no-python", "-m"}), HasSubstr("leave out --module or --no-python"));
+  EXPECT_THAT(refusal({"--rdzv-backend", "etcd"}), HasSubstr("etcd"));
+  EXPECT_THAT(refusal({"--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "a",
+                       "--rdzv-endpoint", "127.0.0.1:1"}),
+              HasSubstr("expected --node-rank, from 0 to 1"));
+}
+
+TEST(Launch, APythonScriptWithoutPythonIsTold) {
+  const TemporaryDirectory folder;
+  const std::string script = (folder / "ddp.py").string();
+  write_file_atomically(script, "print(1)\n");
+  const auto refused = run_command({"launch", "--nproc-per-node", "1", script});
+  EXPECT_EQ(refused.code, kBadUsage);
+  EXPECT_THAT(refused.errors, HasSubstr("lockstep launch [OPTIONS] python3 " + script));
+  EXPECT_EQ(run_command({"launch", "--nproc-per-node", "1", "--no-python", script}).code, 126);
+}
+
+TEST(Launch, HelpHasOneUsage) {
+  const auto help = run_command({"launch", "--help"}).output;
+  const auto first = help.find("Usage:");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(help.find("Usage:", first + 1), std::string::npos) << help;
+  EXPECT_THAT(help, HasSubstr("Usage: lockstep launch [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"));
+}
+
+// As some supervisors start it; the kernel would reap the ranks.
+TEST(Launch, AFailureIsSeenWhereSigchldIsIgnored) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run_command({"launch", "--nproc-per-node", "2", "sh", "-c", "exit 7"}).code, 7);
+  ::signal(SIGCHLD, before);
 }
 
 TEST(Launch, MistakesAreTold) {
@@ -76,8 +160,9 @@ TEST(Launch, MistakesAreTold) {
   EXPECT_EQ(run_command({"launch", "--grace", "nan", "true"}).code, kBadUsage);
   EXPECT_EQ(run_command({"launch", "--master-port", "99999", "true"}).code, kBadUsage);
   const auto missing = run_command({"launch", "--nproc-per-node", "1", "./nowhere"});
-  EXPECT_EQ(missing.code, kWorkerFailed);
+  EXPECT_EQ(missing.code, 127);
   EXPECT_THAT(missing.errors, HasSubstr("./nowhere: cannot be started"));
+  EXPECT_EQ(run_command({"launch", "--nproc-per-node", "1", "/etc/passwd"}).code, 126);
 }
 
 }  // namespace

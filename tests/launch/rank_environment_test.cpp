@@ -36,5 +36,17 @@ TEST(RankEnvironment, ThreadsAreTheUsersIfHeSaid) {
   EXPECT_EQ(rank_environment({}, kPlace).at("PYTHONUNBUFFERED"), "1");
 }
 
+TEST(RankEnvironment, PyTorchsStoreNeedsNoLibuvUnlessTheUserWantsIt) {
+  EXPECT_EQ(rank_environment({}, kPlace).at("USE_LIBUV"), "0");
+  EXPECT_EQ(rank_environment({{"USE_LIBUV", "1"}}, kPlace).at("USE_LIBUV"), "1");
+}
+
+TEST(RankEnvironment, TheRoleIsHandedOn) {
+  EXPECT_EQ(rank_environment({}, kPlace).at("ROLE_NAME"), "default");
+  RankPlace place = kPlace;
+  place.role = "trainer";
+  EXPECT_EQ(rank_environment({}, place).at("ROLE_NAME"), "trainer");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

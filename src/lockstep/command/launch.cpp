@@ -1,5 +1,6 @@
 // lockstep launch: any program, one process a rank, on this host or on several.
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <iostream>
 
@@ -10,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/subcommand.h"
+#include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/environment.h"
@@ -22,14 +24,17 @@ namespace {
 
 struct LaunchOptions {
   std::string processes = "auto";
+  std::string node_count = "1";  // as the user wrote it
   int nodes = 1;
   int node_rank = 0;
   std::string endpoint;
   std::string backend = "static";
   bool standalone = false;
   bool module = false;
-  bool tee = false;
-  bool no_python = false;  // always so
+  std::optional<std::string> redirects;  // streams that are written to files only
+  std::optional<std::string> tee;        // streams that are written to files and shown
+  bool no_python = false;                // the program is no script that lacks python3
+  std::string role = "default";
   std::string master_address;
   int master_port = 0;
   std::string rdzv_id;
@@ -86,6 +91,29 @@ launch::Endpoint endpoint_of(const LaunchOptions& options) {
   return endpoint;
 }
 
+// Where the lines of standard output (0) and error (1) go.
+struct Output {
+  std::array<bool, 2> logged = {false, false};
+  std::array<bool, 2> shown = {true, true};
+};
+
+// Without --redirects and --tee, --log-dir takes both streams.
+Output output_of(const LaunchOptions& options) {
+  Output output;
+  if (!options.log_dir) {
+    if (!options.redirects && !options.tee) return output;
+    throw ConfigError("{}: expected --log-dir, the folder for the ranks' files, too",
+                      options.tee ? "--tee" : "--redirects");
+  }
+  const auto redirected = parse_streams("--redirects", options.redirects.value_or("3"));
+  const auto teed = parse_streams("--tee", options.tee.value_or("0"));
+  for (std::size_t stream = 0; stream < 2; ++stream) {
+    output.logged[stream] = redirected[stream] || teed[stream];
+    output.shown[stream] = teed[stream] || !redirected[stream];
+  }
+  return output;
+}
+
 void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
@@ -100,10 +128,8 @@ class Launcher {
       : options_(options),
         processes_(process_count(options.processes)),
         endpoint_(endpoint_of(options)),
+        output_(output_of(options)),
         environment_(launch::current_environment()) {
-    if (options.nodes < 1) {
-      throw ConfigError("--nnodes: expected a positive integer, got {}", options.nodes);
-    }
     if (options.node_rank < 0 || options.node_rank >= options.nodes) {
       throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes - 1,
                         options.node_rank);
@@ -214,6 +240,7 @@ class Launcher {
                                      .environments = {},
                                      .first_rank = meeting.first_rank,
                                      .log_dir = options_.log_dir,
+                                     .logged = output_.logged,
                                      .append_logs = attempt > 0,
                                      .on_lines = {}};
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
@@ -229,19 +256,19 @@ class Launcher {
                          .run_id = meeting.run_id,
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
-                         .threads = std::max(1, launch::usable_cores() / processes_)}));
+                         .threads = std::max(1, launch::usable_cores() / processes_),
+                         .role = options_.role}));
     }
-    if (!options_.log_dir || options_.tee) {
-      const bool prefix = options_.prefix && meeting.world_size > 1;
-      programs.on_lines = [prefix](int rank, std::size_t stream,
-                                   const std::vector<std::string>& lines) {
-        std::string text;
-        for (const std::string& line : lines) {
-          text += prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n";
-        }
-        write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
-      };
-    }
+    const bool prefix = options_.prefix && meeting.world_size > 1;
+    programs.on_lines = [prefix, shown = output_.shown](int rank, std::size_t stream,
+                                                        const std::vector<std::string>& lines) {
+      if (!shown[stream]) return;
+      std::string text;
+      for (const std::string& line : lines) {
+        text += prefix ? fmt::format("[rank {}] {}\n", rank, line) : line + "\n";
+      }
+      write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
+    };
     try {
       return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
     } catch (const Error& error) {
@@ -278,6 +305,7 @@ class Launcher {
   LaunchOptions options_;
   int processes_;
   launch::Endpoint endpoint_;
+  Output output_;
   launch::Environment environment_;
   launch::Keeper keeper_;  // before there are connections or threads: it is forked
   std::optional<launch::Nodes> nodes_;
@@ -292,20 +320,61 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
   for (const auto* const option : app.get_options()) {
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
   }
+  if (const auto instead = instead_of_torchrun_option(command[0])) {
+    throw CLI::ValidationError(*instead);
+  }
   throw CLI::ExtrasError("launch", {command[0] + ": " + suggest(command[0], known)});
 }
+
+// What the options say, once all are known. Throws ConfigError.
+void resolve(LaunchOptions& options, bool has_node_rank) {
+  options.nodes = parse_node_count(options.node_count);
+  if (options.backend == "c10d" && options.nodes > 1 && !has_node_rank) {
+    throw ConfigError(
+        "--rdzv-backend c10d: torchrun numbers the nodes by itself; here each node is told its "
+        "number: expected --node-rank, from 0 to {}",
+        options.nodes - 1);
+  }
+  if (options.module && options.no_python) {
+    throw ConfigError("--module starts Python: leave out --module or --no-python");
+  }
+  if (options.module) {
+    options.command.insert(options.command.begin(), {"python3", "-m"});
+  } else if (!options.no_python) {
+    check_is_program(options.command);
+  }
+}
+
+int launch_programs(const LaunchOptions& options) {
+  // Some supervisors start their programs with SIGCHLD ignored. The launcher waits for its
+  // children.
+  ::signal(SIGCHLD, SIG_DFL);
+  try {
+    return Launcher(options).run();
+  } catch (const launch::StartError& error) {
+    std::cerr << "lockstep: " << error.what() << '\n';
+    return error.shell_code();
+  }
+}
+
+class LaunchFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string name) const override {
+    return "Usage: " + name + " [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n";
+  }
+};
 
 }  // namespace
 
 void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes) {
   auto* const command =
       app.add_subcommand("launch", "Start any program, one process a rank, as torchrun does");
+  command->formatter(std::make_shared<LaunchFormatter>());
   command->footer(R"(
-Usage: lockstep launch [OPTIONS] [--] PROGRAM [ARGUMENTS...]
-
 The program finds its place in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
 MASTER_PORT and their kin. When one rank fails, the others are ended, and the exit code is that of
-the one that failed first (128 + the signal, where it was killed).
+the one that failed first (128 + the signal, where it was killed). A program that does not exist is
+127, one that cannot be executed 126.
 
 Examples:
   lockstep launch --nproc-per-node 2 ./program --its-own options
@@ -317,9 +386,10 @@ Examples:
       ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
                    "Processes on this node; auto: one a core")
       ->capture_default_str();
-  command->add_option("--nnodes", options->nodes, "Nodes altogether")->capture_default_str();
-  command->add_option("--node-rank,--node_rank", options->node_rank, "Of this node, from 0")
-      ->capture_default_str();
+  command->add_option("--nnodes", options->node_count, "Nodes altogether")->capture_default_str();
+  auto* const node_rank =
+      command->add_option("--node-rank,--node_rank", options->node_rank, "Of this node, from 0")
+          ->capture_default_str();
   auto* const endpoint = command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
                                              "host:port of node 0, where the nodes meet");
   command->add_option("--master-addr,--master_addr", options->master_address, "The host alone")
@@ -330,14 +400,17 @@ Examples:
                       "A word of this run, the same on all nodes; who has another is turned away");
   command
       ->add_option("--rdzv-backend,--rdzv_backend", options->backend,
-                   "For torchrun's habits: c10d or static")
+                   "static or, with --node-rank on each node, c10d: nodes meet in the same way")
       ->check(CLI::IsMember({"c10d", "static"}));
   command->add_flag("--standalone", options->standalone,
                     "One node, any free port: what is done without it, too");
   command->add_flag("-m,--module", options->module, "The program is a Python module: python3 -m");
   command->add_flag("--no-python,--no_python", options->no_python,
-                    "For torchrun's habits: any program is started as it is");
-  command->add_flag("--tee", options->tee, "With --log-dir: lines are shown, too");
+                    "The program is started as it is, also where it looks like a Python script");
+  command->add_option("-r,--redirects", options->redirects,
+                      "With --log-dir: 1 standard output, 2 error, 3 both go to files, not here");
+  command->add_option("-t,--tee", options->tee, "Likewise, and are shown here, too");
+  command->add_option("--role", options->role, "ROLE_NAME of the ranks")->capture_default_str();
   command
       ->add_option("--max-restarts,--max_restarts", options->max_restarts,
                    "How often all ranks are started again after a failure")
@@ -351,15 +424,17 @@ Examples:
   command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
       ->capture_default_str();
   command->prefix_command();  // from the program's name on, all is the program's
-  command->callback([command, options, after_dashes, &chosen] {
+  command->callback([command, node_rank, options, after_dashes, &chosen] {
     // Either "launch … -- program …", or "launch … program …" with any "--" the program's own.
     options->command = command->remaining();
     const bool separated = options->command.empty() && !after_dashes.empty();
     options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0),
                             after_dashes.end());
     check_command(*command, options->command);
-    if (options->module) options->command.insert(options->command.begin(), {"python3", "-m"});
-    chosen = [options] { return Launcher(*options).run(); };
+    chosen = [options, has_node_rank = node_rank->count() > 0] {
+      resolve(*options, has_node_rank);
+      return launch_programs(*options);
+    };
   });
 }
 

@@ -12,7 +12,7 @@ Environment rank_environment(const Environment& base, const RankPlace& place) {
   set("LOCAL_WORLD_SIZE", std::to_string(topology.local_size));
   set("GROUP_RANK", std::to_string(place.node_rank));
   set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
-  set("ROLE_NAME", "default");
+  set("ROLE_NAME", place.role);
   set("ROLE_RANK", std::to_string(topology.rank));
   set("ROLE_WORLD_SIZE", std::to_string(topology.world_size));
   set("MASTER_ADDR", place.master.address);
@@ -24,6 +24,9 @@ Environment rank_environment(const Environment& base, const RankPlace& place) {
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   // What a Python rank prints is seen when it prints it, also where it is killed.
   environment.try_emplace("PYTHONUNBUFFERED", "1");
+  // PyTorch from 2.4 on asks for libuv, and fails where it was built without, as Debian's is. The
+  // store without libuv is in every build; the two differ in speed with thousands of ranks only.
+  environment.try_emplace("USE_LIBUV", "0");
   environment.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
   return environment;
 }

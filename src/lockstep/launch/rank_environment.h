@@ -17,7 +17,8 @@ struct RankPlace {
   std::string run_id;
   int restarts = 0;
   int max_restarts = 0;
-  int threads = 1;  // for OMP_NUM_THREADS, where nobody has set it
+  int threads = 1;               // for OMP_NUM_THREADS, where nobody has set it
+  std::string role = "default";  // torchrun's name for what the ranks of a group do
 };
 
 // `base` with the variables of this rank in it.
