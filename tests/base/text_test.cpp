@@ -41,7 +41,8 @@ TEST(Suggest, OfManyNamesTheNearestFew) {
   for (int i = 0; i < 80; ++i)
     layers.push_back("Layer" + std::string(3, static_cast<char>('a' + i % 26)));
   layers.insert(layers.end(), {"Conv1d", "Conv2d", "Conv3d", "Linear"});
-  EXPECT_EQ(suggest("Conv2D", layers), "did you mean 'Conv2d' or 'Conv1d' or 'Conv3d'?");
+  EXPECT_EQ(suggest("Conv4d", layers), "did you mean 'Conv1d' or 'Conv2d' or 'Conv3d'?");
+  EXPECT_EQ(suggest("Conv2D", layers), "did you mean 'Conv2d'?");
   EXPECT_EQ(suggest("Linaer", layers), "did you mean 'Linear'?");
   const std::string none = suggest("Transformer", layers);
   EXPECT_LT(none.size(), 200u);

@@ -41,6 +41,29 @@ run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.t
 [ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
 
+# Ended by a signal: it says what was saved and how to go on.
+"$mnist" --batch-size 256 --quiet --epochs 50 --logdir ended > out.txt 2> err.txt &
+pid=$!
+for _ in $(seq 6000); do grep -q 'train (1/' out.txt && break; sleep 0.01; done
+kill -TERM $pid
+code=0
+wait $pid 2> /dev/null || code=$?
+[ "$code" -eq 143 ] || fail "ended by SIGTERM with code $code: $(cat err.txt)"
+grep -q 'Interrupted by SIGTERM in epoch .*; the last checkpoint is ended/checkpoints/last.pth' out.txt ||
+  fail "does not say what was saved: $(tail -n 3 out.txt)"
+grep -q 'To go on from there: --resume last' out.txt || fail "does not say how to go on: $(tail -n 3 out.txt)"
+
+# On a terminal: a bar for each pass, whose last line has numbers; no line is wider than the window.
+if command -v script > /dev/null; then
+  LC_ALL=C script -qec "stty cols 80; $mnist --epochs 1 --batch-size 256" /dev/null > terminal.txt < /dev/null
+  tr '\r' '\n' < terminal.txt | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' > screen.txt
+  grep -q 'Epoch (valid): 100%' screen.txt || fail "no bar on a terminal: $(cat screen.txt)"
+  if grep -i 'nan' screen.txt; then fail "nan on the terminal"; fi
+  if grep 'Epoch (' screen.txt | grep -E '^.{81}'; then fail "a bar wider than the window"; fi
+else
+  echo "mnist: script is not installed, so the terminal was not looked at" >&2
+fi
+
 refused() { if mnist "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }
 refused 'nowhere' --root nowhere
 refused 'nothing.pth' --resume nothing.pth

@@ -52,8 +52,10 @@ std::vector<std::string> nearest_names(std::string_view name,
   std::ranges::stable_sort(near, {}, &Near::distance);
   std::vector<std::string> names;
   for (const Near& one : near) {
-    // Beside a close one, those that are much further off were not meant.
-    if (names.size() == most || one.distance > near.front().distance + 1) break;
+    // Beside a close one, those that are further off were not meant; nothing is closer than a name
+    // that differs in case alone.
+    const std::size_t beside = near.front().distance == 0 ? 0 : near.front().distance + 1;
+    if (names.size() == most || one.distance > beside) break;
     names.push_back(*one.name);
   }
   return names;

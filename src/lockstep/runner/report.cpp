@@ -32,12 +32,13 @@ std::string effort(const TrainResult& result, const State& state) {
                      with_thousands(std::llround(result.train_samples_per_second)));
 }
 
-// "Ctrl-C"
+// "Ctrl-C", "SIGTERM"
 std::string signal_name(const State& state) {
   try {
     std::rethrow_exception(state.exception);
   } catch (const Interrupted& interrupt) {
-    return interrupt.signal_number == SIGINT ? "Ctrl-C" : strsignal(interrupt.signal_number);
+    if (interrupt.signal_number == SIGINT) return "Ctrl-C";
+    return fmt::format("SIG{}", sigabbrev_np(interrupt.signal_number));
   } catch (...) {
     return "a signal";
   }
