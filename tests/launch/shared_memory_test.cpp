@@ -1,11 +1,15 @@
 #include "lockstep/launch/shared_memory.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -92,6 +96,38 @@ TEST(SharedMemory, MovesWithItsMapping) {
 TEST(SharedMemory, TooMuchIsRefusedWithTheSize) {
   EXPECT_THAT(message_of<CommError>([] { SharedMemory(std::size_t{1} << 62); }),
               HasSubstr("4611686018427387904 bytes"));
+  EXPECT_THAT(message_of<CommError>([] { SharedMemory(std::size_t{1} << 46); }),
+              HasSubstr("70368744177664 bytes: Cannot allocate memory"));
+}
+
+// The file of a handle, "pid descriptor size inode".
+int descriptor_of(const SharedMemory& memory) {
+  const std::string handle = memory.handle();
+  return std::stoi(handle.substr(handle.find(' ') + 1));
+}
+
+// A page that is not there at the first write is a SIGBUS where memory is short.
+TEST(SharedMemory, HasItsPagesFromTheStart) {
+  const SharedMemory memory(std::size_t{3} << 20);
+  struct stat status {};
+  ASSERT_EQ(::fstat(descriptor_of(memory), &status), 0);
+  EXPECT_GE(status.st_blocks * 512, 3 << 20);
+}
+
+TEST(SharedMemory, CannotBeExecuted) {
+  constexpr int kSealExec = 0x0020;  // F_SEAL_EXEC, since Linux 6.3
+  const SharedMemory memory(64);
+  const int seals = ::fcntl(descriptor_of(memory), F_GET_SEALS);
+  struct stat status {};
+  ASSERT_EQ(::fstat(descriptor_of(memory), &status), 0);
+  utsname kernel{};
+  ASSERT_EQ(::uname(&kernel), 0);
+  int major = 0;
+  int minor = 0;
+  ASSERT_EQ(std::sscanf(kernel.release, "%d.%d", &major, &minor), 2);
+  if (std::pair(major, minor) < std::pair(6, 3)) GTEST_SKIP() << "the kernel has no such seal";
+  EXPECT_EQ(seals & kSealExec, kSealExec);
+  EXPECT_EQ(status.st_mode & 0111, 0U);
 }
 
 }  // namespace

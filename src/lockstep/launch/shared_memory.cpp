@@ -8,15 +8,45 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::launch {
+namespace {
 
-SharedMemory::SharedMemory(std::size_t size) : size_(size) {
-  descriptor_ = FileDescriptor(::memfd_create("lockstep", MFD_CLOEXEC));
-  if (!descriptor_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) != 0) {
+// Since Linux 6.3; the headers of older systems do not have it.
+constexpr unsigned kNoExecSeal = 0x0008U;
+
+// A file in memory that can never be executed, where the kernel knows how to promise that.
+FileDescriptor memory_file() {
+  FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC | kNoExecSeal));
+  if (!file && errno == EINVAL) file = FileDescriptor(::memfd_create("lockstep", MFD_CLOEXEC));
+  return file;
+}
+
+// Takes the pages now. Pages that are taken at the first write would end the process with SIGBUS
+// where there is no memory left. More than the host has is not even tried: the kernel would end
+// other processes to find it.
+int take_pages(int descriptor, std::size_t size) {
+  struct sysinfo host {};
+  if (::sysinfo(&host) == 0 && size / host.mem_unit > host.totalram + host.totalswap) {
+    errno = ENOMEM;
+    return -1;
+  }
+  int result = 0;
+  do {
+    result = ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::size_t size) : descriptor_(memory_file()), size_(size) {
+  if (!descriptor_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) != 0 ||
+      take_pages(descriptor_.get(), size) != 0) {
     throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
   }
   map();

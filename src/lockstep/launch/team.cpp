@@ -56,13 +56,6 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-std::string describe(std::uint64_t what) {
-  const auto operation = static_cast<Operation>(what >> 56);
-  const std::uint64_t detail = what & ((std::uint64_t{1} << 56) - 1);
-  if (detail == 0) return std::string(name_of(operation));
-  return fmt::format("{} of {} bytes", name_of(operation), detail);
-}
-
 std::uint64_t packed(const Team::Meeting& meeting) {
   return (static_cast<std::uint64_t>(meeting.operation) << 56) |
          (meeting.detail & ((std::uint64_t{1} << 56) - 1));
@@ -93,6 +86,7 @@ struct alignas(64) Team::Seat {
   std::atomic<std::int32_t> core;       // where it was when it last came
   std::atomic<std::uint64_t> what[2];
   std::atomic<std::uint64_t> word[2];
+  std::atomic<std::uint32_t> kind[2];
   alignas(64) std::atomic<std::uint32_t> state;
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint64_t> start_time;  // of its process, so that a later one is not taken for it
@@ -241,6 +235,7 @@ void Team::meet(const Meeting& meeting) {
   const std::uint32_t turn = (meetings_ + 1) & 1;
   own.what[turn].store(packed(meeting), std::memory_order_relaxed);
   own.word[turn].store(meeting.word, std::memory_order_relaxed);
+  own.kind[turn].store(meeting.kind, std::memory_order_relaxed);
   const int core = ::sched_getcpu();
   own.core.store(core, std::memory_order_relaxed);
   ++meetings_;
@@ -312,13 +307,24 @@ bool Team::is_gone(int rank) {
   return peer->has_ended();
 }
 
+std::string Team::describe(std::uint64_t what, std::uint32_t kind) const {
+  const auto operation = static_cast<Operation>(what >> 56);
+  const std::uint64_t detail = what & ((std::uint64_t{1} << 56) - 1);
+  std::string text(name_of(operation));
+  if (detail != 0) text += fmt::format(" of {} bytes", detail);
+  const std::string more = describe_kind_ ? describe_kind_(operation, kind) : "";
+  return more.empty() ? text : fmt::format("{} ({})", text, more);
+}
+
 void Team::compare(const Meeting& meeting) const {
   const std::uint64_t mine = packed(meeting);
   for (int rank = 0; rank < size_; ++rank) {
     const std::uint64_t theirs = seat(rank).what[meetings_ & 1].load(std::memory_order_relaxed);
-    if (theirs == mine) continue;
+    const std::uint32_t kind = seat(rank).kind[meetings_ & 1].load(std::memory_order_relaxed);
+    if (theirs == mine && kind == meeting.kind) continue;
     throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
-                    name(rank_), describe(mine), name(rank), progress(rank), describe(theirs));
+                    name(rank_), describe(mine, meeting.kind), name(rank), progress(rank),
+                    describe(theirs, kind));
   }
 }
 
@@ -332,7 +338,7 @@ void Team::time_out(const Meeting& meeting) {
   }
   if (!culprit) return;  // in the last moment
   const std::string reason =
-      fmt::format("{}: waited {}: {} came, {} did not", describe(packed(meeting)),
+      fmt::format("{}: waited {}: {} came, {} did not", describe(packed(meeting), meeting.kind),
                   format_duration(std::chrono::duration<double>(timeout_).count()),
                   list_ranks(came), list_ranks(missing));
   if (!fail(*culprit, reason)) check();

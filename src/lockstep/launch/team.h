@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -86,12 +87,19 @@ class Team {
   struct Meeting {
     Operation operation = Operation::kBarrier;
     std::uint64_t detail = 0;  // a size in bytes, say: must be the same on all ranks
-    std::uint64_t word = 0;    // this rank's, for all to read
+    // What else must be the same on all ranks: an element type, a root. Team only compares it; the
+    // caller gives it a meaning.
+    std::uint32_t kind = 0;
+    std::uint64_t word = 0;  // this rank's, for all to read
   };
   // Returns when all ranks have come. What each wrote to shared memory before is visible to all
   // after. Throws WorkerError where a rank fails, CommError past the time limit or where others
   // meet for something else; both name the ranks.
   void meet(const Meeting& meeting);
+
+  // How messages describe Meeting::kind, for example "sum of Float". Empty text adds nothing.
+  using DescribeKind = std::function<std::string(Operation operation, std::uint32_t kind)>;
+  void set_describe_kind(DescribeKind describe) { describe_kind_ = std::move(describe); }
 
   // The words of the last meeting, by rank.
   std::uint64_t word(int rank) const;
@@ -124,6 +132,7 @@ class Team {
   bool is_gone(int rank);
   void compare(const Meeting& meeting) const;
   void time_out(const Meeting& meeting);
+  std::string describe(std::uint64_t what, std::uint32_t kind) const;
   int spins() const;
 
   std::shared_ptr<TeamMemory> memory_;
@@ -132,6 +141,7 @@ class Team {
   int size_;
   std::chrono::milliseconds timeout_;
   std::vector<int> names_;
+  DescribeKind describe_kind_;
   int spins_ = 0;
   std::uint32_t meetings_ = 0;
   std::mutex failing_;                             // of this process's threads
