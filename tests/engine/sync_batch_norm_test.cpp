@@ -1,6 +1,7 @@
 #include "lockstep/engine/sync_batch_norm.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/shared.h"
@@ -54,6 +55,65 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
       EXPECT_TRUE(close(part.bias_grad, whole.bias_grad));
     }
     EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output)) << "outside it is as ever";
+  });
+}
+
+// Affine or not, with running statistics or not: each of them as one worker has it with all rows.
+TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+    comm::Shared comm(team);
+    torch::manual_seed(5);
+    const torch::Tensor rows = torch::randn({6, 3, 4}) * 3 + 1;
+    const torch::Tensor factors = torch::randn({6, 3, 4});
+    const auto own = [&](const torch::Tensor& all) { return all.narrow(0, team.rank() * 3, 3); };
+    for (const bool affine : {false, true}) {
+      for (const bool tracks : {false, true}) {
+        SCOPED_TRACE(fmt::format("affine {}, track_running_stats {}", affine, tracks));
+        const auto options =
+            torch::nn::BatchNorm1dOptions(3).affine(affine).track_running_stats(tracks);
+        const auto run = [&](const torch::Tensor& part, const torch::Tensor& by) {
+          torch::nn::BatchNorm1d layer(options);
+          const torch::Tensor input = part.clone().requires_grad_();
+          const torch::Tensor output = layer(input);
+          (output * by).sum().backward();
+          return std::pair(output.detach(), input.grad());
+        };
+        const auto [whole, whole_grad] = run(rows, factors);
+        const SyncBatchNormScope scope(&comm);
+        const auto [part, part_grad] = run(own(rows), own(factors));
+        EXPECT_TRUE(torch::allclose(part, own(whole), 1e-4, 1e-5));
+        EXPECT_TRUE(torch::allclose(part_grad, own(whole_grad), 1e-4, 1e-5));
+      }
+    }
+    // In evaluation workers do not meet: one of them may have no batch left.
+    torch::nn::BatchNorm1d layer(torch::nn::BatchNorm1dOptions(3).track_running_stats(false));
+    layer->eval();
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor alone = layer(own(rows));
+    const SyncBatchNormScope scope(&comm);
+    if (team.rank() == 0) {
+      EXPECT_TRUE(layer(own(rows)).equal(alone));
+    }
+  });
+}
+
+TEST(SyncBatchNorm, LeavesInstanceNormAlone) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+    comm::Shared comm(team);
+    torch::manual_seed(team.rank());
+    const torch::Tensor rows = torch::randn({4, 3, 5, 5}) * 3 + 1;
+    const auto run = [&] {
+      torch::nn::InstanceNorm2d layer(
+          torch::nn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true));
+      const torch::Tensor input = rows.clone().requires_grad_();
+      const torch::Tensor output = layer(input);
+      output.square().sum().backward();
+      return std::vector{output.detach(), input.grad(), layer->weight.grad(), layer->running_mean};
+    };
+    const auto before = run();
+    const SyncBatchNormScope scope(&comm);
+    const auto after = run();
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
   });
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/ops/batch_norm_native.h>
+#include <ATen/ops/instance_norm_native.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 #include <torch/types.h>
@@ -21,6 +22,10 @@ using torch::autograd::tensor_list;
 using OptionalTensor = c10::optional<Tensor>;
 
 thread_local comm::Communicator* current = nullptr;
+
+// at::instance_norm computes by at::batch_norm, with every sample's channels as channels of their
+// own: that one is not to be synchronised.
+thread_local bool in_instance_norm = false;
 
 // All dimensions but the channels'.
 std::vector<std::int64_t> other_dims(const Tensor& input) {
@@ -71,9 +76,15 @@ Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicat
 
 class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
-                        const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+  // Autograd cannot take undefined tensors as inputs, but it takes empty optionals.
+  static Tensor forward(AutogradContext* context, const Tensor& input,
+                        const OptionalTensor& maybe_weight, const OptionalTensor& maybe_bias,
+                        const OptionalTensor& maybe_mean, const OptionalTensor& maybe_var,
                         double momentum, double eps) {
+    const Tensor weight = maybe_weight.value_or(Tensor());
+    const Tensor bias = maybe_bias.value_or(Tensor());
+    const Tensor running_mean = maybe_mean.value_or(Tensor());
+    const Tensor running_var = maybe_var.value_or(Tensor());
     const Statistics all = statistics_of_all(input, *current);
     if (all.count <= 1) {
       throw ConfigError("sync_bn: expected more than one value a channel, got {}", all.count);
@@ -126,16 +137,34 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
   }
 };
 
+bool defined(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined();
+}
+
 Tensor batch_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                   const OptionalTensor& running_mean, const OptionalTensor& running_var,
                   bool training, double momentum, double eps, bool cudnn_enabled) {
-  if (current == nullptr || !training) {
+  // Without running statistics a layer normalises by the batch in evaluation, too, where workers
+  // may have different numbers of batches and must not wait for each other. Evaluation records no
+  // gradients.
+  const bool evaluates = !defined(running_mean) && !torch::GradMode::is_enabled();
+  if (current == nullptr || in_instance_norm || !training || evaluates) {
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
                                   momentum, eps, cudnn_enabled);
   }
-  return SyncBatchNorm::apply(input, weight.value_or(Tensor()), bias.value_or(Tensor()),
-                              running_mean.value_or(Tensor()), running_var.value_or(Tensor()),
-                              momentum, eps);
+  return SyncBatchNorm::apply(input, weight, bias, running_mean, running_var, momentum, eps);
+}
+
+Tensor instance_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                     const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                     bool use_input_stats, double momentum, double eps, bool cudnn_enabled) {
+  struct Inside {
+    Inside() : before(std::exchange(in_instance_norm, true)) {}
+    ~Inside() { in_instance_norm = before; }
+    bool before;
+  } const inside;
+  return at::native::instance_norm(input, weight, bias, running_mean, running_var, use_input_stats,
+                                   momentum, eps, cudnn_enabled);
 }
 
 // For the rest of the process: a kernel that is taken away leaves others in doubt. Outside of a
@@ -147,6 +176,7 @@ void register_once() {
       auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
                                                       c10::make_optional(key), __FILE__, __LINE__);
       library->impl("batch_norm", batch_norm);
+      library->impl("instance_norm", instance_norm);
       made.push_back(std::move(library));
     }
     return made;

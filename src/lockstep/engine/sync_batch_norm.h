@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// While it lives, batch norm in training in this thread is collective over the communicator. With
-// null nothing changes.
+// While it lives, batch norm in training in this thread is collective over the communicator.
+// Instance norm is not, and neither is batch norm without running statistics where no gradients are
+// recorded: that is evaluation. With null nothing changes.
 class SyncBatchNormScope {
  public:
   explicit SyncBatchNormScope(comm::Communicator* communicator);
