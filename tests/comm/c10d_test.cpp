@@ -51,9 +51,22 @@ TEST(C10d, DifferentOperationsAreToldBeforeTheTimeLimit) {
                                  comm.vote(1);
                                }
                              })),
-              AllOf(HasSubstr("'broadcast of 40 bytes'"), HasSubstr("'vote of 8 bytes'"),
-                    HasSubstr("(in epoch 1, batch 2)"), HasSubstr("all ranks must do the same")));
+              AllOf(HasSubstr("'broadcast of 40 bytes (Float from rank 1)'"),
+                    HasSubstr("'vote of 8 bytes'"), HasSubstr("(in epoch 1, batch 2)"),
+                    HasSubstr("all ranks must do the same")));
   EXPECT_LT(Clock::now() - start, 5s);
+}
+
+// Gloo itself would add the bits of one type to those of the other.
+TEST(C10d, MessagesOfOneLengthAndTwoKindsAreRefused) {
+  for (const std::int64_t count : {10, 100'000}) {
+    const std::string error =
+        error_of_ranks({.size = 2}, by_gloo([count](Communicator& comm) {
+                         const auto type = comm.rank() == 0 ? torch::kFloat32 : torch::kInt32;
+                         comm.all_reduce(torch::ones({count}, type));
+                       }));
+    EXPECT_THAT(error, AllOf(HasSubstr("(sum of Float)"), HasSubstr("(sum of Int)"))) << count;
+  }
 }
 
 TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
@@ -69,7 +82,7 @@ TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
                                               },
                                               700ms)),
               AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
-                    HasSubstr("all_reduce of 400 bytes: waited 0.7 s"),
+                    HasSubstr("all_reduce of 400 bytes (sum of Float): waited 0.7 s"),
                     HasSubstr("ranks 0, 2 came, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, 4s);
 }

@@ -152,20 +152,6 @@ inline void check_bytes(Communicator& comm) {
   EXPECT_THAT(comm.all_gather_bytes(""), ::testing::Each(""));
 }
 
-inline void check_reduce_scatter(Communicator& comm) {
-  const std::int64_t rows = comm.size() * 2;
-  const auto right =
-      reduced_by_one(random_tensors(comm.size(), rows * 50, torch::kFloat32), ReduceOp::kSum)
-          .view({rows, 50});
-  const torch::Tensor tensor = of_rank(comm.rank(), rows * 50, torch::kFloat32).view({rows, 50});
-  const torch::Tensor before = tensor.clone();
-  EXPECT_TRUE(same_bits(comm.reduce_scatter(tensor), right.narrow(0, 2 * comm.rank(), 2)));
-  EXPECT_TRUE(same_bits(tensor, before));
-  if (comm.size() > 1) {
-    EXPECT_THROW(comm.reduce_scatter(torch::ones({rows + 1})), CommError);
-  }
-}
-
 inline void check_sum_parts(Communicator& comm) {
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1003}, std::int64_t{70'001}}) {
     for (int leaves = 1; leaves <= 9; ++leaves) {
@@ -184,6 +170,28 @@ inline void check_sum_parts(Communicator& comm) {
         ASSERT_TRUE(same_bits(out, right)) << leaves << " leaves of " << count;
       }
     }
+  }
+  // Some leaves were added up before.
+  for (int leaves = comm.size(); leaves <= 11; ++leaves) {
+    const Share share{.rank = comm.rank(), .size = comm.size()};
+    const RunningSums sums({.share = share, .leaves = leaves});
+    std::vector<torch::Tensor> arrays(static_cast<std::size_t>(sums.arrays()));
+    for (auto& array : arrays) array = torch::zeros({1003});
+    const auto range = leaves_of(share, leaves);
+    for (int local = 0; local < range.count(); ++local) {
+      arrays[static_cast<std::size_t>(sums.array_of(local))].add_(
+          of_rank(range.begin + local, 1003, torch::kFloat32));
+      for (const auto& [to, from] : sums.additions(local)) {
+        arrays[static_cast<std::size_t>(to)].add_(arrays[static_cast<std::size_t>(from)]);
+        arrays[static_cast<std::size_t>(from)].zero_();
+      }
+    }
+    arrays.resize(sums.nodes().size());
+    comm.sum_parts({.leaves = leaves, .tensors = arrays, .nodes = sums.nodes()}, arrays.front());
+    ASSERT_TRUE(
+        same_bits(arrays.front(),
+                  reduced_by_one(random_tensors(leaves, 1003, torch::kFloat32), ReduceOp::kSum)))
+        << leaves;
   }
   EXPECT_THROW(comm.sum_parts({.leaves = 0}, torch::ones(1)), CommError);
   EXPECT_THROW(comm.sum_parts({.leaves = 1000, .tensors = {torch::ones(1)}}, torch::ones(1)),
@@ -224,7 +232,6 @@ inline void check_collectives(Communicator& comm) {
   check_reduce(comm);
   check_gather(comm);
   check_bytes(comm);
-  check_reduce_scatter(comm);
   check_sum_parts(comm);
   check_shared_memory(comm);
   comm.check();

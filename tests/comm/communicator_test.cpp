@@ -1,5 +1,7 @@
 #include "lockstep/comm/communicator.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 namespace lockstep::comm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // What the base class does is checked with each kind of communicator (collectives.h); here is what
@@ -54,11 +57,54 @@ TEST(Communicator, RefusesPartsThatDoNotFit) {
               HasSubstr("expected 4 numbers of Float in every tensor, got 3 of Float"));
 }
 
-TEST(Communicator, RefusesToScatterWhatTheRanksDoNotDivide) {
-  EXPECT_THAT(refused([](Communicator& comm) {
-                comm.reduce_scatter(torch::ones({3, 4}));
-              }),
-              HasSubstr("that 2 ranks divide, got a tensor of shape [3, 4]"));
+TEST(Communicator, RefusesCollectivesThatDifferInMoreThanTheirSize) {
+  const auto differ = [](auto of_first, auto of_second) {
+    return refused(
+        [=](Communicator& comm) { comm.rank() == 0 ? of_first(comm) : of_second(comm); });
+  };
+  const torch::Tensor floats = torch::ones({4});
+  const torch::Tensor integers = torch::ones({4}, torch::kInt32);
+  EXPECT_THAT(differ([=](Communicator& comm) { comm.all_reduce(floats); },
+                     [=](Communicator& comm) { comm.all_reduce(integers); }),
+              AllOf(HasSubstr("'all_reduce of 16 bytes (sum of Float)'"),
+                    HasSubstr("'all_reduce of 16 bytes (sum of Int)'")));
+  EXPECT_THAT(differ([=](Communicator& comm) { comm.all_reduce(floats); },
+                     [=](Communicator& comm) { comm.all_reduce(floats, ReduceOp::kMax); }),
+              AllOf(HasSubstr("sum of Float"), HasSubstr("maximum of Float")));
+  EXPECT_THAT(differ([=](Communicator& comm) { comm.broadcast(floats, 0); },
+                     [=](Communicator& comm) { comm.broadcast(floats, 1); }),
+              AllOf(HasSubstr("Float from rank 0"), HasSubstr("Float from rank 1")));
+  EXPECT_THAT(differ([=](Communicator& comm) { comm.gather(floats, 0); },
+                     [=](Communicator& comm) { comm.all_gather(floats); }),
+              AllOf(HasSubstr("to rank 0"), HasSubstr("to all ranks")));
+  EXPECT_THAT(
+      differ(
+          [=](Communicator& comm) { comm.all_reduce(floats); },
+          [=](Communicator& comm) { comm.sum_parts({.leaves = 2, .tensors = {floats}}, floats); }),
+      AllOf(HasSubstr("'all_reduce of 16 bytes"), HasSubstr("'reduction of gradients of 16")));
+}
+
+// The order is: what the background has begun, then the collective of another thread.
+TEST(Communicator, ACollectiveWaitsForTheBackground) {
+  run_ranks(2, [](launch::Team& team) {
+    Shared comm(team);
+    const torch::Tensor part = torch::full({3}, team.rank() + 1.0F);
+    std::thread background;
+    int waited = 0;
+    comm.set_background([&] {
+      ++waited;
+      if (background.joinable()) background.join();
+    });
+    background = std::thread([&] { comm.sum_parts({.leaves = 2, .tensors = {part}}, part); });
+    const torch::Tensor other = torch::ones({3});
+    comm.all_reduce(other);
+    EXPECT_EQ(waited, 1);
+    EXPECT_EQ(part[0].item<float>(), 3.0F);
+    EXPECT_EQ(other[0].item<float>(), 2.0F);
+    comm.set_background({});
+    comm.barrier();
+    EXPECT_EQ(waited, 1);
+  });
 }
 
 TEST(Communicator, KnowsItsPlace) {

@@ -209,5 +209,61 @@ TEST(Tree, WhatCannotBeReducedIsRefused) {
   EXPECT_NO_THROW(check_reducible(torch::kBFloat16, ReduceOp::kMean));
 }
 
+// Shards that come one after the other need few arrays, and the sum has the bits of the tree.
+TEST(RunningSums, AddUpInTheOrderOfTheTree) {
+  constexpr std::int64_t kCount = 100;
+  for (int leaves = 1; leaves <= 17; ++leaves) {
+    const auto right =
+        reduced_by_one(random_tensors(leaves, kCount, torch::kFloat32), ReduceOp::kSum);
+    for (int ranks = 1; ranks <= std::min(leaves, 4); ++ranks) {
+      for (const bool keep_all : {false, true}) {
+        std::vector<torch::Tensor> terms;
+        std::vector<Node> nodes;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Share share{.rank = rank, .size = ranks};
+          const LeafRange range = leaves_of(share, leaves);
+          const RunningSums sums({.share = share, .leaves = leaves, .keep_all = keep_all});
+          std::vector<torch::Tensor> arrays;
+          for (int i = 0; i < sums.arrays(); ++i) arrays.push_back(torch::zeros({kCount}));
+          for (int local = 0; local < range.count(); ++local) {
+            const torch::Tensor& array = arrays[static_cast<std::size_t>(sums.array_of(local))];
+            ASSERT_EQ(array.abs().sum().item<float>(), 0.0F) << "it is not free";
+            array.add_(random_tensor(static_cast<std::uint64_t>(range.begin + local), kCount,
+                                     torch::kFloat32));
+            for (const auto& [to, from] : sums.additions(local)) {
+              arrays[static_cast<std::size_t>(to)].add_(arrays[static_cast<std::size_t>(from)]);
+              arrays[static_cast<std::size_t>(from)].zero_();
+            }
+          }
+          terms.insert(terms.end(), arrays.begin(),
+                       arrays.begin() + static_cast<std::ptrdiff_t>(sums.nodes().size()));
+          nodes.insert(nodes.end(), sums.nodes().begin(), sums.nodes().end());
+        }
+        const Tree tree(nodes, leaves);
+        ASSERT_TRUE(tree.is_whole()) << leaves << " leaves on " << ranks;
+        std::vector<const void*> inputs;
+        for (const auto& term : terms) inputs.push_back(term.data_ptr());
+        const torch::Tensor sum = torch::empty({kCount});
+        void* const outputs[] = {sum.data_ptr()};
+        tree.reduce(inputs, outputs, kCount, torch::kFloat32, ReduceOp::kSum);
+        ASSERT_TRUE(same_bits(sum, right)) << leaves << " leaves on " << ranks;
+      }
+    }
+  }
+}
+
+TEST(RunningSums, NeedFewArrays) {
+  const auto arrays = [](int leaves, bool keep_all) {
+    return RunningSums({.share = {.rank = 0, .size = 1}, .leaves = leaves, .keep_all = keep_all})
+        .arrays();
+  };
+  EXPECT_EQ(arrays(1, false), 1);
+  EXPECT_EQ(arrays(2, false), 2);
+  EXPECT_EQ(arrays(8, false), 4);
+  EXPECT_EQ(arrays(9, false), 4);
+  EXPECT_EQ(arrays(64, false), 7);
+  EXPECT_EQ(arrays(64, true), 64);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -144,6 +144,10 @@ TEST_F(WorldTest, WhoThrowsIsNamed) {
 }
 
 TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnybodyIsWaitedFor) {
+  for (const std::string backend : {"nccl", "mpi"}) {
+    EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = backend}); }),
+                AllOf(HasSubstr("got '" + backend + "'"), HasSubstr("has no such backend")));
+  }
   EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "glue"}); }),
               AllOf(HasSubstr("auto, shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));
 }

@@ -5,8 +5,6 @@
 #include <functional>
 #include <thread>
 
-#include <torch/cuda.h>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/process_group.h"
@@ -43,6 +41,33 @@ torch::Tensor copied(const void* data, std::size_t bytes) {
   return tensor;
 }
 
+// "all_reduce of 400 bytes (sum of Float)": what all ranks must agree on.
+std::string describe(std::string_view operation, std::size_t bytes, std::string_view kind = "") {
+  std::string text(operation);
+  if (bytes > 0) text += fmt::format(" of {} bytes", bytes);
+  return kind.empty() ? text : fmt::format("{} ({})", text, kind);
+}
+
+// A message ends with a word made from the collective that it belongs to. A process group compares
+// nothing: two different collectives with messages of one length would take each other's bytes.
+constexpr std::size_t kTagBytes = sizeof(std::uint64_t);
+
+std::uint64_t tag_of(std::string_view what) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : what) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+void put_tag(std::string_view what, std::byte* to) {
+  const std::uint64_t tag = tag_of(what);
+  std::memcpy(to, &tag, kTagBytes);
+}
+
+bool has_tag(std::string_view what, const std::byte* at) {
+  const std::uint64_t tag = tag_of(what);
+  return std::memcmp(at, &tag, kTagBytes) == 0;
+}
+
 // What a rank does, as the others see it.
 struct Status {
   std::uint64_t operation = 0;  // so manieth of the group
@@ -72,9 +97,7 @@ class C10d::Group {
         team_(options.team),
         rendezvous_(std::move(rendezvous)),
         world_ranks_(std::move(world_ranks)),
-        rank_(options.topology.rank),
-        device_(options.backend == "nccl" ? torch::Device(torch::kCUDA, options.topology.local_rank)
-                                          : torch::Device(torch::kCPU)) {
+        rank_(options.topology.rank) {
     const auto store = c10::make_intrusive<RendezvousStore>(
         rendezvous_, options.group + "/" + options.backend + "/", timeout_);
     status_.what = "start";
@@ -97,15 +120,27 @@ class C10d::Group {
   const std::string& backend() const { return backend_; }
   launch::Rendezvous& rendezvous() { return *rendezvous_; }
 
-  // An array where the backend works.
-  torch::Tensor placed(const torch::Tensor& tensor) const { return tensor.to(device_); }
+  int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
+
+  // Another rank's message belongs to another collective. Throws, with what that rank came for
+  // where its status arrives in time.
+  [[noreturn]] void refuse(int rank) {
+    broken_ = true;
+    for (const auto start = Clock::now(); Clock::now() - start < kNews;
+         std::this_thread::sleep_for(milliseconds(10))) {
+      check();
+      compare();
+    }
+    throw CommError("rank {} came for '{}', rank {} for something else: all ranks must do the same",
+                    own_world_rank(), status_.what, world_rank(rank));
+  }
 
   // Starts an operation and waits for it, with an eye on the others.
   template <typename Start>
-  void run(const char* operation, std::size_t bytes, const Start& start) {
+  void run(const std::string& what, const Start& start) {
     check();
     ++status_.operation;
-    status_.what = bytes == 0 ? operation : fmt::format("{} of {} bytes", operation, bytes);
+    status_.what = what;
     rendezvous_->set_status(status_.text());
     guarded([&] {
       auto work = start(*group_);
@@ -125,7 +160,6 @@ class C10d::Group {
         if (now - began > timeout_) time_out();
       }
       work->wait();
-      if (device_.is_cuda()) torch::cuda::synchronize(device_.index());
     });
   }
 
@@ -176,7 +210,7 @@ class C10d::Group {
   Status status_of(int world_rank) const {
     return Status::parse(rendezvous_->peers()[static_cast<std::size_t>(world_rank)].status);
   }
-  int own_world_rank() const { return world_ranks_[static_cast<std::size_t>(rank_)]; }
+  int own_world_rank() const { return world_rank(rank_); }
 
   // Throws where others do something else, or have left.
   void compare() const {
@@ -224,7 +258,6 @@ class C10d::Group {
   std::shared_ptr<launch::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;
-  torch::Device device_;
   c10::intrusive_ptr<ProcessGroup> group_;
   Status status_;
   bool broken_ = false;
@@ -258,43 +291,63 @@ void C10d::set_progress(std::int64_t epoch, std::int64_t batch) {
   group_->set_progress(epoch, batch);
 }
 
-std::vector<torch::Tensor> C10d::exchange(const char* operation, const torch::Tensor& mine) {
-  std::vector<torch::Tensor> inputs{group_->placed(mine)};
+std::vector<torch::Tensor> C10d::exchange(const std::string& what, const torch::Tensor& mine) {
+  const std::size_t bytes = mine.nbytes();
+  const torch::Tensor sent = room(bytes + kTagBytes);
+  if (bytes > 0) std::memcpy(sent.data_ptr(), mine.data_ptr(), bytes);
+  put_tag(what, data_of(sent) + bytes);
+  std::vector<torch::Tensor> inputs{sent};
   std::vector<std::vector<torch::Tensor>> outputs(1);
   for (int i = 0; i < size(); ++i) outputs[0].push_back(torch::empty_like(inputs[0]));
-  group_->run(operation, mine.nbytes(),
-              [&](ProcessGroup& group) { return group.allgather(outputs, inputs); });
-  for (auto& tensor : outputs[0]) tensor = tensor.cpu();
+  group_->run(what, [&](ProcessGroup& group) { return group.allgather(outputs, inputs); });
+  for (int i = 0; i < size(); ++i) {
+    torch::Tensor& tensor = outputs[0][static_cast<std::size_t>(i)];
+    if (!has_tag(what, data_of(tensor) + bytes)) group_->refuse(i);
+    tensor = tensor.narrow(0, 0, mine.numel());
+  }
   return outputs[0];
 }
 
-void C10d::barrier() {
-  exchange("barrier", room(1));
+void C10d::do_barrier() {
+  exchange(describe("barrier", 0), room(0));
 }
 
-std::vector<std::uint64_t> C10d::vote(std::uint64_t word) {
+std::vector<std::uint64_t> C10d::do_vote(std::uint64_t word) {
   std::vector<std::uint64_t> votes;
-  for (const auto& bytes : exchange("vote", copied(&word, sizeof word))) {
+  for (const auto& bytes : exchange(describe("vote", sizeof word), copied(&word, sizeof word))) {
     std::memcpy(&votes.emplace_back(), bytes.data_ptr(), sizeof word);
   }
   return votes;
 }
 
-void C10d::do_broadcast(std::byte* data, std::size_t bytes, int root) {
+void C10d::do_broadcast(std::byte* data, const Elements& elements, int root) {
+  const std::size_t bytes = elements.bytes();
   if (bytes == 0) return;
+  const std::string what = describe(
+      "broadcast", bytes,
+      fmt::format("{} from rank {}", c10::toString(elements.type), group_->world_rank(root)));
   const bool sends = rank() == root;
-  std::vector<torch::Tensor> tensors{group_->placed(sends ? copied(data, bytes) : room(bytes))};
+  const torch::Tensor message = room(bytes + kTagBytes);
+  if (sends) {
+    std::memcpy(message.data_ptr(), data, bytes);
+    put_tag(what, data_of(message) + bytes);
+  }
+  std::vector<torch::Tensor> tensors{message};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  group_->run("broadcast", bytes,
-              [&](ProcessGroup& group) { return group.broadcast(tensors, options); });
-  if (!sends) std::memcpy(data, tensors[0].cpu().data_ptr(), bytes);
+  group_->run(what, [&](ProcessGroup& group) { return group.broadcast(tensors, options); });
+  if (sends) return;
+  if (!has_tag(what, data_of(message) + bytes)) group_->refuse(root);
+  std::memcpy(data, message.data_ptr(), bytes);
 }
 
 std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<int> root) {
   std::vector<std::uint64_t> lengths;
   const std::uint64_t own = mine.size();
-  for (const auto& bytes : exchange("gather", copied(&own, sizeof own))) {
+  const std::string kind =
+      root ? fmt::format("to rank {}", group_->world_rank(*root)) : "to all ranks";
+  for (const auto& bytes :
+       exchange(describe("gather", sizeof own, kind), copied(&own, sizeof own))) {
     std::memcpy(&lengths.emplace_back(), bytes.data_ptr(), sizeof own);
   }
   const std::uint64_t longest = *std::ranges::max_element(lengths);
@@ -304,8 +357,8 @@ std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<in
   const torch::Tensor padded = room(longest);
   if (own > 0) std::memcpy(padded.data_ptr(), mine.data(), own);
   std::vector<torch::Tensor> gathered;
-  if (root && group_->backend() != "nccl") {
-    std::vector<torch::Tensor> inputs{group_->placed(padded)};
+  if (root) {
+    std::vector<torch::Tensor> inputs{padded};
     std::vector<std::vector<torch::Tensor>> outputs;
     if (*root == rank()) {
       outputs.emplace_back();
@@ -313,17 +366,23 @@ std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<in
     }
     c10d::GatherOptions options;
     options.rootRank = *root;
-    group_->run("gather", longest,
+    group_->run(describe("gather", longest, kind),
                 [&](ProcessGroup& group) { return group.gather(outputs, inputs, options); });
     if (!outputs.empty()) gathered = outputs[0];
   } else {
-    gathered = exchange("gather", padded);
+    gathered = exchange(describe("gather", longest, kind), padded);
   }
   for (std::size_t i = 0; i < gathered.size(); ++i) {
-    const torch::Tensor bytes = gathered[i].cpu();
+    const torch::Tensor& bytes = gathered[i];
     all[i].assign(static_cast<const char*>(bytes.data_ptr()), lengths[i]);
   }
   return all;
+}
+
+std::string C10d::describe_reduce(const Reduction& reduction) {
+  return describe(reduction.gradients ? "reduction of gradients" : "all_reduce",
+                  reduction.elements.bytes(),
+                  describe_reduction(reduction.elements.type, reduction.op));
 }
 
 void C10d::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
@@ -342,7 +401,7 @@ void C10d::reduce_small(const Reduction& reduction, std::span<std::byte* const> 
   for (std::size_t i = 0; i < reduction.data.size(); ++i) {
     std::memcpy(data_of(sent) + i * bytes, reduction.data[i], bytes);
   }
-  const auto received = exchange("all_reduce", sent);
+  const auto received = exchange(describe_reduce(reduction), sent);
   std::vector<const void*> inputs;
   for (std::size_t r = 0; r < received.size(); ++r) {
     for (std::size_t i = 0; i < reduction.plan.nodes[r].size(); ++i) {
@@ -365,36 +424,43 @@ void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* cons
   };
   const auto bytes_of = [&](std::size_t r) { return bound(r + 1) - bound(r); };
 
-  // My nodes' parts to those who sum them; all nodes of my part to me.
+  // This rank's nodes go, in parts, to the ranks that sum them, and all nodes of its own part come
+  // here. Each message ends with a tag.
+  const std::string what = describe_reduce(reduction);
   std::vector<std::int64_t> sending(ranks), receiving(ranks);
   std::vector<std::size_t> starts(ranks);  // of what each rank sent
   std::size_t total = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    sending[r] = static_cast<std::int64_t>(reduction.data.size() * bytes_of(r));
-    receiving[r] = static_cast<std::int64_t>(reduction.plan.nodes[r].size() * bytes_of(me));
+    sending[r] = static_cast<std::int64_t>(reduction.data.size() * bytes_of(r) + kTagBytes);
+    receiving[r] =
+        static_cast<std::int64_t>(reduction.plan.nodes[r].size() * bytes_of(me) + kTagBytes);
     starts[r] = total;
     total += static_cast<std::size_t>(receiving[r]);
   }
-  const torch::Tensor sent = room(reduction.data.size() * elements.bytes());
+  const torch::Tensor sent = room(reduction.data.size() * elements.bytes() + ranks * kTagBytes);
   std::byte* at = data_of(sent);
   for (std::size_t r = 0; r < ranks; ++r) {
     for (const void* data : reduction.data) {
       std::memcpy(at, static_cast<const std::byte*>(data) + bound(r), bytes_of(r));
       at += bytes_of(r);
     }
+    put_tag(what, at);
+    at += kTagBytes;
   }
-  torch::Tensor leaving = group_->placed(sent);
-  torch::Tensor arriving = group_->placed(room(total));
-  group_->run("all_reduce", elements.bytes(), [&](ProcessGroup& group) {
+  torch::Tensor leaving = sent;
+  torch::Tensor arriving = room(total);
+  group_->run(what, [&](ProcessGroup& group) {
     return group.alltoall_base(arriving, leaving, receiving, sending);
   });
-  const torch::Tensor received = arriving.cpu();
+  const torch::Tensor& received = arriving;
 
   std::vector<const void*> inputs;
   for (std::size_t r = 0; r < ranks; ++r) {
     for (std::size_t i = 0; i < reduction.plan.nodes[r].size(); ++i) {
       inputs.push_back(data_of(received) + starts[r] + i * bytes_of(me));
     }
+    const std::size_t end = starts[r] + reduction.plan.nodes[r].size() * bytes_of(me);
+    if (!has_tag(what, data_of(received) + end)) group_->refuse(static_cast<int>(r));
   }
   // Parts differ by an element at most: sent as the longest, cut when they arrive.
   std::size_t longest = 0;
@@ -407,7 +473,7 @@ void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* cons
   reduction.plan.tree.reduce(inputs, sums, static_cast<std::int64_t>(bytes_of(me) / width),
                              elements.type, reduction.op);
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const auto gathered = exchange("all_reduce", parts[k]);
+    const auto gathered = exchange(what, parts[k]);
     for (std::size_t r = 0; r < ranks; ++r) {
       std::memcpy(outputs[k] + bound(r), data_of(gathered[r]), bytes_of(r));
     }

@@ -1,4 +1,4 @@
-// Ranks of several hosts, through a process group of LibTorch's (Gloo, NCCL, MPI).
+// Ranks of several hosts, through a process group of LibTorch's (Gloo).
 //
 // A reduction is not the process group's own, whose order of adding is its secret: the parts are
 // exchanged, added up in our order, and the results exchanged.
@@ -32,8 +32,6 @@ class C10d : public Communicator {
        std::vector<int> world_ranks);
   ~C10d() override;
 
-  void barrier() override;
-  std::vector<std::uint64_t> vote(std::uint64_t word) override;
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
   void abort(std::string_view reason) noexcept override;
   void check() override;
@@ -41,15 +39,19 @@ class C10d : public Communicator {
   std::string name() const override;
 
  protected:
-  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  void do_barrier() override;
+  std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 
  private:
   class Group;
 
-  // Everybody's bytes, which are as many on all ranks.
-  std::vector<torch::Tensor> exchange(const char* operation, const torch::Tensor& mine);
+  // The bytes of all ranks, which are equally many. `what` names the collective; ranks that came
+  // for another one throw.
+  std::vector<torch::Tensor> exchange(const std::string& what, const torch::Tensor& mine);
+  static std::string describe_reduce(const Reduction& reduction);
   void reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs);
   void reduce_by_parts(const Reduction& reduction, std::span<std::byte* const> outputs);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/ranges.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
@@ -84,26 +83,47 @@ std::vector<Node> joined(const std::vector<std::vector<Node>>& nodes) {
 
 }  // namespace
 
+std::string describe_reduction(torch::ScalarType type, ReduceOp op) {
+  const auto name = [op] {
+    switch (op) {
+      case ReduceOp::kSum:
+        return "sum";
+      case ReduceOp::kMean:
+        return "mean";
+      case ReduceOp::kMin:
+        return "minimum";
+      case ReduceOp::kMax:
+        return "maximum";
+      case ReduceOp::kProduct:
+        return "product";
+    }
+    return "reduction";
+  };
+  return fmt::format("{} of {}", name(), c10::toString(type));
+}
+
 Communicator::Plan::Plan(std::vector<std::vector<Node>> nodes_of_ranks, int leaves)
     : nodes(std::move(nodes_of_ranks)), tree(joined(nodes), leaves), leaves(leaves) {
   for (const auto& of_rank : nodes) most = std::max(most, of_rank.size());
 }
 
-const Communicator::Order& Communicator::order(int leaves) {
-  if (const auto known = orders_.find(leaves); known != orders_.end()) return known->second;
+const Communicator::Order& Communicator::order(int leaves, const std::vector<Node>& terms) {
+  const std::pair key(leaves, terms);
+  if (const auto known = orders_.find(key); known != orders_.end()) return known->second;
   std::vector<std::vector<Node>> all;
   for (int rank = 0; rank < size(); ++rank) {
     all.push_back(nodes_of({.rank = rank, .size = size()}, leaves));
   }
   const LeafRange own = leaves_of({.rank = rank(), .size = size()}, leaves);
-  return orders_.emplace(leaves, Order{Plan(std::move(all), leaves), Tree(leaf_nodes(own), leaves)})
-      .first->second;
+  Tree tree(terms.empty() ? leaf_nodes(own) : terms, leaves);
+  return orders_.emplace(key, Order{Plan(std::move(all), leaves), std::move(tree)}).first->second;
 }
 
 void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   check_dense(tensor);
   check_reducible(tensor.scalar_type(), op);
   if (size() == 1) return;
+  wait_for_background();
   torch::NoGradGuard no_grad;
   Staged staged(tensor);
   const void* const data[] = {staged.data()};
@@ -124,14 +144,16 @@ void Communicator::broadcast(const torch::Tensor& tensor, int root) {
   check_root(*this, root);
   check_dense(tensor);
   if (size() == 1) return;
+  wait_for_background();
   torch::NoGradGuard no_grad;
   Staged staged(tensor);
-  do_broadcast(staged.data(), staged.elements().bytes(), root);
+  do_broadcast(staged.data(), staged.elements(), root);
   if (rank() != root) staged.finish();
 }
 
 std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor) {
   check_dense(tensor);
+  wait_for_background();
   const auto all = do_gather(packed(Staged(tensor).plain()), std::nullopt);
   std::vector<torch::Tensor> tensors;
   for (int i = 0; i < size(); ++i)
@@ -142,6 +164,7 @@ std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor)
 std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int root) {
   check_root(*this, root);
   check_dense(tensor);
+  wait_for_background();
   const auto all = do_gather(packed(Staged(tensor).plain()), root);
   std::vector<torch::Tensor> tensors;
   if (rank() != root) return tensors;
@@ -150,26 +173,14 @@ std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int
   return tensors;
 }
 
-torch::Tensor Communicator::reduce_scatter(const torch::Tensor& tensor, ReduceOp op) {
-  check_dense(tensor);
-  if (tensor.dim() == 0 || tensor.size(0) % size() != 0) {
-    throw CommError(
-        "reduce_scatter: expected a first dimension that {} ranks divide, got a tensor of shape "
-        "[{}]",
-        size(), fmt::join(tensor.sizes(), ", "));
-  }
-  torch::Tensor all = tensor.detach().clone();
-  all_reduce(all, op);
-  const std::int64_t piece = tensor.size(0) / size();
-  return all.narrow(0, rank() * piece, piece).clone();
-}
-
 std::vector<std::string> Communicator::all_gather_bytes(std::string_view bytes) {
+  wait_for_background();
   return do_gather(bytes, std::nullopt);
 }
 
 std::vector<std::string> Communicator::gather_bytes(std::string_view bytes, int root) {
   check_root(*this, root);
+  wait_for_background();
   auto all = do_gather(bytes, root);
   if (rank() != root) all.clear();
   return all;
@@ -178,12 +189,29 @@ std::vector<std::string> Communicator::gather_bytes(std::string_view bytes, int 
 std::string Communicator::broadcast_bytes(std::string_view bytes, int root) {
   check_root(*this, root);
   if (size() == 1) return std::string(bytes);
+  wait_for_background();
   std::uint64_t length = bytes.size();
-  do_broadcast(reinterpret_cast<std::byte*>(&length), sizeof length, root);
+  do_broadcast(reinterpret_cast<std::byte*>(&length), {1, torch::kInt64}, root);
   std::string text(length, '\0');
   if (rank() == root) text = bytes;
-  do_broadcast(reinterpret_cast<std::byte*>(text.data()), text.size(), root);
+  do_broadcast(reinterpret_cast<std::byte*>(text.data()),
+               {static_cast<std::int64_t>(text.size()), torch::kUInt8}, root);
   return text;
+}
+
+void Communicator::barrier() {
+  wait_for_background();
+  do_barrier();
+}
+
+std::vector<std::uint64_t> Communicator::vote(std::uint64_t word) {
+  wait_for_background();
+  return do_vote(word);
+}
+
+void Communicator::synchronize() {
+  wait_for_background();
+  do_synchronize();
 }
 
 void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
@@ -191,8 +219,9 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   if (parts.leaves < 1)
     throw CommError("sum_parts: leaves: expected 1 or more, got {}", parts.leaves);
   const LeafRange range = leaves_of({.rank = rank(), .size = size()}, parts.leaves);
-  if (range.count() != static_cast<int>(parts.tensors.size())) {
-    throw CommError("sum_parts: expected {} tensors on rank {}, got {}", range.count(), rank(),
+  const std::vector<Node> nodes = parts.nodes.empty() ? leaf_nodes(range) : parts.nodes;
+  if (nodes.size() != parts.tensors.size()) {
+    throw CommError("sum_parts: expected {} tensors on rank {}, got {}", nodes.size(), rank(),
                     parts.tensors.size());
   }
   check_dense(out);
@@ -211,12 +240,14 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   }
   // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
   // place of its first term.
-  const auto& [plan, own] = order(parts.leaves);
+  const auto& [plan, own] = order(parts.leaves, parts.nodes);
+  const auto first_leaf = [](const Node& node) { return node.index << node.level; };
   std::vector<const void*> terms;
   std::vector<void*> sums;
   for (const Node& node : own.outputs()) {
-    const auto first = static_cast<std::size_t>((node.index << node.level) - range.begin);
-    terms.push_back(sums.emplace_back(staged[first].data()));
+    const auto first = std::ranges::find(nodes, first_leaf(node), first_leaf);
+    terms.push_back(
+        sums.emplace_back(staged[static_cast<std::size_t>(first - nodes.begin())].data()));
   }
   own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum);
 
@@ -225,7 +256,7 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
   } else {
     std::byte* const outputs[] = {target.data()};
-    do_reduce({.plan = plan, .data = terms, .elements = elements}, outputs);
+    do_reduce({.plan = plan, .data = terms, .elements = elements, .gradients = true}, outputs);
   }
   target.finish();
 }

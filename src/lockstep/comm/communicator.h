@@ -8,16 +8,22 @@
 //
 // Tensors may be on any device and of any layout in memory; those not contiguous on the CPU are
 // copied there and back.
+//
+// Calls come from one thread at a time. A second thread may have reductions under way (the buckets
+// of gradients that go off during backward()); it says so by set_background(), and every other
+// collective then waits until that thread has nothing left to do.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -35,10 +41,16 @@ struct Elements {
   std::size_t bytes() const { return static_cast<std::size_t>(count) * c10::elementSize(type); }
 };
 
+// "sum of Float", for messages.
+std::string describe_reduction(torch::ScalarType type, ReduceOp op);
+
 // This rank's terms of a sum over logical shards.
 struct Parts {
   int leaves = 1;                      // terms altogether; this rank's are leaves_of() it
   std::vector<torch::Tensor> tensors;  // one a leaf, alike; used as scratch
+  // What the tensors are where some leaves were added up before (RunningSums); empty: one leaf
+  // each.
+  std::vector<Node> nodes = {};
 };
 
 class Communicator {
@@ -64,29 +76,31 @@ class Communicator {
   // The same on `root`; nothing elsewhere.
   std::vector<torch::Tensor> gather(const torch::Tensor& tensor, int root = 0);
 
-  // The reduction's part for this rank: of `tensor`'s first dimension, which the number of ranks
-  // divides, the rank-th piece.
-  torch::Tensor reduce_scatter(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
-
   // Bytes of any length.
   std::vector<std::string> all_gather_bytes(std::string_view bytes);
   std::vector<std::string> gather_bytes(std::string_view bytes, int root = 0);
   std::string broadcast_bytes(std::string_view bytes, int root = 0);
 
   // out = the sum of all ranks' parts in the order of tree.h over `leaves`. `out` may be the first
-  // of the parts.
+  // of the parts. The only collective that does not wait for the background: it is what the
+  // background does.
   void sum_parts(const Parts& parts, const torch::Tensor& out);
 
-  virtual void barrier() { vote(0); }
+  void barrier();
 
   // Every rank's word, by rank. As cheap as a barrier.
-  virtual std::vector<std::uint64_t> vote(std::uint64_t word) = 0;
+  std::vector<std::uint64_t> vote(std::uint64_t word);
 
   // Memory that all ranks have mapped, zeroed; nothing where they are not on one host. Collective.
   virtual std::optional<torch::Tensor> shared_memory(std::size_t bytes) = 0;
 
   // Between writing memory of shared_memory() and reading what others wrote there.
-  virtual void synchronize() { barrier(); }
+  void synchronize();
+
+  // Not collective: `wait` returns when another thread's sum_parts() are done; empty ends it. All
+  // ranks must have started the same ones before their next collective. Where they have not, one
+  // rank's sum meets another rank's collective, and both throw CommError, naming the two.
+  void set_background(std::function<void()> wait) { background_ = std::move(wait); }
 
   // Not collective: tells the others that this rank fails, and why. They throw.
   virtual void abort(std::string_view reason) noexcept = 0;
@@ -105,7 +119,10 @@ class Communicator {
 
   // What a kind of communicator has to bring. Pointers are to contiguous memory of the CPU.
   friend class Hierarchical;  // which is made of two others
-  virtual void do_broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  virtual std::vector<std::uint64_t> do_vote(std::uint64_t word) = 0;
+  virtual void do_barrier() { do_vote(0); }
+  virtual void do_synchronize() { do_barrier(); }
+  virtual void do_broadcast(std::byte* data, const Elements& elements, int root) = 0;
   // Nothing: everybody receives.
   virtual std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) = 0;
   // Who has which terms of a sum, and the order of adding them. It is the same for every sum over
@@ -123,6 +140,7 @@ class Communicator {
     std::span<const void* const> data;  // one array for each of this rank's nodes
     Elements elements;                  // of every array
     ReduceOp op = ReduceOp::kSum;
+    bool gradients = false;  // by sum_parts(), which no other reduction may meet
   };
   // One array an output of the plan's tree. Where there is one, it may be an array of the data.
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
@@ -130,12 +148,16 @@ class Communicator {
  private:
   struct Order {
     Plan plan;  // of all ranks' nodes
-    Tree own;   // of this rank's leaves
+    Tree own;   // of this rank's terms
   };
-  const Order& order(int leaves);
+  const Order& order(int leaves, const std::vector<Node>& terms = {});
+  void wait_for_background() const {
+    if (background_) background_();
+  }
 
   Topology topology_;
-  std::map<int, Order> orders_;  // by leaves
+  std::function<void()> background_;
+  std::map<std::pair<int, std::vector<Node>>, Order> orders_;  // by leaves and this rank's terms
 };
 
 }  // namespace lockstep::comm

@@ -75,7 +75,7 @@ void Hierarchical::set_progress(std::int64_t epoch, std::int64_t batch) {
   if (leaders_ != nullptr) leaders_->set_progress(epoch, batch);
 }
 
-std::vector<std::uint64_t> Hierarchical::vote(std::uint64_t word) {
+std::vector<std::uint64_t> Hierarchical::do_vote(std::uint64_t word) {
   const std::string mine(reinterpret_cast<const char*>(&word), sizeof word);
   std::vector<std::uint64_t> words;
   for (const auto& text : do_gather(mine, std::nullopt)) {
@@ -84,13 +84,13 @@ std::vector<std::uint64_t> Hierarchical::vote(std::uint64_t word) {
   return words;
 }
 
-void Hierarchical::do_broadcast(std::byte* data, std::size_t bytes, int root) {
+void Hierarchical::do_broadcast(std::byte* data, const Elements& elements, int root) {
   const Place from = place_of(root);
   passing_on([&] {
     // To the root's leader, to all leaders, to everybody.
-    if (host_ == from.host && from.local != 0) local_->do_broadcast(data, bytes, from.local);
-    if (leaders_ != nullptr) leaders_->do_broadcast(data, bytes, from.host);
-    local_->do_broadcast(data, bytes, 0);
+    if (host_ == from.host && from.local != 0) local_->do_broadcast(data, elements, from.local);
+    if (leaders_ != nullptr) leaders_->do_broadcast(data, elements, from.host);
+    local_->do_broadcast(data, elements, 0);
   });
 }
 
@@ -141,14 +141,18 @@ void Hierarchical::do_reduce(const Reduction& reduction, std::span<std::byte* co
     local_->do_reduce({.plan = inside,
                        .data = reduction.data,
                        .elements = reduction.elements,
-                       .op = reduction.op},
+                       .op = reduction.op,
+                       .gradients = reduction.gradients},
                       sums);
     if (leaders_ != nullptr) {
-      leaders_->do_reduce(
-          {.plan = between, .data = left, .elements = reduction.elements, .op = reduction.op},
-          outputs);
+      leaders_->do_reduce({.plan = between,
+                           .data = left,
+                           .elements = reduction.elements,
+                           .op = reduction.op,
+                           .gradients = reduction.gradients},
+                          outputs);
     }
-    for (std::byte* output : outputs) local_->do_broadcast(output, bytes, 0);
+    for (std::byte* output : outputs) local_->do_broadcast(output, reduction.elements, 0);
   });
 }
 

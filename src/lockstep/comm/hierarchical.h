@@ -23,7 +23,6 @@ class Hierarchical : public Communicator {
   Hierarchical(const HierarchicalOptions& options, std::unique_ptr<Communicator> local,
                std::unique_ptr<Communicator> leaders);
 
-  std::vector<std::uint64_t> vote(std::uint64_t word) override;
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
   void abort(std::string_view reason) noexcept override;
   void check() override;
@@ -31,7 +30,8 @@ class Hierarchical : public Communicator {
   std::string name() const override { return name_; }
 
  protected:
-  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 

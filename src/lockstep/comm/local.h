@@ -9,14 +9,14 @@ class Local : public Communicator {
  public:
   Local() : Communicator({}) {}
 
-  void barrier() override {}
-  std::vector<std::uint64_t> vote(std::uint64_t word) override { return {word}; }
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
   void abort(std::string_view) noexcept override {}
   std::string name() const override { return "local"; }
 
  protected:
-  void do_broadcast(std::byte*, std::size_t, int) override {}
+  void do_barrier() override {}
+  std::vector<std::uint64_t> do_vote(std::uint64_t word) override { return {word}; }
+  void do_broadcast(std::byte*, const Elements&, int) override {}
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int>) override {
     return {std::string(mine)};
   }

@@ -23,18 +23,18 @@ using ProcessGroup = c10d::ProcessGroup;
 #endif
 
 struct GroupOptions {
-  std::string backend = "gloo";  // gloo; nccl or mpi where LibTorch was built with them
+  std::string backend = "gloo";  // the only one that there is
   std::string address;           // the network address of this host that others reach it by
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Throws ConfigError, with what there is, for a backend that this LibTorch does not have.
+// Throws ConfigError, with what there is, for a backend that does not exist.
 c10::intrusive_ptr<ProcessGroup> make_process_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupOptions& options);
 
-// This LibTorch's.
+// Names of backends, for messages.
 std::vector<std::string> available_backends();
 
 }  // namespace lockstep::comm

@@ -27,22 +27,57 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+// What Team compares beside the operation and the size.
+std::uint32_t kind_of_reduction(const Elements& elements, ReduceOp op) {
+  return (static_cast<std::uint32_t>(elements.type) << 8) | static_cast<std::uint32_t>(op);
+}
+
+std::uint32_t kind_of_broadcast(const Elements& elements, int root) {
+  return (static_cast<std::uint32_t>(elements.type) << 16) | static_cast<std::uint32_t>(root);
+}
+
+std::uint32_t kind_of_gather(const std::optional<int>& root) {
+  return root ? static_cast<std::uint32_t>(*root) + 1 : 0;
+}
+
+std::string describe_kind(const Team& team, Operation operation, std::uint32_t kind) {
+  switch (operation) {
+    case Operation::kAllReduce:
+    case Operation::kGradients:
+      return describe_reduction(static_cast<torch::ScalarType>(kind >> 8),
+                                static_cast<ReduceOp>(kind & 0xff));
+    case Operation::kBroadcast:
+      return fmt::format("{} from rank {}",
+                         c10::toString(static_cast<torch::ScalarType>(kind >> 16)),
+                         team.name(static_cast<int>(kind & 0xffff)));
+    case Operation::kGather:
+      return kind == 0 ? "to all ranks"
+                       : fmt::format("to rank {}", team.name(static_cast<int>(kind) - 1));
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
-Shared::Shared(Team& team) : Communicator(topology_of(team)), team_(team) {}
+Shared::Shared(Team& team) : Communicator(topology_of(team)), team_(team) {
+  team_.set_describe_kind([&team](Operation operation, std::uint32_t kind) {
+    return describe_kind(team, operation, kind);
+  });
+}
 
-std::vector<std::uint64_t> Shared::vote(std::uint64_t word) {
+std::vector<std::uint64_t> Shared::do_vote(std::uint64_t word) {
   team_.meet({.operation = Operation::kVote, .word = word});
   std::vector<std::uint64_t> words(static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = team_.word(i);
   return words;
 }
 
-void Shared::barrier() {
+void Shared::do_barrier() {
   team_.meet({.operation = Operation::kBarrier});
 }
 
-void Shared::synchronize() {
+void Shared::do_synchronize() {
   team_.meet({.operation = Operation::kUpdate});
 }
 
@@ -64,13 +99,15 @@ std::optional<torch::Tensor> Shared::shared_memory(std::size_t bytes) {
       memory->data(), {static_cast<std::int64_t>(bytes)}, [memory](void*) {}, torch::kUInt8);
 }
 
-void Shared::do_broadcast(std::byte* data, std::size_t bytes, int root) {
+void Shared::do_broadcast(std::byte* data, const Elements& elements, int root) {
+  const std::size_t bytes = elements.bytes();
+  const std::uint32_t kind = kind_of_broadcast(elements, root);
   std::size_t done = 0;
   do {
     const std::size_t count = std::min(Team::kSlotBytes, bytes - done);
     const int turn = next_turn();
     if (rank() == root) copy_bytes(data + done, team_.slot(root, turn), count);
-    team_.meet({.operation = Operation::kBroadcast, .detail = bytes});
+    team_.meet({.operation = Operation::kBroadcast, .detail = bytes, .kind = kind});
     if (rank() != root) copy_bytes(team_.slot(root, turn), data + done, count);
     done += count;
   } while (done < bytes);
@@ -80,7 +117,8 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
   const bool receives = !root || *root == rank();
   std::vector<std::string> all(static_cast<std::size_t>(size()));
   std::uint64_t longest = 0;
-  team_.meet({.operation = Operation::kGather, .word = mine.size()});
+  const std::uint32_t kind = kind_of_gather(root);
+  team_.meet({.operation = Operation::kGather, .kind = kind, .word = mine.size()});
   for (int i = 0; i < size(); ++i) {
     const std::uint64_t length = team_.word(i);
     longest = std::max(longest, length);
@@ -92,7 +130,7 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
       std::memcpy(team_.slot(rank(), turn), mine.data() + done,
                   std::min(Team::kSlotBytes, mine.size() - done));
     }
-    team_.meet({.operation = Operation::kGather, .detail = longest});
+    team_.meet({.operation = Operation::kGather, .detail = longest, .kind = kind});
     if (!receives) continue;
     for (int i = 0; i < size(); ++i) {
       std::string& text = all[static_cast<std::size_t>(i)];
@@ -112,7 +150,10 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
   if (most == 0) return;  // the leaves are on other hosts
   const auto piece = static_cast<std::int64_t>(Team::kSlotBytes / most / width / 64 * 64);
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
-  const Team::Meeting meeting{.operation = Operation::kAllReduce, .detail = elements.bytes()};
+  const Team::Meeting meeting{
+      .operation = reduction.gradients ? Operation::kGradients : Operation::kAllReduce,
+      .detail = elements.bytes(),
+      .kind = kind_of_reduction(elements, reduction.op)};
 
   std::vector<const void*> inputs;
   std::vector<void*> sums(outputs.size());

@@ -13,10 +13,7 @@ class Shared : public Communicator {
  public:
   explicit Shared(launch::Team& team);
 
-  void barrier() override;
-  std::vector<std::uint64_t> vote(std::uint64_t word) override;
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
-  void synchronize() override;
   void abort(std::string_view reason) noexcept override { team_.fail(rank(), reason); }
   void check() override { team_.check(); }
   void set_progress(std::int64_t epoch, std::int64_t batch) override {
@@ -25,7 +22,10 @@ class Shared : public Communicator {
   std::string name() const override { return "shm"; }
 
  protected:
-  void do_broadcast(std::byte* data, std::size_t bytes, int root) override;
+  void do_barrier() override;
+  std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  void do_synchronize() override;
+  void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 

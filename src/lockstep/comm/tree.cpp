@@ -174,6 +174,26 @@ std::vector<Node> nodes_of(const Share& share, int leaves) {
   return Tree(leaf_nodes(leaves_of(share, leaves)), leaves).outputs();
 }
 
+RunningSums::RunningSums(const Options& options) {
+  const LeafRange range = leaves_of(options.share, options.leaves);
+  for (int leaf = range.begin; leaf < range.end; ++leaf) {
+    Step step{.array = static_cast<int>(nodes_.size()), .additions = {}};
+    nodes_.push_back({.level = 0, .index = leaf});
+    arrays_ = std::max(arrays_, static_cast<int>(nodes_.size()));
+    const bool last = leaf + 1 == range.end;
+    while (!options.keep_all && !last && nodes_.size() > 1) {
+      const Node right = nodes_.back();
+      const Node left = nodes_[nodes_.size() - 2];
+      if (left.level != right.level || right.index % 2 == 0 || left.index + 1 != right.index) break;
+      const int from = static_cast<int>(nodes_.size()) - 1;
+      step.additions.push_back({.to = from - 1, .from = from});
+      nodes_.pop_back();
+      nodes_.back() = {.level = left.level + 1, .index = left.index / 2};
+    }
+    steps_.push_back(std::move(step));
+  }
+}
+
 void check_reducible(torch::ScalarType type, ReduceOp op) {
   constexpr std::array kFloats = {torch::kFloat32, torch::kFloat64, torch::kFloat16,
                                   torch::kBFloat16};

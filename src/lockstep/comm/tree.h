@@ -82,6 +82,47 @@ std::vector<Node> leaf_nodes(const LeafRange& range);
 // What is left of a rank's leaves once it has added up what it can.
 std::vector<Node> nodes_of(const Share& share, int leaves);
 
+// How a rank adds up its leaves where they come one after the other, in as few arrays as the order
+// of the tree allows: about log2 of its leaves and one. A leaf is added to a neighbour that waits
+// for it, and its array is free for the next one. The last leaf is not added to anything: that is
+// left to the sum over all ranks.
+class RunningSums {
+ public:
+  struct Options {
+    Share share;
+    int leaves = 1;
+    bool keep_all = false;  // every leaf keeps an array of its own, because there is more to come
+  };
+  explicit RunningSums(const Options& options);
+
+  // Arrays that are needed, from 0 on. All are zero at first.
+  int arrays() const { return arrays_; }
+
+  // Where the rank's leaf, counted from 0, is put.
+  int array_of(int local) const { return steps_[static_cast<std::size_t>(local)].array; }
+
+  // What is to be done when the leaf is complete: to += from, from = 0.
+  struct Addition {
+    int to = 0;
+    int from = 0;
+  };
+  const std::vector<Addition>& additions(int local) const {
+    return steps_[static_cast<std::size_t>(local)].additions;
+  }
+
+  // What the first arrays hold in the end, one node each.
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  struct Step {
+    int array = 0;
+    std::vector<Addition> additions;
+  };
+  std::vector<Step> steps_;  // one a leaf
+  std::vector<Node> nodes_;
+  int arrays_ = 0;
+};
+
 // Throws ConfigError for a type that cannot be reduced, and for the mean of integers.
 void check_reducible(torch::ScalarType type, ReduceOp op);
 

@@ -225,8 +225,12 @@ void check_backend(const std::string& backend) {
   if (backend == "auto" || backend == "shm") return;
   const auto there = available_backends();
   if (std::ranges::find(there, backend) != there.end()) return;
-  throw ConfigError("backend: expected auto, shm or one of this LibTorch's ({}), got '{}'",
-                    fmt::join(there, ", "), backend);
+  throw ConfigError(
+      "backend: expected auto, shm or {}, got '{}'{}", fmt::join(there, ", "), backend,
+      backend == "nccl" || backend == "mpi"
+          ? "; this version of Lockstep has no such backend: use auto, which is shared "
+            "memory inside a host and gloo between hosts"
+          : "");
 }
 
 std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& options) {

@@ -15,7 +15,7 @@ namespace lockstep::comm {
 
 struct WorldOptions {
   // auto: shared memory inside a host, gloo between hosts. shm: refused where there are several
-  // hosts. gloo, nccl, mpi: that alone, also inside a host.
+  // hosts. gloo: that alone, also inside a host.
   std::string backend = "auto";
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };

@@ -49,7 +49,7 @@ using comm::ReduceOp;
 
 struct LaunchOptions {
   std::optional<int> workers = {};  // on this host; default: its GPUs, else its cores
-  std::string backend = "auto";     // of the group that workers form: auto, shm, gloo, nccl, mpi
+  std::string backend = "auto";     // of the group that workers form: auto, shm, gloo
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
 };
 
@@ -77,7 +77,7 @@ struct ProcessGroupOptions {
   // Which place this process has. Default: the one that launch() or a launcher gave it.
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
-  // auto: shared memory inside a host, gloo between hosts. Or shm, gloo, nccl, mpi alone. Default:
+  // auto: shared memory inside a host, gloo between hosts. Or shm, gloo alone. Default:
   // what launch() was told.
   std::optional<std::string> backend = {};
   // Processes that nobody launched, or launch() on each of several hosts, meet here; rank and

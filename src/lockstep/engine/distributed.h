@@ -31,7 +31,7 @@ struct DistributedDataParallelOptions {
   int first_rank = 0;                 // of this host's workers
   std::string token = "lockstep";     // the same on all hosts; who has another is turned away
 
-  // auto: shared memory inside a host, gloo between hosts. Or shm, gloo, nccl, mpi.
+  // auto: shared memory inside a host, gloo between hosts. Or one of them alone: shm, gloo.
   std::string backend = "auto";
   bool sync_bn = false;  // batch norm over all workers' samples; needs one shard a worker
 

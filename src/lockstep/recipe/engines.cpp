@@ -52,7 +52,7 @@ void add_engines(Targets& targets) {
        {"world_size", &P::world_size, "workers on all hosts; default: those of this one"},
        {"first_rank", &P::first_rank, "of this host's workers"},
        {"token", &P::token, "the same on all hosts; who has another is turned away"},
-       {"backend", &P::backend, "auto, shm, gloo, nccl or mpi"},
+       {"backend", &P::backend, "auto, shm or gloo"},
        {"sync_bn", &P::sync_bn, "batch norm over all workers' samples"},
        {"device", &P::device, "default: a GPU a worker, else the CPU"},
        {"threads", &P::threads, "a worker; default: cores divided by shards"},
