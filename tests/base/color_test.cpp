@@ -33,14 +33,14 @@ class TerminalTest : public ::testing::Test {
 
 TEST_F(TerminalTest, ATerminalGetsColourAndAResetAfterIt) {
   ASSERT_NE(terminal_, nullptr);
-  EXPECT_EQ(colored_on(terminal_, "error", Color::kRed), "\x1b[1;31merror\x1b[0m");
-  EXPECT_EQ(colored_on(terminal_, "warning", Color::kYellow), "\x1b[1;33mwarning\x1b[0m");
+  EXPECT_EQ(colored_on(terminal_, "error", TextColor::kRed), "\x1b[1;31merror\x1b[0m");
+  EXPECT_EQ(colored_on(terminal_, "warning", TextColor::kYellow), "\x1b[1;33mwarning\x1b[0m");
 }
 
 TEST_F(TerminalTest, NoColorAndADumbTerminalAreRespected) {
   ASSERT_NE(terminal_, nullptr);
   ::setenv("NO_COLOR", "1", 1);
-  EXPECT_EQ(colored_on(terminal_, "error", Color::kRed), "error");
+  EXPECT_EQ(colored_on(terminal_, "error", TextColor::kRed), "error");
   ::setenv("NO_COLOR", "", 1);
   EXPECT_TRUE(shows_color(terminal_)) << "an empty NO_COLOR says nothing";
   ::setenv("TERM", "dumb", 1);
@@ -50,7 +50,7 @@ TEST_F(TerminalTest, NoColorAndADumbTerminalAreRespected) {
 TEST_F(TerminalTest, AFileGetsNone) {
   std::FILE* const file = std::tmpfile();
   ASSERT_NE(file, nullptr);
-  EXPECT_EQ(colored_on(file, "error", Color::kRed), "error");
+  EXPECT_EQ(colored_on(file, "error", TextColor::kRed), "error");
   std::fclose(file);
 }
 

@@ -51,9 +51,9 @@ TEST(ProgressBarCallback, TheLastLineHasTheWholePassesMetrics) {
   const std::string lines = screen(shown.run());
   EXPECT_THAT(lines, Not(HasSubstr("nan")));
   for (const char* const loader : {"train", "valid"}) {
-    EXPECT_THAT(lines, HasSubstr(fmt::format("accuracy01={:.3f}, loss={:.3f}\n",
-                                             shown.metrics.at(loader).at("accuracy01"),
-                                             shown.metrics.at(loader).at("loss"))));
+    EXPECT_THAT(lines, HasSubstr(fmt::format("loss={:.3f}, accuracy01={:.3f}\n",
+                                             shown.metrics.at(loader).at("loss"),
+                                             shown.metrics.at(loader).at("accuracy01"))));
   }
 }
 

@@ -46,7 +46,7 @@ TEST_F(ProgressBarTest, OneLineOnATerminal) {
   bar_->update({.batches = 844, .samples = 32492}, {{"loss", 0.534}, {"accuracy01", 0.812}});
   EXPECT_EQ(shown(),
             "1/8 * Epoch (train):  45% |████▌     | 844/1875 [00:04<00:04, 8,123 samples/s] "
-            "accuracy01=0.812, loss=0.534");
+            "loss=0.534, accuracy01=0.812");
 }
 
 TEST_F(ProgressBarTest, PlainSignsWithoutUtf8) {

@@ -14,12 +14,12 @@ bool shows_color(std::FILE* stream) {
   return ::isatty(::fileno(stream)) == 1;
 }
 
-std::string colored(std::string_view text, Color color) {
-  const char* const code = color == Color::kRed ? "\x1b[1;31m" : "\x1b[1;33m";
+std::string colored(std::string_view text, TextColor color) {
+  const char* const code = color == TextColor::kRed ? "\x1b[1;31m" : "\x1b[1;33m";
   return std::string(code).append(text).append("\x1b[0m");
 }
 
-std::string colored_on(std::FILE* stream, std::string_view text, Color color) {
+std::string colored_on(std::FILE* stream, std::string_view text, TextColor color) {
   return shows_color(stream) ? colored(text, color) : std::string(text);
 }
 

@@ -7,16 +7,16 @@
 
 namespace lockstep {
 
-enum class Color { kRed, kYellow };
+enum class TextColor { kRed, kYellow };
 
 // Whether colours are shown on `stream`: it is a terminal, TERM is not "dumb", and NO_COLOR
 // (https://no-color.org) is unset or empty.
 bool shows_color(std::FILE* stream);
 
 // `text` in bold and in the colour, followed by a reset.
-std::string colored(std::string_view text, Color color);
+std::string colored(std::string_view text, TextColor color);
 
 // The same where `stream` shows colours; `text` as it is where it does not.
-std::string colored_on(std::FILE* stream, std::string_view text, Color color);
+std::string colored_on(std::FILE* stream, std::string_view text, TextColor color);
 
 }  // namespace lockstep

@@ -38,7 +38,7 @@ void warn(const std::string& message) {
 }
 
 void print_warning(const std::string& message) {
-  const std::string prefix = colored_on(stderr, "lockstep: warning:", Color::kYellow);
+  const std::string prefix = colored_on(stderr, "lockstep: warning:", TextColor::kYellow);
   std::fprintf(stderr, "%s %s\n", prefix.c_str(), message.c_str());
 }
 

@@ -43,7 +43,7 @@ std::vector<std::string> spelled_out(int argc, char** argv) {
 }
 
 int report(const std::string& what, int code) {
-  std::cerr << colored_on(stderr, "lockstep:", Color::kRed) << ' ' << what << '\n';
+  std::cerr << colored_on(stderr, "lockstep:", TextColor::kRed) << ' ' << what << '\n';
   return code;
 }
 

@@ -49,7 +49,7 @@ class WorkerOutput {
     constexpr std::string_view kWarning = "lockstep: warning:";
     if (!text.starts_with(kWarning)) return show(fmt::format("[rank {}] {}", rank, text));
     if (!note(text)) return;
-    show(fmt::format("[rank {}] {}{}", rank, colored_on(stderr, kWarning, Color::kYellow),
+    show(fmt::format("[rank {}] {}{}", rank, colored_on(stderr, kWarning, TextColor::kYellow),
                      text.substr(kWarning.size())));
   }
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/log/console.h"
@@ -19,14 +19,8 @@ struct ConsoleLoggerOptions {
   std::vector<std::string> first = {"loss"};
 };
 
-// A line has the main metrics. Files have all of them; the console leaves out
-//   - batches,
-//   - deviations ("loss/std"), averages and single classes ("precision/_macro", "auc/class_03"),
-//   but
-//     for the macro average of F1, which has no plain name,
-//   - accuracies of k > 1 ("accuracy03"),
-//   - the learning rate and momentum of a loader: the epoch's line has them.
-// A metric of the user's own is shown where its name has no "/".
+// A loader's line has its main metrics (main_metrics.h), an epoch's all it has. Batches are not
+// printed.
 class ConsoleLogger : public Logger {
  public:
   // `console` outlives the logger.
@@ -36,8 +30,6 @@ class ConsoleLogger : public Logger {
   void log_metrics(const Record& record) override;
 
  private:
-  std::vector<std::string_view> shown(const Record& record) const;
-
   Console& console_;
   ConsoleLoggerOptions options_;
   std::size_t loader_width_ = 5;  // of the longest name so far, so that lines are aligned

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/log/main_metrics.h"
 
 namespace lockstep {
 namespace {
@@ -67,9 +68,9 @@ std::string format_cells(double share, bool utf8) {
 
 std::string format_metrics(const Metrics& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) {
+  for (const std::string_view name : main_metrics(metrics, {"loss"})) {
     if (!text.empty()) text += ", ";
-    text += fmt::format("{}={}", name, format_metric(value));
+    text += fmt::format("{}={}", name, format_metric(metrics.find(name)->second));
   }
   return text;
 }
