@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kFewNames = 12;  // more than these are not listed in a message
-
 // Levenshtein distance, letters compared without case.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

@@ -18,6 +18,9 @@ std::optional<std::string> nearest_name(std::string_view name,
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, std::size_t most);
 
+// Up to so many names are listed in a message.
+inline constexpr std::size_t kFewNames = 12;
+
 // "did you mean 'valid'? known: train, valid": the tail of an error about an unknown name. Of many
 // candidates, the nearest few alone.
 std::string suggest(std::string_view name, std::span<const std::string> candidates);

@@ -51,8 +51,9 @@ Target target_of(const Node& node, const std::string& kind, const std::vector<st
               kTargetKey, node.describe(), list_some(known));
   }
   if (std::ranges::find(known, target.name) == known.end()) {
-    named->fail("unknown {0} '{1}'; {2} (lockstep targets {0} lists all)", kind, target.name,
-                suggest(target.name, known));
+    named->fail(
+        "unknown {} '{}'; {}{}", kind, target.name, suggest(target.name, known),
+        known.size() > kFewNames ? fmt::format(" (lockstep targets {} lists all)", kind) : "");
   }
   if (node.is_scalar()) {
     target.options.set_place(node.place());
