@@ -13,11 +13,18 @@ Duration scaled(Duration limit) {
   return factor ? limit * std::atoi(factor) : limit;
 }
 
-// Sanitizers take several times the time and memory of the program that is tested.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
+// What a build with sanitizers cannot test is skipped by them. Sanitizers take several times the
+// time and memory of the program; ThreadSanitizer also gives up ("dup thread with used id") where a
+// process that was forked beside a running thread starts a thread of its own.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool kHasAddressSanitizer = true;
 #else
-inline constexpr bool kIsSanitized = false;
+inline constexpr bool kHasAddressSanitizer = false;
+#endif
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kHasThreadSanitizer = true;
+#else
+inline constexpr bool kHasThreadSanitizer = false;
 #endif
 
 }  // namespace lockstep
