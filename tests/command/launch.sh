@@ -80,16 +80,16 @@ for _ in $(seq $(scaled 40)); do [ -z "$(alive)" ] && break; sleep 0.05; done
 # --- SIGCHLD ignored, as some supervisors start programs: a failure is seen, a good run ends as usual.
 ignoring="env --ignore-signal=CHLD"
 start=$(date +%s%N)
-code=0; timeout 20 $ignoring "$lockstep" launch --nproc-per-node 2 false > out 2> err || code=$?
+code=0; timeout $(scaled 20) $ignoring "$lockstep" launch --nproc-per-node 2 false > out 2> err || code=$?
 [ $code -eq 1 ] || fail "SIGCHLD is ignored: 'false' ends with $code"
-[ $(( ($(date +%s%N) - start) / 1000000 )) -lt 5000 ] || fail "SIGCHLD is ignored: it took too long to end"
-timeout 60 $ignoring "$mnist" --epochs 1 --workers 2 --quiet --logdir ignored > out 2> err ||
+[ $(( ($(date +%s%N) - start) / 1000000 )) -lt $(scaled 5000) ] || fail "SIGCHLD is ignored: it took too long to end"
+timeout $(scaled 60) $ignoring "$mnist" --epochs 1 --workers 2 --quiet --logdir ignored > out 2> err ||
   fail "SIGCHLD is ignored: mnist with two workers fails"
 [ "$(hash_of ignored)" = "$(hash_of forked)" ] || fail "other weights where SIGCHLD is ignored"
 
 # --- Few descriptors are left: whatever they are enough for, it ends.
 for limit in 10 11 12 13 14 15 16 17 18 20; do
-  code=0; (ulimit -n $limit; exec timeout 20 "$lockstep" launch --nproc-per-node 2 true) > out 2> err || code=$?
+  code=0; (ulimit -n $limit; exec timeout $(scaled 20) "$lockstep" launch --nproc-per-node 2 true) > out 2> err || code=$?
   [ $code -ne 124 ] || fail "with $limit descriptors it does not end"
 done
 [ $code -eq 0 ] || fail "20 descriptors are not enough: exit $code"

@@ -13,8 +13,8 @@ skip() {
 # sanitizer builds set LOCKSTEP_TEST_SLOWDOWN; it is an integer.
 scaled() { echo $(($1 * ${LOCKSTEP_TEST_SLOWDOWN:-1})); }
 
-# have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true where the tool works; otherwise
-# the case is skipped.
+# have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true where the tool
+# works; otherwise the case is skipped.
 have_mpirun() {
   command -v mpirun > /dev/null && return
   skip "$1" "mpirun is not here; install openmpi-bin"
