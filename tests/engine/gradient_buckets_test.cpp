@@ -1,6 +1,8 @@
 #include "lockstep/engine/gradient_buckets.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/comm/shared.h"
 #include "lockstep/compute/autograd_probe.h"
@@ -42,6 +44,76 @@ TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
     loss().backward();
     EXPECT_EQ(parameters[3].second.grad()[0].item<double>(), 3.0);
   });
+}
+
+// A user's function whose backward() sums over the ranks, and comes where some buckets have gone
+// off already.
+struct SumsInBackward : torch::autograd::Function<SumsInBackward> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, std::int64_t comm) {
+    context->saved_data["comm"] = comm;
+    return input.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& grads) {
+    const torch::Tensor sum = grads[0].clone();
+    reinterpret_cast<comm::Communicator*>(context->saved_data["comm"].toInt())->all_reduce(sum);
+    return {sum, torch::Tensor()};
+  }
+};
+
+// Three parameters of a bucket each; the function lies between the last and the others.
+struct Chain {
+  explicit Chain(comm::Communicator& over) : comm(over) {
+    for (int i = 0; i < 3; ++i) {
+      parameters.emplace_back(std::to_string(i), torch::full({300}, 2.0).requires_grad_());
+    }
+  }
+  void backward(bool uses_last) {
+    const torch::Tensor inner = SumsInBackward::apply(parameters[0].second * parameters[1].second,
+                                                      reinterpret_cast<std::int64_t>(&comm));
+    (uses_last ? inner * parameters[2].second : inner).sum().backward();
+  }
+  comm::Communicator& comm;
+  NamedTensors parameters;
+};
+
+TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+    comm::Shared comm(team);
+    Chain chain(comm);
+    optim::FlatParameters flat(chain.parameters);
+    GradientBuckets buckets(flat, comm, {.leaves = 2, .bytes = 400});
+    for (int step = 0; step < 200; ++step) {
+      flat.zero_grad();
+      buckets.arm();
+      chain.backward(true);
+      flat.collect_grads();
+      buckets.finish();
+      // The function has summed what comes to the first two over both ranks.
+      const double expected[] = {16, 16, 8};
+      for (std::size_t i = 0; i < 3; ++i) {
+        ASSERT_TRUE(chain.parameters[i].second.grad().eq(expected[i]).all().item<bool>()) << step;
+      }
+    }
+  });
+}
+
+TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
+  const std::string error =
+      error_of_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+        comm::Shared comm(team);
+        Chain chain(comm);
+        optim::FlatParameters flat(chain.parameters);
+        GradientBuckets buckets(flat, comm, {.leaves = 2, .bytes = 400});
+        buckets.arm();
+        // Rank 0 has the last parameter's gradient, so its bucket goes off before the function.
+        chain.backward(team.rank() == 0);
+        flat.collect_grads();
+        buckets.finish();
+      });
+  EXPECT_THAT(error, testing::HasSubstr("'all_reduce of 1200 bytes (sum of Float)'"));
+  EXPECT_THAT(error, testing::HasSubstr("'reduction of gradients of "));
 }
 
 TEST(GradientBuckets, ASingleOneLeavesNothingToOverlap) {

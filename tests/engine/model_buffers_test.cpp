@@ -11,10 +11,11 @@ namespace lockstep {
 namespace {
 
 // Four shards, each adds its number to a running sum, twice; all go on with the first one's.
-void run(comm::Communicator& comm) {
+void run(comm::Communicator& comm, bool ranks_meet) {
   torch::Tensor sum = torch::full({2}, comm.is_primary() ? 10.0 : 99.0);
   torch::Tensor count = torch::zeros({}, torch::kInt64);
-  ModelBuffers buffers({{"sum", sum}, {"count", count}}, comm, 4);
+  ModelBuffers buffers({{"sum", sum}, {"count", count}}, comm,
+                       {.shards = 4, .ranks_meet = ranks_meet});
   buffers.broadcast();
   EXPECT_EQ(sum[0].item<double>(), 10.0) << "rank 0's";
   const auto range = comm::leaves_of({.rank = comm.rank(), .size = comm.size()}, 4);
@@ -27,20 +28,33 @@ void run(comm::Communicator& comm) {
     }
   }
   buffers.publish();
-  comm.synchronize();
+  if (ranks_meet) comm.synchronize();
   buffers.take();
   EXPECT_EQ(sum[1].item<double>(), 12.0);
   EXPECT_EQ(count.item<std::int64_t>(), 2);
   comm.synchronize();
+
+  // In the middle of an update: what the user changes is not undone by what a shard had.
+  for (int local = 0; local < range.count(); ++local) {
+    buffers.begin_shard(local);
+    sum.add_(range.begin + local + 1);
+    buffers.end_shard(local);
+  }
+  buffers.settle();
+  EXPECT_EQ(sum[0].item<double>(), 13.0) << "the first shard's";
+  if (comm.is_primary()) sum.fill_(50);
+  buffers.broadcast();
+  buffers.begin_shard(range.count() - 1);
+  EXPECT_EQ(sum[1].item<double>(), 50.0);
 }
 
 TEST(ModelBuffers, AllShardsGoOnWithTheFirstOnes) {
   comm::Local alone;
-  run(alone);
+  run(alone, true);
   for (const int size : {2, 3, 4}) {
     run_ranks({.size = size, .probe = compute::autograd_works}, [](launch::Team& team) {
       comm::Shared comm(team);
-      run(comm);
+      for (const bool ranks_meet : {true, false}) run(comm, ranks_meet);
     });
   }
 }

@@ -1,9 +1,14 @@
 #include "lockstep/engine/replica.h"
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim.h>
 
 #include "lockstep/comm/local.h"
+#include "lockstep/comm/shared.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/state/hash.h"
@@ -17,6 +22,7 @@ struct Case {
   std::string backend = "auto";
   bool share_memory = true;
   std::int64_t bucket_bytes = 8 << 20;
+  bool one_batch_an_update = false;
 };
 
 // Some steps of a small model, each shard with its own made-up gradients; the last of its three
@@ -27,9 +33,11 @@ std::string trained(comm::Communicator& comm, const Case& how) {
   for (const std::int64_t size : {5000, 300, 7}) {
     parameters.emplace_back(std::to_string(size), torch::rand({size}).requires_grad_());
   }
-  Replica replica(
-      parameters, {}, comm,
-      {.shards = how.shards, .share_memory = how.share_memory, .bucket_bytes = how.bucket_bytes});
+  Replica replica(parameters, {}, comm,
+                  {.shards = how.shards,
+                   .share_memory = how.share_memory,
+                   .bucket_bytes = how.bucket_bytes,
+                   .one_batch_an_update = how.one_batch_an_update});
   const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
@@ -66,6 +74,145 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
         world->communicator().barrier();
       });
     }
+  }
+}
+
+// However many shards a worker has, and in whatever number of sets it adds their gradients up.
+TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
+  for (const int shards : {3, 8, 11}) {
+    comm::Local alone;
+    const std::string expected = trained(alone, {.shards = shards});
+    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_an_update = true}), expected);
+    for (const Case& how :
+         {Case{.shards = shards, .one_batch_an_update = true},
+          Case{.shards = shards, .share_memory = false, .one_batch_an_update = true},
+          Case{.shards = shards,
+          .share_memory = false,
+          .bucket_bytes = 1000,
+          .one_batch_an_update = true}}) {
+      for (const int size : {2, 3}) {
+        run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
+          const auto world = comm::World::of_team(team, {});
+          EXPECT_EQ(trained(world->communicator(), how), expected)
+              << shards << " " << how.share_memory << " " << how.bucket_bytes;
+          world->communicator().barrier();
+        });
+      }
+    }
+  }
+}
+
+TEST(Replica, NeedsFewSetsOfGradients) {
+  comm::Local alone;
+  const NamedTensors parameters{{"weight", torch::rand({3}).requires_grad_()}};
+  Replica few(parameters, {}, alone, {.shards = 8, .one_batch_an_update = true});
+  EXPECT_EQ(few.parameters().buffers()[0].grad_sets.size(), 4U);
+}
+
+// Rank 0 comes late to its update, after all buckets were reduced: the others must wait for its
+// buffers, not for its gradients only.
+TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
+  for (const bool share_memory : {false, true}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
+      comm::Shared comm(team);
+      NamedTensors parameters;
+      for (int i = 0; i < 3; ++i) {
+        parameters.emplace_back(std::to_string(i), torch::ones({300}).requires_grad_());
+      }
+      torch::Tensor buffer = torch::zeros({64});
+      Replica replica(parameters, {{"buffer", buffer}}, comm,
+                      {.shards = 2, .share_memory = share_memory, .bucket_bytes = 400});
+      const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
+      for (int step = 1; step <= 50; ++step) {
+        replica.begin_shard(0, true);
+        buffer.fill_(1000 * team.rank() + step);
+        torch::Tensor loss = torch::zeros({});
+        for (const auto& [name, parameter] : parameters) loss = loss + parameter.sum();
+        replica.before_backward();
+        loss.backward();
+        replica.end_shard(0);
+        if (team.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        replica.update(*optimizer, {});
+        ASSERT_TRUE(buffer.eq(step).all().item<bool>()) << "step " << step << " " << share_memory;
+      }
+      replica.finish();
+    });
+  }
+}
+
+// What one shard of one rank used is used by all; what none used is left alone. The reference is
+// one process with torch's optimizer and gradients of none.
+struct Uneven {
+  Uneven() {
+    for (const char* name : {"always", "second shard", "never", "paused", "late"}) {
+      const auto size = static_cast<std::int64_t>(300 + 70 * parameters.size());
+      parameters.emplace_back(name, torch::cos(torch::arange(size) * 0.7).requires_grad_());
+    }
+    parameters[4].second.requires_grad_(false);
+  }
+  void freeze(int step) const {
+    parameters[3].second.requires_grad_(step != 2 && step != 3);
+    if (step == 2) parameters[4].second.requires_grad_(true);
+  }
+  torch::Tensor loss(int step, int shard) const {
+    torch::Tensor sum = torch::zeros({});
+    for (const std::size_t i : {0, 1, 3, 4}) {
+      if (i == 1 && (shard != 1 || step % 2 == 0)) continue;
+      const torch::Tensor& parameter = parameters[i].second;
+      sum = sum +
+            (parameter * torch::sin(torch::arange(parameter.numel()) * 0.3 + step + shard)).sum();
+    }
+    return sum;
+  }
+  NamedTensors parameters;
+};
+
+TEST(Replica, LeavesAloneWhatNoShardUsed) {
+  constexpr int kShards = 3;
+  const Uneven reference;
+  std::vector<torch::Tensor> tensors;
+  for (const auto& [name, tensor] : reference.parameters) tensors.push_back(tensor);
+  torch::optim::Adam adam(tensors, torch::optim::AdamOptions(0.1).weight_decay(0.1));
+  for (int step = 1; step <= 5; ++step) {
+    reference.freeze(step);
+    for (const auto& tensor : tensors) tensor.mutable_grad().reset();
+    for (int shard = 0; shard < kShards; ++shard) reference.loss(step, shard).backward();
+    adam.step();
+  }
+  EXPECT_TRUE(tensors[2].detach().equal(Uneven().parameters[2].second.detach()));
+  for (const Case& how :
+       {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
+        Case{.backend = "gloo"}}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
+      const auto world = comm::World::of_team(team, {.backend = how.backend});
+      const Uneven ours;
+      Replica replica(ours.parameters, {}, world->communicator(),
+                      {.shards = kShards,
+                       .share_memory = how.share_memory,
+                       .bucket_bytes = how.bucket_bytes,
+                       .one_batch_an_update = true});
+      const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1, .weight_decay = 0.1})
+                                 .make(replica.parameters());
+      for (int step = 1; step <= 5; ++step) {
+        ours.freeze(step);
+        for (int local = 0; local < replica.shards().count(); ++local) {
+          replica.begin_shard(local, true);
+          const torch::Tensor loss = ours.loss(step, replica.shards().begin + local);
+          replica.before_backward();
+          loss.backward();
+          replica.end_shard(local);
+        }
+        replica.update(*optimizer, {});
+      }
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        EXPECT_TRUE(torch::allclose(ours.parameters[i].second, tensors[i], 1e-5, 1e-6))
+            << ours.parameters[i].first << " " << how.backend << how.share_memory
+            << how.bucket_bytes;
+      }
+      EXPECT_TRUE(ours.parameters[2].second.detach().equal(tensors[2].detach()));
+      replica.finish();
+      world->communicator().barrier();
+    });
   }
 }
 

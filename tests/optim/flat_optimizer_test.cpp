@@ -95,16 +95,174 @@ TEST(FlatOptimizer, LeavesScaledGradientsWhereAsked) {
   EXPECT_EQ(training.flat.grad_norm(), 0.0);
 }
 
-TEST(FlatOptimizer, AnUnusedParameterHasAZeroGradient) {
-  const torch::Tensor used = torch::ones({4}).requires_grad_();
-  const torch::Tensor unused = torch::ones({4}).requires_grad_();
-  FlatParameters flat({{"used", used}, {"unused", unused}});
-  const auto optimizer = OptimizerSpec(SGD{.lr = 0.5, .weight_decay = 0.5}).make(flat);
-  unused.mutable_grad().reset();
-  used.sum().backward();
-  optimizer->step();
-  EXPECT_TRUE(torch::equal(used, torch::full({4}, 0.25)));
-  EXPECT_TRUE(torch::equal(unused, torch::full({4}, 0.75))) << "weight decay alone";
+// Parameters that take part in some steps only: always; in odd steps; never; frozen in steps 4 and
+// 5; frozen until step 3.
+class Changing {
+ public:
+  Changing() {
+    for (const char* name : {"always", "odd", "never", "paused", "late"}) {
+      const auto size = static_cast<std::int64_t>(5 + 7 * parameters_.size());
+      parameters_.emplace_back(name, torch::cos(torch::arange(size) * 0.7).requires_grad_());
+    }
+    of("late").requires_grad_(false);
+  }
+
+  const NamedTensors& parameters() const { return parameters_; }
+  torch::Tensor of(const std::string& name) const {
+    return std::ranges::find(parameters_, name, &NamedTensors::value_type::first)->second;
+  }
+  std::vector<torch::Tensor> tensors() const {
+    std::vector<torch::Tensor> all;
+    for (const auto& [name, tensor] : parameters_) all.push_back(tensor);
+    return all;
+  }
+
+  // To be called before the step's backward(), where gradients are given memory.
+  void freeze(int step) const {
+    of("paused").requires_grad_(step != 4 && step != 5);
+    if (step == 3) of("late").requires_grad_(true);
+  }
+
+  void backward(int step) const {
+    torch::Tensor loss = torch::zeros({});
+    for (const auto& [name, tensor] : parameters_) {
+      if (name == "never" || (name == "odd" && step % 2 == 0)) continue;
+      const torch::Tensor factors = torch::sin(torch::arange(tensor.numel()) * 0.3 + step);
+      loss = loss + (tensor * factors).sum();
+    }
+    loss.backward();
+  }
+
+  void run(FlatParameters& flat, Optimizer& optimizer, int first, int last) const {
+    for (int step = first; step <= last; ++step) {
+      freeze(step);
+      flat.wake_unfrozen();
+      backward(step);
+      optimizer.step({.grad_scale = 0.5});
+    }
+  }
+
+  // The same by an optimizer of torch's, where gradients are none before each step.
+  void run(torch::optim::Optimizer& optimizer, int first, int last) const {
+    for (int step = first; step <= last; ++step) {
+      freeze(step);
+      for (const auto& [name, tensor] : parameters_) tensor.mutable_grad().reset();
+      backward(step);
+      for (const auto& [name, tensor] : parameters_) {
+        if (tensor.grad().defined()) tensor.mutable_grad().mul_(0.5);
+      }
+      optimizer.step();
+    }
+  }
+
+  void expect_close(const Changing& other) const {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      EXPECT_TRUE(torch::allclose(parameters_[i].second, other.parameters_[i].second, 1e-5, 1e-6))
+          << parameters_[i].first;
+    }
+  }
+
+ private:
+  NamedTensors parameters_;
+};
+
+using TorchFactory =
+    std::function<std::shared_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
+
+std::vector<std::pair<OptimizerSpec, TorchFactory>> pairs() {
+  using namespace torch::optim;
+  const auto torchs = [](auto options, auto* type) {
+    return [options](std::vector<torch::Tensor> tensors) {
+      return std::make_shared<std::remove_pointer_t<decltype(type)>>(std::move(tensors), options);
+    };
+  };
+  return {
+      {lockstep::optim::Adam{.lr = 0.1, .weight_decay = 0.2, .amsgrad = true},
+       torchs(AdamOptions(0.1).weight_decay(0.2).amsgrad(true), (torch::optim::Adam*)nullptr)},
+      {lockstep::optim::AdamW{.lr = 0.1, .weight_decay = 0.2},
+       torchs(AdamWOptions(0.1).weight_decay(0.2), (torch::optim::AdamW*)nullptr)},
+      {lockstep::optim::SGD{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.2},
+       torchs(SGDOptions(0.1).momentum(0.9).dampening(0.5).weight_decay(0.2),
+              (torch::optim::SGD*)nullptr)},
+      {lockstep::optim::RMSprop{.lr = 0.1, .weight_decay = 0.2, .momentum = 0.5, .centered = true},
+       torchs(RMSpropOptions(0.1).weight_decay(0.2).momentum(0.5).centered(true),
+              (torch::optim::RMSprop*)nullptr)},
+      {lockstep::optim::Adagrad{.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.2},
+       torchs(AdagradOptions(0.1).lr_decay(0.1).weight_decay(0.2),
+              (torch::optim::Adagrad*)nullptr)},
+  };
+}
+
+TEST(FlatOptimizer, WhatTheLossDidNotUseIsLeftAloneAsByTorch) {
+  for (const auto& [spec, torchs] : pairs()) {
+    const Changing ours;
+    FlatParameters flat(ours.parameters());
+    const auto optimizer = spec.make(flat);
+    SCOPED_TRACE(optimizer->name());
+    const Changing theirs;
+    const auto reference = torchs(theirs.tensors());
+    const torch::Tensor never = ours.of("never").detach().clone();
+    const torch::Tensor late = ours.of("late").detach().clone();
+    ours.run(flat, *optimizer, 1, 2);
+    EXPECT_TRUE(ours.of("late").detach().equal(late));
+    ours.run(flat, *optimizer, 3, 3);
+    EXPECT_FALSE(ours.of("late").detach().equal(late));
+    const torch::Tensor paused = ours.of("paused").detach().clone();
+    ours.run(flat, *optimizer, 4, 5);
+    EXPECT_TRUE(ours.of("paused").detach().equal(paused));
+    ours.run(flat, *optimizer, 6, 8);
+    theirs.run(*reference, 1, 8);
+    ours.expect_close(theirs);
+    EXPECT_TRUE(ours.of("never").detach().equal(never)) << "no weight decay either";
+  }
+}
+
+TEST(FlatOptimizer, ResumesWithStepsOfEachParameter) {
+  for (const auto& [spec, torchs] : pairs()) {
+    for (const int stop : {2, 4, 5}) {
+      const Changing straight;
+      FlatParameters flat(straight.parameters());
+      const auto optimizer = spec.make(flat);
+      SCOPED_TRACE(fmt::format("{} stopped after {}", optimizer->name(), stop));
+      straight.run(flat, *optimizer, 1, stop);
+      const StateDict state = optimizer->state();
+      const Changing resumed;  // begins with "late" frozen again
+      FlatParameters flat_again(resumed.parameters());
+      const auto optimizer_again = spec.make(flat_again);
+      {
+        const torch::NoGradGuard no_grad;
+        for (std::size_t i = 0; i < 5; ++i) {
+          resumed.parameters()[i].second.copy_(straight.parameters()[i].second);
+        }
+      }
+      optimizer_again->load_state(state);
+      if (stop > 3) resumed.freeze(3);
+      straight.run(flat, *optimizer, stop + 1, 8);
+      resumed.run(flat_again, *optimizer_again, stop + 1, 8);
+      for (std::size_t i = 0; i < 5; ++i) {
+        expect_same_bits(resumed.parameters()[i].second, straight.parameters()[i].second);
+      }
+    }
+  }
+}
+
+// Version 0.1.0 had neither "steps" nor anything of frozen parameters.
+TEST(FlatOptimizer, ReadsAStateWithoutFrozenParameters) {
+  const Changing first;
+  FlatParameters flat(first.parameters());
+  const auto optimizer = OptimizerSpec(Adam{}).make(flat);
+  first.run(flat, *optimizer, 1, 1);
+  StateDict state = optimizer->state();
+  EXPECT_FALSE(state.get<StateDict>("exp_avg").contains("late"));
+  StateDict old;
+  for (const auto& [key, value] : state) {
+    if (key != "steps") old.set(key, value);
+  }
+  const Changing second;
+  FlatParameters flat_again(second.parameters());
+  const auto optimizer_again = OptimizerSpec(Adam{}).make(flat_again);
+  optimizer_again->load_state(old);
+  EXPECT_EQ(optimizer_again->state().get<StateDict>("steps").get<std::int64_t>("late"), 0);
 }
 
 TEST(FlatOptimizer, TrainsOtherTypesWithTorchOperations) {
@@ -223,7 +381,11 @@ TEST(FlatOptimizer, SettingsHoldForASharesUpdate) {
     for (const auto& [name, parameter] : *parameters) parameter.mutable_grad().fill_(1);
   }
   one->step();
-  for (int part = 0; part < 3; ++part) many->step({.part = {.index = part, .count = 3}});
+  // Each part is a step of another rank, which does not know that the gradients were used before.
+  flat_shared.collect_grads();
+  for (int part = 0; part < 3; ++part) {
+    many->step({.zero_grad = false, .part = {.index = part, .count = 3}});
+  }
   for (std::size_t i = 0; i < whole.size(); ++i)
     EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
 }

@@ -148,16 +148,15 @@ TEST(FlatParameters, TakesTiedWeightsOnce) {
   EXPECT_EQ(flat.buffers()[0].slices[0].name, "encoder");
 }
 
-TEST(FlatParameters, LeavesFrozenAndEmptyTensorsAlone) {
+TEST(FlatParameters, LeavesUndefinedAndEmptyTensorsAlone) {
   const torch::Tensor frozen = torch::ones({4});
-  void* const place = frozen.data_ptr();
   FlatParameters flat({{"frozen", frozen},
                        {"none", torch::Tensor()},
                        {"empty", torch::ones({0, 3}).requires_grad_()},
                        {"live", torch::ones({2}).requires_grad_()}});
-  EXPECT_EQ(flat.size(), 2);
-  EXPECT_EQ(frozen.data_ptr(), place);
-  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_EQ(flat.size(), 6);
+  EXPECT_TRUE(frozen.equal(torch::ones({4})));
+  EXPECT_FALSE(frozen.grad().defined()) << "it needs no memory for one";
 }
 
 TEST(FlatParameters, RefusesWhatItCannotHold) {
@@ -252,6 +251,64 @@ TEST(FlatParameters, ClipsByValue) {
   EXPECT_TRUE(torch::equal(parameter.grad(), torch::tensor({-0.5f, 0.25f, 0.5f})));
   EXPECT_EQ(message_of<ConfigError>([&] { flat.clip_grad_value(-1.0); }),
             "clip_grad_value: expected a limit that is not negative, got -1");
+}
+
+TEST(FlatParameters, NotesWhatBackwardReached) {
+  const torch::Tensor a = torch::ones({2}).requires_grad_();
+  const torch::Tensor b = torch::ones({2}).requires_grad_();
+  FlatParameters flat({{"a", a}, {"b", b}}, {.grad_sets = 2});
+  const auto used = [&](std::size_t i) { return flat.buffers()[0].slices[i].used; };
+  flat.collect_grads();
+  EXPECT_FALSE(used(0) || used(1));
+  flat.bind_grads(1);
+  b.sum().backward();
+  flat.collect_grads();
+  EXPECT_TRUE(!used(0) && used(1));
+  flat.bind_grads(0);
+  flat.collect_grads();
+  EXPECT_TRUE(!used(0) && used(1)) << "by one of the sets";
+  flat.zero_grad();
+  flat.collect_grads();
+  EXPECT_FALSE(used(0) || used(1));
+
+  // Marks tell what another rank used.
+  a.sum().backward();
+  flat.collect_grads();
+  flat.write_marks(0, 1);
+  flat.forget_use();
+  const std::int64_t neither[] = {0};
+  flat.read_marks(neither);
+  EXPECT_FALSE(used(0) || used(1));
+  const std::int64_t both[] = {0, 1};
+  flat.read_marks(both);
+  EXPECT_TRUE(used(0) && !used(1));
+}
+
+TEST(FlatParameters, FrozenOnesGetMemoryForGradientsWhenTheyAreUnfrozen) {
+  const torch::Tensor trained = torch::ones({2}).requires_grad_();
+  const torch::Tensor frozen = torch::ones({3});
+  const torch::Tensor view = torch::ones({4});
+  const torch::Tensor integers = torch::ones({4}, torch::kInt64);
+  FlatParameters flat({{"trained", trained},
+                       {"frozen", frozen},
+                       {"view", view.detach().narrow(0, 0, 2)},
+                       {"same", view},
+                       {"integers", integers}});
+  ASSERT_EQ(flat.buffers().size(), 2U);
+  EXPECT_FALSE(flat.buffers()[1].is_awake());
+  EXPECT_EQ(flat.left_alone().size(), 3U);
+  EXPECT_FALSE(flat.wake_unfrozen());
+  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_EQ(flat.grad_norm(), 0.0);
+  frozen.requires_grad_(true);
+  EXPECT_TRUE(flat.wake_unfrozen());
+  (2 * frozen).sum().backward();
+  flat.collect_grads();
+  EXPECT_TRUE(flat.buffers()[1].slices[0].used);
+  EXPECT_DOUBLE_EQ(flat.grad_norm(), std::sqrt(12.0));
+  view.requires_grad_(true);
+  EXPECT_THAT(message_of<ConfigError>([&] { flat.wake_unfrozen(); }),
+              HasSubstr("parameter same: it requires a gradient now, but it shares memory"));
 }
 
 TEST(ClipScale, IsOneBelowTheLimit) {

@@ -87,6 +87,47 @@ TEST(TorchOptimizer, KnowsWhereMomentumIs) {
   }
 }
 
+// Torch's optimizers know a parameter that takes no part by its missing gradient.
+TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
+  const auto make = [] {
+    return NamedTensors{{"used", torch::ones({4}).requires_grad_()},
+                        {"unused", torch::ones({4}).requires_grad_()},
+                        {"frozen", torch::ones({4})}};
+  };
+  const auto spec =
+      spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).weight_decay(0.5).momentum(0.5));
+  const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
+    flat.wake_unfrozen();
+    (parameters[0].second.sum() + parameters[2].second.sum()).backward();
+    optimizer.step();
+  };
+  const NamedTensors parameters = make();
+  FlatParameters flat(parameters);
+  const auto optimizer = spec.make(flat);
+  step(parameters, flat, *optimizer);
+  EXPECT_TRUE(torch::equal(parameters[0].second, torch::full({4}, 0.25)));
+  EXPECT_TRUE(torch::equal(parameters[1].second, torch::ones({4})));
+  EXPECT_TRUE(torch::equal(parameters[2].second, torch::ones({4})));
+  EXPECT_TRUE(parameters[1].second.grad().defined()) << "for the next backward()";
+  parameters[2].second.requires_grad_(true);
+  step(parameters, flat, *optimizer);
+  EXPECT_TRUE(torch::equal(parameters[2].second, torch::full({4}, 0.25)));
+
+  // Resumed by one that was made without it.
+  const NamedTensors again = make();
+  {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < 3; ++i) again[i].second.copy_(parameters[i].second);
+  }
+  FlatParameters flat_again(again);
+  const auto resumed = spec.make(flat_again);
+  resumed->load_state(optimizer->state());
+  again[2].second.requires_grad_(true);
+  step(parameters, flat, *optimizer);
+  step(again, flat_again, *resumed);
+  for (std::size_t i = 0; i < 3; ++i) expect_same_bits(again[i].second, parameters[i].second);
+}
+
 TEST(TorchOptimizer, RefusesOtherParameters) {
   Problem problem(torch::kFloat32);
   std::vector<torch::Tensor> tensors{problem.parameters()[0].second,

@@ -55,7 +55,7 @@ const Tensor& masked(LayerPass& pass, const Tensor& grad) {
 }
 
 // Where backward() adds to: zeros where there is no gradient yet, and never what lies otherwise in
-// memory than the parameter.
+// memory than the parameter. Its version is counted up, as autograd does with every change.
 Tensor grad_of(Tensor& parameter) {
   Tensor& grad = parameter.mutable_grad();
   if (!grad.defined()) {
@@ -63,6 +63,7 @@ Tensor grad_of(Tensor& parameter) {
   } else if (!is_plain(grad) || grad.sizes() != parameter.sizes()) {
     grad = grad.to_dense().expand_as(parameter).to(torch::kFloat).contiguous();
   }
+  grad.unsafeGetTensorImpl()->bump_version();
   return grad;
 }
 

@@ -4,8 +4,9 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -14,15 +15,17 @@
 
 namespace lockstep {
 
-class GradientBuckets::State {
+class GradientBuckets::State : public std::enable_shared_from_this<State> {
  public:
-  State(optim::FlatParameters& parameters, comm::Communicator& communicator,
-        const BucketOptions& options)
-      : communicator_(communicator), leaves_(options.leaves) {
-    for (const auto& buffer : parameters.buffers()) fill(buffer, options.bytes);
+  State(optim::FlatParameters& parameters, comm::Communicator& communicator, BucketOptions options)
+      : parameters_(parameters), communicator_(communicator), options_(std::move(options)) {
+    for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+      if (parameters_.buffers()[i].is_awake()) fill(i);
+    }
   }
 
   ~State() {
+    if (armed_) communicator_.set_background({});
     if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
@@ -36,20 +39,34 @@ class GradientBuckets::State {
   bool armed() const { return armed_; }
 
   void arm() {
-    for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
+    for (auto& bucket : buckets_) bucket.missing = 0;
+    for (auto& member : members_) {
+      member.awaited = member.parameter.requires_grad();
+      if (!member.awaited) continue;
+      ++buckets_[member.bucket].missing;
+      if (worth_it()) hook(member);
+    }
     next_ = 0;
     done_ = 0;
     error_ = nullptr;
     armed_ = true;
+    communicator_.set_background([this] { wait_for_sent(); });
     if (!thread_.joinable()) thread_ = std::thread([this] { reduce_buckets(); });
   }
 
   // By autograd, once the gradient of a parameter is complete.
-  void on_gradient(std::size_t bucket) {
-    if (!armed_) return;
+  void on_gradient(std::size_t index) {
+    Member& member = members_[index];
+    // One that is not in the bucket (sparse, or replaced by the user) is brought there after
+    // backward(); the bucket then goes off late.
+    const torch::Tensor& grad = member.parameter.grad();
+    const bool in_place =
+        grad.defined() && grad.layout() == torch::kStrided && grad.data_ptr() == member.place;
+    if (!armed_ || !in_place) return;
     {
       const std::lock_guard lock(mutex_);
-      --buckets_[bucket].missing;
+      if (!std::exchange(member.awaited, false)) return;
+      --buckets_[member.bucket].missing;
     }
     send_off(false);
   }
@@ -59,45 +76,71 @@ class GradientBuckets::State {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return done_ == buckets_.size() || error_ != nullptr; });
     armed_ = false;
+    communicator_.set_background({});
     if (error_ != nullptr) std::rethrow_exception(error_);
-  }
-
-  // A hook for every parameter.
-  struct Member {
-    torch::Tensor parameter;
-    std::size_t bucket = 0;
-    const void* place = nullptr;  // of its gradient in the last set, which is filled last
-  };
-  const std::vector<Member>& members() const { return members_; }
-  void keep(std::shared_ptr<torch::autograd::Node> accumulator) {
-    accumulators_.push_back(std::move(accumulator));
   }
 
  private:
   struct Bucket {
-    std::vector<torch::Tensor> sets;  // its part of each set of gradients
-    std::int64_t parameters = 0;
-    std::int64_t missing = 0;
+    std::vector<torch::Tensor> sets;           // its part of each set of gradients
+    std::optional<std::size_t> marks_of = {};  // the buffer whose marks are in front
+    std::int64_t missing = 0;                  // gradients that it waits for
+  };
+
+  struct Member {
+    torch::Tensor parameter;
+    std::size_t bucket = 0;
+    const void* place = nullptr;  // of its gradient in the set that is filled last
+    // A parameter's accumulator lives only as long as somebody holds it.
+    std::shared_ptr<torch::autograd::Node> accumulator = nullptr;  // once it has our hook
+    bool awaited = false;                                          // in this backward()
   };
 
   // From the last parameter to the first; the first bucket is small, so that sending starts early.
-  void fill(const optim::FlatParameters::Buffer& buffer, std::int64_t bytes) {
+  // The last one takes the marks along: when it goes off, everything that is used is known.
+  void fill(std::size_t index) {
+    const optim::FlatParameters::Buffer& buffer = parameters_.buffers()[index];
+    const std::size_t sets =
+        options_.nodes.empty() ? buffer.messages.size() : options_.nodes.size();
     const auto width = static_cast<std::int64_t>(buffer.grads.element_size());
+    const std::int64_t marks = buffer.messages.front().numel() - buffer.grads.numel();
     std::int64_t end = buffer.grads.numel();
-    std::int64_t limit = std::min<std::int64_t>(bytes, 1 << 20);
-    Bucket bucket;
+    std::int64_t limit = std::min<std::int64_t>(options_.bytes, 1 << 20);
     for (std::size_t i = buffer.slices.size(); i-- > 0;) {
       const auto& slice = buffer.slices[i];
-      ++bucket.parameters;
-      members_.push_back({slice.parameter, buckets_.size(), slice.set_grads.back().data_ptr()});
+      members_.push_back({.parameter = slice.parameter,
+                          .bucket = buckets_.size(),
+                          .place = slice.set_grads[sets - 1].data_ptr()});
       if ((end - slice.offset) * width < limit && i > 0) continue;
-      for (const auto& set : buffer.grad_sets) {
-        bucket.sets.push_back(set.narrow(0, slice.offset, end - slice.offset));
+      const std::int64_t begin = i == 0 ? 0 : marks + slice.offset;
+      Bucket bucket;
+      if (i == 0) bucket.marks_of = index;
+      for (std::size_t set = 0; set < sets; ++set) {
+        bucket.sets.push_back(buffer.messages[set].narrow(0, begin, marks + end - begin));
       }
-      buckets_.push_back(std::exchange(bucket, {}));
+      buckets_.push_back(std::move(bucket));
       end = slice.offset;
-      limit = bytes;
+      limit = options_.bytes;
     }
+  }
+
+  // A parameter that does not require a gradient has no accumulator yet.
+  void hook(Member& member) {
+    if (member.accumulator != nullptr) return;
+    struct Hook : torch::autograd::FunctionPostHook {
+      Hook(std::weak_ptr<State> owner, std::size_t of) : state(std::move(owner)), member(of) {}
+      torch::autograd::variable_list operator()(
+          const torch::autograd::variable_list& outputs,
+          const torch::autograd::variable_list& /*inputs*/) override {
+        if (const auto alive = state.lock()) alive->on_gradient(member);
+        return outputs;
+      }
+      std::weak_ptr<State> state;
+      std::size_t member;
+    };
+    member.accumulator = torch::autograd::impl::grad_accumulator(member.parameter);
+    member.accumulator->add_post_hook(std::make_unique<Hook>(
+        weak_from_this(), static_cast<std::size_t>(&member - members_.data())));
   }
 
   void send_off(bool all) {
@@ -105,11 +148,22 @@ class GradientBuckets::State {
     {
       const std::lock_guard lock(mutex_);
       while (next_ < buckets_.size() && (all || buckets_[next_].missing == 0)) {
+        if (const auto buffer = buckets_[next_].marks_of) {
+          parameters_.note_use(*buffer);
+          parameters_.write_marks(*buffer, 0);
+        }
         waiting_.push_back(next_++);
         any = true;
       }
     }
     if (any) changed_.notify_all();
+  }
+
+  // For another collective: all that went off before is done.
+  void wait_for_sent() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_ == next_ || error_ != nullptr; });
+    if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
   void reduce_buckets() {
@@ -125,7 +179,8 @@ class GradientBuckets::State {
       std::exception_ptr error;
       try {
         const auto& sets = buckets_[index].sets;
-        communicator_.sum_parts({.leaves = leaves_, .tensors = sets}, sets.front());
+        communicator_.sum_parts(
+            {.leaves = options_.leaves, .tensors = sets, .nodes = options_.nodes}, sets.front());
       } catch (...) {
         error = std::current_exception();
       }
@@ -138,12 +193,11 @@ class GradientBuckets::State {
     }
   }
 
+  optim::FlatParameters& parameters_;
   comm::Communicator& communicator_;
-  int leaves_;
+  BucketOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<Member> members_;
-  // A parameter's accumulator lives only as long as somebody holds it.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   bool armed_ = false;
   std::size_t next_ = 0;  // the bucket to go off next
   std::mutex mutex_;
@@ -157,34 +211,7 @@ class GradientBuckets::State {
 
 GradientBuckets::GradientBuckets(optim::FlatParameters& parameters,
                                  comm::Communicator& communicator, const BucketOptions& options)
-    : state_(std::make_shared<State>(parameters, communicator, options)) {
-  struct Hook : torch::autograd::FunctionPostHook {
-    Hook(std::weak_ptr<State> owner, torch::Tensor of, std::size_t in, const void* at)
-        : state(std::move(owner)), parameter(std::move(of)), bucket(in), place(at) {}
-    torch::autograd::variable_list operator()(
-        const torch::autograd::variable_list& outputs,
-        const torch::autograd::variable_list& /*inputs*/) override {
-      // One that is not in the bucket (sparse, or replaced by the user) is brought there after
-      // backward(); the bucket then goes off late.
-      const auto alive = state.lock();
-      const torch::Tensor& grad = parameter.grad();
-      const bool in_place =
-          grad.defined() && grad.layout() == torch::kStrided && grad.data_ptr() == place;
-      if (alive && in_place) alive->on_gradient(bucket);
-      return outputs;
-    }
-    std::weak_ptr<State> state;
-    torch::Tensor parameter;
-    std::size_t bucket;
-    const void* place;
-  };
-  if (!state_->worth_it()) return;
-  for (const auto& [parameter, bucket, place] : state_->members()) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-    accumulator->add_post_hook(std::make_unique<Hook>(state_, parameter, bucket, place));
-    state_->keep(std::move(accumulator));
-  }
-}
+    : state_(std::make_shared<State>(parameters, communicator, options)) {}
 
 GradientBuckets::~GradientBuckets() = default;
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/optim/flat_parameters.h"
@@ -14,10 +15,14 @@ namespace lockstep {
 
 struct BucketOptions {
   int leaves = 1;
+  // What the first sets of gradients hold when all gradients are there (comm::RunningSums); the
+  // last of them is filled last. Empty: each set holds one of this rank's leaves.
+  std::vector<comm::Node> nodes = {};
   std::int64_t bytes = 8 << 20;
 };
 
-// While armed, nobody else may use the communicator. Both outlive it.
+// While armed, another collective of the communicator waits for the buckets that have gone off
+// before it. Both outlive this.
 class GradientBuckets {
  public:
   GradientBuckets(optim::FlatParameters& parameters, comm::Communicator& communicator,
@@ -33,7 +38,8 @@ class GradientBuckets {
   void arm();
   bool armed() const;
 
-  // After it, or without it: the sums are in the first sets. Throws what the reduction threw.
+  // After it, or without it: the sums are in the first sets, with the marks of what was used
+  // (FlatParameters::write_marks) in front. Throws what the reduction threw.
   void finish();
 
  private:

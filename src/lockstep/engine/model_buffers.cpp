@@ -7,12 +7,12 @@
 namespace lockstep {
 
 ModelBuffers::ModelBuffers(const NamedTensors& buffers, comm::Communicator& communicator,
-                           int shards)
+                           const ModelBuffersOptions& options)
     : communicator_(communicator),
-      local_shards_(
-          comm::leaves_of({.rank = communicator.rank(), .size = communicator.size()}, shards)
-              .count()),
-      shards_(shards) {
+      local_shards_(comm::leaves_of({.rank = communicator.rank(), .size = communicator.size()},
+                                    options.shards)
+                        .count()),
+      shards_(options.shards) {
   for (const auto& [name, tensor] : buffers) {
     if (tensor.numel() == 0) continue;
     tensors_.push_back(tensor);
@@ -22,7 +22,7 @@ ModelBuffers::ModelBuffers(const NamedTensors& buffers, comm::Communicator& comm
   if (local_shards_ > 1) {
     own_.assign(static_cast<std::size_t>(local_shards_), std::vector<std::byte>(size_));
   }
-  if (communicator_.size() > 1) {
+  if (communicator_.size() > 1 && options.ranks_meet) {
     if (auto memory = communicator_.shared_memory(size_)) published_ = *memory;
   }
 }
@@ -60,12 +60,20 @@ void ModelBuffers::end_shard(int local) {
   if (!own_.empty()) copy_out(own_[static_cast<std::size_t>(local)].data());
 }
 
+void ModelBuffers::restore_first() {
+  if (own_.empty() || fresh_) return;
+  copy_in(own_.front().data());
+  fresh_ = true;
+}
+
+void ModelBuffers::settle() {
+  restore_first();
+  broadcast();
+}
+
 void ModelBuffers::publish() {
   if (tensors_.empty() || shards_ == 1) return;
-  if (!own_.empty() && !fresh_) {
-    copy_in(own_.front().data());
-    fresh_ = true;
-  }
+  restore_first();
   if (communicator_.is_primary() && published_.defined()) {
     copy_out(static_cast<std::byte*>(published_.data_ptr()));
   }

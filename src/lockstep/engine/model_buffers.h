@@ -13,24 +13,38 @@
 
 namespace lockstep {
 
+struct ModelBuffersOptions {
+  int shards = 1;  // over all workers; where there is one, nothing is ever done
+  // All ranks meet (Communicator::synchronize) between publish() and take(), and again between
+  // take() and the next publish(): then the buffers go through shared memory, where there is some.
+  // Else take() broadcasts them.
+  bool ranks_meet = false;
+};
+
 class ModelBuffers {
  public:
-  // Of this worker's shards. Where there is one shard altogether, nothing is ever done.
-  ModelBuffers(const NamedTensors& buffers, comm::Communicator& communicator, int shards);
+  ModelBuffers(const NamedTensors& buffers, comm::Communicator& communicator,
+               const ModelBuffersOptions& options);
 
   // Around the forward of this worker's shard, counted from 0.
   void begin_shard(int local);
   void end_shard(int local);
 
-  // The first shard's for all. Collective in two halves, so that one meeting of all ranks between
-  // them is enough where they share memory.
+  // The first shard's for all. Collective in two halves, so that a meeting of all ranks that takes
+  // place between them anyway is enough where they share memory.
   void publish();
   void take();
 
-  // At the start: rank 0's for all. Collective.
+  // Rank 0's for all. Collective.
   void broadcast();
 
+  // The first shard's for all, also where an update is not due yet: for a change of the buffers by
+  // the user, which must begin from the same values on all ranks and must not be undone by what a
+  // shard had before. Collective.
+  void settle();
+
  private:
+  void restore_first();
   void copy_out(std::byte* bytes) const;
   void copy_in(const std::byte* bytes);
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/engine/gradient_buckets.h"
+#include "lockstep/optim/parallel.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 using optim::ElementRange;
 using optim::FlatParameters;
 using optim::Part;
+
+// Elements that are worked on at a time.
+constexpr std::int64_t kPiece = 16384;
 
 std::string signature(const NamedTensors& tensors) {
   std::string text;
@@ -54,14 +58,17 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
     : communicator_(communicator),
       options_(options),
       range_(comm::leaves_of({.rank = communicator.rank(), .size = communicator.size()},
-                             options.shards)) {
+                             options.shards)),
+      sums_(sums_of(communicator.rank())) {
   compare_models(parameters, buffers);
-  buffers_ = std::make_unique<ModelBuffers>(buffers, communicator_, options_.shards);
   const bool alone = communicator_.size() == 1;
-  optim::FlatOptions flat{.grad_sets = range_.count()};
-  if (!alone && options_.share_memory && can_share(parameters)) {
-    shared_ = true;
-    flat.grad_sets = options_.shards;
+  shared_ = !alone && options_.share_memory && can_share(parameters);
+  buffers_ = std::make_unique<ModelBuffers>(
+      buffers, communicator_,
+      ModelBuffersOptions{.shards = options_.shards, .ranks_meet = shared_});
+  optim::FlatOptions flat{.grad_sets = sums_.arrays()};
+  if (shared_) {
+    flat.grad_sets = plan_shared_sets();
     flat.owns_values = communicator_.is_primary();
     flat.memory = [this](std::int64_t count, const torch::TensorOptions& like) {
       const auto bytes = static_cast<std::size_t>(count) * like.dtype().itemsize();
@@ -71,20 +78,70 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
   parameters_ = std::make_unique<FlatParameters>(parameters, flat);
   if (alone) return;
   if (shared_) {
-    tree_ = std::make_unique<comm::Tree>(comm::leaf_nodes({0, options_.shards}), options_.shards);
     block_norms_ =
         communicator_.shared_memory(static_cast<std::size_t>(parameters_->num_blocks()) * 8)
             ->view(torch::kFloat64);
     communicator_.synchronize();
   } else {
-    for (const auto& buffer : parameters_->buffers()) communicator_.broadcast(buffer.values);
-    if (options_.overlap) {
-      buckets_ = std::make_unique<GradientBuckets>(
-          *parameters_, communicator_,
-          BucketOptions{.leaves = options_.shards, .bytes = options_.bucket_bytes});
+    make_buckets();
+  }
+  send_weights();
+}
+
+comm::RunningSums Replica::sums_of(int rank) const {
+  return comm::RunningSums({.share = {.rank = rank, .size = communicator_.size()},
+                            .leaves = options_.shards,
+                            .keep_all = !options_.one_batch_an_update});
+}
+
+// All ranks' sets of gradients, rank after rank. Returns how many there are.
+std::int64_t Replica::plan_shared_sets() {
+  std::int64_t total = 0;
+  std::vector<comm::Node> nodes;
+  for (int rank = 0; rank < communicator_.size(); ++rank) {
+    const comm::RunningSums sums = sums_of(rank);
+    if (rank == communicator_.rank()) first_set_ = total;
+    marks_.push_back(total);
+    for (std::size_t i = 0; i < sums.nodes().size(); ++i) {
+      terms_.push_back(total + static_cast<std::int64_t>(i));
+      nodes.push_back(sums.nodes()[i]);
     }
+    total += sums.arrays();
+  }
+  tree_ = std::make_unique<comm::Tree>(std::move(nodes), options_.shards);
+  return total;
+}
+
+void Replica::make_buckets() {
+  if (!options_.overlap) return;
+  buckets_.reset();  // the old ones' thread ends
+  buckets_ = std::make_unique<GradientBuckets>(
+      *parameters_, communicator_,
+      BucketOptions{
+          .leaves = options_.shards, .nodes = sums_.nodes(), .bytes = options_.bucket_bytes});
+}
+
+// Rank 0's, to all.
+void Replica::send_weights() {
+  if (communicator_.size() == 1) return;
+  if (!shared_) {
+    for (const auto& buffer : parameters_->buffers()) communicator_.broadcast(buffer.values);
+  }
+  for (const auto& [name, tensor] : parameters_->left_alone()) {
+    if (tensor.layout() == torch::kStrided) communicator_.broadcast(tensor);
   }
   buffers_->broadcast();
+}
+
+void Replica::change(const std::function<void()>& change) {
+  buffers_->settle();
+  communicator_.barrier();
+  if (!shared_ || communicator_.is_primary()) {
+    const torch::NoGradGuard no_grad;
+    change();
+  }
+  communicator_.barrier();
+  send_weights();
 }
 
 // After a failure, too: the model is the caller's again, in memory that no other process writes to.
@@ -115,21 +172,26 @@ void Replica::compare_models(const NamedTensors& parameters, const NamedTensors&
 bool Replica::can_share(const NamedTensors& parameters) const {
   const bool plain = std::ranges::all_of(parameters, [](const auto& item) {
     const torch::Tensor& tensor = item.second;
-    return !tensor.defined() || !tensor.requires_grad() ||
+    return !tensor.defined() || (!tensor.requires_grad() && !tensor.is_floating_point()) ||
            (tensor.device().is_cpu() &&
             (tensor.scalar_type() == torch::kFloat32 || tensor.scalar_type() == torch::kFloat64));
   });
   return plain && communicator_.shared_memory(1).has_value();
 }
 
+std::int64_t Replica::set_of(int local) const {
+  return first_set_ + sums_.array_of(local);
+}
+
 void Replica::begin_shard(int local, bool last) {
-  if (shared_) {
-    parameters_->bind_grads(range_.begin + local);
-  } else if (range_.count() > 1) {
-    parameters_->bind_grads(local);
-  }
+  if (local == 0) wake_unfrozen();
+  if (shared_ || range_.count() > 1) parameters_->bind_grads(set_of(local));
   buffers_->begin_shard(local);
   last_shard_ = last && local + 1 == range_.count();
+}
+
+void Replica::wake_unfrozen() {
+  if (parameters_->wake_unfrozen() && buckets_ != nullptr) make_buckets();
 }
 
 // Not earlier: a user's own backward() in between is none of ours.
@@ -140,6 +202,38 @@ void Replica::before_backward() {
 void Replica::end_shard(int local) {
   parameters_->collect_grads();
   buffers_->end_shard(local);
+  for (const auto& addition : sums_.additions(local)) add_sets(addition);
+}
+
+// A piece at a time: it is still in the cache when its memory is cleared.
+void Replica::add_sets(const comm::RunningSums::Addition& addition) {
+  const Profiler::Scope scope(*options_.profiler, Phase::kReduce);
+  static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_awake()) continue;
+    const torch::Tensor& to = buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.to)];
+    const torch::Tensor& from =
+        buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.from)];
+    if (!to.device().is_cpu()) {
+      to.add_(from);
+      from.zero_();
+      continue;
+    }
+    const auto width = static_cast<std::int64_t>(to.element_size());
+    const auto at = [&](const torch::Tensor& set, std::int64_t element) {
+      return static_cast<std::byte*>(set.data_ptr()) + element * width;
+    };
+    optim::for_ranges(
+        {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t i = first; i < last; i += kPiece) {
+            const std::int64_t count = std::min(kPiece, last - i);
+            const void* const inputs[] = {at(to, i), at(from, i)};
+            void* const outputs[] = {at(to, i)};
+            pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum);
+            std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
+          }
+        });
+  }
 }
 
 bool Replica::overlaps() const {
@@ -181,6 +275,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
     optimizer.step({.grad_scale = scale, .zero_grad = true, .part = part});
   } else {
     parameters_->mark_updated();
+    parameters_->forget_use();
   }
   if (shared_) wait_for_all();
   return norm;
@@ -190,48 +285,70 @@ std::span<double> Replica::block_norms() const {
   return {block_norms_.data_ptr<double>(), static_cast<std::size_t>(parameters_->num_blocks())};
 }
 
+// Also agrees on which parameters were used by one of the ranks.
 void Replica::sum_gradients() {
-  if (shared_) wait_for_all();
+  if (shared_) {
+    for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
+      if (parameters_->buffers()[i].is_awake()) parameters_->write_marks(i, first_set_);
+    }
+    wait_for_all();
+  }
   const Profiler::Scope scope(*options_.profiler, Phase::kReduce);
   if (shared_) {
+    parameters_->read_marks(marks_);
     sum_own_part();
-    return;
+  } else if (options_.shards > 1) {
+    exchange_sums();
   }
-  if (options_.shards == 1) return;
+}
+
+void Replica::exchange_sums() {
+  const std::size_t terms = sums_.nodes().size();
   // In buckets on all ranks or on none, though one of them may have had no backward().
   if (overlaps()) {
     buckets_->finish();
   } else {
-    for (const auto& buffer : parameters_->buffers()) {
-      communicator_.sum_parts({.leaves = options_.shards, .tensors = buffer.grad_sets},
-                              buffer.grads);
+    for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
+      const auto& buffer = parameters_->buffers()[i];
+      if (!buffer.is_awake()) continue;
+      parameters_->write_marks(i, 0);
+      communicator_.sum_parts(
+          {.leaves = options_.shards,
+           .tensors = {buffer.messages.begin(),
+                       buffer.messages.begin() + static_cast<std::ptrdiff_t>(terms)},
+           .nodes = sums_.nodes()},
+          buffer.messages.front());
     }
   }
+  const std::int64_t sum[] = {0};
+  parameters_->read_marks(sum);
   // The sum is in the first set, which the optimizer clears; the others are done with.
   for (const auto& buffer : parameters_->buffers()) {
-    for (std::size_t i = 1; i < buffer.grad_sets.size(); ++i) buffer.grad_sets[i].zero_();
+    if (!buffer.is_awake()) continue;
+    for (std::size_t i = 1; i < terms; ++i) buffer.messages[i].zero_();
   }
 }
 
 // Straight from where the workers' backward() left them, a piece at a time: it is still in the
 // cache when the other sets are cleared.
 void Replica::sum_own_part() {
-  constexpr std::int64_t kPiece = 16384;
   const Part part{communicator_.rank(), communicator_.size()};
   for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_awake()) continue;
     const ElementRange range = optim::range_of(part, buffer.grads.numel());
     const auto width = static_cast<std::int64_t>(buffer.grads.element_size());
-    std::vector<const void*> inputs(buffer.grad_sets.size());
+    std::vector<const void*> inputs(terms_.size());
     for (std::int64_t begin = range.begin; begin < range.end; begin += kPiece) {
       const std::int64_t count = std::min(kPiece, range.end - begin);
-      const auto at = [&](std::size_t set) {
-        return static_cast<std::byte*>(buffer.grad_sets[set].data_ptr()) + begin * width;
+      const auto at = [&](std::int64_t set) {
+        return static_cast<std::byte*>(buffer.grad_sets[static_cast<std::size_t>(set)].data_ptr()) +
+               begin * width;
       };
-      for (std::size_t set = 0; set < inputs.size(); ++set) inputs[set] = at(set);
+      for (std::size_t i = 0; i < terms_.size(); ++i) inputs[i] = at(terms_[i]);
       void* const outputs[] = {at(0)};
       tree_->reduce(inputs, outputs, count, buffer.grads.scalar_type(), comm::ReduceOp::kSum);
-      for (std::size_t set = 1; set < inputs.size(); ++set) {
-        std::memset(at(set), 0, static_cast<std::size_t>(count * width));
+      for (std::size_t i = 1; i < terms_.size(); ++i) {
+        std::memset(at(terms_[i]), 0, static_cast<std::size_t>(count * width));
       }
     }
   }

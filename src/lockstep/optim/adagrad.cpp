@@ -50,9 +50,9 @@ class AdagradOptimizer final : public FlatOptimizer {
   enum SlotIndex { kSum };
 
   void update(const GradientUse& gradient) override {
-    const auto steps_before = static_cast<double>(num_steps() - 1);
     const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
     apply_to_all(common, [&](const Rates& rates) {
+      const auto steps_before = static_cast<double>(rates.step - 1);
       return AdagradUpdate{
           .gradient = gradient,
           .lr = rates.lr / (1.0 + steps_before * options_.lr_decay),

@@ -57,9 +57,9 @@ class AdamOptimizer final : public FlatOptimizer {
   }
 
   void update(const GradientUse& gradient) override {
-    const auto t = static_cast<double>(num_steps());
     const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
     apply_to_all(common, [&](const Rates& rates) {
+      const auto t = static_cast<double>(rates.step);
       return AdamUpdate{
           .gradient = gradient,
           .beta1 = options_.beta1,

@@ -28,10 +28,8 @@ bool matches(const std::string& pattern, const std::string& name) {
 
 FlatOptimizer::FlatOptimizer(FlatParameters& parameters, std::vector<std::string> slot_names)
     : parameters_(parameters) {
-  for (std::string& name : slot_names) slots_.push_back({.name = std::move(name), .flat = {}});
-  for (const auto& buffer : parameters_.buffers()) {
-    stretches_.push_back({{.range = {.begin = 0, .end = buffer.values.numel()}}});
-  }
+  for (std::string& name : slot_names) slots_.push_back({.name = std::move(name)});
+  for (const auto& buffer : parameters_.buffers()) accounts_.emplace_back(buffer.slices.size());
 }
 
 void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) {
@@ -39,9 +37,9 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
   const Check check("optimizer " + name());
   std::vector<bool> used(settings.size(), false);
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    std::vector<Stretch> stretches;
-    for (const auto& slice : parameters_.buffers()[i].slices) {
-      Stretch stretch;
+    for (std::size_t j = 0; j < accounts_[i].size(); ++j) {
+      const auto& slice = parameters_.buffers()[i].slices[j];
+      Account& account = accounts_[i][j];
       for (std::size_t k = 0; k < settings.size(); ++k) {
         if (!matches(settings[k].names, slice.name)) continue;
         used[k] = true;
@@ -49,22 +47,14 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
           check.not_negative("lr of " + settings[k].names, *settings[k].lr);
           check.require(lr() > 0, "lr", "a number > 0, as others are given in relation to it",
                         lr());
-          stretch.lr_scale = *settings[k].lr / lr();
+          account.lr_scale = *settings[k].lr / lr();
         }
         if (settings[k].weight_decay) {
           check.not_negative("weight_decay of " + settings[k].names, *settings[k].weight_decay);
-          stretch.weight_decay = settings[k].weight_decay;
+          account.weight_decay = settings[k].weight_decay;
         }
       }
-      // Up to the next one: the padding between them belongs to nobody.
-      if (stretches.empty() || !stretch.same_settings(stretches.back())) {
-        if (!stretches.empty()) stretches.back().range.end = slice.offset;
-        stretch.range.begin = slice.offset;
-        stretches.push_back(stretch);
-      }
     }
-    stretches.back().range.end = parameters_.buffers()[i].values.numel();
-    stretches_[i] = std::move(stretches);
   }
   for (std::size_t k = 0; k < settings.size(); ++k) {
     if (used[k] || settings[k].optional) continue;
@@ -77,10 +67,51 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
   }
 }
 
+const std::vector<FlatOptimizer::Run>& FlatOptimizer::find_runs(std::size_t buffer) {
+  runs_.clear();
+  const std::vector<FlatParameters::Slice>& slices = parameters_.buffers()[buffer].slices;
+  bool open = false;  // the last run goes on
+  for (std::size_t j = 0; j < slices.size(); ++j) {
+    const Account& account = accounts_[buffer][j];
+    const bool joins = slices[j].used && open && account == runs_.back().account;
+    // A run ends where the next parameter begins: padding between two belongs to neither.
+    if (open && !joins) runs_.back().range.end = slices[j].offset;
+    if (slices[j].used && !joins) {
+      runs_.push_back({.range = {.begin = slices[j].offset, .end = 0}, .account = account});
+    }
+    open = slices[j].used;
+  }
+  if (open) runs_.back().range.end = parameters_.buffers()[buffer].values.numel();
+  return runs_;
+}
+
 void FlatOptimizer::use_slot(std::size_t slot, double initial) {
+  slots_[slot].in_use = true;
+  slots_[slot].initial = initial;
+  slots_[slot].flat.resize(parameters_.buffers().size());
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    const torch::Tensor& flat = slots_[slot].flat.emplace_back(parameters_.zeros_like_values(i));
-    if (initial != 0.0) flat.fill_(initial);
+    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i);
+  }
+}
+
+void FlatOptimizer::make_room(Slot& slot, std::size_t buffer) const {
+  if (slot.flat[buffer].defined()) return;
+  slot.flat[buffer] = parameters_.zeros_like_values(buffer);
+  if (slot.initial != 0.0) slot.flat[buffer].fill_(slot.initial);
+}
+
+// Also gives memory to the slots of buffers that have woken up since the last step.
+void FlatOptimizer::count_step() {
+  ++num_steps_;
+  for (std::size_t i = 0; i < accounts_.size(); ++i) {
+    const auto& buffer = parameters_.buffers()[i];
+    if (!buffer.is_awake()) continue;
+    for (Slot& slot : slots_) {
+      if (slot.in_use) make_room(slot, i);
+    }
+    for (std::size_t j = 0; j < accounts_[i].size(); ++j) {
+      if (buffer.slices[j].used) ++accounts_[i][j].steps;
+    }
   }
 }
 
@@ -89,7 +120,7 @@ UpdateTensors FlatOptimizer::tensors_of(std::size_t buffer) const {
                         .grads = parameters_.buffers()[buffer].grads,
                         .state = {}};
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].in_use()) tensors.state[i] = slots_[i].flat[buffer];
+    if (slots_[i].in_use) tensors.state[i] = slots_[i].flat[buffer];
   }
   return tensors;
 }
@@ -97,18 +128,33 @@ UpdateTensors FlatOptimizer::tensors_of(std::size_t buffer) const {
 void FlatOptimizer::step(const StepOptions& options) {
   part_ = options.part;
   if (part_.count == 1) parameters_.collect_grads();
-  ++num_steps_;
+  count_step();
   update({.scale = options.grad_scale, .zero = options.zero_grad});
   parameters_.mark_updated();
+  if (options.zero_grad) parameters_.forget_use();
+}
+
+// Of the parameters that missed a step.
+StateDict FlatOptimizer::uneven_steps() const {
+  StateDict steps;
+  for (std::size_t i = 0; i < accounts_.size(); ++i) {
+    for (std::size_t j = 0; j < accounts_[i].size(); ++j) {
+      if (accounts_[i][j].steps == num_steps_) continue;
+      steps.set(parameters_.buffers()[i].slices[j].name, accounts_[i][j].steps);
+    }
+  }
+  return steps;
 }
 
 StateDict FlatOptimizer::state() const {
   StateDict state{{"name", name()}, {"step", num_steps_}};
+  if (StateDict steps = uneven_steps(); steps.size() > 0) state.set("steps", std::move(steps));
   for (const auto& [key, value] : hyper_parameters()) state.set(key, value);
   for (const Slot& slot : slots_) {
-    if (!slot.in_use()) continue;
+    if (!slot.in_use) continue;
     StateDict tensors;
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+      if (!slot.flat[i].defined()) continue;
       for (const auto& slice : parameters_.buffers()[i].slices) {
         tensors.set(slice.name,
                     slice_view(slice, slot.flat[i]).clone(torch::MemoryFormat::Contiguous));
@@ -119,18 +165,46 @@ StateDict FlatOptimizer::state() const {
   return state;
 }
 
-FlatOptimizer::Slot FlatOptimizer::load_slot(const std::string& name,
-                                             const StateDict& tensors) const {
-  Slot slot{.name = name, .flat = {}};
+FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) const {
+  Accounts accounts = accounts_;
+  const auto num_steps = state.get<std::int64_t>("step");
+  const auto steps = state.get_or<StateDict>("steps", {});
+  // A state of version 0.1.0 has nothing of parameters that were frozen when its run began.
+  const auto has_tensors = [&](const std::string& name) {
+    return std::ranges::any_of(slots_, [&](const Slot& slot) {
+      return state.contains(slot.name) && state.get<StateDict>(slot.name).contains(name);
+    });
+  };
+  for (std::size_t i = 0; i < accounts.size(); ++i) {
+    const auto& buffer = parameters_.buffers()[i];
+    for (std::size_t j = 0; j < accounts[i].size(); ++j) {
+      const std::string& name = buffer.slices[j].name;
+      const bool begun = buffer.is_awake() || has_tensors(name);
+      accounts[i][j].steps = steps.get_or<std::int64_t>(name, begun ? num_steps : 0);
+    }
+  }
+  return accounts;
+}
+
+FlatOptimizer::Slot FlatOptimizer::load_slot(const Slot& like, const StateDict& tensors,
+                                             const Accounts& accounts) const {
+  const std::string& name = like.name;
+  Slot slot{.name = name, .in_use = true, .initial = like.initial};
+  slot.flat.resize(parameters_.buffers().size());
   std::vector<std::string> known;
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    const torch::Tensor& flat = slot.flat.emplace_back(parameters_.zeros_like_values(i));
-    for (const auto& slice : parameters_.buffers()[i].slices) {
+    const auto& buffer = parameters_.buffers()[i];
+    for (std::size_t j = 0; j < buffer.slices.size(); ++j) {
+      const auto& slice = buffer.slices[j];
       known.push_back(slice.name);
-      if (!tensors.contains(slice.name)) {
+      const bool there = tensors.contains(slice.name);
+      if (there || buffer.is_awake()) make_room(slot, i);
+      if (!there) {
+        if (accounts[i][j].steps == 0) continue;
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",
                               this->name(), name, slice.name);
       }
+      const torch::Tensor& flat = slot.flat[i];
       const auto tensor = tensors.get<torch::Tensor>(slice.name);
       if (tensor.sizes() != slice.parameter.sizes() ||
           tensor.scalar_type() != slice.parameter.scalar_type()) {
@@ -156,12 +230,13 @@ void FlatOptimizer::load_state(const StateDict& state) {
   }
   const auto num_steps = state.get<std::int64_t>("step");
   torch::NoGradGuard no_grad;
+  Accounts accounts = load_accounts(state);
   std::vector<Slot> slots;
   for (const Slot& slot : slots_) {
     if (state.contains(slot.name)) {
-      slots.push_back(load_slot(slot.name, state.get<StateDict>(slot.name)));
+      slots.push_back(load_slot(slot, state.get<StateDict>(slot.name), accounts));
     } else {
-      slots.push_back({.name = slot.name, .flat = {}});
+      slots.push_back({.name = slot.name, .initial = slot.initial});
     }
   }
   try {
@@ -170,12 +245,12 @@ void FlatOptimizer::load_state(const StateDict& state) {
     throw CheckpointError("in the state of an optimizer: {}", error.what());
   }
   slots_ = std::move(slots);
+  accounts_ = std::move(accounts);
   num_steps_ = num_steps;
 }
 
 void FlatOptimizer::require_in_use(const Slot& slot) const {
-  if (!slot.in_use())
-    throw CheckpointError("optimizer {}: no '{}' in its state", name(), slot.name);
+  if (!slot.in_use) throw CheckpointError("optimizer {}: no '{}' in its state", name(), slot.name);
 }
 
 }  // namespace lockstep::optim

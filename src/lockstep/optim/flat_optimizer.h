@@ -33,22 +33,22 @@ class FlatOptimizer : public Optimizer {
   // One value an element, in the order of the update's state arrays.
   struct Slot {
     std::string name;
-    std::vector<torch::Tensor> flat;  // one a buffer; empty where it is not in use
-
-    bool in_use() const { return !flat.empty(); }
+    bool in_use = false;
+    double initial = 0.0;  // every element's first value
+    std::vector<torch::Tensor> flat =
+        {};  // one a buffer; undefined while nothing of it was updated
   };
 
   FlatOptimizer(FlatParameters& parameters, std::vector<std::string> slot_names);
 
-  // Called by step(), with num_steps() counting this step already.
+  // Called by step(), after the steps of the parameters that take part were counted.
   virtual void update(const GradientUse& gradient) = 0;
 
   virtual StateDict hyper_parameters() const = 0;
   // Validates first, and throws without a change. Called with the slots as they will be.
   virtual void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) = 0;
 
-  std::int64_t num_steps() const { return num_steps_; }
-  bool in_use(std::size_t slot) const { return slots_[slot].in_use(); }
+  bool in_use(std::size_t slot) const { return slots_[slot].in_use; }
   void use_slot(std::size_t slot, double initial = 0.0);
 
   // Throws CheckpointError where a state lacks what the options need.
@@ -58,33 +58,46 @@ class FlatOptimizer : public Optimizer {
   struct Rates {
     double lr = 0.0;
     double weight_decay = 0.0;
+    std::int64_t step = 1;  // updates of the parameter, this one included
   };
 
-  // Applies what `make_update` makes of the rates of each stretch of parameters; `common` are those
-  // of the ones without settings.
+  // Applies what `make_update` makes of the rates of the parameters that take part in this step;
+  // `common` are those of the ones without settings.
   template <typename MakeUpdate>
   void apply_to_all(const Rates& common, const MakeUpdate& make_update);
 
  private:
-  // Parameters side by side with the same settings, as elements of a buffer.
-  struct Stretch {
-    ElementRange range;
+  // What the optimizer knows of a parameter beside its slots.
+  struct Account {
     double lr_scale = 1.0;                    // times the optimizer's
     std::optional<double> weight_decay = {};  // instead of the optimizer's
+    std::int64_t steps = 0;                   // updates that it took part in
 
-    bool same_settings(const Stretch& other) const {
-      return lr_scale == other.lr_scale && weight_decay == other.weight_decay;
-    }
+    friend bool operator==(const Account&, const Account&) = default;
   };
 
+  // Parameters side by side that take part in a step and have equal accounts, as elements of a
+  // buffer. Where all do, it is the whole buffer.
+  struct Run {
+    ElementRange range;
+    Account account;
+  };
+  const std::vector<Run>& find_runs(std::size_t buffer);
+
+  void count_step();
+  void make_room(Slot& slot, std::size_t buffer) const;
   UpdateTensors tensors_of(std::size_t buffer) const;
-  Slot load_slot(const std::string& name, const StateDict& tensors) const;
+  StateDict uneven_steps() const;
+  using Accounts = std::vector<std::vector<Account>>;  // one a slice, by buffer
+  Accounts load_accounts(const StateDict& state) const;
+  Slot load_slot(const Slot& slot, const StateDict& tensors, const Accounts& accounts) const;
 
   FlatParameters& parameters_;
   std::vector<Slot> slots_;
-  std::vector<std::vector<Stretch>> stretches_;  // that make up each buffer
-  std::int64_t num_steps_ = 0;
-  Part part_;  // of the step at work
+  Accounts accounts_;
+  std::vector<Run> runs_;       // of the buffer at work
+  std::int64_t num_steps_ = 0;  // calls of step()
+  Part part_;                   // of the step at work
 };
 
 // Below this many elements a thread costs more than it brings.
@@ -106,16 +119,19 @@ void apply_fused(const Update& update, const UpdateTensors& tensors, const Eleme
 template <typename MakeUpdate>
 void FlatOptimizer::apply_to_all(const Rates& common, const MakeUpdate& make_update) {
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    const std::vector<Run>& runs = find_runs(i);
+    if (runs.empty()) continue;
     const UpdateTensors tensors = tensors_of(i);
     const ElementRange ours = range_of(part_, tensors.values.numel());
     const bool cpu = tensors.values.device().is_cpu();
-    for (const Stretch& stretch : stretches_[i]) {
-      const ElementRange range{.begin = std::max(ours.begin, stretch.range.begin),
-                               .end = std::min(ours.end, stretch.range.end)};
+    for (const auto& [elements, account] : runs) {
+      const ElementRange range{.begin = std::max(ours.begin, elements.begin),
+                               .end = std::min(ours.end, elements.end)};
       if (range.size() <= 0) continue;
       const auto update =
-          make_update(Rates{.lr = common.lr * stretch.lr_scale,
-                            .weight_decay = stretch.weight_decay.value_or(common.weight_decay)});
+          make_update(Rates{.lr = common.lr * account.lr_scale,
+                            .weight_decay = account.weight_decay.value_or(common.weight_decay),
+                            .step = account.steps});
       if (cpu && tensors.values.scalar_type() == torch::kFloat32) {
         apply_fused<float>(update, tensors, range);
       } else if (cpu && tensors.values.scalar_type() == torch::kFloat64) {

@@ -39,6 +39,10 @@ void check_parameter(const std::string& name, const torch::Tensor& tensor) {
   }
 }
 
+bool can_be_trained(const torch::Tensor& tensor) {
+  return tensor.is_leaf() && tensor.layout() == torch::kStrided && tensor.is_floating_point();
+}
+
 // Memory that two tensors share would become two copies that drift apart.
 void refuse_shared_memory(const std::vector<Buffer>& buffers) {
   for (const Buffer& buffer : buffers) {
@@ -66,17 +70,26 @@ void refuse_shared_memory(const std::vector<Buffer>& buffers) {
   }
 }
 
-std::vector<Buffer> sort_into_buffers(const NamedTensors& parameters) {
-  std::vector<Buffer> buffers;
-  std::map<std::pair<torch::ScalarType, std::string>, std::size_t> index;
+// Each tensor once, under its first name.
+NamedTensors distinct(const NamedTensors& parameters) {
+  NamedTensors found;
   std::set<const c10::TensorImpl*> seen;
   std::set<std::string> names;
   for (const auto& [name, tensor] : parameters) {
-    if (!tensor.defined() || !tensor.requires_grad() || tensor.numel() == 0) continue;
+    if (!tensor.defined() || tensor.numel() == 0) continue;
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
     if (!names.insert(name).second) {
       throw ConfigError("parameter {}: two different tensors have this name", name);
     }
+    found.emplace_back(name, tensor);
+  }
+  return found;
+}
+
+std::vector<Buffer> sort_into_buffers(const NamedTensors& parameters) {
+  std::vector<Buffer> buffers;
+  std::map<std::pair<torch::ScalarType, std::string>, std::size_t> index;
+  for (const auto& [name, tensor] : parameters) {
     check_parameter(name, tensor);
     const auto [place, fresh] =
         index.try_emplace({tensor.scalar_type(), tensor.device().str()}, buffers.size());
@@ -86,6 +99,51 @@ std::vector<Buffer> sort_into_buffers(const NamedTensors& parameters) {
   }
   refuse_shared_memory(buffers);
   return buffers;
+}
+
+// The bytes that a dense tensor's elements lie in.
+std::pair<const char*, const char*> extent(const torch::Tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  const auto* begin = static_cast<const char*>(tensor.data_ptr());
+  return {begin, begin + (last + 1) * tensor.element_size()};
+}
+
+bool shares_memory(const torch::Tensor& tensor, const NamedTensors& all) {
+  const auto [begin, end] = extent(tensor);
+  return std::ranges::any_of(all, [&, begin = begin, end = end](const auto& item) {
+    const torch::Tensor& other = item.second;
+    if (other.is_same(tensor) || other.layout() != torch::kStrided) return false;
+    const auto [other_begin, other_end] = extent(other);
+    return other_begin < end && begin < other_end;
+  });
+}
+
+struct Sorted {
+  std::vector<Buffer> awake;
+  std::vector<Buffer> asleep;
+  NamedTensors left_alone;
+};
+
+Sorted sorted(const NamedTensors& parameters) {
+  const NamedTensors all = distinct(parameters);
+  NamedTensors trained;
+  NamedTensors frozen;
+  Sorted result;
+  for (const auto& item : all) {
+    if (item.second.requires_grad()) {
+      trained.push_back(item);
+    } else if (can_be_trained(item.second) && !shares_memory(item.second, all)) {
+      frozen.push_back(item);
+    } else {
+      result.left_alone.push_back(item);
+    }
+  }
+  result.awake = sort_into_buffers(trained);
+  result.asleep = sort_into_buffers(frozen);
+  return result;
 }
 
 // A tensor like `model` over the slice's memory in `flat`. It has a storage of its own, of just its
@@ -102,6 +160,10 @@ std::vector<std::int64_t> dense_strides(const torch::Tensor& tensor) {
   return torch::empty(tensor.sizes(), torch::device(torch::kMeta)).strides().vec();
 }
 
+std::int64_t aligned(std::int64_t elements, std::int64_t element_size) {
+  return (elements * element_size + kAlignment - 1) / kAlignment * kAlignment / element_size;
+}
+
 void move_into(Buffer& buffer, const FlatOptions& how) {
   const torch::TensorOptions options =
       buffer.slices.front().parameter.options().requires_grad(false);
@@ -109,23 +171,33 @@ void move_into(Buffer& buffer, const FlatOptions& how) {
   std::int64_t total = 0;
   for (Slice& slice : buffer.slices) {
     slice.offset = total;
-    const std::int64_t bytes = slice.size * element_size;
-    total += (bytes + kAlignment - 1) / kAlignment * kAlignment / element_size;
+    total += aligned(slice.size, element_size);
   }
   buffer.values = how.memory(total, options);
+  for (Slice& slice : buffer.slices) {
+    const torch::Tensor value = place_in(buffer.values, slice, dense_strides(slice.parameter));
+    if (how.owns_values) value.copy_(slice.parameter);
+    slice.parameter.set_data(value);
+  }
+}
+
+// Memory for gradients, which become those of the parameters.
+void wake(Buffer& buffer, const FlatOptions& how) {
+  const std::int64_t total = buffer.values.numel();
+  const std::int64_t marks =
+      aligned(static_cast<std::int64_t>(buffer.slices.size()), buffer.values.element_size());
   for (std::int64_t set = 0; set < how.grad_sets; ++set) {
-    buffer.grad_sets.push_back(how.memory(total, options));
+    buffer.messages.push_back(how.memory(marks + total, buffer.values.options()));
+    buffer.grad_sets.push_back(buffer.messages.back().narrow(0, marks, total));
   }
   buffer.grads = buffer.grad_sets.front();
   for (Slice& slice : buffer.slices) {
-    const std::vector<std::int64_t> strides = dense_strides(slice.parameter);
-    const torch::Tensor value = place_in(buffer.values, slice, strides);
-    if (how.owns_values) value.copy_(slice.parameter);
     for (const torch::Tensor& set : buffer.grad_sets) {
-      slice.set_grads.push_back(place_in(set, slice, strides));
+      slice.set_grads.push_back(place_in(set, slice, slice.parameter.strides()));
+      slice.versions.push_back(slice.set_grads.back()._version());
     }
     slice.grad = slice.set_grads.front();
-    slice.parameter.set_data(value);
+    slice.bound = 0;
     slice.parameter.mutable_grad() = slice.grad;
   }
 }
@@ -142,6 +214,13 @@ void check_place(const Buffer& buffer, const Slice& slice) {
       parameter.device().str());
 }
 
+// Where autograd, or the user, has changed the gradient since the last look.
+bool notes_change(Slice& slice) {
+  std::uint32_t& seen = slice.versions[slice.bound];
+  const std::uint32_t now = slice.grad._version();
+  return std::exchange(seen, now) != now;
+}
+
 void take_grad(Slice& slice) {
   torch::Tensor& grad = slice.parameter.mutable_grad();
   if (!grad.defined()) {
@@ -152,7 +231,9 @@ void take_grad(Slice& slice) {
   } else {
     const torch::Tensor dense = grad.detach();
     slice.grad.copy_(dense.layout() == torch::kStrided ? dense : dense.to_dense());
+    slice.used = true;
   }
+  notes_change(slice);
   grad = slice.grad;
 }
 
@@ -198,23 +279,53 @@ ElementRange range_of(const Part& part, std::int64_t size) {
 }
 
 FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions options)
-    : options_(std::move(options)), buffers_(sort_into_buffers(parameters)) {
+    : options_(std::move(options)) {
+  Sorted found = sorted(parameters);
+  left_alone_ = std::move(found.left_alone);
   if (!options_.memory) {
     options_.memory = [](std::int64_t count, const torch::TensorOptions& like) {
       return torch::zeros({count}, like);
     };
   }
   torch::NoGradGuard no_grad;
-  for (Buffer& buffer : buffers_) {
-    move_into(buffer, options_);
-    for (const Slice& slice : buffer.slices) size_ += slice.size;
+  for (std::vector<Buffer>* const some : {&found.awake, &found.asleep}) {
+    for (Buffer& buffer : *some) {
+      move_into(buffer, options_);
+      if (some == &found.awake) wake(buffer, options_);
+      for (const Slice& slice : buffer.slices) size_ += slice.size;
+      buffers_.push_back(std::move(buffer));
+    }
   }
+}
+
+bool FlatParameters::wake_unfrozen() {
+  for (const auto& [name, tensor] : left_alone_) {
+    if (!tensor.requires_grad()) continue;
+    check_parameter(name, tensor);
+    throw ConfigError(
+        "parameter {}: it requires a gradient now, but it shares memory with another parameter and "
+        "was left alone when the run started; give it memory of its own (clone())",
+        name);
+  }
+  bool any = false;
+  torch::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.is_awake()) continue;
+    const bool unfrozen = std::ranges::any_of(
+        buffer.slices, [](const Slice& slice) { return slice.parameter.requires_grad(); });
+    if (!unfrozen) continue;
+    wake(buffer, options_);
+    any = true;
+  }
+  return any;
 }
 
 void FlatParameters::bind_grads(std::int64_t set) {
   const auto index = static_cast<std::size_t>(set);
   for (Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
     for (Slice& slice : buffer.slices) {
+      slice.bound = index;
       slice.grad = slice.set_grads[index];
       slice.parameter.mutable_grad() = slice.grad;
     }
@@ -235,8 +346,10 @@ void FlatParameters::move_to_own_memory() {
       slice.parameter.mutable_grad().reset();
       slice.grad.reset();
       slice.set_grads.clear();
+      slice.versions.clear();
     }
     buffer.grad_sets.clear();
+    buffer.messages.clear();
     buffer.grads.reset();
   }
 }
@@ -246,23 +359,84 @@ void FlatParameters::collect_grads() {
   for (Buffer& buffer : buffers_) {
     for (Slice& slice : buffer.slices) {
       check_place(buffer, slice);
+      if (!buffer.is_awake()) continue;
       const torch::Tensor& grad = slice.parameter.grad();
-      if (!grad.is_same(slice.grad)) take_grad(slice);
+      if (!grad.is_same(slice.grad)) {
+        take_grad(slice);
+      } else if (notes_change(slice)) {
+        slice.used = true;
+      }
     }
+  }
+}
+
+void FlatParameters::note_use(std::size_t buffer) {
+  for (Slice& slice : buffers_[buffer].slices) {
+    if (slice.parameter.grad().is_same(slice.grad) && notes_change(slice)) slice.used = true;
+  }
+}
+
+void FlatParameters::write_marks(std::size_t buffer, std::int64_t set) {
+  const Buffer& to = buffers_[buffer];
+  const torch::Tensor& message = to.messages[static_cast<std::size_t>(set)];
+  const auto write = [&](auto* marks) {
+    for (const Slice& slice : to.slices) *marks++ = slice.used ? 1 : 0;
+  };
+  if (has_kernels(message) && message.scalar_type() == torch::kFloat32) {
+    write(message.data_ptr<float>());
+  } else if (has_kernels(message)) {
+    write(message.data_ptr<double>());
+  } else {
+    const torch::Tensor marks = torch::empty({static_cast<std::int64_t>(to.slices.size())});
+    write(marks.data_ptr<float>());
+    message.narrow(0, 0, marks.numel()).copy_(marks);
+  }
+}
+
+void FlatParameters::read_marks(std::span<const std::int64_t> sets) {
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
+    for (Slice& slice : buffer.slices) slice.used = false;
+    for (const std::int64_t set : sets) {
+      const torch::Tensor& message = buffer.messages[static_cast<std::size_t>(set)];
+      const auto read = [&](const auto* marks) {
+        for (Slice& slice : buffer.slices) slice.used = *marks++ != 0 || slice.used;
+      };
+      if (has_kernels(message) && message.scalar_type() == torch::kFloat32) {
+        read(message.data_ptr<float>());
+      } else if (has_kernels(message)) {
+        read(message.data_ptr<double>());
+      } else {
+        const auto count = static_cast<std::int64_t>(buffer.slices.size());
+        const torch::Tensor marks = message.narrow(0, 0, count).to(torch::kCPU, torch::kFloat32);
+        read(marks.data_ptr<float>());
+      }
+    }
+  }
+}
+
+void FlatParameters::forget_use() {
+  for (Buffer& buffer : buffers_) {
+    for (Slice& slice : buffer.slices) slice.used = false;
   }
 }
 
 void FlatParameters::zero_grad() {
   for (Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
     for (const torch::Tensor& set : buffer.grad_sets) set.zero_();
-    // One that was replaced is dropped: the flat gradient counts.
-    for (Slice& slice : buffer.slices) slice.parameter.mutable_grad() = slice.grad;
+    for (Slice& slice : buffer.slices) {
+      // One that was replaced is dropped: the flat gradient counts.
+      slice.parameter.mutable_grad() = slice.grad;
+      notes_change(slice);
+    }
   }
+  forget_use();
 }
 
 double FlatParameters::grad_norm() const {
-  const bool all =
-      std::ranges::all_of(buffers_, [](const Buffer& b) { return has_kernels(b.grads); });
+  const bool all = std::ranges::all_of(
+      buffers_, [](const Buffer& b) { return !b.is_awake() || has_kernels(b.grads); });
   if (all) {
     std::vector<double> blocks(static_cast<std::size_t>(num_blocks()));
     block_norms({}, blocks);
@@ -270,6 +444,7 @@ double FlatParameters::grad_norm() const {
   }
   double total = 0.0;
   for (const Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
     total += buffer.grads.to(torch::kFloat64).square().sum().item<double>();
   }
   return std::sqrt(total);
@@ -284,11 +459,12 @@ std::int64_t FlatParameters::num_blocks() const {
 void FlatParameters::block_norms(const Part& part, std::span<double> blocks) const {
   double* first = blocks.data();
   for (const Buffer& buffer : buffers_) {
-    const ElementRange range = range_of(part, buffer.grads.numel());
-    if (range.size() > 0) {
+    // Those of a buffer that is asleep stay as they are: zero.
+    const ElementRange range = range_of(part, buffer.values.numel());
+    if (buffer.is_awake() && range.size() > 0) {
       squared_norms_of(buffer.grads, range, first + range.begin / kernels::kSumBlock);
     }
-    first += blocks_in(buffer.grads.numel());
+    first += blocks_in(buffer.values.numel());
   }
 }
 
@@ -303,6 +479,7 @@ void FlatParameters::clip_grad_value(double limit, const Part& part) {
     throw ConfigError("clip_grad_value: expected a limit that is not negative, got {}", limit);
   }
   for (Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
     const ElementRange range = range_of(part, buffer.grads.numel());
     buffer.grads.narrow(0, range.begin, range.size()).clamp_(-limit, limit);
   }
@@ -315,7 +492,8 @@ void FlatParameters::mark_updated() {
 }
 
 torch::Tensor slice_view(const FlatParameters::Slice& slice, const torch::Tensor& flat) {
-  return flat.as_strided(slice.parameter.sizes(), slice.parameter.strides(), slice.offset);
+  return flat.as_strided(slice.parameter.sizes(), slice.parameter.strides(),
+                         flat.storage_offset() + slice.offset);
 }
 
 double clip_scale(const ClipNorm& options) {

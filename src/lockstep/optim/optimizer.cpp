@@ -1,5 +1,7 @@
 #include "lockstep/optim/optimizer.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
@@ -22,9 +24,11 @@ struct Make {
   std::unique_ptr<Optimizer> operator()(const OptimizerSpec::TorchFactory& factory) const {
     std::vector<torch::Tensor> tensors;
     for (const auto& buffer : parameters.buffers()) {
+      if (!buffer.is_awake()) continue;
       for (const auto& slice : buffer.slices) tensors.push_back(slice.parameter);
     }
-    return make_optimizer(OptimizerSpec::TorchOptimizer(factory(std::move(tensors))), parameters);
+    return make_optimizer(OptimizerSpec::TorchOptimizer(factory(std::move(tensors))), parameters,
+                          {.adds_unfrozen = true});
   }
 
   std::unique_ptr<Optimizer> operator()(const OptimizerSpec::TorchOptimizer& optimizer) const {
@@ -42,7 +46,7 @@ struct Make {
 }  // namespace
 
 std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const {
-  if (parameters.buffers().empty()) {
+  if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_awake)) {
     throw ConfigError("optimizer: the model has no parameter that requires a gradient");
   }
   return std::visit(Make{parameters, settings_}, choice_);

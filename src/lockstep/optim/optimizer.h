@@ -34,8 +34,9 @@ struct StepOptions {
   Part part = {};
 };
 
-// Updates the parameters it was made for. Every parameter is updated in every step: one that the
-// loss did not use has a gradient of zero.
+// Updates the parameters it was made for, of which those take part in a step that a backward()
+// reached since the last one (FlatParameters). The others stay as they are, with their state: no
+// weight decay, no momentum, no step counted, as PyTorch does with a gradient of None.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -57,8 +58,9 @@ class Optimizer {
   virtual std::optional<double> momentum() const = 0;
   virtual void set_momentum(double momentum) = 0;
 
-  // {"name", "step", hyper-parameters, and for each buffer {parameter's name: tensor like it}}: a
-  // copy, which later steps leave alone.
+  // {"name", "step", "steps" {parameter's name: count} of those that missed a step,
+  // hyper-parameters, and for each buffer {parameter's name: tensor like it}}: a copy, which later
+  // steps leave alone.
   virtual StateDict state() const = 0;
 
   // Throws ConfigError where state() cannot be saved: a torch optimizer of the user's own need not

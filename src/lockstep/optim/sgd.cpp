@@ -51,7 +51,8 @@ class SGDOptimizer final : public FlatOptimizer {
 
   void update(const GradientUse& gradient) override {
     // A scheduler may bring momentum in later, so the buffer begins with the first step that has
-    // it; that step's gradient enters undampened.
+    // it, and a parameter's part of it with the parameter's first step. The gradient of that step
+    // enters undampened.
     const bool first = options_.momentum != 0.0 && !in_use(kMomentumBuffer);
     if (first) use_slot(kMomentumBuffer);
     const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
@@ -61,7 +62,7 @@ class SGDOptimizer final : public FlatOptimizer {
           .lr = rates.lr,
           .weight_decay = rates.weight_decay,
           .momentum = options_.momentum,
-          .gain = first ? 1.0 : 1.0 - options_.dampening,
+          .gain = first || rates.step == 1 ? 1.0 : 1.0 - options_.dampening,
           .nesterov = options_.nesterov,
       };
     });

@@ -60,14 +60,15 @@ void set_momentum_of(torch::optim::OptimizerOptions& options, double momentum) {
 class TorchOptimizerAdapter final : public Optimizer {
  public:
   TorchOptimizerAdapter(std::shared_ptr<torch::optim::Optimizer> optimizer,
-                        FlatParameters& parameters)
-      : optimizer_(std::move(optimizer)), parameters_(parameters) {
+                        FlatParameters& parameters, const TorchOptimizerOptions& options)
+      : optimizer_(std::move(optimizer)), parameters_(parameters), options_(options) {
     if (dynamic_cast<torch::optim::LBFGS*>(optimizer_.get()) != nullptr) {
       throw ConfigError(
           "optimizer {}: expected one that steps from gradients, but it evaluates the loss itself",
           name());
     }
     check_parameters(name(), *optimizer_, parameters);
+    for (const auto& buffer : parameters.buffers()) was_asleep_.push_back(!buffer.is_awake());
     const double first = lr();
     for (const auto& group : optimizer_->param_groups()) {
       lr_ratios_.push_back(first > 0.0 ? group.options().get_lr() / first : 1.0);
@@ -81,10 +82,16 @@ class TorchOptimizerAdapter final : public Optimizer {
 
   void step(const StepOptions& options) override {
     parameters_.collect_grads();
-    if (options.grad_scale != 1.0) {
-      for (const auto& buffer : parameters_.buffers()) buffer.grads.mul_(options.grad_scale);
+    for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+      const FlatParameters::Buffer& buffer = parameters_.buffers()[i];
+      if (!buffer.is_awake()) continue;
+      if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
+      if (options_.adds_unfrozen && was_asleep_[i]) add_unfrozen(buffer);
     }
+    // Torch's optimizers pass over parameters without a gradient.
+    bind_grads(/*all=*/false);
     optimizer_->step();
+    bind_grads(/*all=*/true);
     if (options.zero_grad) parameters_.zero_grad();
   }
 
@@ -117,6 +124,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     StateList lrs;
     for (const auto& group : optimizer_->param_groups()) lrs.push_back(group.options().get_lr());
     StateDict state{{"name", name()}, {"lr", std::move(lrs)}, {"archive", tensor}};
+    if (!added_.empty()) state.set("added", StateList(added_.begin(), added_.end()));
     if (const auto momentum = this->momentum()) state.set("momentum", *momentum);
     return state;
   }
@@ -150,6 +158,7 @@ class TorchOptimizerAdapter final : public Optimizer {
       throw CheckpointError("optimizer {}: expected {} parameter groups, found {}", name(),
                             groups.size(), lrs.size());
     }
+    add_by_name(state.get_or<StateList>("added", {}));
     const torch::Tensor bytes = state.get<torch::Tensor>("archive").contiguous();
     std::istringstream stream(
         std::string(static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()));
@@ -177,17 +186,71 @@ class TorchOptimizerAdapter final : public Optimizer {
     return stream.str();
   }
 
+  // The gradients of all parameters, or none where a parameter does not take part in this step.
+  void bind_grads(bool all) {
+    for (const auto& buffer : parameters_.buffers()) {
+      if (!buffer.is_awake()) continue;
+      for (const auto& slice : buffer.slices) {
+        slice.parameter.mutable_grad() = all || slice.used ? slice.grad : torch::Tensor();
+      }
+    }
+  }
+
+  void add_unfrozen(const FlatParameters::Buffer& buffer) {
+    for (const auto& slice : buffer.slices) {
+      if (slice.used && !has(slice.parameter)) add(slice);
+    }
+  }
+
+  bool has(const torch::Tensor& parameter) {
+    if (known_.empty()) {
+      for (const auto& group : optimizer_->param_groups()) {
+        for (const torch::Tensor& one : group.params()) known_.insert(one.unsafeGetTensorImpl());
+      }
+    }
+    return known_.contains(parameter.unsafeGetTensorImpl());
+  }
+
+  void add(const FlatParameters::Slice& slice) {
+    optimizer_->param_groups().front().params().push_back(slice.parameter);
+    known_.insert(slice.parameter.unsafeGetTensorImpl());
+    added_.push_back(slice.name);
+  }
+
+  // What a checkpoint's optimizer had beside those it was made for.
+  void add_by_name(const StateList& names) {
+    for (const auto& item : names) {
+      const std::string* name = item.get_if<std::string>();
+      const FlatParameters::Slice* found = nullptr;
+      for (const auto& buffer : parameters_.buffers()) {
+        for (const auto& slice : buffer.slices) {
+          if (name != nullptr && slice.name == *name) found = &slice;
+        }
+      }
+      if (found == nullptr) {
+        throw CheckpointError("optimizer {}: the model has no parameter {}", this->name(),
+                              name == nullptr ? "without a name" : *name);
+      }
+      if (!has(found->parameter)) add(*found);
+    }
+  }
+
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
-  std::vector<double> lr_ratios_;  // each group's to the first's, as they were made
+  TorchOptimizerOptions options_;
+  std::vector<bool> was_asleep_;            // each buffer, when the optimizer was made
+  std::set<const c10::TensorImpl*> known_;  // parameters of all groups, once it was asked for
+  std::vector<std::string> added_;          // parameters that joined later, in that order
+  std::vector<double> lr_ratios_;           // each group's to the first's, as they were made
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
-                                          FlatParameters& parameters) {
+                                          FlatParameters& parameters,
+                                          const TorchOptimizerOptions& options) {
   if (optimizer == nullptr) throw ConfigError("optimizer: expected a torch optimizer, got null");
-  return std::make_unique<TorchOptimizerAdapter>(std::move(optimizer), parameters);
+  return std::make_unique<TorchOptimizerAdapter>(std::move(optimizer), parameters, options);
 }
 
 }  // namespace lockstep::optim

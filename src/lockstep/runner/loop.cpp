@@ -72,6 +72,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                      .share_memory = plan_.engine->shares_updates(),
                      .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients &&
                                 loss_mean() != LossMean::kTargets,
+                     .one_batch_an_update = options.accumulation_steps == 1,
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
@@ -101,12 +102,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.progress.num_epochs = options.num_epochs;
   state_.selection.minimize = options.minimize_valid_metric;
   state_.snapshot = [this] { return snapshot(); };
-  state_.change_model = [this](const std::function<void()>& change) {
-    comm_.barrier();
-    const torch::NoGradGuard no_grad;
-    if (!replica_->shares_memory() || comm_.is_primary()) change();
-    comm_.barrier();
-  };
+  state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
   if (plan_.metrics_are_known) {
     state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key);
   }

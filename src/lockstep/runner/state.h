@@ -108,8 +108,9 @@ struct State {
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
 
-  // Collective: changes the model's weights by `change`, which every rank passes. It is called once
-  // for each copy of the parameters: on rank 0 alone where all workers have them in common.
+  // Collective: changes the model's parameters and buffers by `change`, which every rank passes. It
+  // is called once for each copy of the parameters: on rank 0 alone where all workers have them in
+  // common. After it, all ranks have what rank 0 has, frozen parameters and buffers included.
   std::function<void(const std::function<void()>& change)> change_model;
 
   // The whole run as a checkpoint holds it, on rank 0; elsewhere empty. Throws Error unless
