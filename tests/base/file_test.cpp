@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,7 +69,6 @@ TEST(WriteFileAtomically, KeepsWhatItCannotReplace) {
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("taken"));
 }
 
-// The file written aside is made to be /dev/full, which takes no byte: a full disk in miniature.
 // As on a full disk: no file of this process may have more than two bytes.
 TEST(WriteFileAtomically, AWriteThatFailsLosesNothing) {
   const TemporaryDirectory folder;
@@ -108,6 +109,51 @@ TEST(WriteFileAtomically, AKilledWriterLeavesNothing) {
   ::waitpid(writer, nullptr, 0);
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
   EXPECT_EQ(fs::file_size(folder / "file"), 64u << 20);
+}
+
+TEST(WriteFileAtomically, TakesContentPieceByPiece) {
+  const TemporaryDirectory folder;
+  write_file_atomically(folder / "file", [](const WriteBytes& write) {
+    write("one, ");
+    write("two");
+  });
+  EXPECT_EQ(read_file(folder / "file"), "one, two");
+  EXPECT_THROW(write_file_atomically(folder / "file",
+                                     [](const WriteBytes& write) {
+                                       write("half");
+                                       throw Error("stopped");
+                                     }),
+               Error);
+  EXPECT_EQ(read_file(folder / "file"), "one, two");
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
+}
+
+// Where there is no /proc, files cannot be written without a name. Another user of the folder has
+// put links where version 0.1.0 would have written.
+TEST(WriteFileAtomically, WithoutProcItFollowsNoLink) {
+  const TemporaryDirectory folder;
+  write_file_atomically(folder / "victim", std::string_view("precious"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+        ::mount("tmpfs", "/proc", "tmpfs", 0, nullptr) != 0) {
+      ::_exit(77);
+    }
+    fs::create_symlink("victim", folder / ("file.tmp." + std::to_string(::getpid())));
+    try {
+      write_file_atomically(folder / "file", std::string_view("new"));
+    } catch (const Error&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespaces here";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_file(folder / "victim"), "precious");
+  EXPECT_EQ(read_file(folder / "file"), "new");
+  EXPECT_FALSE(fs::is_symlink(folder / "file"));
 }
 
 TEST(LinkFileAtomically, GivesAnotherName) {
@@ -182,13 +228,43 @@ TEST(ReadFile, SaysWhyItCannot) {
               ThrowsMessage<Error>(HasSubstr("cannot read: Is a directory")));
 }
 
+TEST(Reading, NamesTheFileOnceWhateverIsThrown) {
+  const fs::path path = "a.pth";
+  const auto message = [&](const auto& exception, std::string_view kind = "") {
+    try {
+      reading<DataError>({.path = path, .kind = kind}, [&]() -> int { throw exception; });
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(message(Error("damaged")), "a.pth: damaged");
+  EXPECT_EQ(message(Error("damaged"), "checkpoint"), "checkpoint a.pth: damaged");
+  EXPECT_EQ(message(Error("a.pth: damaged"), "checkpoint"), "checkpoint a.pth: damaged");
+  EXPECT_EQ(message(Error("checkpoint a.pth: damaged"), "checkpoint"), "checkpoint a.pth: damaged");
+  EXPECT_EQ(message(std::bad_alloc()), "a.pth: not enough memory");
+  EXPECT_EQ(message(std::runtime_error("bad\nframe #0: x")), "a.pth: bad");
+  EXPECT_EQ(reading<Error>({.path = path}, [] { return 3; }), 3);
+}
+
+TEST(Reading, KeepsTheTypeOfAnErrorThatIsComplete) {
+  class Special : public DataError {
+    using DataError::DataError;
+  };
+  const fs::path path = "a.yml";
+  EXPECT_THROW(reading<DataError>({.path = path}, []() -> int { throw Special("a.yml:3: no"); }),
+               Special);
+}
+
 TEST(AbandonedWrites, AreRemovedAndNothingElseIs) {
   TemporaryDirectory folder;
-  for (const char* name : {"a.pth", "a.pth.tmp.123", "b.tmp.", "c.tmp.12x", "notes.tmp.txt"}) {
+  for (const char* name :
+       {"a.pth", "a.pth.tmp.123", "a.pth.tmp.12.34", "b.tmp.", "c.tmp.12x", "notes.tmp.txt"}) {
     std::ofstream(folder / name) << "x";
   }
   remove_abandoned_writes(folder.path());
   EXPECT_FALSE(std::filesystem::exists(folder / "a.pth.tmp.123"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.pth.tmp.12.34"));
   for (const char* name : {"a.pth", "b.tmp.", "c.tmp.12x", "notes.tmp.txt"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
   }

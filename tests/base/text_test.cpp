@@ -101,5 +101,27 @@ TEST(ToHex, HasSixteenDigits) {
   EXPECT_EQ(to_hex(~0ull), "ffffffffffffffff");
 }
 
+TEST(Printable, ShowsWhatWouldSteerATerminal) {
+  EXPECT_EQ(printable("\x1b[31mred\x1b[0m"), "\\x1b[31mred\\x1b[0m");
+  EXPECT_EQ(printable(std::string("a\0b\r\n\tc\x7f", 8)), "a\\x00b\\r\\n\\tc\\x7f");
+  EXPECT_EQ(printable("a\u202eb\u2066c\u2028d\u009be"), "a\\u202eb\\u2066c\\u2028d\\x9be");
+}
+
+TEST(Printable, LeavesEveryOtherCharacter) {
+  for (const char* const text : {"", "täst/0.weight", "重み", "🙂", "back\\slash \\x1b"}) {
+    EXPECT_EQ(printable(text), text);
+  }
+  EXPECT_EQ(printable_lines("two\n\tlines\r\x1b"), "two\n\tlines\\r\\x1b");
+}
+
+TEST(Printable, ShowsBytesThatAreNoUtf8) {
+  EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf") << "an overlong slash";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair of UTF-16";
+  EXPECT_EQ(printable("\xf5\x80\x80\x80"), "\\xf5\\x80\\x80\\x80") << "beyond Unicode";
+  EXPECT_TRUE(is_utf8("täst 🙂"));
+  EXPECT_FALSE(is_utf8("t\xe4st"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -60,6 +60,12 @@ TEST(Warn, AHandlerMayWarnItself) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "lockstep: warning: again: a\n");
 }
 
+TEST(Warn, CannotSteerATerminal) {
+  Collector collector;
+  warn("key \x1b]0;title\x07");
+  EXPECT_THAT(collector.messages, ElementsAre("key \\x1b]0;title\\x07"));
+}
+
 TEST(WarnOnce, ShowsEachMessageOnce) {
   Collector collector;
   for (int i = 0; i < 3; ++i) warn_once("slow BLAS");

@@ -3,21 +3,26 @@
 //   throw ConfigError("loaders/train/batch_size: expected a positive integer, got {}", value);
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep {
 
+// Messages quote keys, names and paths that come from files of others. They are made printable
+// here, once for every place that may show them: nothing in them can steer a terminal.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message) : std::runtime_error(message) {}
+  explicit Error(const std::string& message) : std::runtime_error(printable_lines(message)) {}
 
   template <typename... Args>
   requires(sizeof...(Args) > 0) explicit Error(fmt::format_string<Args...> format, Args&&... args)
-      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
+      : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
 // What the user asked for cannot be: a bad option, an unknown name, a combination without meaning.
@@ -44,5 +49,9 @@ class CheckpointError : public Error {
 class WorkerError : public Error {
   using Error::Error;
 };
+
+// What any exception says to a user: printable, without the stack frames that LibTorch appends to
+// its errors, and "not enough memory" rather than the name of a C++ class.
+std::string message_of(const std::exception& error);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -18,18 +20,28 @@ std::string last_error() {
   return std::strerror(errno);
 }
 
-// Between a file's name and the writer's process number.
+// Between a file's name and the number of the process that writes it.
 constexpr std::string_view kAsideMark = ".tmp.";
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-// Removes a half-written file unless the write went through.
+// Syncs the folder that `file` is in. A file system that cannot do so (some network ones) still
+// renames atomically.
+void sync_directory(const fs::path& file) {
+  const FileDescriptor fd(::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) ::fsync(fd.get());
+}
+
+// A name beside the target, for a file that is about to replace it. The file is removed unless it
+// was renamed to the target. The name cannot be guessed, and nothing that exists is opened or
+// replaced by it: another user of a shared folder cannot lead the writer astray by a symbolic link.
 class Aside {
  public:
   explicit Aside(const fs::path& target)
-      : path_(target.string() + std::string(kAsideMark) + std::to_string(::getpid())) {}
+      : path_(fmt::format("{}{}{}.{}", target.string(), kAsideMark, ::getpid(),
+                          std::random_device()())) {}
   ~Aside() {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
@@ -49,12 +61,6 @@ class Aside {
   }
 
  private:
-  // A file system that cannot sync a folder (some network ones) still renamed atomically.
-  static void sync_directory(const fs::path& target) {
-    FileDescriptor fd(::open(folder_of(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd) ::fsync(fd.get());
-  }
-
   fs::path path_;
 };
 
@@ -84,32 +90,52 @@ void write_all(const FileDescriptor& fd, const fs::path& path, std::string_view 
     }
     done += static_cast<std::size_t>(n);
   }
+}
+
+using Produce = std::function<void(const WriteBytes&)>;
+
+void fill(const FileDescriptor& fd, const fs::path& path, const Produce& produce) {
+  produce([&](std::string_view bytes) { write_all(fd, path, bytes); });
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
 }
 
-// A file that gets its name when it is written leaves nothing when this process is killed. False
-// where there is no such thing: not every file system has it, nor every container /proc.
-bool write_unnamed(const fs::path& path, const fs::path& aside, std::string_view bytes) {
+// A file that gets its name only when it is written leaves nothing when this process is killed.
+// Where the target does not exist yet, it gets that name at once. False where there are no files
+// without a name: not every file system has them, nor every container /proc.
+bool write_unnamed(const fs::path& path, Aside& aside, const Produce& produce) {
   const FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
   if (!fd || ::access(self.c_str(), F_OK) != 0) return false;
-  write_all(fd, path, bytes);
-  ::unlink(aside.c_str());  // of an earlier process with this one's number
-  return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, aside.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  fill(fd, path, produce);
+  const auto link_to = [&](const fs::path& name) {
+    return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link_to(path)) {
+    sync_directory(path);
+    return true;
+  }
+  if (errno != EEXIST || !link_to(aside.path())) return false;
+  aside.rename_to(path);
+  return true;
 }
 
-void write_named(const fs::path& path, const fs::path& aside, std::string_view bytes) {
-  const FileDescriptor fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd) throw Error("{}: cannot create: {}", aside.string(), last_error());
-  write_all(fd, path, bytes);
+void write_named(const fs::path& path, Aside& aside, const Produce& produce) {
+  const FileDescriptor fd(
+      ::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
+  fill(fd, path, produce);
+  aside.rename_to(path);
 }
 
 }  // namespace
 
-void write_file_atomically(const fs::path& path, std::string_view bytes) {
+void write_file_atomically(const fs::path& path, const Produce& produce) {
   Aside aside(path);
-  if (!write_unnamed(path, aside.path(), bytes)) write_named(path, aside.path(), bytes);
-  aside.rename_to(path);
+  if (!write_unnamed(path, aside, produce)) write_named(path, aside, produce);
+}
+
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
+  write_file_atomically(path, [&](const WriteBytes& write) { write(bytes); });
 }
 
 void remove_abandoned_writes(const fs::path& folder) {
@@ -118,15 +144,15 @@ void remove_abandoned_writes(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     const auto mark = name.rfind(kAsideMark);
     if (mark == std::string::npos) continue;
-    const auto pid = std::string_view(name).substr(mark + kAsideMark.size());
-    if (pid.empty() || pid.find_first_not_of("0123456789") != pid.npos) continue;
+    // The process's number and a random one; version 0.1.0 wrote the first alone.
+    const auto numbers = std::string_view(name).substr(mark + kAsideMark.size());
+    if (numbers.empty() || numbers.find_first_not_of("0123456789.") != numbers.npos) continue;
     fs::remove(entry.path(), error);
   }
 }
 
 void link_file_atomically(const fs::path& target, const fs::path& link) {
   Aside aside(link);
-  ::unlink(aside.path().c_str());
   // A symbolic link is followed: its content is meant, not where it points from.
   if (::linkat(AT_FDCWD, target.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
     write_file_atomically(link, read_file(target));
@@ -135,9 +161,20 @@ void link_file_atomically(const fs::path& target, const fs::path& link) {
   aside.rename_to(link);
 }
 
-std::string read_file(const fs::path& path) {
+std::string reading_failed(const FileInMessage& file, const std::exception& error) {
+  const std::string path = printable(file.path.string());
+  const std::string kind = file.kind.empty() ? "" : std::string(file.kind) + " ";
+  const std::string message = message_of(error);
+  if (message.starts_with(kind + path + ":")) return message;
+  if (message.starts_with(path + ":")) return kind + message;
+  return fmt::format("{}{}: {}", kind, path, message);
+}
+
+namespace {
+
+std::string read_all(const fs::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw Error("{}: cannot open: {}", path.string(), last_error());
+  if (!fd) throw Error("cannot open: {}", last_error());
   // The size is a hint: files in /proc say 0, and a log may grow while it is read.
   struct stat status {};
   const bool sized = ::fstat(fd.get(), &status) == 0 && status.st_size > 0;
@@ -146,13 +183,19 @@ std::string read_file(const fs::path& path) {
   while (true) {
     const ssize_t n = ::read(fd.get(), content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("{}: cannot read: {}", path.string(), last_error());
+    if (n < 0) throw Error("cannot read: {}", last_error());
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
     if (done == content.size()) content.resize(2 * done);
   }
   content.resize(done);
   return content;
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  return reading({path}, [&] { return read_all(path); });
 }
 
 void make_directories(const fs::path& path) {

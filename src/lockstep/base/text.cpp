@@ -28,6 +28,60 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+struct CodePoint {
+  char32_t value = 0;
+  std::size_t bytes = 0;  // 0: the text does not begin with UTF-8
+};
+
+// The character at the beginning of `text`, which is not empty.
+CodePoint first_code_point(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 0;
+  if (bytes == 0 || lead > 0xf4 || text.size() < bytes) return {};
+  char32_t value = lead & (0xffU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return {};
+    value = value << 6 | (byte(i) & 0x3fU);
+  }
+  // A longer form of a shorter character, half of a pair of UTF-16, or beyond Unicode.
+  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = value >= 0xd800 && value <= 0xdfff;
+  if (value < kSmallest[bytes] || is_surrogate || value > 0x10ffff) return {};
+  return {value, bytes};
+}
+
+// Moves the cursor, changes the direction or breaks the line.
+bool is_control(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+std::string escaped(char32_t c) {
+  if (c == '\n') return "\\n";
+  if (c == '\t') return "\\t";
+  if (c == '\r') return "\\r";
+  return c < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(c))
+                   : fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+}
+
+std::string printable_but(std::string_view text, std::string_view kept) {
+  std::string out;
+  while (!text.empty()) {
+    const auto [value, bytes] = first_code_point(text);
+    if (bytes == 0) {
+      out += escaped(static_cast<unsigned char>(text[0]));
+    } else if (is_control(value) && kept.find(text[0]) == kept.npos) {
+      out += escaped(value);
+    } else {
+      out += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> nearest_names(std::string_view name,
@@ -120,6 +174,23 @@ std::string format_metric(double value) {
 
 std::string to_hex(std::uint64_t value) {
   return fmt::format("{:016x}", value);
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = first_code_point(text).bytes;
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+std::string printable(std::string_view text) {
+  return printable_but(text, "");
+}
+
+std::string printable_lines(std::string_view text) {
+  return printable_but(text, "\n\t");
 }
 
 }  // namespace lockstep

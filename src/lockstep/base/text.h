@@ -45,4 +45,15 @@ std::string format_metric(double value);
 // 64 bits as 16 lower-case hexadecimal digits.
 std::string to_hex(std::uint64_t value);
 
+bool is_utf8(std::string_view text);
+
+// Text of unknown origin (a key in a file, a module's name), safe to show on a terminal: control
+// characters, bytes that are not UTF-8 and characters that change the direction of the text become
+// visible, as \x1b or \u202e. Everything else stays, a backslash included, so that printing twice
+// changes nothing.
+std::string printable(std::string_view text);
+
+// The same for a whole message: its line breaks and tabs stay.
+std::string printable_lines(std::string_view text);
+
 }  // namespace lockstep

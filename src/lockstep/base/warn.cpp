@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/color.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +25,8 @@ Warnings& warnings() {
 
 }  // namespace
 
-void warn(const std::string& message) {
+void warn(const std::string& text) {
+  const std::string message = printable_lines(text);
   WarningHandler handler;
   {
     std::lock_guard lock(warnings().mutex);

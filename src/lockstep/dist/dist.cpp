@@ -96,7 +96,7 @@ void work(const Worker& worker, const Launched& launched) {
     worker(launched.topology.rank, launched.topology.world_size);
     cleanup();
   } catch (const std::exception& error) {
-    abort(error.what());
+    abort(message_of(error));
     throw;
   } catch (...) {
     abort("threw something that is no exception");
@@ -118,7 +118,7 @@ void fork_workers(const Worker& worker, const LaunchOptions& options, int worker
   try {
     work_in(crew.team());
   } catch (const std::exception& error) {
-    crew.team().fail(0, error.what());
+    crew.team().fail(0, message_of(error));
     throw;
   } catch (...) {
     crew.team().fail(0, "threw something that is no exception");

@@ -74,7 +74,7 @@ void or_abort(comm::Communicator& communicator, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    communicator.abort(error.what());
+    communicator.abort(message_of(error));
     throw;
   }
 }
@@ -253,7 +253,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   try {
     work(crew.team());
   } catch (const std::exception& error) {
-    crew.team().fail(0, error.what());
+    crew.team().fail(0, message_of(error));
     throw;
   }
   crew.join();

@@ -154,7 +154,7 @@ int run_work(Team& team, const CrewOptions& options, const std::function<void(Te
     team.set_state(SeatState::kLeft);
     return 0;
   } catch (const std::exception& error) {
-    team.fail(team.rank(), error.what());
+    team.fail(team.rank(), message_of(error));
   } catch (...) {
     team.fail(team.rank(), "threw something that is no exception");
   }

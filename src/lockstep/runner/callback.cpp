@@ -59,7 +59,7 @@ void notify_failure(const std::vector<CallbackPtr>& callbacks, State& state) noe
     try {
       notify_end(callbacks, hook, state);
     } catch (const std::exception& error) {
-      warn(fmt::format("while the run was ending: {}", error.what()));
+      warn(fmt::format("while the run was ending: {}", message_of(error)));
     } catch (...) {
       warn("while the run was ending, a callback threw something that is no exception");
     }

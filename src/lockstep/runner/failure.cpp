@@ -46,11 +46,6 @@ void throw_if_is(const c10::Error& error, const std::string& message) {
 
 }  // namespace
 
-std::string message_of(const std::exception& error) {
-  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-}
-
 void rethrow_from(const std::string& place) {
   try {
     throw;

@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-// error.what(), without the stack frames that LibTorch's errors go on with.
-std::string message_of(const std::exception& error);
-
 // Throws the exception that is being handled once more, with "<place>: " before its message. Where
 // the place cannot be added, or is in the message already, it is thrown as it is:
 //   - LibTorch's errors stay c10::Error (or OutOfMemoryError, IndexError, …) and lose their frames;

@@ -1,0 +1,21 @@
+#include "lockstep/base/error.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+
+namespace lockstep {
+
+std::string message_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "not enough memory";
+  if (const auto* const failed = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    return printable_lines(
+        fmt::format("{}: {}", failed->path1().string(), failed->code().message()));
+  }
+  const std::string text = error.what();
+  // This module does not know c10::Error, whose frames begin in one of these ways.
+  const auto frames = std::min(text.find("\nException raised from"), text.find("\nframe #"));
+  return printable_lines(text.substr(0, frames));
+}
+
+}  // namespace lockstep
