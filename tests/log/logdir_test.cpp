@@ -49,6 +49,35 @@ TEST(Logdir, AFreshRunMovesAnEarlierOneAside) {
   EXPECT_EQ(read_file(folder / "previous/2/logs/train.csv"), "second");
 }
 
+TEST(Logdir, OfARunThatIsGoingOnIsLeftAlone) {
+  TemporaryDirectory folder;
+  const LogDirectory running = prepare_logdir(folder.path());
+  leave_a_run(folder.path(), "running");
+  for (const bool resume : {false, true}) {
+    try {
+      prepare_logdir(folder.path(), {.resume = resume});
+      FAIL() << "two runs in one folder";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("in use by process " + std::to_string(::getpid())));
+    }
+  }
+  EXPECT_EQ(read_file(folder / "summary.json"), "running");
+  EXPECT_FALSE(fs::exists(folder / "previous"));
+}
+
+// What a writer left that was killed just before it gave a file its name.
+TEST(Logdir, AbandonedWritesAreNotMovedAlong) {
+  TemporaryDirectory folder;
+  leave_a_run(folder.path(), "killed");
+  for (const char* const name : {"summary.json", "checkpoints/last.pth", "logs/train.csv"}) {
+    write_file_atomically(folder / (std::string(name) + ".tmp.123.456"), std::string_view("half"));
+  }
+  prepare_logdir(folder.path());
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+    EXPECT_EQ(entry.path().string().find(".tmp."), std::string::npos) << entry.path();
+  }
+}
+
 TEST(Logdir, NumbersGoOnAboveTheHighest) {
   TemporaryDirectory folder;
   make_directories(folder / "previous/9");

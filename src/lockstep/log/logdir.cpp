@@ -57,8 +57,9 @@ fs::path next_numbered(const fs::path& folder) {
 
 LogDirectory prepare_logdir(const fs::path& path, const LogDirectoryOptions& options) {
   require_writable_folder(path);
-  for (const fs::path& folder : {path, path / "logs"}) remove_abandoned_writes(folder);
-  LogDirectory result{.path = path};
+  LogDirectory result{.path = path, .lock = std::make_unique<FolderLock>(path)};
+  remove_abandoned_writes(path);
+  for (const auto output : kRunOutputs) remove_abandoned_writes(path / output);
   const std::vector<fs::path> outputs = outputs_in(path);
   if (options.resume || outputs.empty()) return result;
 

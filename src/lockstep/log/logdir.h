@@ -3,8 +3,11 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string_view>
+
+#include "lockstep/log/folder_lock.h"
 
 namespace lockstep {
 
@@ -21,11 +24,15 @@ struct LogDirectory {
   std::filesystem::path path = {};
   // Where an earlier run's outputs were moved to, if there were any.
   std::optional<std::filesystem::path> moved_to = {};
+  // As long as it lives, no other run can use the folder.
+  std::unique_ptr<FolderLock> lock = {};
 };
 
-// Creates the folder. A fresh run that finds an earlier run's outputs moves exactly those to
-// <path>/previous/<n>, n counting up: two runs never mix in one file and nothing is deleted. Other
-// files in the folder are left alone. Throws Error where the folder cannot be written.
+// Creates the folder and locks it. Throws Error where another run has it, before anything is
+// touched. Files that a killed run was writing are removed. A fresh run that finds an earlier run's
+// outputs moves exactly those to <path>/previous/<n>, n counting up: two runs never mix in one file
+// and nothing is deleted. Other files in the folder are left alone. Throws Error where the folder
+// cannot be written.
 LogDirectory prepare_logdir(const std::filesystem::path& path,
                             const LogDirectoryOptions& options = {});
 

@@ -13,7 +13,6 @@
 #include "lockstep/launch/interrupt.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
-#include "lockstep/log/logdir.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/runner/failure.h"
 #include "lockstep/runner/merge.h"
@@ -268,10 +267,10 @@ void Loop::prepare_logging(bool continued) {
     state_.loggers.push_back(std::make_shared<ConsoleLogger>(Console::standard(), shown));
   }
   if (options.logdir) {
-    const auto prepared = prepare_logdir(*options.logdir, {.resume = continued});
-    if (prepared.moved_to) {
+    logdir_ = prepare_logdir(*options.logdir, {.resume = continued});
+    if (logdir_.moved_to) {
       say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
-                               prepared.moved_to->string()));
+                               logdir_.moved_to->string()));
     }
     state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
     state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
@@ -449,7 +448,7 @@ void Loop::close_loggers() noexcept {
     try {
       logger->close();
     } catch (const std::exception& error) {
-      warn(fmt::format("while a logger was closed: {}", error.what()));
+      warn(fmt::format("while a logger was closed: {}", message_of(error)));
     }
   }
 }

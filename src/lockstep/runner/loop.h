@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/engine/replica.h"
+#include "lockstep/log/logdir.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/runner/loader_pass.h"
 #include "lockstep/runner/options.h"
@@ -63,6 +64,7 @@ class Loop {
   TrainResult finish();
 
   Plan plan_;
+  LogDirectory logdir_;  // rank 0's, locked; given back after everything that writes to it is gone
   State state_;
   comm::Communicator& comm_;
   std::unique_ptr<Replica> replica_;
