@@ -12,7 +12,7 @@ ROUNDS       ?= 100
 MINUTES      ?= 60
 FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build test test-debian13 test-long faults fuzz bench check format clean configure
+.PHONY: help quickstart build test test-debian13 test-long faults fuzz bench interop check format clean configure
 
 help:
 	@echo "make quickstart      install, build, train on 60,000 real images"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-long       all of these, with 1,000 faults: hours"
 	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
 	@echo "make bench           measure against PyTorch; WORK=A,B: some of it"
+	@echo "make interop         what we write is read by the newest PyTorch, from PyPI"
 	@echo "make check           layers, format, every source has its test"
 	@echo "make format          lay out the sources with clang-format 14"
 	@echo "make clean           remove build/"
@@ -73,6 +74,12 @@ bench:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_bench
 	@$(BUILD)/bin/lockstep_bench --output $(BUILD)/bench.json $(if $(WORK),--work $(WORK))
+
+interop:
+	@scripts/bootstrap test
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_app
+	@scripts/interop $(BUILD)/bin/lockstep
 
 check:
 	@scripts/check

@@ -1,18 +1,29 @@
 #include "lockstep/checkpoint/file.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/pickle.h"
 #include "lockstep/state/hash.h"
+#include "tests/checkpoint/zip.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 StateDict small_state() {
   return {{"model_state_dict", StateDict{{"0.weight", torch::arange(12.0).reshape({3, 4})}}},
@@ -94,6 +105,174 @@ TEST(CheckpointFile, PythonReadsIt) {
   const std::string command =
       "/usr/bin/python3 " + (folder / "read.py").string() + " " + path.string();
   EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+// What version 0.1.0 wrote by LibTorch's own pickler.
+TEST(CheckpointFile, OfAnOlderVersionIsRead) {
+  const StateDict state = load(fs::path(LOCKSTEP_GOLDENS) / "checkpoints" / "lockstep-0.1.0.pth");
+  EXPECT_EQ(state.get<StateDict>("run").get<int>("epoch"), 2);
+  const auto weights = state.get<StateDict>("model_state_dict");
+  EXPECT_EQ(weights.size(), 9u);
+  EXPECT_EQ(weights.get<torch::Tensor>("0.weight").sizes(), (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(weights.get<torch::Tensor>("1.num_batches_tracked").item<int>(), 8);
+}
+
+TEST(CheckpointFile, AChecksumOfAnotherKindIsNamed) {
+  TemporaryDirectory folder;
+  const fs::path path = folder / "a.pth";
+  write_file_atomically(path, to_pickle({{"epoch", 3}, {kChecksumKey, 7}}));
+  EXPECT_THAT(error_of(path), AllOf(HasSubstr(path.string()), HasSubstr("checksum: expected")));
+}
+
+TEST(CheckpointFile, ItsNameIsSaidOnce) {
+  const std::string error = error_of("nope.pth");
+  EXPECT_EQ(error.find("nope.pth"), error.rfind("nope.pth")) << error;
+}
+
+TEST(CheckpointFile, HostileNamesDoNotReachTheTerminal) {
+  TemporaryDirectory folder;
+  save(folder / "a.pth", {{"model", StateDict{{"\x1b[2J", 1}}}});
+  try {
+    load_weights(folder / "a.pth");
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("\\x1b[2J"), Not(HasSubstr("\x1b"))));
+  }
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;  // takes much more memory, and reserves terabytes
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
+// What reading a file came to, in a process of its own.
+struct Read {
+  std::string error;
+  double seconds = 0;
+  long megabytes = 0;
+};
+
+long peak_kilobytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+Read read_apart(const fs::path& path) {
+  int channel[2];
+  if (::pipe(channel) != 0) return {.error = "no pipe"};
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const rlimit limit{.rlim_cur = 32ul << 30, .rlim_max = 32ul << 30};
+    if (!kIsSanitized) ::setrlimit(RLIMIT_AS, &limit);
+    at::set_num_threads(1);  // the threads of the parent are not here
+    const long before = peak_kilobytes();
+    const std::string error = error_of(path);
+    const std::string answer = std::to_string((peak_kilobytes() - before) / 1000) + " " + error;
+    ::_exit(::write(channel[1], answer.data(), answer.size()) > 0 ? 0 : 1);
+  }
+  ::close(channel[1]);
+  char buffer[4096];
+  const ssize_t size = ::read(channel[0], buffer, sizeof buffer);
+  ::close(channel[0]);
+  ::waitpid(child, nullptr, 0);
+  if (size <= 0) return {.error = "it died"};
+  const std::string answer(buffer, static_cast<std::size_t>(size));
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  return {.error = answer.substr(answer.find(' ') + 1),
+          .seconds = taken.count(),
+          .megabytes = std::stol(answer)};
+}
+
+// A tensor that is one number, `size` times.
+std::string expanded(std::int32_t size) {
+  std::string out = "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" +
+                    std::string("0U\3cpuK\1tQK\0(J", 14);
+  put(out, size);
+  return out + std::string("t(K\0ttR", 7);
+}
+
+class Hostile : public testing::Test {
+ protected:
+  // Refused for `reason`, by name, quickly and in little memory. `value` is a piece of a pickle.
+  void expect_refused(const std::string& value, const std::string& reason) {
+    expect_file_refused(zip({{.name = "archive/data.pkl", .content = "}U\1k" + value + "s."},
+                             {.name = "archive/data/0", .content = std::string(4, '\0')}}),
+                        reason);
+  }
+  void expect_file_refused(const std::string& bytes, const std::string& reason) {
+    write_file_atomically(folder_ / "hostile.pth", bytes);
+    const Read read = read_apart(folder_ / "hostile.pth");
+    EXPECT_THAT(read.error, AllOf(HasSubstr("hostile.pth: "), HasSubstr(reason)));
+    if (kIsSanitized) return;
+    EXPECT_LT(read.seconds, 2);
+    EXPECT_LT(read.megabytes, 400);
+  }
+
+  TemporaryDirectory folder_;
+};
+
+// 50 KB that asked for gigabytes: a list of 20,000 that is "rebuilt from its type" 10,000 times.
+TEST_F(Hostile, ManyCopiesOfOneList) {
+  std::string value =
+      "(ctorch._tensor\n_rebuild_from_type_v2\nq\3(ctorch._utils\n"
+      "_rebuild_parameter\nctorch\nTensor\n](" +
+      std::string(20'000, 'N') + "e\x85Ntq\4";
+  for (int i = 0; i < 10'000; ++i) value += "h\3h\4R";
+  expect_refused(value + "t", "more than");
+}
+
+TEST_F(Hostile, ManyCopiesOfOneDictionary) {
+  std::string value = "(ccollections\nOrderedDict\nq\3K\1K\1\x86q\1](";
+  for (int i = 0; i < 500'000; ++i) value += "h\1";
+  value += "e\x85q\4";
+  for (int i = 0; i < 200'000; ++i) value += "h\3h\4R";
+  expect_refused(value + "t", "more than");
+}
+
+TEST_F(Hostile, ManyEmptyObjects) {
+  expect_refused("(" + std::string(4'000'000, ']') + "t", "more than");
+}
+
+TEST_F(Hostile, ManyExpandedTensors) {
+  std::string value = "(";
+  for (int i = 0; i < 400; ++i) value += expanded(1 << 26);
+  expect_refused(value + "t", "bytes of tensors");
+}
+
+// Harmless, but it took quadratic time.
+TEST_F(Hostile, ManyKeys) {
+  std::string value = "}(";
+  for (int i = 0; i < 300'000; ++i) {
+    value += "X" + std::string("\6\0\0\0", 4) + std::to_string(100'000 + i) + "N";
+  }
+  expect_refused(value + "u", "carries no checksum");
+}
+
+TEST_F(Hostile, CompressedEntries) {
+  expect_file_refused(zip({{.name = "a/data.pkl", .content = "x", .method = 8}}), "compressed");
+}
+
+TEST_F(Hostile, ManyEntriesOfTheSameBytes) {
+  std::vector<ZipEntry> entries = {{.name = "a/data/0", .content = std::string(1 << 20, '\0')}};
+  for (int i = 1; i < 10'000; ++i) {
+    entries.push_back({.name = "a/data/" + std::to_string(i), .shares_first = true});
+  }
+  expect_file_refused(zip(entries), "overlap");
+}
+
+// A file that is larger than the memory there is; its blocks are not on the disk.
+TEST_F(Hostile, AFileLargerThanMemory) {
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer ends the process where memory is not enough";
+  std::ofstream(folder_ / "hostile.pth") << "PK";
+  std::error_code unsupported;
+  fs::resize_file(folder_ / "hostile.pth", std::uintmax_t{1} << 43, unsupported);
+  if (unsupported) GTEST_SKIP() << "this file system has no files of 8 TiB";
+  const Read read = read_apart(folder_ / "hostile.pth");
+  EXPECT_THAT(read.error, AllOf(HasSubstr("hostile.pth: "), HasSubstr("not enough memory")));
 }
 
 TEST(LoadWeights, NamesOfOurOwnStayAsTheyAre) {

@@ -11,6 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/pickle.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -164,6 +165,20 @@ TEST(LoadByName, ADamagedOneIsNamedAndTheOneBeforeIsUsed) {
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_THAT(warnings[0], HasSubstr("last.pth"));
   EXPECT_THAT(warnings[0], HasSubstr("epoch.0002.pth"));
+}
+
+TEST(LoadByName, AnyFailureToReadMakesItUseTheOneBefore) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 1});
+  save_epochs(store, {0.5});
+  // The checksum is no text; the error used to be one without a file, for lack of memory as well.
+  write_file_atomically(folder / "last.pth", to_pickle({{"epoch", 1}, {"checksum", 1}}));
+  std::string warning;
+  const auto before = set_warning_handler([&](const std::string& text) { warning = text; });
+  const Loaded loaded = load_by_name("last", folder.path());
+  set_warning_handler(before);
+  EXPECT_EQ(loaded.path, folder / "epoch.0001.pth");
+  EXPECT_THAT(warning, HasSubstr("last.pth: checksum"));
 }
 
 TEST(LoadByName, WithNothingWholeItSaysWhatIsWrongWithEach) {

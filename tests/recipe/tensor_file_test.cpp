@@ -52,7 +52,13 @@ TEST(TensorFile, ErrorsNameTheFileAndTheKey) {
     EXPECT_THAT(error.what(), HasSubstr("d.pt"));
     EXPECT_THAT(error.what(), HasSubstr("features"));
   }
-  EXPECT_THROW(tensor_file({.path = folder / "none.pt"}), DataError);
+  try {
+    tensor_file({.path = folder / "none.pt"});
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.what(), "path: " + (folder / "none.pt").string() +
+                                ": cannot open: No such file or directory");
+  }
 }
 
 }  // namespace

@@ -99,5 +99,15 @@ TEST(StateDict, CopiesAreApart) {
   EXPECT_EQ(copy.get<int>("count"), 3);
 }
 
+TEST(StateDict, OfEntriesTheLastOfAKeyCounts) {
+  std::vector<StateDict::Entry> entries = {{"a", 1}, {"b", 2}, {"a", 3}};
+  StateDict dict(std::move(entries));
+  EXPECT_EQ(dict.keys(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(dict.get<int>("a"), 3);
+  dict.erase("a");
+  dict.erase("not there");
+  EXPECT_EQ(dict.keys(), std::vector<std::string>{"b"});
+}
+
 }  // namespace
 }  // namespace lockstep

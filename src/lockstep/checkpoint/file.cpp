@@ -13,40 +13,38 @@ namespace lockstep::checkpoint {
 void save(const std::filesystem::path& path, const StateDict& state) {
   StateDict sealed = state;
   sealed.set(kChecksumKey, content_hash(state));
-  const std::vector<char> bytes = to_pickle(sealed);
-  write_file_atomically(path, std::string_view(bytes.data(), bytes.size()));
+  write_file_atomically(path, [&](const WriteBytes& write) { write_pickle(sealed, write); });
 }
 
 StateDict load(const std::filesystem::path& path) {
-  const auto [state, is_ours] = read(path);
+  auto [state, is_ours] = read(path);
   if (!is_ours) {
     throw CheckpointError("checkpoint {}: carries no checksum: it was not written by Lockstep",
                           path.string());
   }
-  return state;
+  return std::move(state);
 }
 
-Content read(const std::filesystem::path& path) {
-  std::string bytes;
-  try {
-    bytes = read_file(path);
-  } catch (const Error& error) {
-    throw CheckpointError("checkpoint {}", error.what());
-  }
-  const std::string what = "checkpoint " + path.string();
-  StateDict state = from_pickle(bytes, what);
+namespace {
+
+Content read_content(const std::filesystem::path& path) {
+  StateDict state = from_pickle(read_file(path));
   if (!state.contains(kChecksumKey)) return {.state = std::move(state), .is_ours = false};
   const auto expected = state.get<std::string>(kChecksumKey);
-  StateDict content;
-  for (const auto& [key, value] : state) {
-    if (key != kChecksumKey) content.set(key, value);
-  }
-  const std::string found = content_hash(content);
+  state.erase(kChecksumKey);
+  const std::string found = content_hash(state);
   if (found != expected) {
-    throw CheckpointError("{}: damaged: its content hashes to {}, expected {}", what, found,
-                          expected);
+    throw CheckpointError("damaged: its content hashes to {}, expected {}", found,
+                          printable(expected));
   }
-  return {.state = std::move(content), .is_ours = true};
+  return {.state = std::move(state), .is_ours = true};
+}
+
+}  // namespace
+
+Content read(const std::filesystem::path& path) {
+  return reading<CheckpointError>({.path = path, .kind = "checkpoint"},
+                                  [&] { return read_content(path); });
 }
 
 StateDict load_weights(const std::filesystem::path& path) {
@@ -68,14 +66,14 @@ StateDict weights_in(const Content& content, const std::filesystem::path& path) 
       throw CheckpointError(
           "checkpoint {}: {} is {}, expected weights: tensors by name, alone or as "
           "model_state_dict, state_dict or model",
-          path.string(), name, value.kind());
+          path.string(), printable(name), value.kind());
     }
     is_wrapped &= name.starts_with(wrapper);
   }
   if (!is_wrapped) return weights;
-  StateDict bare;
-  for (const auto& [name, value] : weights) bare.set(name.substr(wrapper.size()), value);
-  return bare;
+  std::vector<StateDict::Entry> bare;
+  for (const auto& [name, value] : weights) bare.emplace_back(name.substr(wrapper.size()), value);
+  return StateDict(std::move(bare));
 }
 
 }  // namespace lockstep::checkpoint

@@ -159,7 +159,8 @@ void Store::load_state(const StateDict& state, const Score& score) {
 }
 
 Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {
-  if (fs::is_regular_file(name)) return {load(name), name};
+  std::error_code ignored;  // of a path that may not be looked at: reading it says why
+  if (fs::is_regular_file(name, ignored)) return {load(name), name};
   if (!folder) {
     throw CheckpointError(
         "resume '{}': no such file, and there is no logdir to look for a "
@@ -167,7 +168,7 @@ Loaded load_by_name(const std::string& name, const std::optional<fs::path>& fold
         name);
   }
   const fs::path wanted = *folder / (name.ends_with(".pth") ? name : name + ".pth");
-  if (!fs::is_regular_file(wanted)) {
+  if (!fs::is_regular_file(wanted, ignored)) {
     throw CheckpointError(
         "resume '{}': no such file, and no {}; expected a path, or 'best' or "
         "'last' of an earlier run in the logdir",

@@ -1,15 +1,20 @@
 #include "lockstep/checkpoint/unpickler.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <deque>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/storage_types.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -27,9 +32,12 @@ struct Dict {
 struct Name {  // of something in a Python module
   std::string text;
 };
+struct Storage {  // what tensors are views of
+  torch::Tensor numbers;
+};
 struct Object {
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, torch::Tensor, List, Dict,
-               Name>
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, torch::Tensor, Storage,
+               List, Dict, Name>
       value;
 };
 
@@ -40,30 +48,36 @@ T& expect(Ref ref, std::string_view what) {
   return *value;
 }
 
+// The sizes or strides of a tensor.
 std::vector<std::int64_t> integers(Ref ref) {
-  std::vector<std::int64_t> out;
-  for (const Ref item : expect<List>(ref, "a tuple of integers").items) {
-    out.push_back(expect<std::int64_t>(item, "an integer"));
+  constexpr std::size_t kMostDimensions = 64;  // as in PyTorch
+  const auto& items = expect<List>(ref, "a tuple of integers").items;
+  if (items.size() > kMostDimensions) {
+    throw CheckpointError("damaged: a tensor of {} dimensions, expected at most {}", items.size(),
+                          kMostDimensions);
   }
+  std::vector<std::int64_t> out;
+  for (const Ref item : items) out.push_back(expect<std::int64_t>(item, "an integer"));
   return out;
 }
 
-const std::unordered_map<std::string_view, torch::ScalarType>& storage_types() {
-  static const std::unordered_map<std::string_view, torch::ScalarType> types = {
-      {"torch.FloatStorage", torch::kFloat},
-      {"torch.DoubleStorage", torch::kDouble},
-      {"torch.HalfStorage", torch::kHalf},
-      {"torch.BFloat16Storage", torch::kBFloat16},
-      {"torch.LongStorage", torch::kLong},
-      {"torch.IntStorage", torch::kInt},
-      {"torch.ShortStorage", torch::kShort},
-      {"torch.CharStorage", torch::kChar},
-      {"torch.ByteStorage", torch::kByte},
-      {"torch.BoolStorage", torch::kBool},
-      {"torch.ComplexFloatStorage", torch::kComplexFloat},
-      {"torch.ComplexDoubleStorage", torch::kComplexDouble}};
-  return types;
-}
+// What a file may make is bounded by its size: an honest pickle has at least two bytes for every
+// object and one for every value, and a small file may do as it likes.
+class Budget {
+ public:
+  Budget(std::string_view what, std::uint64_t most) : what_(what), most_(most) {}
+
+  void charge(std::uint64_t count) {
+    used_ += count;
+    if (used_ > most_) throw CheckpointError("holds more than {} {}", most_, what_);
+  }
+
+ private:
+  std::string_view what_;
+  std::uint64_t most_;
+  std::uint64_t used_ = 0;
+};
+constexpr std::uint64_t kSmall = 1'000'000;
 
 // A view that stays inside its storage, or nothing.
 torch::Tensor view(const torch::Tensor& storage, std::int64_t offset,
@@ -100,19 +114,23 @@ Ref argument(const Arguments& arguments, std::size_t index) {
   return arguments[index];
 }
 
+// A call gives something new, or what was there before. That is never copied: a pickle of a few
+// bytes could copy a large object any number of times.
+using Result = std::variant<Object, Ref>;
+
 // (storage, offset, sizes, strides, and what training needs)
-Object rebuild_tensor(const Arguments& arguments) {
-  return {view(expect<torch::Tensor>(argument(arguments, 0), "a storage"),
-               expect<std::int64_t>(argument(arguments, 1), "an offset"),
-               integers(argument(arguments, 2)), integers(argument(arguments, 3)))};
+Result rebuild_tensor(const Arguments& arguments) {
+  return Object{view(expect<Storage>(argument(arguments, 0), "a storage").numbers,
+                     expect<std::int64_t>(argument(arguments, 1), "an offset"),
+                     integers(argument(arguments, 2)), integers(argument(arguments, 3)))};
 }
 
-Object first_argument(const Arguments& arguments) {
-  return *argument(arguments, 0);
+Result first_argument(const Arguments& arguments) {
+  return argument(arguments, 0);
 }
 
 // () or ([(key, value), ...])
-Object make_dict(const Arguments& arguments) {
+Result make_dict(const Arguments& arguments) {
   Dict dict;
   if (!arguments.empty()) {
     for (const Ref pair : expect<List>(arguments[0], "a list of pairs").items) {
@@ -120,26 +138,51 @@ Object make_dict(const Arguments& arguments) {
       dict.items.emplace_back(argument(items, 0), argument(items, 1));
     }
   }
-  return {std::move(dict)};
+  return Object{std::move(dict)};
 }
 
-Object make_list(const Arguments& arguments) {
-  return arguments.empty() ? Object{List()} : *argument(arguments, 0);
+Result make_list(const Arguments& arguments) {
+  if (arguments.empty()) return Object{List()};
+  return arguments[0];
 }
 
 // ("cuda", 1): "cuda:1"
-Object make_device(const Arguments& arguments) {
-  std::string text = expect<std::string>(argument(arguments, 0), "the name of a device");
-  if (arguments.size() > 1) {
-    text += fmt::format(":{}", expect<std::int64_t>(arguments[1], "the number of a device"));
-  }
-  return {std::move(text)};
+Result make_device(const Arguments& arguments) {
+  const auto& name = expect<std::string>(argument(arguments, 0), "the name of a device");
+  if (arguments.size() == 1) return arguments[0];
+  constexpr std::size_t kLongestName = 32;
+  if (name.size() > kLongestName) throw CheckpointError("damaged: a device of a long name");
+  return Object{
+      fmt::format("{}:{}", name, expect<std::int64_t>(arguments[1], "the number of a device"))};
 }
 
-Object rebuild_from_type(const Arguments& arguments);
+// (text, "latin1"): the bytes whose numbers are the characters of the text. Protocols before 3 have
+// bytes in this way.
+Result encode(const Arguments& arguments) {
+  const auto& text = expect<std::string>(argument(arguments, 0), "text");
+  const bool is_ascii = std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
+  if (is_ascii) return arguments[0];
+  if (expect<std::string>(argument(arguments, 1), "the name of an encoding") != "latin1") {
+    throw CheckpointError("damaged: expected bytes as text of latin1");
+  }
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x80) {
+      bytes += text[i];
+    } else if ((lead == 0xc2 || lead == 0xc3) && i + 1 < text.size()) {
+      bytes += static_cast<char>((lead & 0x3U) << 6 | (text[++i] & 0x3fU));
+    } else {
+      throw CheckpointError("damaged: a character beyond latin1 among bytes");
+    }
+  }
+  return Object{std::move(bytes)};
+}
+
+Result rebuild_from_type(const Arguments& arguments);
 
 // What a pickle may call.
-using Function = Object (*)(const Arguments&);
+using Function = Result (*)(const Arguments&);
 Function function_named(std::string_view name) {
   static const std::unordered_map<std::string_view, Function> functions = {
       {"collections.OrderedDict", make_dict},
@@ -150,9 +193,10 @@ Function function_named(std::string_view name) {
       {"torch._tensor._rebuild_from_type_v2", rebuild_from_type},
       {"torch.Size", make_list},
       {"torch.device", make_device},
-      {"_codecs.encode", first_argument},  // bytes, in the protocols that have none
+      {"_codecs.encode", encode},
       {"builtins.set", make_list},
       {"__builtin__.set", make_list},
+      // What version 0.1.0 of Lockstep wrote, by LibTorch's own pickler.
       {"torch.jit._pickle.build_intlist", first_argument},
       {"torch.jit._pickle.build_doublelist", first_argument},
       {"torch.jit._pickle.build_boollist", first_argument},
@@ -164,16 +208,14 @@ Function function_named(std::string_view name) {
 
 // What it may name and not call: types of numbers, and those of plain tensors.
 bool is_plain(std::string_view name) {
-  if (storage_types().contains(name) || name == "torch._tensor.Tensor" || name == "torch.Tensor" ||
-      name == "torch.nn.parameter.Parameter") {
-    return true;
-  }
-  for (const char* const type :
-       {"float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
-        "bool", "complex64", "complex128", "strided"}) {
-    if (name == fmt::format("torch.{}", type)) return true;
-  }
-  return false;
+  static const std::unordered_set<std::string_view> names = {
+      "torch._tensor.Tensor", "torch.Tensor",    "torch.nn.parameter.Parameter",
+      "torch.float32",        "torch.float64",   "torch.float16",
+      "torch.bfloat16",       "torch.int64",     "torch.int32",
+      "torch.int16",          "torch.int8",      "torch.uint8",
+      "torch.bool",           "torch.complex64", "torch.complex128",
+      "torch.strided"};
+  return names.contains(name) || storage_type_named(name);
 }
 
 Function function_of(Ref callee) {
@@ -184,7 +226,7 @@ Function function_of(Ref callee) {
 }
 
 // (function, type, arguments, attributes)
-Object rebuild_from_type(const Arguments& arguments) {
+Result rebuild_from_type(const Arguments& arguments) {
   const Ref callee = argument(arguments, 0);
   if (function_named(expect<Name>(callee, "a function").text) == rebuild_from_type) {
     throw CheckpointError("damaged: a tensor that is rebuilt by its own rebuilding");
@@ -209,7 +251,10 @@ enum class Op : unsigned char {
 class Unpickler {
  public:
   Unpickler(std::span<const char> pickle, const ReadStorage& read_storage)
-      : rest_(pickle), read_storage_(read_storage) {}
+      : rest_(pickle),
+        read_storage_(read_storage),
+        made_("objects", kSmall + pickle.size() / 2),
+        kept_("objects to recall", kSmall + pickle.size() / 2) {}
 
   // Lives as long as this.
   Ref run() {
@@ -230,11 +275,11 @@ class Unpickler {
       case Op::kPop: pop(); break;
       case Op::kPopMark: pop_to_mark(); break;
       case Op::kDuplicate: repeat(top()); break;
-      case Op::kNone: push({std::monostate()}); break;
-      case Op::kTrue: push({true}); break;
-      case Op::kFalse: push({false}); break;
+      case Op::kNone: repeat(&none_); break;
+      case Op::kTrue: repeat(&true_); break;
+      case Op::kFalse: repeat(&false_); break;
       case Op::kInt4: push({std::int64_t{number<std::int32_t>()}}); break;
-      case Op::kInt1: push({std::int64_t{number<std::uint8_t>()}}); break;
+      case Op::kInt1: repeat(&small_[number<std::uint8_t>()]); break;
       case Op::kInt2: push({std::int64_t{number<std::uint16_t>()}}); break;
       case Op::kLong: push({long_number(number<std::uint8_t>())}); break;
       case Op::kFloat: push({big_endian_double()}); break;
@@ -251,9 +296,9 @@ class Unpickler {
       case Op::kAppends: case Op::kAddItems: append(pop_to_mark()); break;
       case Op::kSetItem: set_items(pop(2)); break;
       case Op::kSetItems: set_items(pop_to_mark()); break;
-      case Op::kPut1: memo_[number<std::uint8_t>()] = top(); break;
-      case Op::kPut4: memo_[number<std::uint32_t>()] = top(); break;
-      case Op::kMemoize: memo_[memo_.size()] = top(); break;
+      case Op::kPut1: keep(number<std::uint8_t>()); break;
+      case Op::kPut4: keep(number<std::uint32_t>()); break;
+      case Op::kMemoize: keep(memo_.size()); break;
       case Op::kGet1: repeat(recall(number<std::uint8_t>())); break;
       case Op::kGet4: repeat(recall(number<std::uint32_t>())); break;
       case Op::kGlobal: { const std::string module = line(); push(named(module, line())); break; }
@@ -267,15 +312,21 @@ class Unpickler {
   // clang-format on
 
   void call(Ref callee, Ref arguments) {
-    const Function function = function_of(callee);
-    const auto& items = expect<List>(arguments, "arguments").items;
-    // What comes out as it went in is not copied: a pickle may do that without end.
-    const bool is_same = function == first_argument || (function == make_list && !items.empty());
-    if (is_same) {
-      repeat(argument(items, 0));
+    Result result = function_of(callee)(expect<List>(arguments, "arguments").items);
+    if (const Ref* const same = std::get_if<Ref>(&result)) {
+      repeat(*same);
     } else {
-      push(function(items));
+      auto& made = std::get<Object>(result);
+      made_.charge(cost(made));
+      push(std::move(made));
     }
+  }
+
+  // Of what a call makes, beyond one object: a few bytes may call for much.
+  static std::uint64_t cost(const Object& object) {
+    if (const auto* const dict = std::get_if<Dict>(&object.value)) return dict->items.size();
+    if (const auto* const text = std::get_if<std::string>(&object.value)) return text->size() / 8;
+    return std::holds_alternative<torch::Tensor>(object.value) ? 10 : 0;
   }
 
   std::span<const char> take(std::uint64_t count) {
@@ -318,6 +369,7 @@ class Unpickler {
   }
 
   void push(Object object) {
+    made_.charge(1);
     objects_.push_back(std::move(object));
     stack_.push_back(&objects_.back());
   }
@@ -365,6 +417,17 @@ class Unpickler {
     for (std::size_t i = 0; i < items.size(); i += 2) dict.emplace_back(items[i], items[i + 1]);
   }
 
+  static std::array<Object, 256> small_integers() {
+    std::array<Object, 256> all;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].value = static_cast<std::int64_t>(i);
+    return all;
+  }
+
+  void keep(std::size_t index) {
+    kept_.charge(1);
+    memo_[index] = top();
+  }
+
   Ref recall(std::size_t index) const {
     const auto found = memo_.find(index);
     if (found == memo_.end())
@@ -380,7 +443,7 @@ class Unpickler {
       throw CheckpointError(
           "needs Python's {}, expected tensors, numbers, text, lists and dictionaries alone; in "
           "Python, save what state_dict() gives",
-          whole);
+          printable(whole));
     }
     return {Name{std::move(whole)}};
   }
@@ -389,53 +452,60 @@ class Unpickler {
   Object storage(Ref id) {
     const auto& items = expect<List>(id, "a storage").items;
     const std::string& type = expect<Name>(argument(items, 1), "a type of storage").text;
-    const auto known = storage_types().find(type);
-    if (known == storage_types().end()) {
+    const auto known = storage_type_named(type);
+    if (!known) {
       throw CheckpointError("holds a storage of Python's {}, which is not known here", type);
     }
-    return {read_storage_(expect<std::string>(argument(items, 2), "a storage's key"), known->second,
-                          expect<std::int64_t>(argument(items, 4), "a storage's size"))};
+    return {
+        Storage{read_storage_(expect<std::string>(argument(items, 2), "a storage's key"), *known,
+                              expect<std::int64_t>(argument(items, 4), "a storage's size"))}};
   }
 
   std::span<const char> rest_;
   std::deque<Object> objects_;
   const ReadStorage& read_storage_;
+  Budget made_;
+  Budget kept_;
+  // Values that cannot change are there once.
+  Object none_, true_{true}, false_{false};
+  std::array<Object, 256> small_ = small_integers();
   std::vector<Ref> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::size_t, Ref> memo_;
 };
 
-// Sharing becomes copies here, which a pickle of a few bytes can make endless.
+// The values of a pickle as a tree. What a pickle shares is copied here, which could take any
+// amount of memory, and tensors that share their numbers are hashed and loaded one by one, which
+// could take any amount of time. Hence the budgets.
 class Converter {
  public:
-  explicit Converter(std::size_t size)
-      : most_(kMore + kPerByte * static_cast<std::int64_t>(size)) {}
+  Converter(std::uint64_t pickle_bytes, std::uint64_t file_bytes)
+      : values_("values", kSmall + pickle_bytes),
+        characters_("characters of text", 10 * (kSmall + pickle_bytes)),
+        tensor_bytes_("bytes of tensors, though the file is much smaller",
+                      kSmallTensors + 4 * file_bytes) {}
 
   StateValue convert(Ref ref, int depth = 0) {
     if (depth > kDepth) throw CheckpointError("nested deeper than {} levels", kDepth);
-    charge(1);
+    values_.charge(1);
     return std::visit([&](const auto& held) { return convert_held(held, depth); }, ref->value);
   }
 
  private:
   static constexpr int kDepth = 200;
-  // Each instruction of a pickle makes one value; what is shared, a few.
-  static constexpr std::int64_t kPerByte = 10;
-  static constexpr std::int64_t kMore = 100'000;
-
-  // Of values, and of characters.
-  void charge(std::size_t count) {
-    count_ += static_cast<std::int64_t>(count);
-    if (count_ > most_) throw CheckpointError("holds more than {} values", most_);
-  }
+  static constexpr std::uint64_t kSmallTensors = std::uint64_t{256} << 20;
 
   template <typename T>
   StateValue convert_held(const T& plain, int) {
     return plain;
   }
-  StateValue convert_held(const std::string& text, int) {
-    charge(text.size());
-    return text;
+  StateValue convert_held(const std::string& text, int) { return charged(text); }
+  StateValue convert_held(const torch::Tensor& tensor, int) {
+    tensor_bytes_.charge(tensor.nbytes());
+    return tensor;
+  }
+  StateValue convert_held(const Storage& storage, int depth) {
+    return convert_held(storage.numbers, depth);
   }
   StateValue convert_held(std::monostate, int) { return {}; }
   StateValue convert_held(const Name& name, int) { return name.text; }
@@ -445,28 +515,35 @@ class Converter {
     return out;
   }
   StateValue convert_held(const Dict& dict, int depth) {
-    StateDict out;
-    for (const auto& [key, value] : dict.items) {
-      if (const auto* const number = std::get_if<std::int64_t>(&key->value)) {
-        out.set(std::to_string(*number), convert(value, depth + 1));
-      } else if (const auto* const text = std::get_if<std::string>(&key->value)) {
-        out.set(*text, convert(value, depth + 1));
-      } else {
-        throw CheckpointError("expected text or integers as keys of a dictionary");
-      }
-    }
-    return out;
+    std::vector<StateDict::Entry> out;
+    for (const auto& [key, value] : dict.items)
+      out.emplace_back(key_of(key), convert(value, depth + 1));
+    return StateDict(std::move(out));
   }
 
-  std::int64_t most_;
-  std::int64_t count_ = 0;
+  std::string key_of(Ref key) {
+    if (const auto* const number = std::get_if<std::int64_t>(&key->value)) {
+      return std::to_string(*number);
+    }
+    if (const auto* const text = std::get_if<std::string>(&key->value)) return charged(*text);
+    throw CheckpointError("expected text or integers as keys of a dictionary");
+  }
+
+  const std::string& charged(const std::string& text) {
+    characters_.charge(text.size());
+    return text;
+  }
+
+  Budget values_;
+  Budget characters_;
+  Budget tensor_bytes_;
 };
 
 }  // namespace
 
-StateValue unpickle(std::span<const char> pickle, const ReadStorage& read_storage) {
-  Unpickler unpickler(pickle, read_storage);
-  return Converter(pickle.size()).convert(unpickler.run());
+StateValue unpickle(std::span<const char> pickle, const PickleSource& source) {
+  Unpickler unpickler(pickle, source.read_storage);
+  return Converter(pickle.size(), source.bytes).convert(unpickler.run());
 }
 
 }  // namespace lockstep::checkpoint

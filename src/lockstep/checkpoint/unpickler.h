@@ -2,6 +2,7 @@
 // this one knows a short list of them, builds tensors and plain containers, and runs nothing.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,8 +15,15 @@ namespace lockstep::checkpoint {
 using ReadStorage =
     std::function<torch::Tensor(const std::string& key, torch::ScalarType type, std::int64_t size)>;
 
+// What is beside a pickle, in the same file.
+struct PickleSource {
+  ReadStorage read_storage;
+  std::uint64_t bytes = 0;  // of the whole file; tensors may not pretend to be much larger
+};
+
 // Keys that are numbers become text, tuples and sets become lists, bytes become text, a parameter
-// its tensor. Throws CheckpointError where the pickle is damaged, or holds anything else.
-StateValue unpickle(std::span<const char> pickle, const ReadStorage& read_storage);
+// its tensor. Throws CheckpointError where the pickle is damaged, or holds anything else, or makes
+// more of its bytes (by sharing, repeating or expanding) than any honest file does.
+StateValue unpickle(std::span<const char> pickle, const PickleSource& source);
 
 }  // namespace lockstep::checkpoint

@@ -1,17 +1,15 @@
 #include "lockstep/runner/merge.h"
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/pickle.h"
 
 namespace lockstep {
 namespace {
 
-std::string packed(const StateDict& state) {
-  const auto bytes = checkpoint::to_pickle(state);
-  return {bytes.begin(), bytes.end()};
-}
-
-StateDict unpacked(const std::string& bytes, int rank) {
-  return checkpoint::from_pickle(bytes, fmt::format("what rank {} sent", rank));
+StateDict unpacked(std::string bytes, int rank) try {
+  return checkpoint::from_pickle(std::move(bytes));
+} catch (const std::exception& error) {
+  throw CheckpointError("what rank {} sent: {}", rank, message_of(error));
 }
 
 }  // namespace
@@ -43,16 +41,16 @@ Metrics broadcast(const Metrics& metrics, comm::Communicator& communicator) {
 
 StateDict broadcast(const StateDict& state, comm::Communicator& communicator) {
   if (communicator.size() == 1) return state;
-  const std::string bytes =
-      communicator.broadcast_bytes(communicator.is_primary() ? packed(state) : "");
-  return communicator.is_primary() ? state : unpacked(bytes, 0);
+  std::string bytes =
+      communicator.broadcast_bytes(communicator.is_primary() ? checkpoint::to_pickle(state) : "");
+  return communicator.is_primary() ? state : unpacked(std::move(bytes), 0);
 }
 
 std::vector<StateDict> gather(const StateDict& state, comm::Communicator& communicator) {
-  const auto all = communicator.gather_bytes(packed(state));
+  auto all = communicator.gather_bytes(checkpoint::to_pickle(state));
   std::vector<StateDict> states;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    states.push_back(unpacked(all[rank], static_cast<int>(rank)));
+    states.push_back(unpacked(std::move(all[rank]), static_cast<int>(rank)));
   }
   return states;
 }

@@ -82,7 +82,8 @@ struct Model::Script final : Model::Interface {
 };
 
 Model Model::script(const std::filesystem::path& path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) {
     throw ConfigError("model {}: no such file", path.string());
   }
   return script(std::ifstream(path, std::ios::binary), path.string());
@@ -92,9 +93,9 @@ Model Model::script(std::istream&& file, const std::string& name) {
   Model model;
   try {
     model.impl_ = std::make_shared<Script>(torch::jit::load(file));
-  } catch (const c10::Error& error) {
+  } catch (const std::exception& error) {
     throw ConfigError("model {}: expected a TorchScript file as torch.jit.save writes it: {}", name,
-                      error.what_without_backtrace());
+                      message_of(error));
   }
   return model;
 }

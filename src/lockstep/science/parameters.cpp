@@ -23,13 +23,12 @@ void save_parameters(const std::filesystem::path& folder, const SavedParameters&
 }
 
 SavedParameters load_parameters(const std::filesystem::path& folder, const std::string& estimator) {
-  const std::string path = (folder / "params.json").string();
-  try {
+  const std::filesystem::path path = folder / "params.json";
+  return reading<CheckpointError>({.path = path}, [&] {
     const auto json = nlohmann::json::parse(read_file(path));
     SavedParameters saved{.estimator = json.at("estimator"), .parameters = {}, .shape = {}};
     if (saved.estimator != estimator) {
-      throw CheckpointError("{}: expected those of {}, got those of {}", path, estimator,
-                            saved.estimator);
+      throw CheckpointError("expected those of {}, got those of {}", estimator, saved.estimator);
     }
     for (const auto& [name, value] : json.at("parameters").items()) {
       if (value.is_boolean()) saved.parameters[name] = value.get<bool>();
@@ -44,13 +43,7 @@ SavedParameters load_parameters(const std::filesystem::path& folder, const std::
                                .outputs = shape.at("outputs")};
     }
     return saved;
-  } catch (const nlohmann::json::exception& error) {
-    throw CheckpointError("{}: damaged: {}", path, error.what());
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const Error& error) {
-    throw CheckpointError("{}", error.what());
-  }
+  });
 }
 
 }  // namespace lockstep::science

@@ -29,11 +29,13 @@ FileTracker::FileTracker(FileTrackerOptions options)
 
 void FileTracker::log_parameters(const HParams& parameters) {
   if (!is_active_) return;
-  auto json = nlohmann::ordered_json::parse(read_file(folder() / kParameters));
+  const std::filesystem::path path = folder() / kParameters;
+  auto json =
+      reading({.path = path}, [&] { return nlohmann::ordered_json::parse(read_file(path)); });
   for (const auto& [name, value] : parameters) {
     std::visit([&, key = name](const auto& held) { json[key] = held; }, value);
   }
-  write_file_atomically(folder() / kParameters, json.dump(2) + "\n");
+  write_file_atomically(path, json.dump(2) + "\n");
 }
 
 void FileTracker::log_metrics(const std::vector<TrackedMetric>& metrics) {

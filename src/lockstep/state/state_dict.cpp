@@ -1,6 +1,7 @@
 #include "lockstep/state/state_dict.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "lockstep/base/text.h"
@@ -12,7 +13,8 @@ template <typename T>
 const T& expect(const StateDict& dict, std::string_view key) {
   const StateValue& value = dict.at(key);
   if (const T* found = value.get_if<T>()) return *found;
-  throw CheckpointError("{}: expected {}, found {}", key, StateValue(T()).kind(), value.kind());
+  throw CheckpointError("{}: expected {}, found {}", printable(key), StateValue(T()).kind(),
+                        value.kind());
 }
 
 }  // namespace
@@ -20,6 +22,19 @@ const T& expect(const StateDict& dict, std::string_view key) {
 StateDict::StateDict() = default;
 StateDict::StateDict(std::initializer_list<Entry> entries) {
   for (const auto& [key, value] : entries) set(key, value);
+}
+StateDict::StateDict(std::vector<Entry> entries) {
+  // Positions rather than views of the keys: entries move while they are collected.
+  std::unordered_map<std::string, std::size_t> position;
+  position.reserve(entries.size());
+  for (Entry& entry : entries) {
+    const auto [known, is_new] = position.try_emplace(entry.first, entries_.size());
+    if (is_new) {
+      entries_.push_back(std::move(entry));
+    } else {
+      entries_[known->second].second = std::move(entry.second);
+    }
+  }
 }
 StateDict::~StateDict() = default;
 StateDict::StateDict(const StateDict&) = default;
@@ -42,6 +57,10 @@ void StateDict::set(std::string key, StateValue value) {
   } else {
     entries_.emplace_back(std::move(key), std::move(value));
   }
+}
+
+void StateDict::erase(std::string_view key) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.first == key; });
 }
 
 bool StateDict::contains(std::string_view key) const {

@@ -26,6 +26,8 @@ class StateDict {
 
   StateDict();
   StateDict(std::initializer_list<Entry> entries);
+  // Of many entries at once, in linear time; the last value of a key that comes twice counts.
+  explicit StateDict(std::vector<Entry> entries);
   ~StateDict();
   StateDict(const StateDict&);
   StateDict(StateDict&&) noexcept;
@@ -33,6 +35,7 @@ class StateDict {
   StateDict& operator=(StateDict&&) noexcept;
 
   void set(std::string key, StateValue value);
+  void erase(std::string_view key);
   bool contains(std::string_view key) const;
   std::size_t size() const;
   std::vector<std::string> keys() const;
@@ -75,7 +78,8 @@ class StateValue {
   template <typename T>
   requires std::is_floating_point_v<T> StateValue(T value) : value_(static_cast<double>(value)) {}
 
-  const Variant& variant() const { return value_; }
+  const Variant& variant() const& { return value_; }
+  Variant variant() && { return std::move(value_); }
 
   template <typename T>
   const T* get_if() const {
