@@ -1,7 +1,10 @@
 #include "lockstep/command/command.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "tests/command/support.h"
@@ -69,6 +72,25 @@ TEST(Command, AProgramsOwnCommandsAreListedAndRun) {
   std::string program = "mine";
   char* argv[] = {program.data()};
   EXPECT_THROW(command_main(1, argv, taken), ConfigError);
+}
+
+// As `lockstep targets > /dev/full`: a full disk in miniature.
+TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
+  for (const char* const word : {"targets", "--help"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int full = ::open("/dev/full", O_WRONLY), null = ::open("/dev/null", O_WRONLY);
+      ::dup2(full, STDOUT_FILENO);
+      ::dup2(null, STDERR_FILENO);
+      std::string program = "lockstep", argument = word;
+      char* arguments[] = {program.data(), argument.data(), nullptr};
+      ::_exit(command_main(2, arguments));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), kFailed) << word;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/file.h"
 #include "tests/command/support.h"
 
 namespace lockstep::command {
@@ -36,6 +37,23 @@ TEST(Inspect, ShowsWhatPythonWrote) {
   EXPECT_THAT(run_command({"inspect", path}).output,
               AllOf(HasSubstr("of torch.save, without a checksum; a model of 56 weights"),
                     HasSubstr("0.weight: Float [2, 1, 3, 3]")));
+}
+
+TEST(Inspect, NothingInAFileReachesTheTerminalRaw) {
+  const TemporaryDirectory folder;
+  const std::string path = (folder / "a.pth").string();
+  const std::string evil = "\x1b]0;title\x07\n\u202e";
+  checkpoint::save(path, {{evil, evil},
+                          {"epoch_metrics", StateDict{{evil, StateDict{{evil, 1.0}}}, {"x", 1}}},
+                          {"nested", StateDict{{evil, StateDict{{evil, torch::ones({1})}}}}}});
+  for (const auto& words :
+       {std::vector<std::string>{"inspect", path}, {"inspect", path, "--tensors"}}) {
+    const testing::Ran ran = run_command(words);
+    EXPECT_EQ(ran.code, kDone) << ran.errors;
+    EXPECT_THAT(ran.output, HasSubstr("\\x1b]0;title\\x07\\n\\u202e"));
+    EXPECT_EQ(ran.output.find_first_of("\x1b\x07"), std::string::npos);
+    EXPECT_EQ(ran.output.find("\u202e"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -111,5 +111,18 @@ TEST(LoadYaml, AFolderMeansItsConfig) {
   EXPECT_THROW(load_yaml("/dev/zero"), ConfigError);
 }
 
+// As a file in a folder that may not be entered: the file system says no before it is opened.
+TEST(Yaml, AFileThatCannotBeLookedAtIsNamedOnce) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path path = folder / "loop.yml";
+  std::filesystem::create_symlink("loop.yml", path);
+  try {
+    load_yaml(path);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()), path.string() + ": Too many levels of symbolic links");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::config

@@ -47,6 +47,7 @@ class DownloadTest : public testing::Test {
 
   // Files there, partial ones included.
   std::ptrdiff_t files() const {
+    if (!fs::exists(path().parent_path())) return 0;
     const fs::directory_iterator entries(path().parent_path());
     return std::distance(begin(entries), end(entries));
   }
@@ -128,6 +129,12 @@ TEST_F(DownloadTest, GivesUpOnAMirrorThatStalls) {
 
 TEST_F(DownloadTest, WithoutMirrorsSaysSo) {
   EXPECT_THAT(error_of(from({})), HasSubstr("no mirror was given"));
+}
+
+TEST_F(DownloadTest, AFailureLeavesNoFolder) {
+  EXPECT_THAT(error_of(from({server_.url("/none")})), HasSubstr("cannot be downloaded"));
+  EXPECT_FALSE(fs::exists(path().parent_path()));
+  EXPECT_TRUE(fs::exists(folder_.path())) << "was there before";
 }
 
 }  // namespace

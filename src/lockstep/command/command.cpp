@@ -1,13 +1,15 @@
 #include "lockstep/command/command.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include "lockstep/base/color.h"
@@ -42,9 +44,21 @@ std::vector<std::string> spelled_out(int argc, char** argv) {
   return words;
 }
 
-int report(const std::string& what, int code) {
-  std::cerr << colored_on(stderr, "lockstep:", TextColor::kRed) << ' ' << what << '\n';
+int report(const std::string& message, int code) {
+  std::cerr << colored_on(stderr, "lockstep:", TextColor::kRed) << ' ' << printable_lines(message)
+            << '\n';
   return code;
+}
+
+// What could not be printed was not done: on a full disk the table that was asked for is not there.
+int with_output_checked(int code) {
+  errno = 0;
+  std::cout.flush();
+  const bool is_written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
+  if (is_written || code != kDone) return code;
+  return report(fmt::format("cannot write to standard output: {}",
+                            errno != 0 ? std::strerror(errno) : "some of it was lost"),
+                kFailed);
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -66,9 +80,7 @@ void add_own(CLI::App& app, const std::vector<OwnCommand>& own) {
   }
 }
 
-}  // namespace
-
-int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
+int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
   CLI::App app("Distributed data-parallel training for LibTorch.", "lockstep");
   app.footer(kFooter);
   app.set_version_flag("--version",
@@ -116,11 +128,15 @@ int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
     return report(error.what(), kBadUsage);
   } catch (const WorkerError& error) {
     return report(error.what(), kWorkerFailed);
-  } catch (const c10::Error& error) {
-    return report(error.what_without_backtrace(), kFailed);
   } catch (const std::exception& error) {
-    return report(error.what(), kFailed);
+    return report(message_of(error), kFailed);
   }
+}
+
+}  // namespace
+
+int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
+  return with_output_checked(run_command(argc, argv, own));
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
@@ -48,7 +49,7 @@ std::string show(const StateValue& value) {
     std::string operator()(double number) const { return fmt::format("{}", number); }
     std::string operator()(const std::string& text) const {
       const bool long_text = text.size() > 60 || text.find('\n') != std::string::npos;
-      return long_text ? fmt::format("text of {} characters", text.size()) : text;
+      return long_text ? fmt::format("text of {} characters", text.size()) : printable(text);
     }
     std::string operator()(const torch::Tensor& tensor) const { return data::describe(tensor); }
     std::string operator()(const StateList& list) const {
@@ -67,7 +68,7 @@ std::string metrics_line(const StateDict& metrics) {
   for (const auto& [name, value] : metrics) {
     const auto* const number = value.get_if<double>();
     if (number == nullptr || name.ends_with("/std")) continue;
-    shown.push_back(fmt::format("{}: {}", name, format_metric(*number)));
+    shown.push_back(fmt::format("{}: {}", printable(name), format_metric(*number)));
   }
   return join(shown, " | ");
 }
@@ -77,8 +78,9 @@ bool print_known(const std::string& key, const StateDict& dict, const std::strin
   if (key == "epoch_metrics") {
     std::cout << indent << key << ":\n";
     for (const auto& [loader, metrics] : dict) {
-      std::cout << fmt::format("{}  {}: {}\n", indent, loader,
-                               metrics_line(dict.get<StateDict>(loader)));
+      const auto* const of_loader = metrics.get_if<StateDict>();
+      std::cout << fmt::format("{}  {}: {}\n", indent, printable(loader),
+                               of_loader != nullptr ? metrics_line(*of_loader) : show(metrics));
     }
     return true;
   }
@@ -91,7 +93,8 @@ bool print_known(const std::string& key, const StateDict& dict, const std::strin
 
 // Numbers and text in full, what holds tensors as a line each.
 void print(const StateDict& dict, const std::string& indent, bool tensors) {
-  for (const auto& [key, value] : dict) {
+  for (const auto& [raw_key, value] : dict) {
+    const std::string key = printable(raw_key);
     const auto* const inner = value.get_if<StateDict>();
     if (inner == nullptr) {
       std::cout << fmt::format("{}{}: {}\n", indent, key, show(value));
@@ -124,7 +127,9 @@ int print_document(const StateDict& state, const std::string& name, const std::s
   if (!documents.contains(name)) {
     throw ConfigError("{}: carries no {}: only runs of `lockstep run` do", path, name);
   }
-  std::cout << documents.get<std::string>(name);
+  // A document is written as it is into a file, to be used again; a terminal is not to obey it.
+  const auto text = documents.get<std::string>(name);
+  std::cout << (::isatty(STDOUT_FILENO) != 0 ? printable_lines(text) : text);
   return kDone;
 }
 
@@ -133,7 +138,7 @@ int inspect(const InspectOptions& options) {
   const StateDict& state = content.state;
   if (options.config) return print_document(state, "config", options.path);
   if (options.environment) return print_document(state, "environment", options.path);
-  std::cout << options.path
+  std::cout << printable(options.path)
             << (content.is_ours ? ": whole" : ": of torch.save, without a checksum");
   if (const auto weights = weights_of(content, options.path)) {
     std::cout << fmt::format("; a model of {} weights", with_thousands(*weights));

@@ -72,7 +72,8 @@ int average(const SwaOptions& options) {
   StateDict averaged{{"model_state_dict", average.mean()}};
   if (documents.size() > 0) averaged.set("documents", std::move(documents));
   checkpoint::save(options.output, averaged);
-  std::cout << fmt::format("{}: the mean of {} checkpoints:\n", options.output, counted.size());
+  std::cout << fmt::format("{}: the mean of {} checkpoint{}:\n", options.output, counted.size(),
+                           counted.size() == 1 ? "" : "s");
   for (const fs::path& path : counted) std::cout << "  " << path.string() << '\n';
   return kDone;
 }

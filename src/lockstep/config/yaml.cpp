@@ -303,23 +303,31 @@ Node parse_yaml(std::string_view text, const std::string& source) {
   }
 }
 
-Node load_yaml(const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? path / "config.yml" : path;
-  if (!fs::exists(file)) {
-    if (file == path) throw ConfigError("{}: there is no such file", path.string());
-    throw ConfigError("{}: there is no config.yml in this folder", path.string());
-  }
-  if (!fs::is_regular_file(file)) throw ConfigError("{}: not a file", file.string());
-  if (const auto size = fs::file_size(file); size > kLargestFile) {
-    throw ConfigError("{}: expected at most {}, got {}", file.string(),
+namespace {
+
+Node load_file(const fs::path& path) {
+  if (!fs::exists(path)) throw ConfigError("there is no such file");
+  if (!fs::is_regular_file(path)) throw ConfigError("not a file");
+  if (const auto size = fs::file_size(path); size > kLargestFile) {
+    throw ConfigError("expected at most {}, got {}",
                       format_bytes(static_cast<double>(kLargestFile)),
                       format_bytes(static_cast<double>(size)));
   }
-  Node document = parse_yaml(read_file(file), file.string());
-  if (!document.is_map()) {
-    throw ConfigError("{}: expected a mapping, got {}", file.string(), document.describe());
-  }
+  Node document = parse_yaml(read_file(path), path.string());
+  if (!document.is_map()) throw ConfigError("expected a mapping, got {}", document.describe());
   return document;
+}
+
+}  // namespace
+
+Node load_yaml(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path file = is_folder ? path / "config.yml" : path;
+  if (is_folder && fs::status(file, ignored).type() == fs::file_type::not_found) {
+    throw ConfigError("{}: there is no config.yml in this folder", path.string());
+  }
+  return reading<ConfigError>({.path = file}, [&] { return load_file(file); });
 }
 
 std::string to_yaml(const Node& node) {

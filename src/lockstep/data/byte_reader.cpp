@@ -61,6 +61,8 @@ class ByteReader::Gzip : public Source {
   explicit Gzip(std::unique_ptr<Plain> file) : file_(std::move(file)) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK) throw Error("zlib: cannot start to inflate");
+    constexpr std::uint64_t kSmall = 64 << 20, kHonestRatio = 100;
+    left_ = kSmall + kHonestRatio * file_->at_most_left();
   }
   ~Gzip() override { inflateEnd(&stream_); }
 
@@ -81,15 +83,19 @@ class ByteReader::Gzip : public Source {
                         stream_.msg != nullptr ? stream_.msg : zError(status));
       }
     }
-    return out.size() - left;
+    const std::size_t got = out.size() - left;
+    if (got > left_) {
+      throw DataError(
+          "{}: its {} packed bytes hold more than 100 times as many, as no honest file does; "
+          "unpack "
+          "it by hand if it is meant so",
+          file_->path().string(), fs::file_size(file_->path()));
+    }
+    left_ -= got;
+    return got;
   }
 
-  std::uint64_t at_most_left() const override {
-    // Deflate cannot do better than 1032 to 1.
-    constexpr std::uint64_t kBestRatio = 1032;
-    constexpr std::uint64_t kWindow = 1U << 16;  // unpacked, but not handed out yet
-    return (file_->at_most_left() + stream_.avail_in) * kBestRatio + kWindow;
-  }
+  std::uint64_t at_most_left() const override { return left_; }
 
   bool packed() const override { return true; }
 
@@ -116,6 +122,7 @@ class ByteReader::Gzip : public Source {
   std::unique_ptr<Plain> file_;
   z_stream stream_{};
   std::array<char, 1 << 16> buffer_{};
+  std::uint64_t left_ = 0;  // unpacked bytes that may come
   bool ended_ = false;
 };
 

@@ -22,8 +22,9 @@ class ByteReader {
   // something.
   std::size_t read(std::span<char> out);
 
-  // No more than this many bytes can be left to read: exact for a plain file; for gzip what its
-  // packed size can hold at the very best. A promise of more is not worth an allocation.
+  // No more than this many bytes can be left to read: exact for a plain file; for gzip 64 MiB and
+  // 100 times its packed size, which no data of a measurement reach. Reading more is refused with a
+  // DataError: a small file cannot fill the memory.
   std::uint64_t at_most_left() const;
 
   bool packed() const;

@@ -57,6 +57,32 @@ class PartFile {
   bool finished_ = false;
 };
 
+// The folder that a file is to come to, with its parents. Those that were made for it are removed
+// again unless the file came.
+class Destination {
+ public:
+  explicit Destination(const fs::path& folder) {
+    std::error_code ignored;
+    for (fs::path path = folder; !path.empty() && !fs::exists(path, ignored);
+         path = path.parent_path()) {
+      made_.push_back(path);
+      if (!path.has_relative_path()) break;
+    }
+    if (!folder.empty()) make_directories(folder);
+  }
+  ~Destination() {
+    std::error_code in_use;  // by another process that puts files there, too
+    for (const fs::path& path : made_) fs::remove(path, in_use);
+  }
+  Destination(const Destination&) = delete;
+  Destination& operator=(const Destination&) = delete;
+
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
 // One attempt at one mirror.
 class Transfer {
  public:
@@ -157,12 +183,13 @@ void download(const DownloadOptions& options) {
   // Must come before other threads use libcurl; once in the life of a process.
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (initialised != CURLE_OK) throw Error("libcurl: {}", curl_easy_strerror(initialised));
-  if (options.path.has_parent_path()) make_directories(options.path.parent_path());
+  Destination destination(options.path.parent_path());
 
   std::string failures;
   for (const std::string& url : options.urls) {
     try {
       Transfer(options, url).run();
+      destination.keep();
       return;
     } catch (const DataError& error) {
       failures += fmt::format("\n  {}: {}", url, error.what());

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/data/byte_reader.h"
 
 namespace lockstep::data {
@@ -112,7 +113,9 @@ void from_big_endian(torch::Tensor& tensor) {
 
 }  // namespace
 
-torch::Tensor read_idx(const std::filesystem::path& path) {
+namespace {
+
+torch::Tensor read_idx_file(const std::filesystem::path& path) {
   const std::string file = path.string();
   ByteReader reader(path);
   const Header header = read_header(reader, file);
@@ -133,6 +136,12 @@ torch::Tensor read_idx(const std::filesystem::path& path) {
   if (reader.read({&extra, 1}) != 0) throw DataError("{}: {}, but more follow", file, promised());
   from_big_endian(tensor);
   return tensor;
+}
+
+}  // namespace
+
+torch::Tensor read_idx(const std::filesystem::path& path) {
+  return reading<DataError>({.path = path}, [&] { return read_idx_file(path); });
 }
 
 }  // namespace lockstep::data
