@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "lockstep/launch/background.h"
+#include "tests/launch/no_pidfd.h"
+#include "tests/launch/rank_process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -63,6 +65,19 @@ TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
   EXPECT_FALSE(end.ranks[1].stopped);
   EXPECT_TRUE(end.ranks[0].stopped);
   EXPECT_EQ(end.ranks[0].end.signal, SIGKILL);
+}
+
+// On old kernels and in old containers. It waited for ever, and not even SIGTERM ended it.
+TEST(Programs, AreWatchedWithoutPidfds) {
+  RankProcess launcher([] {
+    forbid_pidfd();
+    Keeper keeper;
+    const ProgramsEnd end =
+        run_programs(ranks("if [ $RANK = 1 ]; then exit 3; fi; sleep 60", 2), keeper);
+    if (end.first_failure != 1U || end.ranks[1].end.exit_code != 3) return 1;
+    return end.ranks[0].end.signal == SIGTERM ? 0 : 2;
+  });
+  EXPECT_EQ(launcher.wait(), 0);
 }
 
 TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
