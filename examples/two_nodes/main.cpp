@@ -1,10 +1,17 @@
-// One process a node, started by hand on each, and kept in step by callbacks of one's own:
+// One process per node, started by hand on each, and kept in step by callbacks of one's own. First,
+// a secret that both nodes know, made on one of them and copied to the other:
 //
-//   two_nodes --world-size 2 --rank 0 --host 10.0.0.1     on the node that has this address
-//   two_nodes --world-size 2 --rank 1 --host 10.0.0.1     on the other
+//   (umask 077; openssl rand -hex 32 > ~/.lockstep-token)
+//   scp -p ~/.lockstep-token othernode:
+//
+// Then, with 10.0.0.1 the address of the node with rank 0:
+//
+//   two_nodes --world-size 2 --rank 0 --host 10.0.0.1 --token-file ~/.lockstep-token   there
+//   two_nodes --world-size 2 --rank 1 --host 10.0.0.1 --token-file ~/.lockstep-token   on the other
 //
 // To each node the run is one of a single process. (A DistributedDataParallelEngine does all this
 // by itself; here it is done where it can be seen.)
+#include <filesystem>
 #include <iostream>
 #include <numeric>
 
@@ -45,7 +52,8 @@ struct Flatten : ls::Callback {
 struct Arguments {
   std::string host;
   int port = 29500;
-  std::string token = "two_nodes";
+  std::optional<std::filesystem::path> token_file;
+  std::string interface;
   int rank = 0;
   int world_size = 2;
   std::int64_t epochs = 10;
@@ -89,7 +97,8 @@ void worker(const Arguments& args) {
                             .backend = "gloo",
                             .address = args.host,
                             .port = args.port,
-                            .token = args.token});
+                            .token_file = args.token_file,
+                            .interface = args.interface});
   std::cout << fmt::format("Rank and node: {}-{}\n", args.rank, node_name()) << std::flush;
 
   const auto train = load(args, true);
@@ -135,8 +144,12 @@ int main(int argc, char** argv) try {
   app.add_option("--rank,-r", args.rank, "Rank of this process")->required();
   app.add_option("--world-size", args.world_size, "Processes on all nodes")->capture_default_str();
   app.add_option("--port", args.port, "Where rank 0 listens")->capture_default_str();
-  app.add_option("--token", args.token, "Of this run; who has another is turned away")
-      ->capture_default_str();
+  // The secret itself is no option: every user of the machine can read a program's arguments.
+  app.add_option("--token-file", args.token_file,
+                 "File with the run's secret, which only its owner may read; default: LOCKSTEP_TOKEN "
+                 "or the file that LOCKSTEP_TOKEN_FILE names");
+  app.add_option("--interface", args.interface,
+                 "Network interface or address of this node; default: all, or LOCKSTEP_INTERFACE");
   app.add_option("--epochs", args.epochs, "Epochs")->capture_default_str();
   app.add_option("--root", args.root,
                  "Folder with MNIST's or Fashion-MNIST's files; default: Debian's Fashion-MNIST");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "lockstep/comm/meeting.h"
 #include "lockstep/comm/world.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
@@ -153,6 +154,63 @@ TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
   });
   EXPECT_THAT(text, HasSubstr("rank 1"));
   EXPECT_LT(Clock::now() - start, 3s);
+}
+
+// This host does not have the address that rank 1 is to use.
+TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
+  const int port = free_port();
+  const auto start = [&](int rank, const std::string& address) {
+    const Topology topology{.rank = rank, .world_size = 2};
+    const Met met =
+        meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = 20s});
+    return launch::message_of<Error>([&] {
+      try {
+        const C10d comm({.topology = topology, .address = address, .timeout = 20s}, met.rendezvous,
+                        {0, 1});
+      } catch (const std::exception& error) {
+        met.rendezvous->fail(error.what());
+        if (met.server != nullptr) met.server->wait_until_empty(1s);
+        throw;
+      }
+    });
+  };
+  const auto began = Clock::now();
+  launch::RankProcess other([&] {
+    const std::string text = start(1, "203.0.113.1");
+    std::fprintf(stderr, "rank 1: %s\n", text.c_str());
+    return text.starts_with("gloo: start: ") ? 0 : 1;
+  });
+  EXPECT_THAT(start(0, "127.0.0.1"), HasSubstr("rank 1: gloo: start: "));
+  EXPECT_EQ(other.wait(), 0);
+  EXPECT_LT(Clock::now() - began, 10s);
+}
+
+// An operation that never ends must not outlive the process's own end, nor hold it up.
+TEST(C10d, AProcessWithABrokenGroupEndsAtOnce) {
+  const int port = free_port();
+  launch::RankProcess stopped([&] {
+    const auto world =
+        World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
+                    {.backend = "gloo", .timeout = 20s});
+    world->communicator().barrier();
+    ::raise(SIGSTOP);
+    return 0;
+  });
+  const auto began = Clock::now();
+  launch::RankProcess zero([&] {
+    {
+      const auto world =
+          World::meet({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
+                      {.backend = "gloo", .timeout = 1500ms});
+      world->communicator().barrier();
+      const std::string text =
+          launch::message_of<Error>([&] { world->communicator().all_reduce(torch::ones(100)); });
+      if (text.find("rank 1") == std::string::npos) return 1;
+    }
+    std::exit(0);  // with static objects destroyed
+  });
+  EXPECT_EQ(zero.wait(), 0);
+  EXPECT_LT(Clock::now() - began, 8s);
 }
 
 TEST(C10d, ARankThatLeftIsMissed) {

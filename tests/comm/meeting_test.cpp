@@ -54,7 +54,7 @@ void meet_in_processes(int size, const std::function<Met(const Topology&)>& meet
 TEST(Meeting, AtAPlaceThatAllKnow) {
   const int port = free_port();
   meet_in_processes(3, [&](const Topology& topology) {
-    return meet_at({.topology = topology, .port = port, .token = "secret"}, kLimit);
+    return meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = kLimit});
   });
 }
 
@@ -63,7 +63,7 @@ TEST(Meeting, TheSameRanksMeetAgainAtTheSamePlace) {
   meet_in_processes(
       3,
       [&](const Topology& topology) {
-        return meet_at({.topology = topology, .port = port, .token = "secret"}, kLimit);
+        return meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = kLimit});
       },
       /*times=*/20);
 }
@@ -72,17 +72,18 @@ TEST(Meeting, WhoDoesNotComeIsNamedWithThePlace) {
   const int port = free_port();
   RankProcess other([&] {
     const std::string text = message_of<CommError>([&] {
-      meet_at({.topology = {.rank = 2, .world_size = 3}, .port = port, .token = "secret"}, 1s);
+      meet_at({.topology = {.rank = 2, .world_size = 3}, .port = port, .token = "secret"},
+              {.answer = 1s});
     });
     return text.find("rank 1 did not") != std::string::npos ? 0 : 1;
   });
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(
-      message_of<CommError>([&] {
-        meet_at({.topology = {.rank = 0, .world_size = 3}, .port = port, .token = "secret"}, 1s);
-      }),
-      AllOf(HasSubstr("rendezvous at 127.0.0.1:" + std::to_string(port)), HasSubstr("waited 1.0 s"),
-            HasSubstr("ranks 0, 2 came, rank 1 did not")));
+  EXPECT_THAT(message_of<CommError>([&] {
+                meet_at({.topology = {.rank = 0, .world_size = 3}, .port = port, .token = "secret"},
+                        {.answer = 1s});
+              }),
+              AllOf(HasSubstr("rendezvous at 127.0.0.1:" + std::to_string(port)),
+                    HasSubstr("waited 1.0 s"), HasSubstr("ranks 0, 2 came, rank 1 did not")));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
 }
 
@@ -90,7 +91,7 @@ TEST(Meeting, NobodyIsAtThePlace) {
   const int port = free_port();
   EXPECT_THAT(message_of<CommError>([&] {
                 meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
-                        300ms);
+                        {.answer = 300ms});
               }),
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("0.3 s")));
 }
@@ -99,21 +100,120 @@ TEST(Meeting, WhoHasAnotherTokenIsTurnedAway) {
   const int port = free_port();
   RankProcess intruder([&] {
     const std::string text = message_of<CommError>([&] {
-      meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "guessed"}, kLimit);
+      meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "guessed"},
+              {.answer = kLimit});
     });
     return text.find("turned away") != std::string::npos ? 0 : 1;
   });
   const std::string text = message_of<CommError>([&] {
-    meet_at({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"}, 1s);
+    meet_at({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
+            {.answer = 1s});
   });
   EXPECT_THAT(text, HasSubstr("rank 0 came, rank 1 did not"));
   EXPECT_EQ(intruder.wait(), 0);
 }
 
+// A process that was given the rank of another one is told so at once, also when the meeting is
+// over, and the run goes on.
+TEST(Meeting, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
+  const int port = free_port();
+  const launch::NumberPipe met, end;
+  const auto meeting = [&](int rank) {
+    return Meeting{.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
+  };
+  RankProcess other([&] {
+    const Met one = meet_at(meeting(1), {.answer = kLimit});
+    met.put(1);
+    end.take();
+    return is_whole(one) ? 0 : 1;
+  });
+  RankProcess duplicate([&] {
+    met.take();
+    const auto start = std::chrono::steady_clock::now();
+    const std::string text =
+        message_of<CommError>([&] { meet_at(meeting(1), {.answer = kLimit}); });
+    if (std::chrono::steady_clock::now() - start > kLimit / 4) return 2;
+    end.put(1);
+    return text.find("rank 1 has already joined from 127.0.0.1") != std::string::npos ? 0 : 1;
+  });
+  EXPECT_TRUE(is_whole(meet_at(meeting(0), {.answer = kLimit})));
+  EXPECT_EQ(duplicate.wait(), 0);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+// A script runs one program after the other on each host: the second run's rank 1 may come while
+// the first run's rank 0 is still there.
+TEST(Meeting, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
+  const int port = free_port();
+  const auto meeting = [&](int rank) {
+    return Meeting{.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
+  };
+  const auto take_part = [&](int rank) {
+    return is_whole(meet_at(meeting(rank), {.answer = kLimit})) ? 0 : 1;
+  };
+  const launch::NumberPipe left, waits;
+  RankProcess first([&] {
+    const int code = take_part(1);
+    left.put(1);
+    return code;
+  });
+  RankProcess second([&] {
+    left.take();
+    waits.put(1);
+    return take_part(1);
+  });
+  {
+    const Met met = meet_at(meeting(0), {.answer = kLimit});
+    EXPECT_TRUE(is_whole(met));
+    waits.take();
+  }
+  EXPECT_EQ(take_part(0), 0);
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(second.wait(), 0);
+}
+
+TEST(Meeting, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
+  ::unsetenv("LOCKSTEP_TOKEN");
+  const auto refusal = [](const Meeting& meeting) {
+    return message_of<ConfigError>([&] { meet_at(meeting, {.answer = 1s}); });
+  };
+  for (const int rank : {0, 1}) {
+    Meeting meeting{.topology = {.rank = rank, .world_size = 2}, .address = "10.1.2.3", .port = 1};
+    EXPECT_THAT(refusal(meeting), AllOf(HasSubstr("10.1.2.3:1"), HasSubstr("there is no token"),
+                                        HasSubstr("openssl rand")));
+    meeting.token = "10.1.2.3:1";
+    EXPECT_THAT(refusal(meeting), HasSubstr("can be guessed"));
+  }
+  // Under a launcher that gives none: mpirun or srun on several hosts, or variables set by hand.
+  EXPECT_THAT(message_of<ConfigError>([] {
+                meet_as_launched({.launcher = launch::Launcher::kSlurm,
+                                  .topology = {.rank = 1, .world_size = 4, .local_size = 2},
+                                  .local_size_known = true,
+                                  .master_address = "node1",
+                                  .master_port = 29500,
+                                  .run_id = "4711.0"},
+                                 {.answer = 1s});
+              }),
+              AllOf(HasSubstr("node1:29500"), HasSubstr("LOCKSTEP_TOKEN_FILE")));
+}
+
+// Rank 0 need not own the address that the others know it by.
+TEST(Meeting, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
+  const int port = free_port();
+  meet_in_processes(2, [&](const Topology& topology) {
+    return meet_as_launched({.topology = topology,
+                             .local_size_known = true,
+                             .master_address = "no-such-host.invalid",
+                             .master_port = port,
+                             .run_id = "run"},
+                            {.answer = kLimit});
+  });
+}
+
 TEST(Meeting, ThroughACommunicator) {
   run_ranks(3, [](launch::Team& team) {
     Shared shared(team);
-    EXPECT_TRUE(is_whole(meet_through(shared, kLimit)));
+    EXPECT_TRUE(is_whole(meet_through(shared, {.answer = kLimit})));
   });
 }
 
@@ -126,7 +226,7 @@ TEST(Meeting, ThroughACommunicatorWhoseRankFails) {
                                shared.broadcast_bytes("", 0);
                                throw Error("no socket");
                              }
-                             meet_through(shared, kLimit);
+                             meet_through(shared, {.answer = kLimit});
                            }),
             "rank 2: no socket");
   EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
@@ -141,7 +241,7 @@ TEST(Meeting, ByAnAnnouncementOfOneHost) {
                                  .topology = topology,
                                  .local_size_known = true,
                                  .run_id = run},
-                                kLimit);
+                                {.answer = kLimit});
       },
       /*times=*/5);
 }
@@ -157,7 +257,7 @@ TEST(Meeting, AtTheMastersAddress) {
                                    .master_address = "localhost",
                                    .master_port = port,
                                    .run_id = run},
-                                  kLimit);
+                                  {.answer = kLimit});
         },
         /*times=*/3);
   }
@@ -184,7 +284,7 @@ TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
                                  .master_port = port,
                                  .agent_store = true,
                                  .run_id = "none-0"},
-                                kLimit);
+                                {.answer = kLimit});
       },
       /*times=*/3);
   EXPECT_THAT(message_of<CommError>([&] {
@@ -193,7 +293,7 @@ TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
                                   .master_port = port,
                                   .agent_store = true,
                                   .run_id = "another"},
-                                 1s);
+                                 {.answer = 1s});
               }),
               HasSubstr("the store of torchrun's agent at 127.0.0.1:" + std::to_string(port)));
   ends.put(0);
@@ -202,7 +302,8 @@ TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
 
 TEST(Meeting, ALauncherThatSaysTooLittleIsRefused) {
   EXPECT_THAT(message_of<ConfigError>([] {
-                meet_as_launched({.topology = {.rank = 1, .world_size = 4, .local_size = 2}}, 1s);
+                meet_as_launched({.topology = {.rank = 1, .world_size = 4, .local_size = 2}},
+                                 {.answer = 1s});
               }),
               AllOf(HasSubstr("rank 1 of 4"), HasSubstr("MASTER_ADDR")));
 }

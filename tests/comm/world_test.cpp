@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/comm/collectives.h"
@@ -19,6 +20,7 @@ using launch::message_of;
 using launch::RankProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
 struct Apart {
@@ -83,10 +85,14 @@ TEST_F(WorldTest, WhoHasAnotherTokenIsTurnedAwayAndTheOthersMeet) {
     });
     return text.find("turned away") != std::string::npos ? 0 : 1;
   });
-  run({.size = 2}, [](Communicator& comm) { comm.barrier(); });
+  // While the others are there, so that it does not come too late to be turned away.
+  run({.size = 2}, [&](Communicator& comm) {
+    if (comm.rank() == 0) {
+      EXPECT_EQ(intruder.wait(), 0);
+    }
+    comm.barrier();
+  });
   expect_all_end_well();
-  // It may have come too late to be turned away.
-  intruder.send(SIGKILL);
 }
 
 TEST_F(WorldTest, TheSameProcessesMeetAgain) {
@@ -143,6 +149,60 @@ TEST_F(WorldTest, WhoThrowsIsNamed) {
   }
 }
 
+// A destructor that runs while an exception passes by may use a world, which is no failure of it.
+TEST_F(WorldTest, AnotherExceptionUnderWayIsNoFailure) {
+  RankProcess other([&] {
+    struct MeetsWhenDestroyed {
+      std::function<void()> meet;
+      ~MeetsWhenDestroyed() { meet(); }
+    };
+    try {
+      const MeetsWhenDestroyed meets{[&] { meet(1, {.size = 2})->communicator().barrier(); }};
+      throw Error("something else");
+    } catch (const Error&) {
+      return 0;
+    }
+  });
+  const auto world = meet(0, {.size = 2});
+  world->communicator().barrier();
+  EXPECT_EQ(other.wait(), 0);
+  EXPECT_EQ(message_of<WorkerError>([&] { world->communicator().check(); }), "");
+}
+
+// Two worlds of one process at a time, at one place.
+TEST_F(WorldTest, TheSameProcessesMeetWhileTheyAreTogether) {
+  const auto body = [&](int rank) {
+    const auto world = meet(rank, {.size = 2});
+    const auto another = meet(rank, {.size = 2});
+    world->communicator().barrier();
+    another->communicator().barrier();
+    return 0;
+  };
+  RankProcess other([&] { return body(1); });
+  EXPECT_EQ(body(0), 0);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+// Shared memory cannot be had where files may not grow.
+TEST_F(WorldTest, AHostWithoutSharedMemoryTellsItsRanksAtOnce) {
+  const auto body = [&](int rank) {
+    if (rank == 0) {
+      const rlimit none{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+      ::signal(SIGXFSZ, SIG_IGN);
+      ::setrlimit(RLIMIT_FSIZE, &none);
+    }
+    const auto start = Clock::now();
+    const auto world = meet(rank, {.size = 2});
+    world->communicator().barrier();
+    if (world->communicator().name() != "gloo") return 1;
+    return Clock::now() - start < kLimit / 4 ? 0 : 2;
+  };
+  RankProcess one([&] { return body(1); });
+  RankProcess zero([&] { return body(0); });
+  EXPECT_EQ(zero.wait(), 0);
+  EXPECT_EQ(one.wait(), 0);
+}
+
 TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnybodyIsWaitedFor) {
   for (const std::string backend : {"nccl", "mpi"}) {
     EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = backend}); }),
@@ -164,10 +224,10 @@ class Programs : public WorldTest {
                                                    .local_size = 2},
                                       .port = port_,
                                       .token = "secret"},
-                                     {.backend = backend, .timeout = kLimit}, &team);
+                                     {.backend = backend, .timeout = timeout_}, &team);
       body(world->communicator());
     };
-    launch::Crew crew({.size = 2, .first_rank = first_rank, .timeout = kLimit},
+    launch::Crew crew({.size = 2, .first_rank = first_rank, .timeout = timeout_},
                       [&](launch::Team& team) {
                         const int before = failed_expectations();
                         work(team);
@@ -177,6 +237,8 @@ class Programs : public WorldTest {
     work(crew.team());
     crew.join();
   }
+
+  std::chrono::milliseconds timeout_ = kLimit;
 };
 
 TEST_F(Programs, WithWorkersOfTheirOwnMakeTwoLevels) {
@@ -215,6 +277,46 @@ TEST_F(Programs, AKilledWorkerIsNamedByBothAndWithItsSignalByItsOwn) {
     EXPECT_THAT(text, HasSubstr("rank 3"));
     EXPECT_LT(Clock::now() - start, 3s);
     EXPECT_EQ(other.wait(), 0);
+  }
+}
+
+// Rank 3 hangs, rank 2 comes late and waits for it: neither rank 2 nor rank 0 is to blame.
+TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
+  timeout_ = 1500ms;
+  const auto body = [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 2) std::this_thread::sleep_for(700ms);
+    if (comm.rank() == 3) std::this_thread::sleep_for(6s);
+    comm.all_reduce(torch::ones(1000));
+  };
+  RankProcess other([&] {
+    const std::string text = message_of<Error>([&] { run_program(2, "auto", body); });
+    std::fprintf(stderr, "the host of rank 3: %s\n", text.c_str());
+    return text.starts_with("rank 3") ? 0 : 1;
+  });
+  const std::string text = message_of<Error>([&] { run_program(0, "auto", body); });
+  EXPECT_THAT(text, StartsWith("rank 3"));
+  EXPECT_EQ(other.wait(), 0);
+}
+
+// Rank 0 saves a file for longer than the time limit, and says so.
+TEST_F(Programs, WorkOfRank0AloneEndsNobody) {
+  timeout_ = 500ms;
+  const auto body = [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 0) {
+      const AloneScope alone(comm);
+      std::this_thread::sleep_for(1500ms);
+    }
+    comm.all_reduce(torch::ones(1000));
+  };
+  for (const std::string backend : {"auto", "gloo"}) {
+    RankProcess other([&] {
+      run_program(2, backend, body);
+      return 0;
+    });
+    EXPECT_EQ(message_of<Error>([&] { run_program(0, backend, body); }), "") << backend;
+    EXPECT_EQ(other.wait(), 0) << backend;
   }
 }
 

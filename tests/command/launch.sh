@@ -64,6 +64,25 @@ code=0
 [ $(( ($(date +%s%N) - start) / 1000000 )) -lt "$(scaled 10000)" ] || fail "it took too long to end"
 grep -q 'rank 2 failed first: killed by signal 9' err || fail "the report does not name rank 2"
 
+# --- Rank 0 is stopped: the run ends soon after its time limit, and the report names rank 0.
+"$lockstep" launch --nproc-per-node 2 "$mnist" --epochs 1000 --quiet --logdir stopped --timeout 2 > out 2> err &
+launcher=$!
+stopped=
+for _ in $(seq $(scaled 400)); do
+  for pid in $(pgrep -P $launcher -x mnist || true); do
+    if tr '\0' '\n' < /proc/$pid/environ 2> /dev/null | grep -qx RANK=0; then stopped=$pid; fi
+  done
+  [ -n "$stopped" ] && [ -s stopped/logs/train.csv ] && break
+  sleep 0.05
+done
+kill -STOP "$stopped"
+start=$(date +%s%N)
+code=0; wait $launcher || code=$?
+[ $code -ne 0 ] || fail "a rank was stopped, launch ends with 0"
+[ $(( ($(date +%s%N) - start) / 1000000 )) -lt "$(scaled 4500)" ] || fail "it took $(( ($(date +%s%N) - start) / 1000000 )) ms to end"
+grep -q 'rank 0 is the likely cause: a signal had stopped it' err || fail "the report does not name rank 0"
+if grep -q 'found no' err; then fail "rank 1 looks for a server that is there"; fi
+
 # --- The launcher itself is killed: nobody is left, not even a rank's own children.
 "$lockstep" launch --nproc-per-node 2 bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready; wait' > out 2> err &
 launcher=$!
@@ -115,7 +134,7 @@ code=0; wait $launcher || code=$?
 nodes() {
   local endpoint=$1:$2 first=$3 second=$4
   shift 4
-  local run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint $endpoint --rdzv-id test-$$"
+  local run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint $endpoint ${token:+--token-file $token}"
   $first "$lockstep" $run --node-rank 0 "$@" > out.0 2> err.0 & local zero=$!
   code_1=0; $second "$lockstep" $run --node-rank 1 "$@" > out.1 2> err.1 || code_1=$?
   code_0=0; wait $zero || code_0=$?
@@ -133,7 +152,7 @@ nodes 127.0.0.1 "$(free_port)" "" "" --max-restarts 1 bash -c 'exit $(( RANK == 
 
 # A node is interrupted: the other ends as well.
 port=$(free_port)
-run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port --rdzv-id stop-$$"
+run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port"
 "$lockstep" $run --node-rank 0 bash -c 'echo ready; sleep 60' > out.0 2> err.0 & zero=$!
 setsid env --default-signal=INT "$lockstep" $run --node-rank 1 bash -c 'echo ready; sleep 60' > out.1 2> err.1 & one=$!
 for _ in $(seq $(scaled 200)); do cat out.0 out.1 | grep -c ready | grep -qx 2 && break; sleep 0.05; done
@@ -151,6 +170,24 @@ code_0=0; wait $zero || code_0=$?
 [ "$code_0 $code_1" = "1 127" ] || fail "node 1 cannot start, the nodes end with $code_0 and $code_1"
 
 if two_hosts "$space" 10.204.0 "two hosts"; then
+  # Several hosts need a secret, and are told how to make one.
+  nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" true
+  [ "$code_0 $code_1" = "2 2" ] || fail "two hosts without a token end with $code_0 and $code_1"
+  grep -q 'there is no token: .*openssl rand' err.0 || fail "node 0 is not told how to make a token"
+  (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token)
+  token=token
+  chmod 644 token
+  nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" true
+  [ "$code_0 $code_1" = "2 2" ] || fail "a token file for all to read: the nodes end with $code_0 and $code_1"
+  grep -q 'chmod 600' err.1 || fail "node 1 is not told how to protect its token"
+  chmod 600 token
+  # The ranks get a secret of their own.
+  nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" \
+    bash -c 'echo "${#LOCKSTEP_TOKEN} $LOCKSTEP_TOKEN"'
+  [ "$code_0 $code_1" = "0 0" ] || fail "two hosts end with $code_0 and $code_1"
+  [ "$(cut -d ' ' -f 4 out.0)" = "$(cut -d ' ' -f 4 out.1)" ] || fail "the ranks have different secrets"
+  grep -q ' 64 ' out.0 || fail "the ranks have no secret"
+  if grep -qf token out.0 out.1; then fail "the launchers' secret was handed on"; fi
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" "$mnist" --epochs 1 --quiet --logdir hosts
   [ "$code_0 $code_1" = "0 0" ] || fail "two hosts end with $code_0 and $code_1"
   [ "$(hash_of hosts)" = "$(hash_of forked)" ] || fail "other weights on two hosts"

@@ -156,7 +156,7 @@ TEST(Launch, MistakesAreTold) {
   EXPECT_THAT(run_command({"launch", "--nnodes", "2", "--rdzv-endpoint", "host:x", "true"}).errors,
               HasSubstr("expected host:port"));
   EXPECT_THAT(run_command({"launch", "--nnodes", "2", "--rdzv-endpoint", "host:1", "true"}).errors,
-              HasSubstr("expected --rdzv-id"));
+              HasSubstr("need a secret token"));
   EXPECT_EQ(run_command({"launch", "--grace", "nan", "true"}).code, kBadUsage);
   EXPECT_EQ(run_command({"launch", "--master-port", "99999", "true"}).code, kBadUsage);
   const auto missing = run_command({"launch", "--nproc-per-node", "1", "./nowhere"});

@@ -306,7 +306,8 @@ TEST(InitProcessGroup, TurnsAStrangerAway) {
                           .world_size = 2,
                           .port = port,
                           .token = rank == 0 ? "ours" : "theirs",
-                          .timeout = std::chrono::milliseconds(1500)});
+                          .timeout = std::chrono::milliseconds(1500),
+                          .join_timeout = std::chrono::milliseconds(1500)});
     });
     if (rank == 1) {
       EXPECT_THAT(error, HasSubstr("token"));

@@ -12,6 +12,7 @@ clean_up() {
   jobs=$(jobs -p)
   [ -z "$jobs" ] || kill -9 $jobs 2>/dev/null || true
   remove_hosts "$space"
+  rm -rf "/etc/netns/$space-0" "/etc/netns/$space-1"
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -79,8 +80,54 @@ grep -q 'got 2 of 2' err.0 || fail "no word of the rank that does not fit"
 
 # Two hosts.
 if two_hosts "$space" 10.203.0 "two hosts"; then
-  nodes 10.203.0.1 "ip netns exec $space-0" "ip netns exec $space-1" --epochs 3
+  on_0="ip netns exec $space-0" on_1="ip netns exec $space-1"
+  # Without a secret nobody listens, and both are told how to make one.
+  for rank in 0 1; do
+    code=0
+    ip netns exec "$space-$rank" "$two_nodes" --rank $rank --host 10.203.0.1 > out.$rank 2> err.$rank || code=$?
+    [ $code -eq 1 ] || fail "two hosts without a token: rank $rank ends with $code"
+    grep -q 'there is no token: .*openssl rand' err.$rank || fail "rank $rank is not told how to make a token"
+  done
+  (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token; echo 'what somebody else would guess' > other)
+  nodes 10.203.0.1 "$on_0" "$on_1" --epochs 3 --token-file token
   check "two hosts"
   [ "$(field 0 'Model hash')" = "$want" ] || fail "two hosts give other weights than one"
+
+  # Host 0 knows its own name by 127.0.1.1, as Debian's installer writes it.
+  mkdir -p "/etc/netns/$space-0" "/etc/netns/$space-1"
+  printf '127.0.0.1 localhost\n127.0.1.1 node-zero\n' > "/etc/netns/$space-0/hosts"
+  printf '127.0.0.1 localhost\n10.203.0.1 node-zero\n' > "/etc/netns/$space-1/hosts"
+  LOCKSTEP_TOKEN_FILE=$work/token nodes node-zero "$on_0" "$on_1" --epochs 3
+  check "a host whose name is loopback on itself"
+  [ "$(field 0 'Model hash')" = "$want" ] || fail "a host by its name gives other weights"
+
+  # A chosen interface: each host has another name for it. A second one leads nowhere.
+  for node in 0 1; do
+    ip -n "$space-$node" link add ls-other type dummy
+    ip -n "$space-$node" address add "10.99.$node.1/24" dev ls-other
+    ip -n "$space-$node" link set ls-other up
+  done
+  nodes node-zero "env LOCKSTEP_INTERFACE=ls0 $on_0" "env LOCKSTEP_INTERFACE=ls1 $on_1" --epochs 3 --token-file token
+  check "a chosen interface"
+  code=0
+  $on_0 "$two_nodes" --rank 0 --host node-zero --token-file token --interface ls7 > out.0 2> err.0 || code=$?
+  [ $code -eq 1 ] && grep -q "interface 'ls7'.*ls0" err.0 || fail "an unknown interface is not named"
+
+  # A stranger on the other host, which knows all but the token, comes first and again and again; a
+  # second process with rank 1 comes when the run has begun. Neither disturbs the run.
+  $on_1 "$two_nodes" --rank 1 --host node-zero --token-file other > out.2 2> err.2 & stranger=$!
+  $on_0 "$two_nodes" --rank 0 --host node-zero --token-file token --epochs 1000 > out.0 2> err.0 & zero=$!
+  code=0; wait $stranger || code=$?
+  [ $code -eq 1 ] || fail "a stranger ends with $code"
+  grep -q 'does not know this run.s token' err.2 || fail "a stranger is not told why"
+  $on_1 "$two_nodes" --rank 1 --host node-zero --token-file token --epochs 1000 > out.1 2> err.1 & one=$!
+  for _ in $(seq $(scaled 600)); do grep -q '^\* Epoch (1/1000)' out.0 && break; sleep 0.1; done
+  start=$SECONDS code=0
+  $on_1 "$two_nodes" --rank 1 --host node-zero --token-file token > out.2 2> err.2 || code=$?
+  [ $code -eq 1 ] && [ $((SECONDS - start)) -le "$(scaled 5)" ] || fail "a second rank 1 ends with $code after $((SECONDS - start)) s"
+  grep -q 'rank 1 has already joined from 10.203.0.2, and this process comes from 10.203.0.2' err.2 ||
+    fail "the second rank 1 is not told who it is"
+  kill -0 $zero && kill -0 $one || fail "the run did not go on"
+  kill $zero $one; wait $zero $one 2> /dev/null || true
 fi
 echo "two_nodes: all as expected"

@@ -14,6 +14,10 @@ namespace {
 
 using testing::HasSubstr;
 
+int free_port() {
+  return local_port(listen_on({}));
+}
+
 NodesOptions node(int rank, int port) {
   return {.nodes = 2,
           .node_rank = rank,
@@ -25,7 +29,7 @@ NodesOptions node(int rank, int port) {
 // Node 0's part here, node 1's in a thread.
 void run_nodes(const std::function<void(Nodes&)>& first,
                const std::function<void(Nodes&)>& second) {
-  const int port = free_port("127.0.0.1");
+  const int port = free_port();
   auto other = std::async(std::launch::async, [&] {
     Nodes nodes(node(1, port));
     second(nodes);
@@ -60,6 +64,8 @@ TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {
   EXPECT_EQ(first.run_id, second.run_id);
   EXPECT_EQ(first.run_id.size(), 16u);
   EXPECT_EQ(first.master.port, second.master.port);
+  EXPECT_EQ(first.token, second.token);
+  EXPECT_EQ(first.token.size(), 64u) << "the ranks' own, not the launchers'";
 }
 
 TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
@@ -87,7 +93,7 @@ TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
 }
 
 TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
-  const int port = free_port("127.0.0.1");
+  const int port = free_port();
   auto other = std::async(std::launch::async, [&] {
     // Joins, agrees and disappears without a word, as if it had been killed.
     Rendezvous rendezvous(
@@ -107,9 +113,24 @@ TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
 }
 
 TEST(Nodes, AnotherRunsTokenIsTurnedAway) {
-  const int port = free_port("127.0.0.1");
+  const int port = free_port();
   RendezvousServer server({.address = "127.0.0.1", .port = port, .token = "ours", .world_size = 2});
   EXPECT_THROW(Nodes(node(1, port)), CommError);
+}
+
+// Between the launcher's choice and the program's listening, the port is nobody else's.
+TEST(Nodes, ThePortOfTheProgramsIsHeldForThem) {
+  run_nodes(
+      [&](Nodes& nodes) {
+        const int port = nodes.meet(0, 1).master.port;
+        for (int i = 0; i < 100; ++i) EXPECT_NE(free_port(), port);
+        EXPECT_NO_THROW(listen_on({.address = "127.0.0.1", .port = port}));
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      },
+      [&](Nodes& nodes) {
+        nodes.meet(0, 1);
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      });
 }
 
 TEST(Nodes, RunIdsDiffer) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "lockstep/base/file.h"
 #include "lockstep/launch/background.h"
 #include "tests/launch/no_pidfd.h"
 #include "tests/launch/rank_process.h"
@@ -78,6 +79,25 @@ TEST(Programs, AreWatchedWithoutPidfds) {
     return end.ranks[0].end.signal == SIGTERM ? 0 : 2;
   });
   EXPECT_EQ(launcher.wait(), 0);
+}
+
+// Rank 1 gives up because rank 0 does not answer: a signal has stopped it.
+TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
+  ProgramsOptions options = ranks(
+      "if [ $RANK = 0 ]; then echo $$ > $FILE; kill -STOP $$; sleep 60; fi; "
+      "until [ -s $FILE ] && grep -q '^State:.T' /proc/$(cat $FILE)/status; do sleep 0.02; done; "
+      "exit 1",
+      2);
+  const TemporaryDirectory folder;
+  for (auto& environment : options.environments) environment["FILE"] = (folder / "pid").string();
+  options.grace = std::chrono::seconds(30);
+  Keeper keeper;
+  ProgramsEnd end;
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 15.0);
+  ASSERT_EQ(end.first_failure, 1u);
+  EXPECT_TRUE(end.ranks[0].suspended);
+  EXPECT_FALSE(end.ranks[1].suspended);
+  EXPECT_EQ(end.ranks[0].end.signal, SIGTERM);
 }
 
 TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {

@@ -10,6 +10,7 @@ const RankPlace kPlace{.topology = {.rank = 3, .world_size = 4, .local_rank = 1,
                        .nodes = 2,
                        .master = {.address = "10.0.0.1", .port = 4711},
                        .run_id = "run",
+                       .token = "the ranks' own",
                        .restarts = 1,
                        .max_restarts = 2,
                        .threads = 5};
@@ -26,6 +27,13 @@ TEST(RankEnvironment, IsWhatOurOwnProgramsUnderstand) {
   EXPECT_EQ(place->master_address, "10.0.0.1");
   EXPECT_EQ(place->master_port, 4711);
   EXPECT_FALSE(place->agent_store);
+}
+
+TEST(RankEnvironment, RanksGetTheirOwnSecretAndNotTheLaunchers) {
+  const Environment environment = rank_environment(
+      {{"LOCKSTEP_TOKEN", "the launchers'"}, {"LOCKSTEP_TOKEN_FILE", "/h/.token"}}, kPlace);
+  EXPECT_EQ(environment.at("LOCKSTEP_TOKEN"), "the ranks' own");
+  EXPECT_FALSE(environment.contains("LOCKSTEP_TOKEN_FILE"));
 }
 
 TEST(RankEnvironment, ThreadsAreTheUsersIfHeSaid) {

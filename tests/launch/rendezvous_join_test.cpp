@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/handshake.h"
 #include "lockstep/launch/rendezvous_server.h"
 #include "lockstep/launch/socket.h"
 #include "tests/launch/rank_process.h"
@@ -18,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const ServerOptions kServer{.token = "secret", .world_size = 4};
 
@@ -37,13 +39,19 @@ TEST(RendezvousJoin, WhoDoesNotFitIsTurnedAwayWithTheReasonAtOnce) {
 
   RendezvousOptions options = rank_at(server.port());
   EXPECT_THAT(complaint(options),
-              AllOf(HasSubstr(where), HasSubstr("turned away: rank 1 has already joined")));
+              AllOf(HasSubstr(where),
+                    HasSubstr("turned away: rank 1 has already joined from 127.0.0.1, and this "
+                              "process comes from 127.0.0.1")));
   options.rank = 2;
   options.world_size = 5;
   EXPECT_THAT(complaint(options),
               HasSubstr("rank 2 of 5 was turned away: expected world size 4, got 5"));
   options.token = "Secret";
-  EXPECT_THAT(complaint(options), HasSubstr("turned away: wrong token"));
+  EXPECT_THAT(complaint(options),
+              HasSubstr("turned away: the server there does not know this run's token"));
+  options.token = "secret";
+  options.run = "another";
+  EXPECT_THAT(complaint(options), HasSubstr("the token or the run's name differs"));
   EXPECT_LT(Clock::now() - start, kLimit / 2);
 
   options = rank_at(server.port());
@@ -74,8 +82,8 @@ TEST(RendezvousJoin, WithoutAServerTheErrorNamesTheAddressTheTimeAndTheCause) {
   options.timeout = 200ms;
   const auto start = Clock::now();
   EXPECT_EQ(complaint(options),
-            fmt::format("rendezvous at 127.0.0.1:{0}: rank 1 of 4 found no server in 0.2 s: "
-                        "127.0.0.1:{0}: cannot connect: Connection refused",
+            fmt::format("rank 0 did not come: rank 1 of 4 found no rendezvous at 127.0.0.1:{0} in "
+                        "0.2 s: 127.0.0.1:{0}: cannot connect: Connection refused",
                         options.port));
   EXPECT_GE(Clock::now() - start, 200ms);
   EXPECT_LT(Clock::now() - start, 5s);
@@ -87,7 +95,8 @@ TEST(RendezvousJoin, SomebodyElsesPortIsNoServer) {
   const FileDescriptor listener = listen_on({});
   RendezvousOptions options = rank_at(local_port(listener));
   options.timeout = 100ms;
-  EXPECT_THAT(complaint(options), HasSubstr("connected, but nobody answers"));
+  EXPECT_THAT(complaint(options), AllOf(HasSubstr("rank 0: the rendezvous at"),
+                                        HasSubstr("did not answer rank 1 in 0.1 s")));
 
   options.timeout = 300ms;
   std::thread web([&] {
@@ -100,6 +109,62 @@ TEST(RendezvousJoin, SomebodyElsesPortIsNoServer) {
   });
   EXPECT_THAT(complaint(options), HasSubstr("not a message of Lockstep"));
   web.join();
+}
+
+// A stranger that took the port and wants to know something.
+TEST(RendezvousJoin, AFakeServerIsToldNothingAndIsNotBelieved) {
+  const FileDescriptor listener = listen_on({});
+  std::string heard;
+  std::thread fake([&] {
+    if (!wait_for(listener, POLLIN, deadline_in(kLimit))) return;
+    FrameChannel channel(accept_from(listener));
+    const auto receive = [&] {
+      std::optional<Frame> frame;
+      while (!(frame = channel.next())) {
+        if (!wait_for(channel.socket(), POLLIN, deadline_in(kLimit)) || !channel.receive()) break;
+      }
+      return frame;
+    };
+    if (const auto hello = receive()) heard += hello->payload;
+    channel.send(
+        FrameKind::kChallenge,
+        FieldWriter().text(std::string(kNonceBytes, 's')).text(std::string(32, 'p')).payload());
+    if (const auto more = receive()) heard += more->payload;
+  });
+  const RendezvousOptions options = rank_at(local_port(listener));
+  const auto start = Clock::now();
+  EXPECT_THAT(complaint(options), HasSubstr("the server there does not know this run's token"));
+  EXPECT_LT(Clock::now() - start, kLimit / 2);
+  fake.join();
+  EXPECT_EQ(heard.size(), 8 + kNonceBytes) << "a random number and its length, nothing else";
+  EXPECT_EQ(heard.find("secret"), std::string::npos);
+}
+
+// What a server says before it has proved who it is may be anybody's.
+TEST(RendezvousJoin, AnUnprovenRefusalIsNeitherBelievedNorShown) {
+  const FileDescriptor listener = listen_on({});
+  std::thread fake([&] {
+    const auto deadline = deadline_in(400ms);
+    while (wait_for(listener, POLLIN, deadline)) {
+      FrameChannel channel(accept_from(listener));
+      channel.send(FrameKind::kTurnedAway, FieldWriter().text("go home").payload());
+      wait_for(channel.socket(), POLLIN, deadline);
+    }
+  });
+  RendezvousOptions options = rank_at(local_port(listener));
+  options.timeout = 300ms;
+  EXPECT_THAT(complaint(options),
+              AllOf(HasSubstr("it is no rendezvous of Lockstep"), Not(HasSubstr("go home"))));
+  fake.join();
+}
+
+TEST(RendezvousJoin, ARankThatHasNotComeHasMoreTimeThanOneThatDoesNotAnswer) {
+  RendezvousOptions options = rank_at(RendezvousServer(kServer).port());
+  options.timeout = 50ms;
+  options.join_timeout = 400ms;
+  const auto start = Clock::now();
+  EXPECT_THAT(complaint(options), HasSubstr("rank 0 did not come"));
+  EXPECT_GE(Clock::now() - start, 400ms);
 }
 
 }  // namespace

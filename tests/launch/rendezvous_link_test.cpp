@@ -94,7 +94,7 @@ TEST_F(RendezvousLinkTest, AFailureEndsTheWaitsThatHeedIt) {
   auto does_not = ask_later("b");
   const Frame request = receive(FrameKind::kAwait);
   Roster roster(2);
-  roster.join(1, 2, Clock::now());
+  roster.join({.rank = 1, .world_size = 2}, Clock::now());
   roster.fail(1, "why");
   send_roster(roster);
   EXPECT_EQ(heeds.get(), "nothing");
@@ -123,7 +123,7 @@ TEST_F(RendezvousLinkTest, AServerWithoutSenseIsGone) {
 
 TEST_F(RendezvousLinkTest, ARank0ThatLeftMayTakeTheServerAlong) {
   Roster roster(2);
-  roster.join(0, 2, Clock::now());
+  roster.join({.rank = 0, .world_size = 2}, Clock::now());
   roster.leave(0);
   send_roster(roster);
   server_.reset();

@@ -1,5 +1,6 @@
 #include "lockstep/launch/rendezvous_server.h"
 
+#include <atomic>
 #include <set>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/frame_channel.h"
+#include "lockstep/launch/handshake.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/socket.h"
 #include "tests/launch/rank_process.h"
@@ -34,6 +36,27 @@ RendezvousOptions rank_of(const RendezvousServer& server, int rank, int world_si
 
 FileDescriptor connect(const RendezvousServer& server) {
   return connect_to({.port = server.port()}, deadline_in(kLimit));
+}
+
+std::optional<Frame> receive(FrameChannel& channel) {
+  const auto deadline = deadline_in(kLimit);
+  while (true) {
+    if (auto frame = channel.next()) return frame;
+    if (!wait_for(channel.socket(), POLLIN, deadline) || !channel.receive()) return std::nullopt;
+  }
+}
+
+// As a rank of 2 does it, without a thread that goes on reading.
+void shake_hands(FrameChannel& channel, int rank, const std::string& token = "secret") {
+  const Handshake handshake(token, "");
+  Nonces nonces{.client = random_bytes(kNonceBytes)};
+  channel.send(FrameKind::kHello, FieldWriter().text(nonces.client).payload());
+  const auto challenge = receive(channel);
+  ASSERT_TRUE(challenge && challenge->kind == FrameKind::kChallenge);
+  nonces.server = FieldReader(challenge->payload).text();
+  const std::string claim = FieldWriter().integer(rank).integer(2).text("process").payload();
+  channel.send(FrameKind::kProof,
+               FieldWriter().text(claim).text(handshake.client_proof(nonces, claim)).payload());
 }
 
 // Reads to the end of the connection.
@@ -131,7 +154,7 @@ TEST(RendezvousServer, AFloodOfConnectionsDoesNotKeepARankOut) {
 TEST(RendezvousServer, APeerThatDoesNotReadHoldsUpNobody) {
   const RendezvousServer server(for_ranks(2));
   FrameChannel deaf(connect(server));
-  deaf.send(FrameKind::kHello, FieldWriter().text("secret").integer(1).integer(2).payload());
+  shake_hands(deaf, 1);
   Rendezvous client(rank_of(server, 0, 2));
   ASSERT_TRUE(eventually([&] { return client.peers()[1].joined; }));
   client.set("large", std::string(16 << 20, 'x'));
@@ -143,10 +166,69 @@ TEST(RendezvousServer, APeerThatDoesNotReadHoldsUpNobody) {
   EXPECT_FALSE(client.failure());
 }
 
+// Knows the address, the port, the world size and the protocol.
+TEST(RendezvousServer, AStrangerWithoutTheTokenLearnsNothingAndStallsNobody) {
+  const RendezvousServer server(for_ranks(2));
+  Rendezvous client(rank_of(server, 0, 2));
+  client.set("key", "a value of the run");
+  FrameChannel stranger(connect(server));
+  shake_hands(stranger, 1, "guess");
+  const auto answer = receive(stranger);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->kind, FrameKind::kTurnedAway);
+  EXPECT_EQ(FieldReader(answer->payload).text(), "wrong token");
+  EXPECT_EQ(receive(stranger), std::nullopt) << "closed, and nothing else was said";
+
+  FrameChannel asking(connect(server));
+  asking.send(FrameKind::kGet, FieldWriter().integer(1).text("key").payload());
+  const auto refused = receive(asking);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->payload.find("a value of the run"), std::string::npos);
+
+  EXPECT_FALSE(client.peers()[1].joined);
+  Rendezvous member(rank_of(server, 1, 2));
+  EXPECT_EQ(member.get("key"), "a value of the run");
+  EXPECT_FALSE(client.failure());
+}
+
+TEST(RendezvousServer, TellsWhereOtherHostsCameTo) {
+  const RendezvousServer server(for_ranks(1));
+  const Rendezvous client(rank_of(server, 0, 1));
+  EXPECT_EQ(client.local_address(), "127.0.0.1");
+  EXPECT_EQ(server.reached_at(), "") << "by loopback comes no other host";
+  EXPECT_TRUE(server.is_present(0));
+  EXPECT_FALSE(server.is_present(1));
+}
+
+TEST(RendezvousServer, KeepsTheDoorAfterAMeeting) {
+  RendezvousServer server(for_ranks(2));
+  Rendezvous(rank_of(server, 0, 2)).leave();
+  FrameChannel member(connect(server));
+  shake_hands(member, 1);
+  ASSERT_EQ(receive(member)->kind, FrameKind::kWelcome);
+  member = FrameChannel(connect(server));
+  std::atomic<bool> taken = true;
+  server.keep_door([&](int) { return taken.load(); });
+  // The process that was here before, which has another identity than "process" here.
+  RendezvousOptions same = rank_of(server, 0, 2);
+  same.timeout = 300ms;
+  EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(same); }),
+              HasSubstr("an earlier meeting is not over"));
+  RendezvousOptions other = rank_of(server, 1, 2);
+  EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
+              HasSubstr("rank 1 has already joined from 127.0.0.1"));
+  taken = false;
+  other.timeout = 300ms;
+  EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
+              HasSubstr("an earlier meeting is not over"));
+  server.close();
+  EXPECT_GT(server.port(), 0);
+}
+
 TEST(RendezvousServer, AMemberThatSendsGarbageHasFailed) {
   const RendezvousServer server(for_ranks(2));
   FrameChannel member(connect(server));
-  member.send(FrameKind::kHello, FieldWriter().text("secret").integer(1).integer(2).payload());
+  shake_hands(member, 1);
   Rendezvous client(rank_of(server, 0, 2));
   ASSERT_TRUE(eventually([&] { return client.peers()[1].joined; }));
   ::send(member.socket().get(), "garbage", 7, MSG_NOSIGNAL);

@@ -15,17 +15,28 @@ const Clock::time_point kNow = Clock::now();
 
 TEST(Roster, EachRankJoinsOnce) {
   Roster roster(2);
-  EXPECT_THAT(roster.join(0, 3, kNow), Optional(std::string("expected world size 2, got 3")));
-  EXPECT_THAT(roster.join(2, 2, kNow), Optional(std::string("expected a rank from 0 to 1, got 2")));
+  EXPECT_THAT(roster.join({.rank = 0, .world_size = 3}, kNow),
+              Optional(std::string("expected world size 2, got 3")));
+  EXPECT_THAT(roster.join({.rank = 2, .world_size = 2}, kNow),
+              Optional(std::string("expected a rank from 0 to 1, got 2")));
   EXPECT_EQ(roster.present(), 0);
-  EXPECT_EQ(roster.join(1, 2, kNow), std::nullopt);
-  EXPECT_THAT(roster.join(1, 2, kNow), Optional(std::string("rank 1 has already joined")));
+  const Roster::Applicant one{.rank = 1, .world_size = 2, .address = "10.0.0.2", .process = "p"};
+  EXPECT_FALSE(roster.knows(one));
+  EXPECT_EQ(roster.join(one, kNow), std::nullopt);
+  EXPECT_TRUE(roster.knows(one));
+  EXPECT_FALSE(roster.knows({.rank = 1, .world_size = 2, .process = "q"}));
+  EXPECT_TRUE(roster.is_present(1) && roster.has_joined(1));
+  EXPECT_FALSE(roster.is_present(0) || roster.has_joined(7));
+  EXPECT_THAT(
+      roster.join({.rank = 1, .world_size = 2, .address = "10.0.0.3"}, kNow),
+      Optional(std::string("rank 1 has already joined from 10.0.0.2, and this process comes from "
+                           "10.0.0.3: every process needs a rank of its own")));
   EXPECT_EQ(roster.present(), 1);
 }
 
 TEST(Roster, TheFirstFailureIsKept) {
   Roster roster(3);
-  for (int rank = 0; rank < 3; ++rank) roster.join(rank, 3, kNow);
+  for (int rank = 0; rank < 3; ++rank) roster.join({.rank = rank, .world_size = 3}, kNow);
   roster.leave(0);
   EXPECT_FALSE(roster.fail(0, "closed")) << "who left cannot fail";
   EXPECT_TRUE(roster.fail(2, "out of memory"));
@@ -41,8 +52,8 @@ TEST(Roster, TheFirstFailureIsKept) {
 
 TEST(Roster, SilenceCountsWhileARankShouldBeHeard) {
   Roster roster(3);
-  roster.join(0, 3, kNow);
-  roster.join(1, 3, kNow);
+  roster.join({.rank = 0, .world_size = 3}, kNow);
+  roster.join({.rank = 1, .world_size = 3}, kNow);
   roster.heard_of(0, kNow + 3s);
   roster.leave(1);
   const RosterView view = roster.view(kNow + 5s);
@@ -53,7 +64,7 @@ TEST(Roster, SilenceCountsWhileARankShouldBeHeard) {
 
 TEST(Roster, AViewTravelsWhole) {
   Roster roster(2);
-  roster.join(1, 2, kNow);
+  roster.join({.rank = 1, .world_size = 2}, kNow);
   roster.set_status(1, std::string(2 * kLongestStatus, 's'));
   EXPECT_FALSE(RosterView::decode(roster.view(kNow).encode()).failure);
   roster.fail(1, "why");

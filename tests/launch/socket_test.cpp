@@ -75,6 +75,29 @@ TEST(Socket, FreePortsAreNeverGivenTwice) {
   EXPECT_EQ(ports.size(), 200u);
 }
 
+TEST(Socket, ListensOnAllInterfaces) {
+  const FileDescriptor listener = listen_on({.address = "*"});
+  for (const char* address : {"127.0.0.1", "127.0.0.2"}) {
+    const FileDescriptor client =
+        connect_to({.address = address, .port = local_port(listener)}, deadline_in(kLimit));
+    ASSERT_TRUE(wait_for(listener, POLLIN, deadline_in(kLimit)));
+    const FileDescriptor server = accept_from(listener);
+    EXPECT_EQ(local_address(server), address);
+    EXPECT_EQ(peer_address(client), address);
+    EXPECT_EQ(local_address(client), peer_address(server));
+  }
+}
+
+TEST(Socket, AReservedPortIsGivenToNobodyButWhoKnowsIt) {
+  for (const char* address : {"127.0.0.1", "*"}) {
+    const FileDescriptor reserved = reserve_port({.address = address});
+    const int port = local_port(reserved);
+    for (int i = 0; i < 200; ++i) EXPECT_NE(unused_port(), port);
+    const FileDescriptor listener = listen_on({.address = address, .port = port});
+    EXPECT_TRUE(connect_to({.port = port}, deadline_in(kLimit)));
+  }
+}
+
 TEST(Socket, ErrorsNameTheAddressAndTheCause) {
   const FileDescriptor listener = listen_on({});
   const int taken = local_port(listener);

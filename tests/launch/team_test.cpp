@@ -321,5 +321,60 @@ TEST(Team, AFailureThatWasPassedOnNamesItsRankItself) {
   EXPECT_EQ(list_ranks({1, 2}), "ranks 1, 2");
 }
 
+// The rank that is late does work of its own for longer than the time limit.
+TEST(Team, WorkAloneDoesNotCountAgainstTheTimeLimit) {
+  run_ranks({.size = 2, .timeout = 300ms}, [](Team& team) {
+    team.meet({});
+    if (team.rank() == 0) {
+      EXPECT_EQ(team.set_errand(Team::Errand::kAlone), Team::Errand::kNone);
+      std::this_thread::sleep_for(1s);
+      EXPECT_EQ(team.set_errand(Team::Errand::kNone), Team::Errand::kAlone);
+    }
+    team.meet({});
+  });
+}
+
+TEST(Team, WorkAloneHasALimitOfItsOwn) {
+  Strangers run({.size = 2, .timeout = 100ms}, [](Team& team) {
+    team.set_errand(Team::Errand::kAlone);
+    ::pause();
+    return 0;
+  });
+  const auto start = Clock::now();
+  EXPECT_THAT(message_of<CommError>([&] { run.team().meet({}); }), HasSubstr("rank 1"));
+  EXPECT_GT(Clock::now() - start, 1s);
+}
+
+TEST(Team, AStoppedProcessDoesNotWorkAlone) {
+  NumberPipe ready;
+  Strangers run({.size = 2, .timeout = 500ms}, [&](Team& team) {
+    team.set_errand(Team::Errand::kAlone);
+    ready.put(1);
+    ::pause();
+    return 0;
+  });
+  ready.take();
+  run.other(1).send(SIGSTOP);
+  const auto start = Clock::now();
+  EXPECT_THAT(message_of<CommError>([&] { run.team().meet({}); }), HasSubstr("rank 1"));
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(Team, ALongWaitIsToldWithTheRanksThatAreLate) {
+  NumberPipe go;
+  Strangers run({.size = 3, .timeout = kLimit}, [&](Team& team) {
+    if (team.rank() == 2) go.take();
+    team.meet({});
+    return 0;
+  });
+  std::vector<std::vector<int>> told;
+  run.team().set_wait_listener([&](const std::vector<int>& late) {
+    told.push_back(late);
+    if (!late.empty()) go.put(1);
+  });
+  run.team().meet({});
+  EXPECT_EQ(told, (std::vector<std::vector<int>>{{2}, {}}));
+}
+
 }  // namespace
 }  // namespace lockstep::launch

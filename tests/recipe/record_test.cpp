@@ -21,9 +21,12 @@ TEST(Record, TheConfigIsWithoutTheResume) {
 TEST(Record, TheEnvironmentIsJsonAndKeepsSecrets) {
   ::setenv("OMP_LOCKSTEP_TEST", "7", 1);
   ::setenv("MY_PASSWORD", "secret", 1);
+  ::setenv("LOCKSTEP_TOKEN", "0123456789abcdef", 1);
   const auto json = nlohmann::json::parse(describe_environment());
   EXPECT_EQ(json["variables"]["OMP_LOCKSTEP_TEST"], "7");
   EXPECT_FALSE(json["variables"].contains("MY_PASSWORD"));
+  EXPECT_FALSE(json["variables"].contains("LOCKSTEP_TOKEN"));
+  ::unsetenv("LOCKSTEP_TOKEN");
   EXPECT_GT(json["cores"], 0);
   EXPECT_FALSE(json["command"].empty());
   EXPECT_FALSE(json["libtorch"].get<std::string>().empty());

@@ -555,6 +555,23 @@ TEST(Ddp, AnUnusedParameterIsLeftAlone) {
   }
 }
 
+// The others wait for rank 0 longer than their time limit, because it says that it is busy.
+TEST(Ddp, ALongCallbackOfRank0EndsNobody) {
+  struct Slow : Callback {
+    void on_epoch_end(State& state) override {
+      if (state.comm->is_primary() && state.progress.epoch == 1)
+        std::this_thread::sleep_for(2500ms);
+    }
+  };
+  for (const std::string backend : {"shm", "gloo"}) {
+    TrainOptions options = toy::options();
+    options.callbacks = {Slow()};
+    options.engine = std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = 2, .backend = backend, .timeout = 1s});
+    EXPECT_NO_THROW(toy::train(options)) << backend;
+  }
+}
+
 // Two nodes of two workers each: shared memory inside, Gloo between.
 TEST(Ddp, SeveralHostsTrainToTheSameBits) {
   const auto alone = toy::train(with({.workers = 1}));

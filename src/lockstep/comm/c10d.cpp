@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -19,12 +21,16 @@ using std::chrono::milliseconds;
 // Up to here, sending everything to everybody is sooner done than two exchanges.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
-// The group's own time limit comes after ours, which says more.
+// The group's own time limit comes after all of ours, which say more.
 constexpr milliseconds kLater(10'000);
 // For news of who failed to come after what the process group throws about it.
 constexpr milliseconds kNews(1000);
-// For who forked a rank to say what became of it.
+// For the process that forked a rank to say what became of it.
 constexpr milliseconds kMoment(300);
+// A rank that was not heard of for so long does not work.
+constexpr milliseconds kSilent(1000);
+// How often a rank that waits looks at the others.
+constexpr milliseconds kLook(20);
 
 // The group's threads may use an array after an error was thrown: it must own its memory.
 torch::Tensor room(std::size_t bytes) {
@@ -70,18 +76,64 @@ bool has_tag(std::string_view what, const std::byte* at) {
 
 // What a rank does, as the others see it.
 struct Status {
-  std::uint64_t operation = 0;  // so manieth of the group
-  std::string what;
+  std::uint64_t operation = 0;  // the number of the group's current operation
+  std::string what;             // "" before the group's start
+  bool alone = false;           // does work that the others have no part in
   std::string progress;
 
-  std::string text() const { return fmt::format("{}\n{}\n{}", operation, what, progress); }
+  std::string text() const {
+    return fmt::format("{}\n{}\n{}\n{}", operation, what, alone ? "alone" : "", progress);
+  }
   static Status parse(const std::string& text) {
-    const auto first = text.find('\n');
-    if (first == std::string::npos) return {};
-    const auto second = text.find('\n', first + 1);
-    return {.operation = std::strtoull(text.c_str(), nullptr, 10),
-            .what = text.substr(first + 1, second - first - 1),
-            .progress = text.substr(second + 1)};
+    std::istringstream lines(text);
+    std::string operation, alone;
+    Status status;
+    std::getline(lines, operation);
+    std::getline(lines, status.what);
+    std::getline(lines, alone);
+    std::getline(lines, status.progress);
+    status.operation = std::strtoull(operation.c_str(), nullptr, 10);
+    status.alone = !alone.empty();
+    return status;
+  }
+};
+
+// Process groups that are broken: an operation that never ends would keep a group's destructor
+// waiting, and a thread that waits for it might outlive the process's static objects. So they are
+// kept, and destroyed when their operations have ended by the group's own time limit, whenever a
+// group is made or given up; what is left at the end of the process ends with it.
+class BrokenGroups {
+ public:
+  using Pending = c10::intrusive_ptr<c10d::Work>;
+
+  static void keep(c10::intrusive_ptr<ProcessGroup> group, Pending pending) {
+    const std::lock_guard lock(mutex());
+    groups().push_back({.group = std::move(group), .pending = std::move(pending)});
+  }
+
+  static void destroy_ended() {
+    std::vector<Broken> ended;
+    const std::lock_guard lock(mutex());
+    std::erase_if(groups(), [&](Broken& broken) {
+      if (broken.pending && !broken.pending->isCompleted()) return false;
+      ended.push_back(std::move(broken));
+      return true;
+    });
+  }
+
+ private:
+  struct Broken {
+    c10::intrusive_ptr<ProcessGroup> group;
+    Pending pending;
+  };
+  // Never destroyed.
+  static std::mutex& mutex() {
+    static auto* const one = new std::mutex;
+    return *one;
+  }
+  static std::vector<Broken>& groups() {
+    static auto* const all = new std::vector<Broken>;
+    return *all;
   }
 };
 
@@ -95,26 +147,27 @@ class C10d::Group {
       : backend_(options.backend),
         timeout_(options.timeout),
         team_(options.team),
+        inside_(options.inside),
         rendezvous_(std::move(rendezvous)),
         world_ranks_(std::move(world_ranks)),
         rank_(options.topology.rank) {
     const auto store = c10::make_intrusive<RendezvousStore>(
         rendezvous_, options.group + "/" + options.backend + "/", timeout_);
+    BrokenGroups::destroy_ended();
     status_.what = "start";
+    publish();
     guarded([&] {
       group_ = make_process_group(store, {.backend = backend_,
                                           .address = options.address,
                                           .rank = rank_,
                                           .size = options.topology.world_size,
-                                          .timeout = timeout_ + kLater});
+                                          .timeout = group_timeout()});
     });
   }
 
-  // An operation that never ends would keep the group's destructor waiting; somebody else may wait
-  // for it. Its threads end with the group's own time limit.
   ~Group() {
-    if (!broken_) return;
-    std::thread([group = std::move(group_)]() mutable { group.reset(); }).detach();
+    if (broken_ && group_) BrokenGroups::keep(std::move(group_), std::move(work_));
+    BrokenGroups::destroy_ended();
   }
 
   const std::string& backend() const { return backend_; }
@@ -141,25 +194,12 @@ class C10d::Group {
     check();
     ++status_.operation;
     status_.what = what;
-    rendezvous_->set_status(status_.text());
+    publish();
     guarded([&] {
-      auto work = start(*group_);
-      const auto began = Clock::now();
-      auto looked = began;
-      for (int turns = 0; !work->isCompleted(); ++turns) {
-        if (turns < 200) {
-          std::this_thread::yield();
-          continue;
-        }
-        std::this_thread::sleep_for(std::chrono::microseconds(turns < 2000 ? 20 : 200));
-        const auto now = Clock::now();
-        if (now - looked < milliseconds(20)) continue;
-        looked = now;
-        check();
-        compare();
-        if (now - began > timeout_) time_out();
-      }
-      work->wait();
+      work_ = start(*group_);
+      await();
+      work_->wait();
+      work_.reset();
     });
   }
 
@@ -179,6 +219,11 @@ class C10d::Group {
                                                failure->reason));
   }
 
+  void set_alone(bool alone) {
+    status_.alone = alone;
+    publish();
+  }
+
   void set_broken() { broken_ = true; }
   void set_progress(std::int64_t epoch, std::int64_t batch) {
     status_.progress = fmt::format(" (in epoch {}, batch {})", epoch, batch);
@@ -186,6 +231,73 @@ class C10d::Group {
   }
 
  private:
+  // For as long as this rank waits for other hosts, those of its own are told so.
+  class WaitScope {
+   public:
+    explicit WaitScope(launch::Team* inside) : inside_(inside) {}
+    ~WaitScope() {
+      if (told_) inside_->set_errand(before_);
+    }
+    WaitScope(const WaitScope&) = delete;
+    WaitScope& operator=(const WaitScope&) = delete;
+
+    void tell() {
+      if (inside_ == nullptr || told_) return;
+      told_ = true;
+      before_ = inside_->set_errand(launch::Team::Errand::kOtherHosts);
+    }
+
+   private:
+    launch::Team* inside_;
+    bool told_ = false;
+    launch::Team::Errand before_ = launch::Team::Errand::kNone;
+  };
+
+  // Waits for the operation, with an eye on the others.
+  void await() {
+    WaitScope scope(inside_);
+    auto looked = Clock::now();
+    Clock::duration waited{0}, alone{0};
+    for (int turns = 0; !work_->isCompleted(); ++turns) {
+      if (turns < 200) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(turns < 2000 ? 20 : 200));
+      const auto now = Clock::now();
+      if (now - looked < kLook) continue;
+      scope.tell();
+      // Not by the clock alone: where this process was stopped itself, nobody was late.
+      (waits_for_lone_work() ? alone : waited) +=
+          std::min<Clock::duration>(now - looked, 10 * kLook);
+      looked = now;
+      check();
+      compare();
+      if (waited > timeout_ || alone / launch::Team::kAloneLimits > timeout_) time_out();
+    }
+  }
+
+  // Whether every rank that is late does work of its own, and is heard of.
+  bool waits_for_lone_work() const {
+    const auto peers = rendezvous_->peers();
+    bool any = false;
+    for (const int world_rank : world_ranks_) {
+      const auto& peer = peers[static_cast<std::size_t>(world_rank)];
+      const Status theirs = Status::parse(peer.status);
+      if (world_rank == own_world_rank() || theirs.operation >= status_.operation) continue;
+      if (!theirs.alone || peer.silent > kSilent) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  milliseconds group_timeout() const {
+    constexpr milliseconds kForever = std::chrono::hours(1000);
+    return kLater + launch::Team::kAloneLimits * std::min(timeout_, kForever);
+  }
+
+  void publish() { rendezvous_->set_status(status_.text()); }
+
   // What the process group throws says little; what became of the others says more, and reaches us
   // in a moment.
   void guarded(const std::function<void()>& action) {
@@ -219,7 +331,9 @@ class C10d::Group {
       if (world_rank == own_world_rank()) continue;
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const Status theirs = Status::parse(peer.status);
-      if (theirs.operation == status_.operation && theirs.what != status_.what) {
+      // A rank that has not said yet what it does has not come for anything else.
+      if (theirs.operation == status_.operation && !theirs.what.empty() &&
+          theirs.what != status_.what) {
         throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
                         own_world_rank(), status_.what, world_rank, theirs.progress, theirs.what);
       }
@@ -235,10 +349,18 @@ class C10d::Group {
     std::vector<int> came, missing;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
-      const bool here = world_rank == own_world_rank() ||
-                        (peer.silent < milliseconds(1000) &&
-                         Status::parse(peer.status).operation >= status_.operation);
-      (here ? came : missing).push_back(world_rank);
+      const bool here =
+          world_rank == own_world_rank() ||
+          (peer.silent < kSilent && Status::parse(peer.status).operation >= status_.operation);
+      if (here) {
+        came.push_back(world_rank);
+        continue;
+      }
+      // A rank that waits for others of its host is not to blame.
+      std::istringstream late(peer.silent < kSilent ? peer.waits_for : "");
+      const auto before = missing.size();
+      for (int rank = 0; late >> rank;) missing.push_back(rank);
+      if (missing.size() == before) missing.push_back(world_rank);
     }
     const std::string reason = fmt::format(
         "{}: waited {}: {} came, {} did not", status_.what,
@@ -255,10 +377,12 @@ class C10d::Group {
   std::string backend_;
   milliseconds timeout_;
   launch::Team* team_;
+  launch::Team* inside_;
   std::shared_ptr<launch::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;
   c10::intrusive_ptr<ProcessGroup> group_;
+  BrokenGroups::Pending work_;  // the operation that is waited for
   Status status_;
   bool broken_ = false;
 };
@@ -289,6 +413,10 @@ void C10d::check() {
 
 void C10d::set_progress(std::int64_t epoch, std::int64_t batch) {
   group_->set_progress(epoch, batch);
+}
+
+void C10d::set_alone(bool alone) {
+  group_->set_alone(alone);
 }
 
 std::vector<torch::Tensor> C10d::exchange(const std::string& what, const torch::Tensor& mine) {

@@ -20,8 +20,11 @@ struct C10dOptions {
   std::string address = "127.0.0.1";  // of this host, as others reach it
   std::string group = "world";        // tells it from other groups of the run
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Of ranks that were forked on this host: who made them knows best what became of one.
+  // Of ranks that were forked on this host: the process that made them knows best what became of
+  // one.
   launch::Team* team = nullptr;
+  // Of this host's ranks, where this one acts for them: they are told while it waits for others.
+  launch::Team* inside = nullptr;
 };
 
 class C10d : public Communicator {
@@ -36,6 +39,7 @@ class C10d : public Communicator {
   void abort(std::string_view reason) noexcept override;
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
+  void set_alone(bool alone) override;
   std::string name() const override;
 
  protected:

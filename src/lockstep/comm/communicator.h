@@ -111,6 +111,11 @@ class Communicator {
   // Not collective: where training is, for messages about this rank.
   virtual void set_progress(std::int64_t /*epoch*/, std::int64_t /*batch*/) {}
 
+  // Not collective: whether this rank now does work of its own that the others have no part in, and
+  // that may take long: loading, saving, a callback. The time limit of those that wait for it does
+  // not count then; see Team::kAloneLimits.
+  virtual void set_alone(bool /*alone*/) {}
+
   // "shm", "gloo", … for messages and logs.
   virtual std::string name() const = 0;
 
@@ -158,6 +163,20 @@ class Communicator {
   Topology topology_;
   std::function<void()> background_;
   std::map<std::pair<int, std::vector<Node>>, Order> orders_;  // by leaves and this rank's terms
+};
+
+// Work of a rank's own for as long as it lives.
+class AloneScope {
+ public:
+  explicit AloneScope(Communicator& communicator) : communicator_(communicator) {
+    communicator_.set_alone(true);
+  }
+  ~AloneScope() { communicator_.set_alone(false); }
+  AloneScope(const AloneScope&) = delete;
+  AloneScope& operator=(const AloneScope&) = delete;
+
+ private:
+  Communicator& communicator_;
 };
 
 }  // namespace lockstep::comm

@@ -75,6 +75,11 @@ void Hierarchical::set_progress(std::int64_t epoch, std::int64_t batch) {
   if (leaders_ != nullptr) leaders_->set_progress(epoch, batch);
 }
 
+void Hierarchical::set_alone(bool alone) {
+  local_->set_alone(alone);
+  if (leaders_ != nullptr) leaders_->set_alone(alone);
+}
+
 std::vector<std::uint64_t> Hierarchical::do_vote(std::uint64_t word) {
   const std::string mine(reinterpret_cast<const char*>(&word), sizeof word);
   std::vector<std::uint64_t> words;

@@ -27,6 +27,7 @@ class Hierarchical : public Communicator {
   void abort(std::string_view reason) noexcept override;
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
+  void set_alone(bool alone) override;
   std::string name() const override { return name_; }
 
  protected:

@@ -1,21 +1,23 @@
 #include "lockstep/comm/meeting.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
-#include <random>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
-#include <netdb.h>
-#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/handshake.h"
+#include "lockstep/launch/network.h"
 #include "lockstep/launch/socket.h"
 #include "lockstep/launch/team.h"
+#include "lockstep/launch/token.h"
 
 namespace lockstep::comm {
 namespace {
@@ -24,54 +26,58 @@ using launch::Rendezvous;
 using launch::RendezvousServer;
 using std::chrono::milliseconds;
 
-constexpr const char* kLoopback = "127.0.0.1";
-
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
-
-// The address of this host that packets to `address` leave from.
-std::string address_towards(const std::string& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), "9", &hints, &found) != 0) {
-    throw CommError("address '{}': no such host", address);
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, &::freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    // Connecting a datagram socket sends nothing; it only asks for the way.
-    const FileDescriptor probe(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!probe || ::connect(probe.get(), at->ai_addr, at->ai_addrlen) != 0) continue;
-    sockaddr_storage own{};
-    socklen_t length = sizeof own;
-    char text[NI_MAXHOST] = {};
-    if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-      return text;
-    }
-  }
-  throw CommError("address '{}': there is no way to it from this host", address);
-}
-
 // Rank 0 opens a place of its own choice and tells the others by whatever they have in common.
 struct Courier {
   std::string place;  // for messages
   std::function<void(const std::string&)> tell;
   std::function<std::string()> ask;
-  std::function<void()> check = [] {};  // throws where it is known that somebody will not come
+  std::function<void()> check = [] {};  // throws where it is known that a rank will not come
 };
 
-// A launcher's names are the same for every meeting of a run; so manieth is this one.
+// Where that place is, and by what its ranks recognise each other.
+struct Venue {
+  std::string address = launch::kLoopback;  // of rank 0's host, as the others know it
+  launch::NetworkChoice network = {};
+  // The secret that all ranks have: the place has one of its own, derived from it. Where there is
+  // none, the courier is trusted to tell a random one to the run's ranks alone.
+  std::string token = {};
+  std::string run = {};
+};
+
+std::string seconds(milliseconds time) {
+  return format_duration(std::chrono::duration<double>(time).count());
+}
+
+bool has_any(const launch::Environment& environment, const std::vector<const char*>& names) {
+  return std::ranges::any_of(names, [&](const char* name) {
+    const auto found = environment.find(name);
+    return found != environment.end() && !found->second.empty();
+  });
+}
+
+Venue venue_of(const Meeting& meeting, const launch::Environment& environment) {
+  return {.address = meeting.address,
+          .network = launch::choose_network(
+              {.address = meeting.address, .interface = meeting.interface}, environment),
+          .run = meeting.run};
+}
+
+// Ranks that are known to be on one host meet there by loopback, whatever the host is called.
+std::string master_address(const launch::Place& place) {
+  const Topology& topology = place.topology;
+  const bool one_host = place.local_size_known && topology.local_size == topology.world_size;
+  return one_host ? launch::kLoopback : *place.master_address;
+}
+
+// A launcher gives all meetings of a run the same name, so a counter tells them apart.
 std::string next_name(const launch::Place& place) {
   static std::atomic<int> meetings = 0;
   return fmt::format("{}-{}", place.run_id, ++meetings);
 }
 
 // Waits until all ranks have joined.
-void await_everybody(const Rendezvous& rendezvous, const Courier& courier, milliseconds timeout) {
+void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
+                     const WaitLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   while (true) {
     std::vector<int> came, missing;
@@ -84,46 +90,78 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier, milli
     if (const auto failure = rendezvous.failure()) {
       throw WorkerError(launch::describe_failure(failure->rank, "", failure->reason));
     }
-    if (std::chrono::steady_clock::now() - start > timeout) {
+    if (peers[0].silent > limits.answer) {
+      throw CommError(
+          "rank 0: the rendezvous at {} has not answered for {}: its process is stopped "
+          "or hangs",
+          courier.place, seconds(limits.answer));
+    }
+    if (std::chrono::steady_clock::now() - start > limits.to_join()) {
       throw CommError("rendezvous at {}: waited {}: {} came, {} did not", courier.place,
-                      format_duration(std::chrono::duration<double>(timeout).count()),
-                      launch::list_ranks(came), launch::list_ranks(missing));
+                      seconds(limits.to_join()), launch::list_ranks(came),
+                      launch::list_ranks(missing));
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
 }
 
-Met meet_by(const Courier& courier, const Topology& topology, const std::string& own_address,
-            milliseconds timeout) {
-  Met met{.topology = topology, .own_address = own_address};
-  Meeting meeting{.topology = topology, .address = own_address};
-  if (topology.rank == 0) {
-    meeting.token = random_token();
-    met.server = std::make_unique<RendezvousServer>(launch::ServerOptions{
-        .address = own_address, .token = meeting.token, .world_size = topology.world_size});
-    meeting.port = met.server->port();
-    courier.tell(fmt::format("{} {} {}", meeting.address, meeting.port, meeting.token));
+// This host's address as the others reach it: the end of this rank's connection to rank 0, or, for
+// rank 0 and whoever reaches it by loopback on the same host, where ranks of other hosts came to.
+std::string own_address(const Met& met, const Venue& venue, const WaitLimits& limits) {
+  constexpr const char* kKey = "address of rank 0's host";
+  if (met.server != nullptr) {
+    const std::string reached = met.server->reached_at();
+    met.rendezvous->set(kKey, reached.empty() ? launch::kLoopback : reached);
+  }
+  if (venue.network.chosen) return *venue.network.chosen;
+  const std::string& own = met.rendezvous->local_address();
+  return launch::is_loopback(own) ? met.rendezvous->get(kKey, limits.answer) : own;
+}
+
+Met meet_by(const Courier& courier, const Topology& topology, const Venue& venue,
+            const WaitLimits& limits) {
+  Met met{.topology = topology};
+  const bool first = topology.rank == 0;
+  std::string salt = launch::random_token();
+  int port = 0;
+  // Only what is no secret is told where the ranks share one.
+  const auto token = [&] {
+    return venue.token.empty() ? salt : launch::derive_token(venue.token, "place " + salt);
+  };
+  if (first) {
+    met.server = std::make_unique<RendezvousServer>(
+        launch::ServerOptions{.address = venue.network.listen,
+                              .token = token(),
+                              .run = venue.run,
+                              .world_size = topology.world_size});
+    port = met.server->port();
+    courier.tell(fmt::format("{} {}", port, salt));
   } else {
     const std::string told = courier.ask();
     std::istringstream words(told);
-    if (!(words >> meeting.address >> meeting.port >> meeting.token)) {
-      throw CommError("expected rank 0's address, port and token, was told '{}'", told);
+    if (!(words >> port >> salt)) {
+      throw CommError(
+          "expected the port and the name of rank 0's rendezvous, was told something "
+          "else by {}",
+          courier.place);
     }
   }
-  met.rendezvous =
-      std::make_shared<Rendezvous>(launch::RendezvousOptions{.address = meeting.address,
-                                                             .port = meeting.port,
-                                                             .token = meeting.token,
-                                                             .rank = topology.rank,
-                                                             .world_size = topology.world_size,
-                                                             .timeout = timeout});
-  await_everybody(*met.rendezvous, courier, timeout);
+  met.rendezvous = std::make_shared<Rendezvous>(
+      launch::RendezvousOptions{.address = first ? venue.network.own : venue.address,
+                                .port = port,
+                                .token = token(),
+                                .run = venue.run,
+                                .rank = topology.rank,
+                                .world_size = topology.world_size,
+                                .timeout = limits.answer});
+  await_everybody(*met.rendezvous, courier, limits);
+  met.own_address = own_address(met, venue, limits);
   return met;
 }
 
-Met meet_through_agent(const launch::Place& place, milliseconds timeout) {
-  const std::string where = launch::to_string(
-      launch::Endpoint{.address = *place.master_address, .port = *place.master_port});
+Met meet_through_agent(const launch::Place& place, const WaitLimits& limits) {
+  const launch::Endpoint master{.address = *place.master_address, .port = *place.master_port};
+  const std::string where = launch::to_string(master);
   // What the store throws is no Error.
   const auto naming = [&](const auto& action) {
     try {
@@ -138,7 +176,7 @@ Met meet_through_agent(const launch::Place& place, milliseconds timeout) {
     auto options = without_libuv(c10d::TCPStoreOptions());
     options.port = static_cast<std::uint16_t>(*place.master_port);
     options.isServer = false;
-    options.timeout = timeout;
+    options.timeout = limits.to_join();
     return std::make_unique<c10d::TCPStore>(*place.master_address, options);
   });
   const std::string key = "lockstep/" + next_name(place);
@@ -153,10 +191,19 @@ Met meet_through_agent(const launch::Place& place, milliseconds timeout) {
             const auto bytes = naming([&] { return store->get(key); });
             return std::string(bytes.begin(), bytes.end());
           }};
-  return meet_by(courier, place.topology, address_towards(*place.master_address), timeout);
+  // The agent's store is no secret place, but it is torchrun's: who trusts it needs no token.
+  const launch::Environment environment = launch::current_environment();
+  const bool has_token = has_any(environment, {launch::kTokenVariable, launch::kTokenFileVariable});
+  Venue venue = venue_of({.address = master_address(place), .run = place.run_id}, environment);
+  if (has_token) {
+    venue.token = launch::resolve_token(
+        {.run = place.run_id, .place = where, .beyond_host = venue.network.beyond_host},
+        environment);
+  }
+  return meet_by(courier, place.topology, venue, limits);
 }
 
-Met meet_by_announcement(const launch::Place& place, milliseconds timeout) {
+Met meet_by_announcement(const launch::Place& place, const WaitLimits& limits) {
   const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
   std::unique_ptr<launch::Announcement> announcement;
   const Courier courier{.place = "'" + name + "'",
@@ -164,70 +211,109 @@ Met meet_by_announcement(const launch::Place& place, milliseconds timeout) {
                             [&](const std::string& text) {
                               announcement = std::make_unique<launch::Announcement>(name, text);
                             },
-                        .ask = [&] { return launch::read_announcement(name, timeout); }};
-  Met met = meet_by(courier, place.topology, kLoopback, timeout);
+                        .ask = [&] { return launch::read_announcement(name, limits.to_join()); }};
+  Met met = meet_by(courier, place.topology, {.run = place.run_id}, limits);
   met.announcement = std::move(announcement);
   return met;
 }
 
+// The doors of this process by their ports. A process that meets the others at the same place once
+// more closes the door of the earlier meeting.
+class Doors {
+ public:
+  static void close(int port) {
+    const std::lock_guard lock(mutex());
+    if (const auto door = doors()[port].lock()) door->close();
+    doors().erase(port);
+  }
+  static void add(const std::shared_ptr<RendezvousServer>& door) {
+    const std::lock_guard lock(mutex());
+    doors()[door->port()] = door;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::map<int, std::weak_ptr<RendezvousServer>>& doors() {
+    static std::map<int, std::weak_ptr<RendezvousServer>> all;
+    return all;
+  }
+};
+
 }  // namespace
 
-// The place that all know serves only to tell of another one, and is closed before anybody could
-// come to the next meeting there.
-Met meet_at(const Meeting& meeting, milliseconds timeout) {
-  std::unique_ptr<RendezvousServer> server;
-  int port = meeting.port;
-  if (meeting.topology.rank == 0) {
-    server = std::make_unique<RendezvousServer>(
-        launch::ServerOptions{.address = meeting.address,
+// The place that all know serves to tell of another one, so that the ranks may meet there again.
+// Rank 0 goes on listening there: a process that comes with a rank that is taken is told so.
+Met meet_at(const Meeting& meeting, const WaitLimits& limits) {
+  const launch::Environment environment = launch::current_environment();
+  Venue venue = venue_of(meeting, environment);
+  const std::string where =
+      launch::to_string(launch::Endpoint{.address = meeting.address, .port = meeting.port});
+  venue.token = launch::resolve_token({.given = meeting.token,
+                                       .file = meeting.token_file,
+                                       .run = meeting.run,
+                                       .place = where,
+                                       .beyond_host = venue.network.beyond_host,
+                                       .allow_guessable = meeting.allow_guessable_token},
+                                      environment);
+  const bool first = meeting.topology.rank == 0;
+  std::shared_ptr<RendezvousServer> server;
+  if (first) {
+    Doors::close(meeting.port);
+    server = std::make_shared<RendezvousServer>(
+        launch::ServerOptions{.address = venue.network.listen,
                               .port = meeting.port,
-                              .token = meeting.token,
+                              .token = venue.token,
+                              .run = meeting.run,
                               .world_size = meeting.topology.world_size});
-    port = server->port();
   }
-  Rendezvous rendezvous({.address = meeting.address,
-                         .port = port,
-                         .token = meeting.token,
+  Rendezvous rendezvous({.address = first ? venue.network.own : meeting.address,
+                         .port = first ? server->port() : meeting.port,
+                         .token = venue.token,
+                         .run = meeting.run,
                          .rank = meeting.topology.rank,
                          .world_size = meeting.topology.world_size,
-                         .timeout = timeout});
-  const Courier courier{
-      .place = launch::to_string(launch::Endpoint{.address = meeting.address, .port = port}),
-      .tell = [&](const std::string& text) { rendezvous.set("place", text); },
-      .ask = [&] { return rendezvous.get("place", timeout); }};
-  Met met = meet_by(courier, meeting.topology, address_towards(meeting.address), timeout);
+                         .timeout = limits.answer,
+                         .join_timeout = limits.to_join()});
+  const Courier courier{.place = where,
+                        .tell = [&](const std::string& text) { rendezvous.set("place", text); },
+                        .ask = [&] { return rendezvous.get("place", limits.answer); }};
+  Met met = meet_by(courier, meeting.topology, venue, limits);
   rendezvous.leave();
-  if (server != nullptr && !server->wait_until_empty(timeout)) {
-    throw CommError("rendezvous at {}: waited {} for all ranks to go on", courier.place,
-                    format_duration(std::chrono::duration<double>(timeout).count()));
+  if (first) {
+    if (!server->wait_until_empty(limits.answer)) {
+      throw CommError("rendezvous at {}: waited {} for all ranks to go on", where,
+                      seconds(limits.answer));
+    }
+    server->keep_door([main = met.server.get()](int rank) { return main->is_present(rank); });
+    Doors::add(server);
+    met.door = std::move(server);
   }
   return met;
 }
 
-Met meet_through(Communicator& communicator, milliseconds timeout) {
+Met meet_through(Communicator& communicator, const WaitLimits& limits) {
   const Courier courier{
       .place = communicator.name(),
       .tell = [&](const std::string& text) { communicator.broadcast_bytes(text, 0); },
       .ask = [&] { return communicator.broadcast_bytes("", 0); },
       .check = [&] { communicator.check(); }};
-  return meet_by(courier, communicator.topology(), kLoopback, timeout);
+  return meet_by(courier, communicator.topology(), {}, limits);
 }
 
-Met meet_as_launched(const launch::Place& place, milliseconds timeout) {
+Met meet_as_launched(const launch::Place& place, const WaitLimits& limits) {
   if (place.master_address && place.master_port) {
-    if (place.agent_store) return meet_through_agent(place, timeout);
-    // Who sets the variables by hand has no name for the run.
-    const std::string token = place.run_id.empty()
-                                  ? fmt::format("{}:{}", *place.master_address, *place.master_port)
-                                  : place.run_id;
+    if (place.agent_store) return meet_through_agent(place, limits);
     return meet_at({.topology = place.topology,
-                    .address = *place.master_address,
+                    .address = master_address(place),
                     .port = *place.master_port,
-                    .token = token},
-                   timeout);
+                    .run = place.run_id},
+                   limits);
   }
   const bool one_host = place.topology.local_size == place.topology.world_size;
-  if (one_host && !place.run_id.empty()) return meet_by_announcement(place, timeout);
+  if (one_host && !place.run_id.empty()) return meet_by_announcement(place, limits);
   throw ConfigError(
       "this is rank {} of {} on several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is "
       "to be met",

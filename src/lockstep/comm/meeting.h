@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/topology.h"
@@ -17,33 +19,54 @@ namespace lockstep::comm {
 // A place that all ranks were told.
 struct Meeting {
   Topology topology;
-  std::string address = "127.0.0.1";  // rank 0 listens here
+  // Of rank 0's host, as the others know it. Loopback: the ranks are on one host, and rank 0
+  // listens on loopback alone. Otherwise it listens on all interfaces (see launch/network.h).
+  std::string address = "127.0.0.1";
   int port = 0;
-  std::string token = {};  // the run's; a peer without it is turned away; must not be empty
+  // The run's secret, which is proved and never sent; "": LOCKSTEP_TOKEN or a file (see
+  // launch/token.h).
+  std::string token = {};
+  std::optional<std::filesystem::path> token_file = {};  // with the secret, where there is no token
+  bool allow_guessable_token = false;  // on several hosts: warn of one instead of refusing it
+  std::string run = {};                // the run's name, no secret
+  std::string interface = {};          // of this host, or an address of it; "": LOCKSTEP_INTERFACE
+};
+
+// How long to wait.
+struct WaitLimits {
+  std::chrono::milliseconds answer = std::chrono::minutes(5);  // for ranks that have come
+  // For ranks that have not come yet and may have work of their own to do first. Default: as above.
+  std::optional<std::chrono::milliseconds> join = {};
+
+  std::chrono::milliseconds to_join() const { return join.value_or(answer); }
 };
 
 // A rank's hold on the meeting place, and rank 0's on the place itself.
 struct Met {
   Topology topology;
-  std::string own_address;                             // of this host, as the others reach it
-  std::unique_ptr<launch::Announcement> announcement;  // rank 0's, where the ranks are on one host
-  std::unique_ptr<launch::RendezvousServer> server;    // rank 0's
-  std::shared_ptr<launch::Rendezvous> rendezvous;
+  std::string own_address = {};                             // of this host, as the others reach it
+  std::unique_ptr<launch::Announcement> announcement = {};  // rank 0's, if all are on one host
+  std::unique_ptr<launch::RendezvousServer> server = {};    // rank 0's
+  std::shared_ptr<launch::Rendezvous> rendezvous = {};
+  // Rank 0's, where all first came to: it tells a second process with the same rank so. Destroyed
+  // first, because it asks the server.
+  std::shared_ptr<launch::RendezvousServer> door = {};
 };
 
-// All throw CommError, naming the place and who did not come, where not everybody comes within the
-// time limit.
+// All throw CommError, naming the place and the ranks that did not come, where not all come within
+// the time limit.
 
-// The port is free again when this returns on rank 0: the ranks may meet there once more.
-Met meet_at(const Meeting& meeting, std::chrono::milliseconds timeout);
+// The ranks may meet at the same place once more. Throws ConfigError where there is no token, or
+// one that can be guessed, and the place can be reached from other hosts.
+Met meet_at(const Meeting& meeting, const WaitLimits& limits);
 
 // Ranks that have a communicator already tell each other through it.
-Met meet_through(Communicator& communicator, std::chrono::milliseconds timeout);
+Met meet_through(Communicator& communicator, const WaitLimits& limits);
 
 // Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
 // by an announcement on their host. They may do so several times, all in the same order. Throws
-// ConfigError where the launcher says too little.
-Met meet_as_launched(const launch::Place& place, std::chrono::milliseconds timeout);
+// ConfigError where the launcher says too little, and as meet_at() does.
+Met meet_as_launched(const launch::Place& place, const WaitLimits& limits);
 
 // For c10d::TCPStoreOptions: LibTorch 2 wants libuv unless told otherwise, and Debian's is built
 // without it.

@@ -19,6 +19,9 @@ class Shared : public Communicator {
   void set_progress(std::int64_t epoch, std::int64_t batch) override {
     team_.set_progress(epoch, batch);
   }
+  void set_alone(bool alone) override {
+    team_.set_errand(alone ? launch::Team::Errand::kAlone : launch::Team::Errand::kNone);
+  }
   std::string name() const override { return "shm"; }
 
  protected:

@@ -33,6 +33,9 @@ std::string host_identity() {
                      static_cast<unsigned long>(net.st_ino), ::getuid());
 }
 
+// Instead of a handle, from a host's first rank that cannot make shared memory.
+constexpr const char* kNoMemory = "none";
+
 // What others hear of a rank that did not abort() before it gave up.
 constexpr const char* kException = "ended by an exception";
 
@@ -65,8 +68,10 @@ class ConnectedWorld final : public World {
   // The last to leave closes the door: rank 0 serves the others until all are done. Not where it
   // fails: then they are not to wait for it.
   ~ConnectedWorld() override {
-    const bool failing = std::uncaught_exceptions() > 0;
+    // More than when it was made: a world may be made and used while an exception is handled.
+    const bool failing = std::uncaught_exceptions() > exceptions_;
     communicator_.reset();
+    if (launch::Team* team = team_of_host()) team->set_wait_listener({});
     if (team_ != nullptr) leave_team(failing);
     if (met_.rendezvous == nullptr) return;
     if (failing) met_.rendezvous->fail(kException);
@@ -108,10 +113,11 @@ class ConnectedWorld final : public World {
     communicator_ = make_hierarchical();
   }
 
-  // Of this host's ranks.
+  // Of this host's ranks; null where there is one.
+  launch::Team* team_of_host() const { return forked_ != nullptr ? forked_ : team_.get(); }
+
   std::unique_ptr<Communicator> make_inside() const {
-    if (forked_ != nullptr) return std::make_unique<Shared>(*forked_);
-    if (team_ != nullptr) return std::make_unique<Shared>(*team_);
+    if (launch::Team* team = team_of_host()) return std::make_unique<Shared>(*team);
     return std::make_unique<Local>();
   }
 
@@ -153,11 +159,14 @@ class ConnectedWorld final : public World {
         memory = std::make_shared<launch::TeamMemory>(static_cast<int>(here.size()));
         rendezvous.set(key, memory->memory.handle());
       } else {
-        memory = std::make_shared<launch::TeamMemory>(
-            launch::SharedMemory::open(rendezvous.get(key, options_.timeout)));
+        const std::string handle = rendezvous.get(key, options_.timeout);
+        if (handle == kNoMemory) return false;
+        memory = std::make_shared<launch::TeamMemory>(launch::SharedMemory::open(handle));
       }
     } catch (const CommError&) {
       if (rendezvous.failure()) throw;
+      // Those who wait for the handle are told at once.
+      if (topology_.local_rank == 0) rendezvous.set(key, kNoMemory);
       return false;
     }
     team_ = std::make_unique<launch::Team>(
@@ -185,14 +194,16 @@ class ConnectedWorld final : public World {
   }
 
   std::unique_ptr<Communicator> make_c10d(const Topology& topology, const std::string& group,
-                                          std::vector<int> world_ranks) const {
+                                          std::vector<int> world_ranks,
+                                          launch::Team* inside = nullptr) const {
     const bool sharing = options_.backend == "auto" || options_.backend == "shm";
     return std::make_unique<C10d>(C10dOptions{.topology = topology,
                                               .backend = sharing ? "gloo" : options_.backend,
                                               .address = met_.own_address,
                                               .group = group,
                                               .timeout = options_.timeout,
-                                              .team = forked_},
+                                              .team = forked_,
+                                              .inside = inside},
                                   met_.rendezvous, std::move(world_ranks));
   }
 
@@ -203,13 +214,19 @@ class ConnectedWorld final : public World {
                      .world_size = static_cast<int>(hosts_.size())};
       std::vector<int> world_ranks;
       for (const auto& host : hosts_) world_ranks.push_back(host.front());
-      leaders = make_c10d(among, "leaders", std::move(world_ranks));
+      leaders = make_c10d(among, "leaders", std::move(world_ranks), team_of_host());
     }
+    // The hosts that wait for this one are told which of its ranks is late.
+    if (launch::Team* team = team_of_host())
+      team->set_wait_listener([rendezvous = met_.rendezvous](const std::vector<int>& late) {
+        rendezvous->set_waits_for(fmt::format("{}", fmt::join(late, " ")));
+      });
     return std::make_unique<Hierarchical>(
         HierarchicalOptions{.topology = topology_, .hosts = hosts_, .name = "shm+gloo"},
         make_inside(), std::move(leaders));
   }
 
+  const int exceptions_ = std::uncaught_exceptions();
   Met met_;
   Topology topology_;
   WorldOptions options_;
@@ -239,13 +256,13 @@ std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& op
   if (options.backend == "auto" || options.backend == "shm") {
     return std::make_unique<ConnectedWorld>(std::move(shared));
   }
-  return std::make_unique<ConnectedWorld>(meet_through(*shared, options.timeout), options, &team);
+  return std::make_unique<ConnectedWorld>(meet_through(*shared, options.limits()), options, &team);
 }
 
 std::unique_ptr<World> World::meet(const Meeting& meeting, const WorldOptions& options,
                                    launch::Team* team) {
   check_backend(options.backend);
-  return std::make_unique<ConnectedWorld>(meet_at(meeting, options.timeout), options, team);
+  return std::make_unique<ConnectedWorld>(meet_at(meeting, options.limits()), options, team);
 }
 
 std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOptions& options) {
@@ -253,7 +270,7 @@ std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOpti
   if (place.topology.world_size == 1) {
     return std::make_unique<ConnectedWorld>(std::make_unique<Local>());
   }
-  return std::make_unique<ConnectedWorld>(meet_as_launched(place, options.timeout), options,
+  return std::make_unique<ConnectedWorld>(meet_as_launched(place, options.limits()), options,
                                           nullptr);
 }
 

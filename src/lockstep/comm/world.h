@@ -1,6 +1,7 @@
 // All ranks of a run, connected: who is on which host, and the communicator that suits that.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -18,6 +19,14 @@ struct WorldOptions {
   // hosts. gloo: that alone, also inside a host.
   std::string backend = "auto";
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // For ranks that have not come yet. They may be loading or downloading data before the run, and a
+  // launcher ends the run if one of them dies, so this is longer. Default: 6 times the timeout.
+  std::optional<std::chrono::milliseconds> join_timeout = {};
+
+  WaitLimits limits() const {
+    constexpr std::chrono::milliseconds kForever = std::chrono::hours(1000);
+    return {.answer = timeout, .join = join_timeout.value_or(6 * std::min(timeout, kForever))};
+  }
 };
 
 // Throws ConfigError where there is no such backend in this build.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -15,9 +16,12 @@
 #include "lockstep/config/value.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/environment.h"
+#include "lockstep/launch/handshake.h"
+#include "lockstep/launch/network.h"
 #include "lockstep/launch/nodes.h"
 #include "lockstep/launch/programs.h"
 #include "lockstep/launch/rank_environment.h"
+#include "lockstep/launch/token.h"
 
 namespace lockstep::command {
 namespace {
@@ -38,6 +42,9 @@ struct LaunchOptions {
   std::string master_address;
   int master_port = 0;
   std::string rdzv_id;
+  std::optional<std::filesystem::path> token_file;
+  bool allow_guessable = false;
+  std::string interface;
   int max_restarts = 0;
   std::optional<std::string> log_dir;
   bool prefix = true;
@@ -142,18 +149,23 @@ class Launcher {
     }
     check_seconds("--grace", options.grace);
     check_seconds("--timeout", options.timeout);
+    if (!options.interface.empty()) environment_[launch::kInterfaceVariable] = options.interface;
     if (options.nodes > 1) {
-      if (options.rdzv_id.empty()) {
-        throw ConfigError(
-            "--nnodes {}: expected --rdzv-id, a word that is this run's alone, the same on all "
-            "nodes",
-            options.nodes);
-      }
+      const launch::NetworkChoice network = launch::choose_network(
+          {.address = endpoint_.address, .interface = options.interface}, environment_);
+      const std::string token = launch::resolve_token({.file = options.token_file,
+                                                       .run = options.rdzv_id,
+                                                       .place = to_string(endpoint_),
+                                                       .beyond_host = network.beyond_host,
+                                                       .allow_guessable = options.allow_guessable},
+                                                      environment_);
       nodes_.emplace(launch::NodesOptions{
           .nodes = options.nodes,
           .node_rank = options.node_rank,
           .endpoint = endpoint_,
-          .token = options.rdzv_id,
+          .network = network,
+          .token = token,
+          .run = options.rdzv_id,
           .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout * 1000))});
     }
   }
@@ -228,11 +240,15 @@ class Launcher {
 
   launch::Meeting meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
-    const int port = endpoint_.port != 0 ? endpoint_.port : launch::free_port(endpoint_.address);
-    return {.first_rank = 0,
-            .world_size = processes_,
-            .master = {.address = endpoint_.address, .port = port},
-            .run_id = launch::random_run_id()};
+    // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
+    if (endpoint_.port == 0) reserved_ = launch::reserve_port({.address = launch::kLoopback});
+    return {
+        .first_rank = 0,
+        .world_size = processes_,
+        .master = {.address = endpoint_.address,
+                   .port = endpoint_.port != 0 ? endpoint_.port : launch::local_port(reserved_)},
+        .run_id = launch::random_run_id(),
+        .token = launch::random_token()};
   }
 
   launch::ProgramsEnd run_attempt(int attempt, const launch::Meeting& meeting) {
@@ -254,6 +270,7 @@ class Launcher {
                          .nodes = options_.nodes,
                          .master = meeting.master,
                          .run_id = meeting.run_id,
+                         .token = meeting.token,
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
                          .threads = std::max(1, launch::usable_cores() / processes_),
@@ -286,6 +303,12 @@ class Launcher {
 
   // Who ended how; the one that failed first in detail.
   void report(const launch::ProgramsEnd& ended) const {
+    for (const launch::RankEnd& rank : ended.ranks) {
+      if (!rank.suspended) continue;
+      say("rank {} is the likely cause: a signal had stopped it (SIGSTOP or Ctrl-Z), so it did not "
+          "answer the others",
+          rank.rank);
+    }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
       const launch::RankEnd& rank = ended.ranks[i];
       if (ended.first_failure == i) {
@@ -307,7 +330,8 @@ class Launcher {
   launch::Endpoint endpoint_;
   Output output_;
   launch::Environment environment_;
-  launch::Keeper keeper_;  // before there are connections or threads: it is forked
+  FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host
+  launch::Keeper keeper_;    // before there are connections or threads: it is forked
   std::optional<launch::Nodes> nodes_;
 };
 
@@ -379,7 +403,8 @@ the one that failed first (128 + the signal, where it was killed). A program tha
 Examples:
   lockstep launch --nproc-per-node 2 ./program --its-own options
   lockstep launch --nproc-per-node 2 python3 script.py
-  lockstep launch --nnodes 2 --node-rank 0 --rdzv-id tuesday --rdzv-endpoint 10.0.0.1:29400 ./program
+  lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 \
+      --token-file ~/.lockstep-token ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
   auto options = std::make_shared<LaunchOptions>();
   command
@@ -397,7 +422,15 @@ Examples:
   command->add_option("--master-port,--master_port", options->master_port, "The port alone")
       ->excludes(endpoint);
   command->add_option("--rdzv-id,--rdzv_id", options->rdzv_id,
-                      "A word of this run, the same on all nodes; who has another is turned away");
+                      "The run's name, the same on all nodes; no secret");
+  command->add_option("--token-file,--token_file", options->token_file,
+                      "File with the secret of all nodes, which only its owner may read; default: "
+                      "LOCKSTEP_TOKEN, or the file that LOCKSTEP_TOKEN_FILE names");
+  command->add_flag("--allow-guessable-token,--allow_guessable_token", options->allow_guessable,
+                    "Several nodes without a secret: whoever reaches node 0 can join the run");
+  command->add_option("--interface", options->interface,
+                      "Network interface or address of this node for the launchers and the ranks; "
+                      "default: LOCKSTEP_INTERFACE, or all");
   command
       ->add_option("--rdzv-backend,--rdzv_backend", options->backend,
                    "static or, with --node-rank on each node, c10d: nodes meet in the same way")

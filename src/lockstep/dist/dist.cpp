@@ -169,7 +169,8 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
   const Launched* launched = process().launched;
   const LaunchOptions defaults = launched != nullptr ? launched->options : LaunchOptions();
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
-                                 .timeout = options.timeout.value_or(defaults.timeout)};
+                                 .timeout = options.timeout.value_or(defaults.timeout),
+                                 .join_timeout = options.join_timeout};
   launch::Team* team = launched != nullptr ? launched->team : nullptr;
   if (options.port) {
     const Topology place = own_place(options, team);
@@ -177,7 +178,10 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
     return comm::World::meet({.topology = place,
                               .address = options.address,
                               .port = *options.port,
-                              .token = options.token},
+                              .token = options.token,
+                              .token_file = options.token_file,
+                              .allow_guessable_token = options.allow_guessable_token,
+                              .interface = options.interface},
                              world, team);
   }
   if (team != nullptr) {

@@ -26,6 +26,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -82,10 +83,19 @@ struct ProcessGroupOptions {
   std::optional<std::string> backend = {};
   // Processes that nobody launched, or launch() on each of several hosts, meet here; rank and
   // world_size must be given then.
-  std::string address = "127.0.0.1";  // of rank 0, which listens there
+  std::string address = "127.0.0.1";  // of rank 0's host, as the others know it
   std::optional<int> port = {};       // the same everywhere
-  std::string token = "lockstep";     // who has another is turned away; better a secret of the run
+  // The run's secret, the same everywhere; it is proved, never sent. Default: LOCKSTEP_TOKEN, or
+  // the file that LOCKSTEP_TOKEN_FILE names. Several hosts need one that cannot be guessed.
+  std::string token = {};
   std::optional<std::chrono::milliseconds> timeout = {};  // default: launch()'s, else 5 minutes
+  std::optional<std::filesystem::path> token_file = {};  // with the secret; only its owner may read
+  // Of the wait for ranks that have not come yet, which may be loading data. Default: 6 times the
+  // timeout.
+  std::optional<std::chrono::milliseconds> join_timeout = {};
+  bool allow_guessable_token = false;  // warn of a token that can be guessed instead of refusing it
+  std::string interface = {};  // this host's network interface or address; default: all of them, or
+                               // LOCKSTEP_INTERFACE
 };
 
 // Collective. Throws ConfigError where the options contradict the place this process has, or do not

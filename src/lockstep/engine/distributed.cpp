@@ -155,7 +155,9 @@ void DistributedDataParallelEngine::resolve() {
 }
 
 comm::WorldOptions DistributedDataParallelEngine::world_options() const {
-  return {.backend = options_.backend, .timeout = options_.timeout};
+  return {.backend = options_.backend,
+          .timeout = options_.timeout,
+          .join_timeout = options_.join_timeout};
 }
 
 void DistributedDataParallelEngine::start() {
@@ -194,6 +196,7 @@ void DistributedDataParallelEngine::run_attached(const Job& job) {
   const auto world = comm::World::attach(*place_, world_options());
   comm::Communicator& communicator = world->communicator();
   or_abort(communicator, [&] {
+    const comm::AloneScope alone(communicator);  // a download, say
     if (communicator.is_primary()) job.prepare();
     communicator.barrier();
     if (!communicator.is_primary()) job.prepare();
@@ -228,15 +231,13 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     if (world_size_ == local_workers_) {
       world = comm::World::of_team(team, world_options());
     } else {
-      if (options_.token == DistributedDataParallelOptions().token && team.rank() == 0) {
-        warn_once(
-            "token: everybody knows the default; with workers on several hosts, choose one of the "
-            "run's own");
-      }
       world = comm::World::meet({.topology = local,
                                  .address = options_.address,
                                  .port = *options_.port,
-                                 .token = options_.token},
+                                 .token = options_.token,
+                                 .token_file = options_.token_file,
+                                 .allow_guessable_token = options_.allow_guessable_token,
+                                 .interface = options_.interface},
                                 world_options(), &team);
     }
     work_as(local, job, world->communicator());

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -29,7 +30,9 @@ struct DistributedDataParallelOptions {
   std::optional<int> port;            // where rank 0 listens; the same on all hosts
   std::optional<int> world_size;      // workers on all hosts; default: those of this one
   int first_rank = 0;                 // of this host's workers
-  std::string token = "lockstep";     // the same on all hosts; who has another is turned away
+  // The run's secret, the same on all hosts; it is proved, never sent. Default: LOCKSTEP_TOKEN, or
+  // the file that LOCKSTEP_TOKEN_FILE names. Several hosts need one that cannot be guessed.
+  std::string token = {};
 
   // auto: shared memory inside a host, gloo between hosts. Or one of them alone: shm, gloo.
   std::string backend = "auto";
@@ -40,6 +43,15 @@ struct DistributedDataParallelOptions {
   std::optional<bool> pin;    // a worker to its cores; default: where workers take all cores
   bool share_updates = true;  // each worker of one host updates its part of the parameters
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
+
+  // More about several hosts.
+  std::optional<std::filesystem::path> token_file = {};  // with the secret; only its owner may read
+  bool allow_guessable_token = false;  // warn of a token that can be guessed instead of refusing it
+  std::string interface = {};  // this host's network interface or address; default: all of them, or
+                               // LOCKSTEP_INTERFACE
+  // Of the wait for ranks that have not come yet, which may be loading data before the run.
+  // Default: 6 times the timeout.
+  std::optional<std::chrono::milliseconds> join_timeout = {};
 };
 
 class DistributedDataParallelEngine : public Engine {

@@ -8,7 +8,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::string_view kMagic = "LkSt";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 
 // Little-endian, whatever the machine.
 void put(std::string& out, std::uint64_t value, std::size_t size) {

@@ -11,22 +11,27 @@
 namespace lockstep::launch {
 
 enum class FrameKind : std::uint16_t {
-  kHello = 1,   // token, rank, world size: a client's first
+  // The handshake of handshake.h.
+  kHello = 1,   // the client's nonce
+  kChallenge,   // the server's nonce and proof
+  kProof,       // what the client claims (rank, world size, process) and its proof
   kWelcome,     // the server's answer to it, or
-  kTurnedAway,  // a reason
-  kBeat,        // a status: "still here"; answered with
-  kRoster,      // what the server knows of all ranks, also sent when one joins, leaves or fails
-  kSet,         // a request id, a key, a value. Requests are answered with
-  kAnswer,      // the request's id and what was asked for, or
-  kRefusal,     // the request's id and a reason
-  kGet,         // id, key
-  kAwait,       // id, key: answered once the key is set
-  kCancel,      // id of a kAwait; not answered
-  kAdd,         // id, key, delta
-  kErase,       // id, key
-  kCount,       // id
-  kFail,        // id, reason
-  kLeave,       // id
+  kTurnedAway,  // a reason, or
+  kComeLater,   // the rank's place is about to be free: try again
+
+  kBeat,     // a status and which ranks this one waits for: "still here"; answered with
+  kRoster,   // what the server knows of all ranks, also sent when one joins, leaves or fails
+  kSet,      // a request id, a key, a value. Requests are answered with
+  kAnswer,   // the request's id and what was asked for, or
+  kRefusal,  // the request's id and a reason
+  kGet,      // id, key
+  kAwait,    // id, key: answered once the key is set
+  kCancel,   // id of a kAwait; not answered
+  kAdd,      // id, key, delta
+  kErase,    // id, key
+  kCount,    // id
+  kFail,     // id, reason
+  kLeave,    // id
 };
 
 struct Frame {
@@ -36,7 +41,7 @@ struct Frame {
 
 inline constexpr std::size_t kFrameHeaderSize = 12;
 inline constexpr std::size_t kLargestPayload = 64 << 20;
-// From a peer that did not yet show the token.
+// From a peer that has not yet proved that it knows the token.
 inline constexpr std::size_t kLargestHello = 4096;
 
 // Throws CommError where the payload is beyond kLargestPayload.

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/handshake.h"
 
 namespace lockstep::launch {
 namespace {
@@ -29,10 +30,6 @@ RemoteFailure decode(const std::string& text) {
 
 }  // namespace
 
-int free_port(const std::string& address) {
-  return local_port(listen_on({.address = address, .port = 0}));
-}
-
 std::string random_run_id() {
   std::random_device device;
   return to_hex((static_cast<std::uint64_t>(device()) << 32) | device());
@@ -40,17 +37,21 @@ std::string random_run_id() {
 
 Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
   if (options_.node_rank == 0) {
-    server_ = std::make_unique<RendezvousServer>(ServerOptions{.address = options_.endpoint.address,
+    server_ = std::make_unique<RendezvousServer>(ServerOptions{.address = options_.network.listen,
                                                                .port = options_.endpoint.port,
                                                                .token = options_.token,
+                                                               .run = options_.run,
                                                                .world_size = options_.nodes});
   }
-  rendezvous_ = std::make_unique<Rendezvous>(RendezvousOptions{.address = options_.endpoint.address,
-                                                               .port = options_.endpoint.port,
-                                                               .token = options_.token,
-                                                               .rank = options_.node_rank,
-                                                               .world_size = options_.nodes,
-                                                               .timeout = options_.timeout});
+  const bool first = options_.node_rank == 0;
+  rendezvous_ = std::make_unique<Rendezvous>(
+      RendezvousOptions{.address = first ? options_.network.own : options_.endpoint.address,
+                        .port = options_.endpoint.port,
+                        .token = options_.token,
+                        .run = options_.run,
+                        .rank = options_.node_rank,
+                        .world_size = options_.nodes,
+                        .timeout = options_.timeout});
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -68,7 +69,8 @@ std::string Nodes::key(const char* name, int attempt) const {
 Meeting Nodes::meet(int attempt, int local_ranks) {
   rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
                    std::to_string(local_ranks));
-  Meeting meeting{.first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}};
+  Meeting meeting{
+      .first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}, .token = {}};
   for (int node = 0; node < options_.nodes; ++node) {
     if (node == options_.node_rank) meeting.first_rank = meeting.world_size;
     try {
@@ -84,10 +86,12 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   }
   // Not the endpoint's own port: there the launchers meet.
   if (options_.node_rank == 0) {
+    reserved_ = reserve_port({.address = options_.network.listen, .port = 0});
     rendezvous_->set(key("run", attempt), random_run_id());
-    rendezvous_->set(key("port", attempt), std::to_string(free_port(options_.endpoint.address)));
+    rendezvous_->set(key("port", attempt), std::to_string(local_port(reserved_)));
   }
   meeting.run_id = rendezvous_->get(key("run", attempt));
+  meeting.token = derive_token(options_.token, "ranks of run " + meeting.run_id);
   meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
   const std::lock_guard lock(watching_);
   failed_.clear();

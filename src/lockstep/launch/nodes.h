@@ -9,7 +9,9 @@
 #include <string>
 #include <thread>
 
+#include "lockstep/base/file.h"
 #include "lockstep/launch/background.h"
+#include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/rendezvous_server.h"
 #include "lockstep/launch/socket.h"
@@ -19,8 +21,10 @@ namespace lockstep::launch {
 struct NodesOptions {
   int nodes = 1;
   int node_rank = 0;
-  Endpoint endpoint;  // node 0's; it listens there
-  std::string token = "lockstep";
+  Endpoint endpoint;           // node 0's, as all nodes know it
+  NetworkChoice network = {};  // where node 0 listens, and finds itself
+  std::string token = {};      // the secret of all nodes; must not be empty
+  std::string run = {};        // the run's name; tells apart runs that share a token
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // to find each other
 };
 
@@ -30,6 +34,7 @@ struct Meeting {
   int world_size = 1;
   Endpoint master;  // where the programs meet
   std::string run_id;
+  std::string token;  // of this attempt's ranks alone
 };
 
 // A rank that failed on one of the nodes.
@@ -38,9 +43,6 @@ struct RemoteFailure {
   int shell_code = 1;
   std::string how;
 };
-
-// A port that is free on this host at this moment.
-int free_port(const std::string& address);
 
 // Tells runs apart: 16 random hexadecimal digits.
 std::string random_run_id();
@@ -75,6 +77,7 @@ class Nodes {
   NodesOptions options_;
   std::unique_ptr<RendezvousServer> server_;  // node 0's
   std::unique_ptr<Rendezvous> rendezvous_;
+  FileDescriptor reserved_;  // the port of an attempt's programs, node 0's
   Wakeup failed_;
   Wakeup ending_;
   std::mutex watching_;  // for attempt_, and for waking in its name

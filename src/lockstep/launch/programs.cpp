@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/process.h"
 #include "lockstep/launch/socket.h"
 
 namespace lockstep::launch {
@@ -64,6 +65,7 @@ class Rank {
   Program& program() { return program_; }
   bool is_open(std::size_t stream) const { return open_[stream]; }
   bool is_done() const { return end_.has_value(); }
+  void set_suspended() { suspended_ = true; }
 
   // Before the program starts: a folder that cannot be written costs nothing then.
   static std::array<FileDescriptor, 2> open_logs(int rank, const ProgramsOptions& options) {
@@ -109,6 +111,7 @@ class Rank {
     end_ = RankEnd{.rank = rank_,
                    .end = end,
                    .stopped = stopped,
+                   .suspended = suspended_,
                    .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
                    .last_lines = {last_.begin(), last_.end()}};
   }
@@ -155,6 +158,7 @@ class Rank {
   std::array<std::string, 2> partial_;
   std::array<bool, 2> after_return_ = {false, false};
   std::deque<std::string> last_;
+  bool suspended_ = false;
   std::optional<RankEnd> end_;
 };
 
@@ -242,14 +246,27 @@ class Supervision {
     keeper_.forget(group);
     if (!rank.end().end.ok() && !stopping_) {
       first_failure_ = index;
+      find_suspended();
       stop(SIGTERM, options_.grace);
     }
   }
 
+  // A rank that a signal had stopped did not answer the others: it, and not the first of them to
+  // give up, is the likely cause.
+  void find_suspended() {
+    for (const auto& rank : ranks_) {
+      if (rank->is_done()) continue;
+      const auto status = process_status(rank->program().pid());
+      if (status && status->state == 'T') rank->set_suspended();
+    }
+  }
+
+  // A stopped process sees the signal only when it continues.
   void stop(int signal, std::chrono::milliseconds grace) {
     stopping_ = true;
     kill_at_ = deadline_in(grace);
     send(signal);
+    send(SIGCONT);
   }
 
   void send(int signal) {

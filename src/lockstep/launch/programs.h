@@ -33,8 +33,9 @@ struct ProgramsOptions {
 struct RankEnd {
   int rank = 0;
   ChildEnd end;
-  bool stopped = false;  // it was told to, because of somebody else
-  double seconds = 0;    // from the start
+  bool stopped = false;    // it was told to, because of somebody else
+  bool suspended = false;  // a signal had stopped it when another rank failed
+  double seconds = 0;      // from the start
   std::vector<std::string> last_lines;
 };
 

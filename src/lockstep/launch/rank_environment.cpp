@@ -1,5 +1,7 @@
 #include "lockstep/launch/rank_environment.h"
 
+#include "lockstep/launch/token.h"
+
 namespace lockstep::launch {
 
 Environment rank_environment(const Environment& base, const RankPlace& place) {
@@ -20,6 +22,9 @@ Environment rank_environment(const Environment& base, const RankPlace& place) {
   set("TORCHELASTIC_RUN_ID", place.run_id);
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts));
+  // The ranks' own secret is enough for them: the launchers' is not handed on.
+  set(kTokenVariable, place.token);
+  environment.erase(kTokenFileVariable);
   // Rank 0 itself listens at the master's address, not its launcher.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   // What a Python rank prints is seen when it prints it, also where it is killed.

@@ -15,6 +15,7 @@ struct RankPlace {
   int nodes = 1;
   Endpoint master;
   std::string run_id;
+  std::string token = {};  // the ranks' secret
   int restarts = 0;
   int max_restarts = 0;
   int threads = 1;               // for OMP_NUM_THREADS, where nobody has set it

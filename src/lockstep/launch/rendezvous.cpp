@@ -16,6 +16,9 @@ using namespace std::chrono_literals;
 
 // For the last word of a rank: a server that is gone does not keep it.
 constexpr auto kFarewell = 1s;
+// And for a server that has been silent for some time already.
+constexpr auto kSilent = 500ms;
+constexpr auto kShortFarewell = 100ms;
 
 std::string seconds(std::chrono::milliseconds time) {
   return format_duration(std::chrono::duration<double>(time).count());
@@ -123,6 +126,15 @@ void Rendezvous::set_status(std::string status) {
   link_->set_status(std::move(status));
 }
 
+void Rendezvous::set_waits_for(std::string ranks) {
+  if (ranks.size() > kLongestStatus) ranks.resize(kLongestStatus);
+  link_->set_waits_for(std::move(ranks));
+}
+
+const std::string& Rendezvous::local_address() const {
+  return link_->local_address();
+}
+
 std::vector<Rendezvous::Peer> Rendezvous::peers() const {
   return link_->peers();
 }
@@ -135,10 +147,11 @@ void Rendezvous::fail(const std::string& reason) {
   const std::lock_guard lock(ending_);
   if (std::exchange(ended_, true)) return;
   const std::string cut = reason.substr(0, kLongestReason);
+  const bool silent = link_->peers()[0].silent > kSilent;
   try {
     link_->ask({.kind = FrameKind::kFail,
                 .fields = FieldWriter().text(cut),
-                .deadline = deadline_in(kFarewell)});
+                .deadline = deadline_in(silent ? kShortFarewell : kFarewell)});
   } catch (const CommError&) {
     // Nobody to tell; the reason is at least kept here.
   }

@@ -22,11 +22,13 @@ class RendezvousLink;
 struct RendezvousOptions {
   std::string address = "127.0.0.1";  // of the server: a name or an IP, v4 or v6
   int port = 0;
-  std::string token = {};  // the server's
+  std::string token = {};  // the server's; it is proved, not sent
+  std::string run = {};    // the run's name, the same as the server's
   int rank = 0;
   int world_size = 1;
-  // To find the server, which may start later than this rank; for any answer of it; and get()'s.
-  std::chrono::milliseconds timeout{60000};
+  std::chrono::milliseconds timeout{60000};  // for any answer of the server, and get()'s
+  // To find the server, which may start later than this rank. Default: the same.
+  std::optional<std::chrono::milliseconds> join_timeout = {};
 };
 
 // One connection and a thread that keeps it. Any thread may call anything; one that waits does not
@@ -38,8 +40,8 @@ class Rendezvous {
   using Failure = PeerFailure;
 
   // Finds the server and joins. Throws CommError naming the address and the time waited, or
-  // "turned away: ..." where the token, the world size or the rank is wrong or the rank has joined
-  // before: a rank joins once, also where it left.
+  // "turned away: ..." where the server does not know the token, where the world size or the rank
+  // is wrong, or the rank has joined before: a rank joins once, also where it left.
   explicit Rendezvous(RendezvousOptions options);
 
   // leave(), unless fail() was called.
@@ -72,6 +74,13 @@ class Rendezvous {
   // What the others see of this rank, in some 100 ms; at most kLongestStatus bytes. Cheap: nothing
   // is sent by the caller.
   void set_status(std::string status);
+
+  // Tells the others which ranks this one has waited for some time, as numbers with spaces between;
+  // "" where it waits no longer. As cheap as set_status().
+  void set_waits_for(std::string ranks);
+
+  // This host's address on the way to the server.
+  const std::string& local_address() const;
 
   // Every rank, as last known: some 100 ms old, joins, leaves and failures at once. Where the
   // server itself falls silent it is rank 0 that is silent, the others stay as they were.

@@ -6,7 +6,8 @@
 
 namespace lockstep::launch {
 
-// Connects, again and again while there is no server yet, and shows token, rank and world size.
+// Connects, again and again while there is no server yet. The server proves that it knows the token
+// before this rank tells anything but a random number (handshake.h).
 // Throws ConfigError for options without meaning, CommError as Rendezvous does.
 FrameChannel join_rendezvous(const RendezvousOptions& options);
 

@@ -20,6 +20,7 @@ constexpr auto kBeat = 100ms;
 
 RendezvousLink::RendezvousLink(FrameChannel channel, RendezvousLinkOptions options)
     : options_(std::move(options)),
+      local_address_(launch::local_address(channel.socket())),
       channel_(std::move(channel)),
       roster_{.peers = std::vector<Peer>(static_cast<std::size_t>(options_.world_size))},
       thread_([this] { run(); }) {}
@@ -54,6 +55,11 @@ std::optional<std::string> RendezvousLink::ask(const Request& request) {
 void RendezvousLink::set_status(std::string status) {
   const std::lock_guard lock(mutex_);
   status_ = std::move(status);
+}
+
+void RendezvousLink::set_waits_for(std::string ranks) {
+  const std::lock_guard lock(mutex_);
+  waits_for_ = std::move(ranks);
 }
 
 std::vector<Peer> RendezvousLink::peers() const {
@@ -128,7 +134,7 @@ void RendezvousLink::beat_if_due() {
   FieldWriter fields;
   {
     const std::lock_guard lock(mutex_);
-    fields.text(status_);
+    fields.text(status_).text(waits_for_);
   }
   channel_.send(FrameKind::kBeat, fields.payload());
 }

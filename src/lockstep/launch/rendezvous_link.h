@@ -42,6 +42,8 @@ class RendezvousLink {
   std::optional<std::string> ask(const Request& request);
 
   void set_status(std::string status);
+  void set_waits_for(std::string ranks);
+  const std::string& local_address() const { return local_address_; }
   std::vector<Peer> peers() const;
   std::optional<PeerFailure> failure() const;
   // Where the server could not be told and so nothing comes back from it.
@@ -72,6 +74,7 @@ class RendezvousLink {
 
   const RendezvousLinkOptions options_;
   const Wakeup wakeup_;
+  const std::string local_address_;  // of this end of the connection
 
   // The thread's own.
   FrameChannel channel_;
@@ -84,6 +87,7 @@ class RendezvousLink {
   std::map<std::int64_t, Waiting> waiting_;  // requests by their id
   std::int64_t next_request_ = 1;
   std::string status_;
+  std::string waits_for_;
   RosterView roster_;
   std::chrono::milliseconds server_silent_{0};
   std::optional<PeerFailure> failure_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/launch/background.h"
 #include "lockstep/launch/frame_channel.h"
+#include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous_service.h"
 #include "lockstep/launch/socket.h"
 
@@ -23,9 +25,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Connections without a token yet. More than a run has ranks that join at once; a flood beyond it
-// pushes out its own.
-constexpr std::size_t kMostStrangers = 1024;
+// Connections that have not joined yet, beside twice the world size: a flood beyond that pushes out
+// its own, and leaves the process descriptors for its work.
+constexpr std::size_t kMostStrangers = 64;
 constexpr auto kTick = 200ms;
 
 constexpr const char* kBroken =
@@ -41,9 +43,11 @@ ServerOptions checked(ServerOptions options) {
 }
 
 struct Connection {
-  explicit Connection(FileDescriptor socket) : channel(std::move(socket)) {}
+  explicit Connection(FileDescriptor socket)
+      : channel(std::move(socket)), local_address(launch::local_address(channel.socket())) {}
 
   FrameChannel channel;
+  std::string local_address;  // that the peer came to
   Clock::time_point since = Clock::now();
   bool open = true;  // as of the last receive()
 };
@@ -56,7 +60,11 @@ class RendezvousServer::Loop {
       : options_(checked(std::move(options))),
         listener_(listen_on({.address = options_.address, .port = options_.port})),
         port_(local_port(listener_)),
-        service_({.token = options_.token, .world_size = options_.world_size},
+        service_({.token = options_.token,
+                  .run = options_.run,
+                  .world_size = options_.world_size,
+                  .on_join = [this](std::uint64_t connection) { note_join(connection); },
+                  .may_return = [this](const auto& back) { return may_return(back); }},
                  [this](auto connection, auto kind, auto payload) {
                    const auto it = connections_.find(connection);
                    if (it != connections_.end()) it->second.channel.send(kind, payload);
@@ -71,9 +79,25 @@ class RendezvousServer::Loop {
 
   int port() const { return port_; }
 
+  std::string reached_at() const {
+    const std::lock_guard lock(mutex_);
+    return reached_at_;
+  }
+
+  bool is_present(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return present_ranks_.contains(rank);
+  }
+
+  void keep_door(std::function<bool(int)> is_taken) {
+    const std::lock_guard lock(mutex_);
+    is_taken_ = std::move(is_taken);
+  }
+
   bool wait_until_empty(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline_in(timeout), [this] { return present_ == 0; });
+    return changed_.wait_until(lock, deadline_in(timeout),
+                               [this] { return present_ranks_.empty(); });
   }
 
  private:
@@ -122,6 +146,7 @@ class RendezvousServer::Loop {
 
   void accept_all() {
     while (FileDescriptor socket = accept_from(listener_)) {
+      service_.opened(next_id_, peer_address(socket));
       connections_.emplace(next_id_++, Connection(std::move(socket)));
     }
     // Out of descriptors, mostly: a connection that cannot be taken in stays readable.
@@ -153,19 +178,34 @@ class RendezvousServer::Loop {
     std::size_t strangers = 0;
     for (const auto& [id, _] : connections_) strangers += service_.has_joined(id) ? 0 : 1;
     const auto patience_ended = Clock::now() - options_.patience;
+    const std::size_t most = kMostStrangers + 2 * static_cast<std::size_t>(options_.world_size);
     // In the order of their numbers: the oldest go first.
     std::erase_if(connections_, [&](const auto& entry) {
       if (service_.has_joined(entry.first)) return false;
-      if (entry.second.since > patience_ended && strangers <= kMostStrangers) return false;
+      if (entry.second.since > patience_ended && strangers <= most) return false;
       --strangers;
+      service_.closed(entry.first, "");
       return true;
     });
   }
 
   void publish_present() {
     const std::lock_guard lock(mutex_);
-    present_ = service_.present();
-    if (present_ == 0) changed_.notify_all();
+    std::erase_if(present_ranks_, [this](int rank) { return !service_.is_present(rank); });
+    if (present_ranks_.empty()) changed_.notify_all();
+  }
+
+  // Before the rank is welcomed: what it asks for next may depend on this.
+  void note_join(std::uint64_t connection) {
+    const std::lock_guard lock(mutex_);
+    present_ranks_.insert(service_.rank_of(connection));
+    const std::string& address = connections_.at(connection).local_address;
+    if (reached_at_.empty() && !is_loopback(address)) reached_at_ = address;
+  }
+
+  bool may_return(const RendezvousServiceOptions::Return& back) const {
+    const std::lock_guard lock(mutex_);
+    return is_taken_ && (back.same_process || !is_taken_(back.rank));
   }
 
   const ServerOptions options_;
@@ -180,20 +220,40 @@ class RendezvousServer::Loop {
   Clock::time_point accept_again_ = {};
   RendezvousService service_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // for all that follows
   std::condition_variable changed_;
-  int present_ = 0;
+  std::set<int> present_ranks_;
+  std::string reached_at_;
+  std::function<bool(int)> is_taken_;
 
   std::thread thread_;  // last: it uses all of the above
 };
 
 RendezvousServer::RendezvousServer(ServerOptions options)
-    : loop_(std::make_unique<Loop>(std::move(options))) {}
+    : loop_(std::make_unique<Loop>(std::move(options))) {
+  port_ = loop_->port();
+}
 
 RendezvousServer::~RendezvousServer() = default;
 
 int RendezvousServer::port() const {
-  return loop_->port();
+  return port_;
+}
+
+std::string RendezvousServer::reached_at() const {
+  return loop_->reached_at();
+}
+
+bool RendezvousServer::is_present(int rank) const {
+  return loop_->is_present(rank);
+}
+
+void RendezvousServer::keep_door(std::function<bool(int)> is_taken) {
+  loop_->keep_door(std::move(is_taken));
+}
+
+void RendezvousServer::close() {
+  loop_.reset();
 }
 
 bool RendezvousServer::wait_until_empty(std::chrono::milliseconds timeout) {

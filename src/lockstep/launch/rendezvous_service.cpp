@@ -8,17 +8,6 @@
 namespace lockstep::launch {
 namespace {
 
-// Takes as long for any guess of one length, so that time does not tell how much of it was right.
-bool same_secret(std::string_view expected, std::string_view shown) {
-  std::size_t difference = expected.size() ^ shown.size();
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const char other = expected[i % expected.size()];
-    difference |= static_cast<unsigned char>(shown[i] ^ other);
-    asm volatile("" : "+r"(difference));  // no short cut where one byte differs
-  }
-  return difference == 0;
-}
-
 std::string found(std::int64_t request, const std::string& value) {
   return FieldWriter().integer(request).integer(1).text(value).payload();
 }
@@ -26,29 +15,77 @@ std::string found(std::int64_t request, const std::string& value) {
 }  // namespace
 
 RendezvousService::RendezvousService(RendezvousServiceOptions options, Send send)
-    : token_(std::move(options.token)), send_(std::move(send)), roster_(options.world_size) {}
+    : options_(std::move(options)),
+      handshake_(options_.token, options_.run),
+      send_(std::move(send)),
+      roster_(options_.world_size) {}
+
+void RendezvousService::opened(std::uint64_t connection, std::string address) {
+  strangers_[connection].address = std::move(address);
+}
 
 void RendezvousService::handle(std::uint64_t connection, const Frame& frame) {
   const auto member = ranks_.find(connection);
   if (member == ranks_.end()) {
-    join(connection, frame);
+    handle_stranger(connection, frame);
   } else if (frame.kind == FrameKind::kBeat) {
-    roster_.set_status(member->second, FieldReader(frame.payload).text());
+    FieldReader fields(frame.payload);
+    const std::string status = fields.text();
+    roster_.set_status(member->second, status, fields.text());
     send_roster(connection);
   } else {
     handle_request(connection, frame);
   }
 }
 
-void RendezvousService::join(std::uint64_t connection, const Frame& frame) {
-  if (frame.kind != FrameKind::kHello) throw CommError("expected a token first");
-  FieldReader fields(frame.payload);
-  // Before anything else is told.
-  if (!same_secret(token_, fields.text())) throw CommError("wrong token");
-  const auto rank = static_cast<int>(fields.integer());
-  const auto world_size = static_cast<int>(fields.integer());
-  if (const auto reason = roster_.join(rank, world_size, Clock::now())) throw CommError(*reason);
-  ranks_[connection] = rank;
+void RendezvousService::handle_stranger(std::uint64_t connection, const Frame& frame) {
+  if (frame.kind == FrameKind::kHello) return challenge(connection, frame);
+  if (frame.kind == FrameKind::kProof) return join(connection, frame);
+  throw CommError("expected a handshake first");
+}
+
+void RendezvousService::challenge(std::uint64_t connection, const Frame& hello) {
+  Stranger& stranger = strangers_[connection];
+  // Once, or a peer that never reads could make the server keep answers for it without end.
+  if (std::exchange(stranger.greeted, true)) throw CommError("expected one hello, got a second");
+  Nonces& nonces = stranger.nonces;
+  nonces.client = FieldReader(hello.payload).text();
+  if (nonces.client.size() != kNonceBytes) {
+    throw CommError("expected {} random bytes in a hello, got {}", kNonceBytes,
+                    nonces.client.size());
+  }
+  nonces.server = random_bytes(kNonceBytes);
+  const FieldWriter fields =
+      FieldWriter().text(nonces.server).text(handshake_.server_proof(nonces));
+  send_(connection, FrameKind::kChallenge, fields.payload());
+}
+
+void RendezvousService::join(std::uint64_t connection, const Frame& proof) {
+  Stranger& stranger = strangers_[connection];
+  // Each challenge is good for one attempt.
+  const Nonces nonces = std::exchange(stranger.nonces, {});
+  if (nonces.server.empty()) throw CommError("expected a hello before a proof");
+  FieldReader fields(proof.payload);
+  const std::string claim = fields.text();
+  // Nothing is told to, or believed of, a peer that does not know the token.
+  if (!Handshake::matches(handshake_.client_proof(nonces, claim), fields.text())) {
+    throw CommError("wrong token");
+  }
+  FieldReader claimed(claim);
+  Roster::Applicant applicant{.rank = static_cast<int>(claimed.integer()),
+                              .world_size = static_cast<int>(claimed.integer()),
+                              .address = stranger.address,
+                              .process = claimed.text()};
+  // A process that meets the others once more comes to the place of the earlier meeting until rank
+  // 0 opens the next one.
+  if (roster_.has_joined(applicant.rank) &&
+      options_.may_return({.rank = applicant.rank, .same_process = roster_.knows(applicant)})) {
+    return send_(connection, FrameKind::kComeLater, "");
+  }
+  if (const auto reason = roster_.join(applicant, Clock::now())) throw CommError(*reason);
+  strangers_.erase(connection);
+  ranks_[connection] = applicant.rank;
+  options_.on_join(connection);
   send_(connection, FrameKind::kWelcome, "");
   send_roster_to_all();
 }
@@ -118,6 +155,7 @@ void RendezvousService::set(std::uint64_t connection, const Entry& entry,
 }
 
 void RendezvousService::closed(std::uint64_t connection, const std::string& reason) {
+  strangers_.erase(connection);
   const auto member = ranks_.find(connection);
   if (member == ranks_.end()) return;
   const int rank = member->second;

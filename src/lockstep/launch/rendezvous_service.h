@@ -8,14 +8,25 @@
 #include <string_view>
 
 #include "lockstep/launch/frame.h"
+#include "lockstep/launch/handshake.h"
 #include "lockstep/launch/key_values.h"
 #include "lockstep/launch/roster.h"
 
 namespace lockstep::launch {
 
 struct RendezvousServiceOptions {
-  std::string token = {};  // who does not show it does not join
+  std::string token = {};  // a peer that cannot prove that it knows it does not join
+  std::string run = {};    // the run's name, part of the proofs
   int world_size = 1;
+  // Told of a connection's rank before the rank itself is welcomed.
+  std::function<void(std::uint64_t connection)> on_join = [](std::uint64_t) {};
+  // Asked about a rank that joined before and comes again, in the same process or in another. True:
+  // it is to try again; false: it is turned away.
+  struct Return {
+    int rank = 0;
+    bool same_process = false;
+  };
+  std::function<bool(const Return&)> may_return = [](const Return&) { return false; };
 };
 
 // Not thread-safe. Connections have numbers that are never used again.
@@ -25,8 +36,11 @@ class RendezvousService {
 
   RendezvousService(RendezvousServiceOptions options, Send send);
 
+  // A connection that did nothing yet, and the address it comes from.
+  void opened(std::uint64_t connection, std::string address);
+
   // Answers, now or later. Throws CommError with the reason for which to end the connection: a
-  // stranger who may not join, a member who makes no sense.
+  // stranger that may not join, a member that makes no sense.
   void handle(std::uint64_t connection, const Frame& frame);
 
   // A member that did not leave before has failed.
@@ -36,6 +50,8 @@ class RendezvousService {
   bool has_joined(std::uint64_t connection) const { return ranks_.contains(connection); }
   // Ranks that joined and neither left nor failed.
   int present() const { return roster_.present(); }
+  bool is_present(int rank) const { return roster_.is_present(rank); }
+  int rank_of(std::uint64_t connection) const { return ranks_.at(connection); }
 
  private:
   struct Entry {
@@ -43,17 +59,28 @@ class RendezvousService {
     std::string value = {};
   };
 
-  void join(std::uint64_t connection, const Frame& frame);
+  // A connection that has not joined.
+  struct Stranger {
+    std::string address = {};
+    bool greeted = false;  // its hello was answered
+    Nonces nonces = {};    // of a challenge that was not answered yet
+  };
+
+  void handle_stranger(std::uint64_t connection, const Frame& frame);
+  void challenge(std::uint64_t connection, const Frame& hello);
+  void join(std::uint64_t connection, const Frame& proof);
   void handle_request(std::uint64_t connection, const Frame& frame);
   // Sends `answer` to who set it, and the value to who waits for it.
   void set(std::uint64_t connection, const Entry& entry, const FieldWriter& answer);
   void send_roster(std::uint64_t connection);
   void send_roster_to_all();
 
-  std::string token_;
+  RendezvousServiceOptions options_;
+  Handshake handshake_;
   Send send_;
   Roster roster_;
   KeyValues values_;
+  std::map<std::uint64_t, Stranger> strangers_;
   std::map<std::uint64_t, int> ranks_;  // of the connections that joined
 };
 

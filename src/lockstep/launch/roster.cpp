@@ -21,7 +21,7 @@ std::string RosterView::encode() const {
   fields.integer(static_cast<std::int64_t>(peers.size()));
   for (const Peer& peer : peers) {
     fields.integer((peer.joined ? 1 : 0) | (peer.left ? 2 : 0) | (peer.failed ? 4 : 0));
-    fields.text(peer.status).text(peer.reason).integer(peer.silent.count());
+    fields.text(peer.status).text(peer.waits_for).text(peer.reason).integer(peer.silent.count());
   }
   return fields.payload();
 }
@@ -42,28 +42,51 @@ RosterView RosterView::decode(std::string_view payload) {
     peer.left = (flags & 2) != 0;
     peer.failed = (flags & 4) != 0;
     peer.status = fields.text();
+    peer.waits_for = fields.text();
     peer.reason = fields.text();
     peer.silent = std::chrono::milliseconds(fields.integer());
   }
   return view;
 }
 
-std::optional<std::string> Roster::join(int rank, int world_size, Clock::time_point now) {
-  if (world_size != this->world_size()) {
-    return fmt::format("expected world size {}, got {}", this->world_size(), world_size);
+std::optional<std::string> Roster::join(const Applicant& applicant, Clock::time_point now) {
+  if (applicant.world_size != world_size()) {
+    return fmt::format("expected world size {}, got {}", world_size(), applicant.world_size);
   }
-  if (rank < 0 || rank >= world_size) {
-    return fmt::format("expected a rank from 0 to {}, got {}", world_size - 1, rank);
+  if (applicant.rank < 0 || applicant.rank >= world_size()) {
+    return fmt::format("expected a rank from 0 to {}, got {}", world_size() - 1, applicant.rank);
   }
-  Member& member = at(rank);
-  if (member.peer.joined) return fmt::format("rank {} has already joined", rank);
+  Member& member = at(applicant.rank);
+  if (member.peer.joined) {
+    return fmt::format(
+        "rank {} has already joined from {}, and this process comes from {}: every process needs a "
+        "rank of its own",
+        applicant.rank, member.address, applicant.address);
+  }
   member.peer.joined = true;
+  member.address = applicant.address;
+  member.process = applicant.process;
   member.heard = now;
   return std::nullopt;
 }
 
-void Roster::set_status(int rank, std::string_view status) {
+bool Roster::knows(const Applicant& applicant) const {
+  if (applicant.rank < 0 || applicant.rank >= world_size()) return false;
+  const Member& member = members_[static_cast<std::size_t>(applicant.rank)];
+  return member.peer.joined && member.process == applicant.process;
+}
+
+void Roster::set_status(int rank, std::string_view status, std::string_view waits_for) {
   at(rank).peer.status = status.substr(0, kLongestStatus);
+  at(rank).peer.waits_for = waits_for.substr(0, kLongestStatus);
+}
+
+bool Roster::has_joined(int rank) const {
+  return rank >= 0 && rank < world_size() && members_[static_cast<std::size_t>(rank)].peer.joined;
+}
+
+bool Roster::is_present(int rank) const {
+  return rank >= 0 && rank < world_size() && members_[static_cast<std::size_t>(rank)].is_present();
 }
 
 bool Roster::fail(int rank, std::string_view reason) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -23,6 +24,9 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 // A host that lost power or its cable says nothing: the kernel finds out in about this time.
 constexpr int kHostLostSeconds = 30;
+
+// What Endpoint calls every interface.
+constexpr std::string_view kEveryInterface = "*";
 
 Addresses resolve(const Endpoint& endpoint) {
   if (endpoint.address.empty()) throw CommError("expected an address or a host name, got ''");
@@ -59,13 +63,46 @@ void tune(const FileDescriptor& socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kHostLostSeconds * 1000);
 }
 
-bool try_listen(const FileDescriptor& socket, const addrinfo& address, int port) {
+bool try_bind(const FileDescriptor& socket, const addrinfo& address, bool both_families) {
   if (!socket) return false;
-  // A given port may still have connections of an earlier run that linger; a free one has none.
-  if (port != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.ai_family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  return ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
-         ::listen(socket.get(), SOMAXCONN) == 0;
+  if (address.ai_family == AF_INET6) {
+    set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, both_families ? 0 : 1);
+  }
+  return ::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0;
+}
+
+// Throws CommError.
+FileDescriptor bind_to(const Endpoint& endpoint) {
+  // IPv4 alone where the host has no IPv6.
+  const bool all = endpoint.address == kEveryInterface;
+  for (const char* address : {all ? "::" : endpoint.address.c_str(), all ? "0.0.0.0" : nullptr}) {
+    if (address == nullptr) break;
+    const Addresses addresses = resolve({.address = address, .port = endpoint.port});
+    FileDescriptor socket = open_socket(*addresses);
+    // A given port may still have connections of an earlier run that linger; a free one has none.
+    if (socket && endpoint.port != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (try_bind(socket, *addresses, all)) return socket;
+    if (errno == EADDRINUSE) break;
+  }
+  throw CommError("{}: cannot listen: {}", to_string(endpoint), std::strerror(errno));
+}
+
+using NameOfEnd = int (*)(int, sockaddr*, socklen_t*);
+
+std::string address_of(const FileDescriptor& socket, NameOfEnd name_of_end) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  char text[NI_MAXHOST] = {};
+  if (name_of_end(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text, sizeof text, nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  // How a socket for both families writes an IPv4 address.
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string_view all = text;
+  const bool mapped = all.starts_with(kMapped) && all.find('.') != all.npos;
+  return std::string(mapped ? all.substr(kMapped.size()) : all);
 }
 
 // Where nobody listens on a port of the ephemeral range, the kernel may choose that very port for
@@ -101,12 +138,29 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 FileDescriptor listen_on(const Endpoint& endpoint) {
-  const Addresses addresses = resolve(endpoint);
-  FileDescriptor socket = open_socket(*addresses);
-  if (!try_listen(socket, *addresses, endpoint.port)) {
+  FileDescriptor socket = bind_to(endpoint);
+  if (::listen(socket.get(), SOMAXCONN) != 0) {
     throw CommError("{}: cannot listen: {}", to_string(endpoint), std::strerror(errno));
   }
   return socket;
+}
+
+FileDescriptor reserve_port(const Endpoint& endpoint) {
+  FileDescriptor socket = bind_to(endpoint);
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  return socket;
+}
+
+std::string local_address(const FileDescriptor& socket) {
+  return address_of(socket, [](int fd, sockaddr* name, socklen_t* size) {
+    return ::getsockname(fd, name, size);
+  });
+}
+
+std::string peer_address(const FileDescriptor& socket) {
+  return address_of(socket, [](int fd, sockaddr* name, socklen_t* size) {
+    return ::getpeername(fd, name, size);
+  });
 }
 
 int local_port(const FileDescriptor& socket) {

@@ -18,11 +18,20 @@ struct Endpoint {
 // "127.0.0.1:4711", "[::1]:4711"
 std::string to_string(const Endpoint& endpoint);
 
-// Listens on exactly this address, the first that its name has. Throws CommError.
+// Listens on exactly this address, the first that its name has; "*" is every interface, IPv4 and
+// IPv6. Throws CommError.
 FileDescriptor listen_on(const Endpoint& endpoint);
+
+// Keeps a port from being given to anybody else until a program listens there itself: bound, but
+// not listening, so that a socket with SO_REUSEADDR may listen on the same port. Throws CommError.
+FileDescriptor reserve_port(const Endpoint& endpoint);
 
 // The port a socket is bound to.
 int local_port(const FileDescriptor& socket);
+
+// The two ends of a connection, as numbers: "10.0.0.1". Empty where they cannot be told.
+std::string local_address(const FileDescriptor& socket);
+std::string peer_address(const FileDescriptor& socket);
 
 // The next connection that waits, if there is one; an empty descriptor otherwise, errno says why.
 FileDescriptor accept_from(const FileDescriptor& listener);

@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/affinity.h"
+#include "lockstep/launch/process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -31,6 +32,9 @@ constexpr int kSpins = 20'000;
 constexpr milliseconds kTick(50);
 // How long a rank may be gone before those that miss it say so.
 constexpr milliseconds kMoment(300);
+
+// How long a rank waits before it says for whom.
+constexpr std::chrono::seconds kLongWait(1);
 
 constexpr std::size_t kReasonBytes = 2000;
 
@@ -92,6 +96,7 @@ struct alignas(64) Team::Seat {
   std::atomic<std::uint64_t> start_time;  // of its process, so that a later one is not taken for it
   std::atomic<std::int64_t> epoch;
   std::atomic<std::int64_t> batch;
+  std::atomic<std::uint32_t> errand;                  // an Errand
   std::atomic<std::uint64_t> cores[kMostCores / 64];  // it may run on
   char reason[kReasonBytes];                          // of the failure that it reported
 };
@@ -105,7 +110,10 @@ struct Team::Header {
 
 // What is left of it is of the whole meeting, not of each rank that is waited for.
 struct Team::Patience {
-  std::chrono::nanoseconds waited{0};
+  std::chrono::nanoseconds waited{0};  // against the time limit
+  std::chrono::nanoseconds alone{0};   // for ranks that do work alone
+  std::chrono::nanoseconds total{0};
+  bool told = false;                        // the listener knows of this wait
   std::optional<Clock::time_point> missed;  // since when somebody is gone
 };
 
@@ -256,6 +264,7 @@ void Team::meet(const Meeting& meeting) {
       }
     }
   }
+  if (patience.told) wait_listener_({});
   if (meetings_ == 1) spins_ = spins();  // now that all have come
   compare(meeting);
 }
@@ -280,10 +289,53 @@ void Team::sleep_until_arrival(int rank, const Meeting& meeting, Patience& patie
     futex(other.arrivals, FUTEX_WAIT, seen, &tick);
     if (arrived(rank)) return;
     // Not by the clock alone: where this process was stopped itself (Ctrl-Z), nobody was late.
-    patience.waited += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick);
+    count(patience, std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick));
     look_for_the_gone(patience);
-    if (patience.waited >= timeout_) time_out(meeting);
+    if (patience.waited >= timeout_ || patience.alone / kAloneLimits >= timeout_) time_out(meeting);
   }
+}
+
+std::vector<int> Team::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!arrived(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Team::count(Patience& patience, std::chrono::nanoseconds waited) {
+  patience.total += waited;
+  Errand errand = Errand::kAlone;
+  for (const int rank : missing()) {
+    // The rank with the worst excuse counts, and a stopped process has none.
+    auto excuse = static_cast<Errand>(seat(rank).errand.load());
+    if (excuse != Errand::kNone && is_stopped(rank)) excuse = Errand::kNone;
+    errand = std::min(errand, excuse);
+  }
+  if (errand == Errand::kNone) patience.waited += waited;
+  if (errand == Errand::kAlone) patience.alone += waited;
+  if (!patience.told && patience.total >= kLongWait) tell_of_wait(patience);
+}
+
+bool Team::is_stopped(int rank) const {
+  const auto status = process_status(pid(rank));
+  return status && status->state == 'T';
+}
+
+void Team::tell_of_wait(Patience& patience) {
+  if (!wait_listener_) return;
+  patience.told = true;
+  std::vector<int> late;
+  for (const int rank : missing()) late.push_back(name(rank));
+  wait_listener_(late);
+}
+
+Team::Errand Team::set_errand(Errand errand) {
+  return static_cast<Errand>(seat(rank_).errand.exchange(static_cast<std::uint32_t>(errand)));
+}
+
+void Team::set_wait_listener(std::function<void(const std::vector<int>&)> listener) {
+  wait_listener_ = std::move(listener);
 }
 
 void Team::look_for_the_gone(Patience& patience) {

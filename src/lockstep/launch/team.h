@@ -110,6 +110,21 @@ class Team {
   std::byte* slot(int rank, int turn) const;
   std::byte* results(int turn) const;  // one for all
 
+  // Why a rank is late without being at fault, for those that wait for it.
+  enum class Errand : std::uint32_t {
+    kNone,
+    kOtherHosts,  // it waits for ranks of other hosts itself, with a limit of its own
+    kAlone,       // it does work that the others have no part in: loading, saving, a callback
+  };
+  // While a rank is on an errand, the time limit of those that wait for it does not count; an
+  // errand of the kind kAlone is limited to kAloneLimits time limits.
+  static constexpr int kAloneLimits = 12;
+  Errand set_errand(Errand errand);  // returns the one before
+
+  // Told of the ranks that this one has waited for for a second, and of none when they have come.
+  // By the thread that meets.
+  void set_wait_listener(std::function<void(const std::vector<int>& names)> listener);
+
   // Where training is, for messages about this rank.
   void set_progress(std::int64_t epoch, std::int64_t batch);
   std::string progress(int rank) const;
@@ -128,6 +143,10 @@ class Team {
   Seat& seat(int rank) const;
   void sleep_until_arrival(int rank, const Meeting& meeting, Patience& patience);
   bool arrived(int rank) const;
+  void count(Patience& patience, std::chrono::nanoseconds waited);
+  void tell_of_wait(Patience& patience);
+  std::vector<int> missing() const;
+  bool is_stopped(int rank) const;
   void look_for_the_gone(Patience& patience);
   bool is_gone(int rank);
   void compare(const Meeting& meeting) const;
@@ -142,6 +161,7 @@ class Team {
   std::chrono::milliseconds timeout_;
   std::vector<int> names_;
   DescribeKind describe_kind_;
+  std::function<void(const std::vector<int>&)> wait_listener_;
   int spins_ = 0;
   std::uint32_t meetings_ = 0;
   std::mutex failing_;                             // of this process's threads

@@ -51,14 +51,18 @@ void add_engines(Targets& targets) {
        {"port", &P::port, "where rank 0 listens; the same on all hosts"},
        {"world_size", &P::world_size, "workers on all hosts; default: those of this one"},
        {"first_rank", &P::first_rank, "of this host's workers"},
-       {"token", &P::token, "the same on all hosts; who has another is turned away"},
+       // No key for the token itself: configs are kept with the run's logs.
+       {"token_file", &P::token_file, "with the run's secret; only its owner may read it"},
+       {"allow_guessable_token", &P::allow_guessable_token, "several hosts without a secret"},
+       {"interface", &P::interface, "this host's network interface or address; default: all"},
        {"backend", &P::backend, "auto, shm or gloo"},
        {"sync_bn", &P::sync_bn, "batch norm over all workers' samples"},
        {"device", &P::device, "default: a GPU a worker, else the CPU"},
        {"threads", &P::threads, "a worker; default: cores divided by shards"},
        {"pin", &P::pin, "a worker to its cores; default: where workers take all cores"},
        {"share_updates", &P::share_updates, "each worker of a host updates its part"},
-       {"timeout", &P::timeout, "of every wait for others"}},
+       {"timeout", &P::timeout, "of every wait for others"},
+       {"join_timeout", &P::join_timeout, "of the wait for ranks that have not come yet"}},
       [](const P& o) { return std::make_shared<DistributedDataParallelEngine>(o); });
   using S = SupervisedKeys;
   targets.runners.add<S>("SupervisedRunner", "Forward, criterion, done.",

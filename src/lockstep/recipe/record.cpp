@@ -13,6 +13,7 @@
 #include "lockstep/config/yaml.h"
 #include "lockstep/launch/affinity.h"
 #include "lockstep/launch/environment.h"
+#include "lockstep/launch/token.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -40,6 +41,7 @@ bool is_of_interest(const std::string& name) {
   static const std::vector<std::string> prefixes = {"LOCKSTEP_", "OMP_",  "MKL_",  "OPENBLAS_",
                                                     "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};
   static const std::vector<std::string> names = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+  if (name == launch::kTokenVariable) return false;  // the run's secret
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::any_of(prefixes,
                              [&](const auto& prefix) { return name.starts_with(prefix); });

@@ -146,6 +146,8 @@ void Loop::check_sync_bn() const {
 TrainResult Loop::run() {
   const launch::InterruptGuard interrupts;
   const TrainOptions& options = plan_.options;
+  // But for its batches, a rank may take its time: files, loggers and callbacks are its own.
+  const comm::AloneScope alone(comm_);
   std::exception_ptr late;
   try {
     check_sync_bn();
@@ -316,9 +318,11 @@ void Loop::run_epoch() {
   for (; loader_index_ < names.size(); ++loader_index_) {
     const auto start = Clock::now();
     const std::int64_t samples_before = state_.progress.sample_step;
+    comm_.set_alone(false);
     pass_->run({.loader = names[loader_index_],
                 .index = static_cast<std::int64_t>(loader_index_),
                 .first_batch = std::exchange(first_batch_, 0)});
+    comm_.set_alone(true);
     if (state_.is_train) {
       train_seconds_ += seconds_since(start);
       train_samples_ += state_.progress.sample_step - samples_before;
