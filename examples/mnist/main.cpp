@@ -50,7 +50,8 @@ int main(int argc, char** argv) try {
       ->check(CLI::IsMember({"linear", "mlp", "cnn"}))
       ->capture_default_str();
   app.add_option("--epochs", epochs, "Epochs altogether")->capture_default_str();
-  app.add_option("--batch-size", batch_size, "Samples in a batch")->capture_default_str();
+  app.add_option("--batch-size", batch_size, "Samples in one shard of a batch")
+      ->capture_default_str();
   app.add_option("--lr", lr, "Learning rate of Adam")->capture_default_str();
   app.add_option("--seed", seed, "Seed of weights, order and dropout; default: 42");
   auto* const folder =

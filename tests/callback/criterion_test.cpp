@@ -40,5 +40,24 @@ TEST(CriterionCallback, RefusesToBeTheLossItself) {
   EXPECT_THROW(CriterionCallback({}), ConfigError);
 }
 
+// The criterion's own weights count, not the samples of the batch.
+TEST(CriterionCallback, ItsAverageIsOverWhatItIsAMeanOver) {
+  namespace nn = torch::nn;
+  const auto data = std::make_shared<data::TensorDataset>(
+      torch::tensor({{1.0f, 0.0f}, {0.0f, 2.0f}, {3.0f, 0.0f}, {0.0f, 1.0f}}),
+      torch::tensor({0, -100, 1, 1}));
+  const auto outputs_of = [&](std::int64_t batch_size) {
+    SupervisedRunner runner;
+    return runner
+        .evaluate_loader({.loader = {data, {.batch_size = batch_size}},
+                          .model = nn::Sequential(nn::Identity()),
+                          .criterion = nn::CrossEntropyLoss(),
+                          .callbacks = {CriterionCallback(
+                              {.criterion = nn::CrossEntropyLoss(), .metric_key = "again"})}})
+        .at("again");
+  };
+  EXPECT_NEAR(outputs_of(2), outputs_of(4), 1e-6);
+}
+
 }  // namespace
 }  // namespace lockstep

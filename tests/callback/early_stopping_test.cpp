@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/callback/classification.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -75,6 +76,24 @@ TEST(EarlyStopping, SaysWhatIsWrongWithIt) {
   options.valid_loader.reset();
   options.callbacks = {EarlyStoppingCallback()};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("valid_loader"));
+}
+
+// Its own metric says what is better, not the run's valid_metric, which is a loss here.
+TEST(EarlyStopping, GoesByWhatItsOwnMetricSays) {
+  auto script = std::make_shared<toy::Hooks>();
+  script->loader_end = [](State& s) {
+    s.loader_metrics["accuracy01"] = static_cast<double>(s.progress.epoch);
+  };
+  TrainOptions options = toy::options();
+  options.num_epochs = 4;
+  options.callbacks = {
+      AccuracyCallback({.num_classes = 3}), script,
+      EarlyStoppingCallback({.patience = 1, .metric = MetricKey{"valid", "accuracy01"}})};
+  EXPECT_EQ(toy::train(options).history.size(), 4U) << "it gets better all the time";
+  options.callbacks = {
+      AccuracyCallback({.num_classes = 3}),
+      EarlyStoppingCallback({.patience = 1, .metric = MetricKey{"valid", "accuracy01/std"}})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("its minimize"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/callback/classification.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -64,6 +65,24 @@ TEST(SchedulerCallback, WithoutASchedulerItIsRefused) {
   TrainOptions options = toy::options();
   options.callbacks = {SchedulerCallback()};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("no scheduler"));
+}
+
+TEST(SchedulerCallback, APlateauGoesByWhatItsMetricSays) {
+  const auto last_rate = [](std::optional<bool> minimize) {
+    TrainOptions options = toy::options();
+    options.num_epochs = 4;
+    options.optimizer = optim::SGD{.lr = 1.0};
+    options.scheduler = optim::ReduceLROnPlateau{.minimize = minimize, .patience = 0};
+    auto rising = std::make_shared<toy::Hooks>();
+    rising->loader_end = [](State& s) {
+      s.loader_metrics["accuracy01"] = static_cast<double>(s.progress.epoch);
+    };
+    options.callbacks = {AccuracyCallback({.num_classes = 3}), rising,
+                         SchedulerCallback({.metric = MetricKey{"valid", "accuracy01"}})};
+    return rates(options).back();
+  };
+  EXPECT_DOUBLE_EQ(last_rate(std::nullopt), 1.0) << "an accuracy that rises gets better";
+  EXPECT_NEAR(last_rate(true), 0.01, 1e-12);
 }
 
 }  // namespace

@@ -55,6 +55,12 @@ fi
 [ "$(hash_of launched)" = "$(hash_of forked)" ] || fail "other weights under launch"
 grep -q 'Trained 1 epoch' logs/rank0/stdout.log || fail "no output in the files"
 
+# --- Ranks that were started with different options are refused, with both values.
+code=0
+"$lockstep" launch --nproc-per-node 2 bash -c 'exec "$0" --epochs 1 --quiet --seed $RANK' "$mnist" > out 2> err || code=$?
+[ $code -ne 0 ] || fail "ranks with different seeds were trained together"
+cat out err | grep -q 'ranks disagree about the seed: rank 0 has 0, rank 1 has 1' || fail "no word of the seeds"
+
 # --- A rank is killed; the others end, and the report tells.
 start=$(date +%s%N)
 code=0

@@ -92,5 +92,51 @@ TEST(ShardedEpoch, RefusesASamplerForAnotherNumberOfReplicas) {
   EXPECT_THROW(ShardedEpoch(loader(10, {.batch_size = 2, .sampler = sampler}), {}, 4), ConfigError);
 }
 
+TEST(BatchSplit, ABatchSizeIsOfOneShard) {
+  const Loader some = loader(100, {.batch_size = 32});
+  EXPECT_EQ(describe(batch_split(some, 1)), "32");
+  EXPECT_EQ(describe(batch_split(some, 2)), "64 = 2 shards x 32");
+}
+
+// Every sample once, in the same global batches, for any number of shards.
+TEST(BatchSplit, AGlobalBatchSizeIsOfAllShards) {
+  const Loader some = loader(25, {.shuffle = true, .global_batch_size = 10});
+  EXPECT_EQ(describe(batch_split(some, 3)), "10 = 3 shards x 3 or 4");
+  EXPECT_EQ(some.batches(), 3);
+  for (const std::int64_t shards : {1, 2, 3, 4, 10}) {
+    const ShardedEpoch epoch(some, {}, shards);
+    ASSERT_EQ(epoch.batches(), 3);
+    std::int64_t next = 0;
+    for (std::int64_t batch = 0; batch < 3; ++batch) {
+      EXPECT_EQ(epoch.samples(batch), batch < 2 ? 10 : 5);
+      for (std::int64_t shard = 0; shard < shards; ++shard) {
+        const Slice slice = epoch.slice(batch, shard);
+        EXPECT_TRUE(slice.count == 0 || slice.first == next);
+        next += slice.count;
+      }
+    }
+    EXPECT_EQ(next, 25) << shards;
+  }
+}
+
+TEST(BatchSplit, RefusesWhatCannotBeSplit) {
+  const auto error = [](const LoaderOptions& options, std::int64_t shards) {
+    try {
+      batch_split(loader(25, options), shards);
+    } catch (const ConfigError& caught) {
+      return std::string(caught.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error({.global_batch_size = 3}, 4), testing::HasSubstr("4 shards"));
+  EXPECT_THAT(error({.global_batch_size = 0}, 1), testing::HasSubstr("positive"));
+  EXPECT_THAT(error({.batch_size = 4, .global_batch_size = 8}, 1), testing::HasSubstr("both"));
+  EXPECT_THAT(
+      error({.sampler = std::make_shared<DistributedSampler>(25), .global_batch_size = 10}, 4),
+      testing::HasSubstr("multiple"));
+  EXPECT_EQ(error({.sampler = std::make_shared<DistributedSampler>(25), .global_batch_size = 8}, 4),
+            "");
+}
+
 }  // namespace
 }  // namespace lockstep::data

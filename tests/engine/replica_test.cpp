@@ -52,7 +52,8 @@ std::string trained(comm::Communicator& comm, const Case& how) {
       loss.backward();
       replica.end_shard(local);
     }
-    replica.update(*optimizer, {.scale = 0.25, .clip_value = 2.0, .clip_norm = 10.0});
+    replica.update(*optimizer,
+                   {.scale_of = [](auto) { return 0.25; }, .clip_value = 2.0, .clip_norm = 10.0});
   }
   const std::string hash = weights_hash(parameters);
   replica.finish();

@@ -25,6 +25,8 @@ TEST(Summary, HoldsTheBestAndTheLastEpoch) {
       .train_samples_per_second = 8123.5,
       .seconds = 61.25,
       .workers = 2,
+      .shards = 4,
+      .global_batch_size = 128,
       .weights_hash = "00ff",
   });
   EXPECT_EQ(json["best"]["epoch"], 3);
@@ -36,6 +38,8 @@ TEST(Summary, HoldsTheBestAndTheLastEpoch) {
   EXPECT_EQ(json["train_samples_per_second"], 8123.5);
   EXPECT_EQ(json["seconds"], 61.25);
   EXPECT_EQ(json["workers"], 2);
+  EXPECT_EQ(json["shards"], 4);
+  EXPECT_EQ(json["global_batch_size"], 128);
   EXPECT_EQ(json["weights_hash"], "00ff");
 }
 

@@ -34,7 +34,7 @@ TEST(Moments, OneValueAndOneSampleDoNotDeviate) {
 TEST(Moments, NothingHasNoMean) {
   Moments moments;
   moments.add(std::nan(""), 0);  // an empty batch has no value
-  EXPECT_EQ(moments.weight(), 0);
+  EXPECT_EQ(moments.samples(), 0);
   EXPECT_TRUE(std::isnan(moments.mean()));
   EXPECT_TRUE(std::isnan(moments.std()));
 }
@@ -58,6 +58,28 @@ TEST(Moments, StateOfAnotherKindIsRefused) {
                                     {"sum", torch::zeros({5}, torch::kInt64)},
                                     {"sum_squares", torch::zeros({5}, torch::kInt64)}}),
                CheckpointError);
+}
+
+TEST(Moments, AreOverWhateverTheValuesAreMeansOver) {
+  Moments moments;
+  moments.add({.value = 1, .weight = 0.5, .samples = 4});
+  moments.add({.value = 4, .weight = 0.25, .samples = 2});
+  moments.add({.value = 100, .weight = 0, .samples = 2});
+  EXPECT_DOUBLE_EQ(moments.mean(), 2);
+  EXPECT_EQ(moments.samples(), 6);
+  EXPECT_DOUBLE_EQ(moments.std(), std::sqrt((0.5 * 1 + 0.25 * 4) / 0.75 * 6 / 5));
+  EXPECT_THROW(moments.add({.value = 1, .weight = -0.5}), DataError);
+  EXPECT_THROW(moments.add({.value = 1, .weight = std::nan("")}), DataError);
+}
+
+TEST(Moments, ReadsTheStateOfAnEarlierVersion) {
+  Moments moments;
+  moments.add(3, 4);
+  const StateDict now = moments.state();
+  StateDict old;
+  for (const char* const key : {"sum", "sum_squares"}) old.set(key, now.get<torch::Tensor>(key));
+  old.set("weight", now.get<std::int64_t>("weight"));
+  EXPECT_EQ(Moments::from_state(old).mean(), 3);
 }
 
 }  // namespace

@@ -274,14 +274,17 @@ TEST(FlatParameters, NotesWhatBackwardReached) {
   // Marks tell what another rank used.
   a.sum().backward();
   flat.collect_grads();
+  flat.set_mark(true);
   flat.write_marks(0, 1);
   flat.forget_use();
   const std::int64_t neither[] = {0};
   flat.read_marks(neither);
   EXPECT_FALSE(used(0) || used(1));
+  EXPECT_FALSE(flat.mark());
   const std::int64_t both[] = {0, 1};
   flat.read_marks(both);
   EXPECT_TRUE(used(0) && !used(1));
+  EXPECT_TRUE(flat.mark()) << "the caller's own";
 }
 
 TEST(FlatParameters, FrozenOnesGetMemoryForGradientsWhenTheyAreUnfrozen) {

@@ -226,7 +226,13 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
       {"weights", nn::CrossEntropyLoss(
                       nn::CrossEntropyLossOptions().weight(torch::tensor({0.3f, 1.0f, 2.7f})))},
       {"an ignored class", nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().ignore_index(1))},
-      {"a sum", nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().reduction(torch::kSum))}};
+      {"a sum", nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().reduction(torch::kSum))},
+      {"a weight that is said", Criterion([](const torch::Tensor& x, const torch::Tensor& y) {
+                                  return torch::cross_entropy_loss(x, y, {}, at::Reduction::Mean,
+                                                                   1);
+                                }).mean_over([](const torch::Tensor&, const torch::Tensor& y) {
+         return (y != 1).sum().item<double>();
+       })}};
   for (const auto& [what, criterion] : criterions) {
     SCOPED_TRACE(what);
     const auto run = [&, &loss = criterion](const Team& team) {
@@ -247,10 +253,62 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
       EXPECT_TRUE(torch::allclose(found[i].second, expected[i].second, 1e-5, 1e-6))
           << expected[i].first;
     }
+    for (const char* const loader : {"train", "valid"}) {
+      const double shown = whole.last_metrics.at(loader).at("loss");
+      EXPECT_NEAR(four.last_metrics.at(loader).at("loss"), shown, 1e-4 * shown) << loader;
+    }
     for (const Team& team :
          {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 3, .backend = "gloo"}}) {
-      EXPECT_EQ(run(team).weights_hash, four.weights_hash) << team.workers;
+      const auto many = run(team);
+      EXPECT_EQ(many.weights_hash, four.weights_hash) << team.workers;
+      EXPECT_EQ(many.history, four.history) << team.workers;
     }
+  }
+}
+
+// Sequences padded with -100 and the default criterion; by a runner that overrides nothing but
+// where its data come from.
+TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
+  namespace nn = torch::nn;
+  torch::manual_seed(8);
+  const auto tokens = torch::randn({26, 4, 6});  // [N, classes, length]
+  auto targets = torch::randint(4, {26, 6}, torch::kInt64);
+  for (std::int64_t i = 0; i < 26; ++i) targets[i].narrow(0, i % 7, 6 - i % 7).fill_(-100);
+  const auto data = std::make_shared<data::TensorDataset>(tokens, targets);
+  struct OwnData : SupervisedRunner {
+    explicit OwnData(data::Loaders given) : loaders(std::move(given)) {}
+    data::Loaders get_loaders() override { return loaders; }
+    data::Loaders loaders;
+  };
+  const auto run = [&](const Team& team, std::int64_t accumulation_steps) {
+    torch::manual_seed(4);
+    TrainOptions options = with(team);
+    options.model = nn::Sequential(nn::Conv1d(4, 4, 1));
+    options.optimizer = optim::SGD{.lr = 0.1};
+    options.callbacks = {};
+    options.valid_loader = std::nullopt;
+    options.accumulation_steps = accumulation_steps;
+    const std::int64_t parts = team.shards * accumulation_steps;
+    return OwnData({{"train", {data, {.batch_size = 8 / parts}}}}).train(options);
+  };
+  const auto whole = run({.workers = 1, .shards = 1}, 1);
+  const auto expected = whole.model.parameters();
+  const auto near = [&](const TrainResult& result) {
+    const auto found = result.model.parameters();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(torch::allclose(found[i].second, expected[i].second, 1e-5, 1e-6));
+    }
+    EXPECT_NEAR(result.last_metrics.at("train").at("loss"),
+                whole.last_metrics.at("train").at("loss"), 1e-5);
+  };
+  const auto four = run({.workers = 1}, 1);
+  near(four);
+  near(run({.workers = 1, .shards = 1}, 4));
+  near(run({.workers = 2, .shards = 2}, 2));
+  for (const Team& team : {Team{.workers = 2}, Team{.workers = 3, .backend = "gloo"}}) {
+    const auto many = run(team, 1);
+    EXPECT_EQ(many.weights_hash, four.weights_hash);
+    EXPECT_EQ(many.history, four.history);
   }
 }
 

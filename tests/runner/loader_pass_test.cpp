@@ -98,5 +98,30 @@ TEST_F(PassTest, NothingRecordsGradientsInEvaluation) {
   run();
 }
 
+// Batches of 4, 4 and 2; the first two weigh 1 and 3, nothing counts in the last.
+TEST_F(PassTest, AveragesAreOverWhatWasSaid) {
+  handle = [](State& s) {
+    const double weight[] = {1, 3, 0};
+    const auto over = mean_over(weight[s.loader_batch - 1]);
+    s.set_loss(s.loader_batch == 3 ? torch::tensor(NAN) : s.batch["features"].mean(), over);
+    s.set_metric("mine", static_cast<double>(s.loader_batch), over);
+  };
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), (1 * 2.5 + 3 * 6.5) / 4);
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("mine"), (1 * 1.0 + 3 * 2.0) / 4);
+}
+
+TEST_F(PassTest, ASumIsShownPerSample) {
+  handle = [](State& s) { s.set_loss(s.batch["features"].sum(), sum_over_samples()); };
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5);
+}
+
+TEST_F(PassTest, ALossOfNothingIsNotANumber) {
+  handle = [](State& s) { s.set_loss(torch::tensor(0.0), mean_over(0)); };
+  run();
+  EXPECT_TRUE(std::isnan(state.loader_metrics.at("loss")));
+}
+
 }  // namespace
 }  // namespace lockstep

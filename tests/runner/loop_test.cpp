@@ -131,6 +131,76 @@ TEST(Loop, TheBestEpochIsTheOneTheMetricSays) {
   EXPECT_EQ(result.weights_hash, hashes[3]) << "the hash is of the last step";
 }
 
+// Accuracies that get worse: the first epoch is the best, though nobody said so.
+TEST(Loop, AMetricItselfSaysWhichOfItsValuesIsBetter) {
+  TrainOptions options = toy::options();
+  options.valid_metric = "accuracy01";
+  auto worse = std::make_shared<toy::Hooks>();
+  worse->loader_end = [](State& s) { s.loader_metrics["accuracy01"] = 1.0 / s.progress.epoch; };
+  options.callbacks = {AccuracyCallback({.num_classes = 3}), worse};
+  EXPECT_EQ(toy::train(options).best_epoch, 1);
+  options.minimize_valid_metric = true;
+  EXPECT_EQ(toy::train(options).best_epoch, 3) << "the user's word counts";
+}
+
+TEST(Loop, AMetricOfWhichNothingSaysWhatIsBetterIsRefused) {
+  TrainOptions options = toy::options();
+  options.valid_metric = "mine";
+  struct Mine : Callback {
+    explicit Mine(std::optional<Better> said) : said(said) {}
+    std::optional<std::vector<std::string>> metric_names() const override {
+      return std::vector<std::string>{"mine"};
+    }
+    std::optional<Better> better(std::string_view metric) const override {
+      return metric == "mine" ? said : std::nullopt;
+    }
+    void on_loader_end(State& s) override { s.loader_metrics["mine"] = s.progress.epoch; }
+    std::optional<Better> said;
+  };
+  options.callbacks = {Mine(std::nullopt)};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::AllOf(HasSubstr("'mine'"), HasSubstr("minimize_valid_metric")));
+  options.minimize_valid_metric = false;
+  EXPECT_EQ(toy::train(options).best_epoch, 3);
+  options.minimize_valid_metric.reset();
+  options.callbacks = {Mine(Better::kSmaller)};
+  EXPECT_EQ(toy::train(options).best_epoch, 1);
+}
+
+TEST(Loop, TheFirstLineSaysWhatABatchIs) {
+  TrainOptions options = toy::options();
+  options.console = true;
+  options.ddp = true;
+  options.workers = 1;
+  options.shards = 2;
+  testing::internal::CaptureStdout();
+  toy::train(options);
+  const std::string output = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(output.substr(0, output.find('\n')),
+            "3 epochs, 1 worker, train: 50 samples, batch 16 = 2 shards x 8");
+}
+
+// The same samples in every update, however many shards they are split into.
+TEST(Loop, AGlobalBatchSizeTrainsTheSameForAnyNumberOfShards) {
+  const auto run = [](int shards) {
+    torch::manual_seed(3);
+    TrainOptions options = toy::options();
+    options.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
+    options.optimizer = optim::SGD{.lr = 0.1};
+    options.loaders = {{"train", {toy::points(50), {.shuffle = true, .global_batch_size = 16}}}};
+    options.valid_loader = std::nullopt;
+    options.ddp = true;
+    options.workers = 1;
+    options.shards = shards;
+    return toy::train(options);
+  };
+  const auto one = run(1), three = run(3);
+  EXPECT_TRUE(torch::allclose(one.model.parameters()[0].second, three.model.parameters()[0].second,
+                              1e-5, 1e-6));
+  EXPECT_NEAR(one.last_metrics.at("train").at("loss"), three.last_metrics.at("train").at("loss"),
+              1e-5);
+}
+
 TEST(Loop, StopRequestsEndTheRunAfterTheEpoch) {
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->batch_end = [](State& s) { s.request_stop("enough"); };
@@ -150,6 +220,8 @@ TEST(Loop, TheSummarySaysWhatCameOut) {
   const auto summary = nlohmann::json::parse(read_file(folder / "run/summary.json"));
   EXPECT_EQ(summary["weights_hash"], result.weights_hash);
   EXPECT_EQ(summary["workers"], 1);
+  EXPECT_EQ(summary["shards"], 1);
+  EXPECT_EQ(summary["global_batch_size"], 8);
   EXPECT_EQ(summary["last"]["epoch"], 3);
   EXPECT_EQ(summary["best"]["metrics"]["valid"]["loss"], result.best_metric);
   EXPECT_TRUE(fs::exists(summary["best"]["checkpoint"].get<std::string>()));

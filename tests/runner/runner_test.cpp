@@ -62,14 +62,19 @@ TEST(Runner, AModelMadeInGetModelDependsOnTheSeed) {
 }
 
 TEST(Runner, AMetricOnlyTheCustomRunnerKnowsCanSelect) {
-  const auto result = Custom().train(
-      {.num_epochs = 2, .valid_loader = "valid", .valid_metric = "twice", .console = false});
+  const auto result = Custom().train({.num_epochs = 2,
+                                      .valid_loader = "valid",
+                                      .valid_metric = "twice",
+                                      .minimize_valid_metric = true,
+                                      .console = false});
   EXPECT_EQ(result.best_metric, result.best_metrics.at("valid").at("twice"));
-  EXPECT_THAT(
-      toy::error_of([] {
-        Custom().train({.valid_loader = "valid", .valid_metric = "twise", .console = false});
-      }),
-      HasSubstr("'twice'"));
+  EXPECT_THAT(toy::error_of([] {
+                Custom().train({.valid_loader = "valid",
+                                .valid_metric = "twise",
+                                .minimize_valid_metric = true,
+                                .console = false});
+              }),
+              HasSubstr("'twice'"));
 }
 
 TEST(EvaluateLoader, GivesWhatTrainingSaw) {

@@ -47,5 +47,28 @@ TEST(MetricKeys, AValueThatIsNotThereIsNamed) {
               HasSubstr("epoch 3"));
 }
 
+TEST(State, TheLossIsSaidWithWhatItIsAMeanOver) {
+  State state;
+  state.batch.set("features", torch::ones({4, 2}));
+  state.set_loss(torch::tensor(2.0), mean_over(3));
+  EXPECT_EQ(state.loss_over(), mean_over(3));
+  EXPECT_EQ(state.batch["loss"].item<double>(), 2.0);
+  state.batch.set("loss", torch::tensor(1.0));
+  EXPECT_EQ(state.loss_over(), mean_over_samples()) << "put there without a word";
+  EXPECT_THROW(state.set_loss(torch::tensor(1.0), mean_over(-1)), DataError);
+  EXPECT_THROW(state.set_metric("m", 1.0, mean_over(std::nan(""))), DataError);
+}
+
+TEST(State, TermsOfALossOverTheSameAreALossOverIt) {
+  State state;
+  state.batch.set("features", torch::ones({4, 2}));
+  state.add_loss(torch::tensor(2.0), mean_over(4));
+  state.add_loss(torch::tensor(1.0));
+  EXPECT_EQ(state.loss_over(), mean_over(4)) << "its four samples";
+  EXPECT_EQ(state.batch["loss"].item<double>(), 3.0);
+  state.add_loss(torch::tensor(1.0), mean_over(3));
+  EXPECT_EQ(state.loss_over().kind, LossOver::Kind::kMixed);
+}
+
 }  // namespace
 }  // namespace lockstep

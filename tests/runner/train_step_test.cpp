@@ -28,7 +28,7 @@ const torch::Tensor kData =
 void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
   step.begin_batch({.samples = part.size(0), .batch_size = 2});
   step.begin_shard(0);
-  step.backward(line.loss(part), part.size(0));
+  step.backward(line.loss(part), mean_over_samples(), part.size(0));
   step.end_shard(0);
 }
 
@@ -99,6 +99,62 @@ TEST(TrainStep, RefusesSettingsWithoutMeaning) {
   EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
   EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));
   EXPECT_THAT(with({.clip_grad_value = std::nan("")}), testing::HasSubstr("clip_grad_value"));
+}
+
+// Three batches make one update; each has a loss of its own kind.
+torch::Tensor after_batches(const std::vector<std::pair<torch::Tensor, LossOver>>& losses,
+                            const Line& line) {
+  TrainStep step(const_cast<Replica&>(line.replica), *line.optimizer,
+                 {.accumulation_steps = static_cast<std::int64_t>(losses.size())});
+  for (const auto& [loss, over] : losses) {
+    step.begin_batch({.samples = 2, .batch_size = 2});
+    step.begin_shard(0);
+    step.backward(loss, over, 2);
+    step.end_shard(0);
+  }
+  Metrics metrics;
+  step.update(metrics);
+  return line.weight.detach().clone();
+}
+
+TEST(TrainStep, ALossCountsByWhatItIsAMeanOver) {
+  Line line;
+  const auto parts = kData.split_with_sizes({2, 3});
+  const auto expected = after_whole_batch();
+  const auto found = after_batches({{line.loss(parts[0]), mean_over(2)},
+                                    {line.loss(parts[1]), mean_over(3)},
+                                    {line.loss(parts[1]) * NAN, mean_over(0)}},
+                                   line);
+  EXPECT_TRUE(torch::allclose(found, expected, 1e-12)) << found;
+}
+
+TEST(TrainStep, SumsAreSummed) {
+  Line line;
+  const auto parts = kData.split_with_sizes({2, 3});
+  const auto sum = [&](std::size_t i) { return parts[i].matmul(line.weight).square().sum(); };
+  const auto found =
+      after_batches({{sum(0), sum_over_samples()}, {sum(1), sum_over_samples()}}, line);
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().sum().backward();
+  EXPECT_TRUE(torch::allclose(found, weight.detach() - 0.1 * weight.grad(), 1e-12));
+}
+
+TEST(TrainStep, RefusesLossesThatHaveNoCommonGradient) {
+  Line line;
+  const auto loss = [&] { return line.loss(kData); };
+  EXPECT_THAT(toy::error_of([&] {
+                after_batches({{loss(), mean_over(2)}, {loss(), sum_over_samples()}}, line);
+              }),
+              testing::HasSubstr("sums and others are means"));
+  const LossOver mixed{.kind = LossOver::Kind::kMixed};
+  EXPECT_THAT(toy::error_of([&] {
+                after_batches({{loss(), mixed}, {loss(), mixed}}, line);
+              }),
+              testing::HasSubstr("means over different things"));
+  Line alone;
+  EXPECT_TRUE(torch::allclose(after_batches({{alone.loss(kData), mixed}}, alone),
+                              after_whole_batch(), 1e-12))
+      << "a batch that is not split";
 }
 
 }  // namespace

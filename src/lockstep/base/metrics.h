@@ -14,6 +14,9 @@ using Metrics = std::map<std::string, double, std::less<>>;
 // momentum).
 using EpochMetrics = std::map<std::string, Metrics, std::less<>>;
 
+// Which of two values of a metric is the better one.
+enum class Better { kSmaller, kLarger };
+
 inline constexpr const char* kEpochKey = "_epoch_";
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/sharding.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +79,7 @@ void BatchOverfitCallback::on_epoch_start(State& state) {
   originals_ = state.loaders;
   for (const auto& [name, loader] : originals_) {
     const std::int64_t kept =
-        kept_batches(name, loader) * loader.options().batch_size * state.engine->shards();
+        kept_batches(name, loader) * data::batch_split(loader, state.engine->shards()).global;
     state.loaders.set(name, overfitting(loader, kept, state.seed));
   }
 }

@@ -35,6 +35,17 @@ void CheckpointCallback::check(const State& state) const {
   if (options_.mode == CheckpointMode::kFull && state.optimizer != nullptr) {
     state.optimizer->check_state();
   }
+  minimizes(state);
+}
+
+bool CheckpointCallback::minimizes(const State& state) const {
+  // Without a metric the score is the epoch itself: the newest is the best.
+  if (!options_.metric && !state.selection.key) return false;
+  if (!options_.minimize && !options_.metric) return state.selection.minimize;
+  return lockstep::minimizes(state, {.said = options_.minimize,
+                                     .metric = options_.metric ? options_.metric->metric : "",
+                                     .who = kCheckpoint,
+                                     .option = "its minimize"});
 }
 
 void CheckpointCallback::on_run_start(State& state) {
@@ -42,12 +53,10 @@ void CheckpointCallback::on_run_start(State& state) {
   unsaved_batches_ = 0;
   optimizer_checked_ = false;
   if (!state.comm->is_primary()) return;
-  // Without a metric the score is the epoch itself: the newest is the best.
-  const bool minimize = metric_ && options_.minimize.value_or(state.selection.minimize);
   store_.emplace(checkpoint::StoreOptions{
       .folder = options_.folder ? *options_.folder : checkpoint::folder_in(*state.logdir),
       .keep_best = options_.save_n_best,
-      .minimize = minimize});
+      .minimize = minimizes(state)});
   const auto loaded = std::exchange(loaded_, std::nullopt);
   if (!loaded || state.progress.epoch == 0) return;
   store_->load_state(*loaded, [this](std::int64_t epoch, const EpochMetrics& metrics) {

@@ -19,9 +19,11 @@ enum class CheckpointMode {
 struct CheckpointCallbackOptions {
   std::optional<std::filesystem::path> folder = std::nullopt;  // default: logdir/checkpoints
   std::optional<MetricKey> metric = std::nullopt;  // what is best; default: valid_loader's
-  std::optional<bool> minimize = std::nullopt;     // default: minimize_valid_metric
-  std::int64_t save_n_best = 1;                    // epochs kept; 0: only the last one
-  std::int64_t save_every_batches = 0;             // last.pth inside epochs, too; 0: never
+  // Whether a smaller metric is better. Default: as the metric says; minimize_valid_metric where it
+  // is valid_loader's.
+  std::optional<bool> minimize = std::nullopt;
+  std::int64_t save_n_best = 1;         // epochs kept; 0: only the last one
+  std::int64_t save_every_batches = 0;  // last.pth inside epochs, too; 0: never
   CheckpointMode mode = CheckpointMode::kFull;
 };
 
@@ -50,6 +52,7 @@ class CheckpointCallback : public Callback {
   void load_state(const StateDict& state) override;
 
  private:
+  bool minimizes(const State& state) const;
   // Rank 0 writes; the others take part in what is collective.
   void save_last(State& state);
   void check_optimizer_once(const State& state);

@@ -1,5 +1,7 @@
 #include "lockstep/callback/classification.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/metric/accuracy.h"
 #include "lockstep/metric/auc.h"
@@ -15,6 +17,12 @@ MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> met
 
 std::optional<std::vector<std::string>> MetricCallback::metric_names() const {
   return metric_->names();
+}
+
+std::optional<Better> MetricCallback::better(std::string_view metric) const {
+  const auto names = metric_->names();
+  const bool is_ours = std::ranges::find(names, metric) != names.end();
+  return is_ours ? metric_->better(metric) : std::nullopt;
 }
 
 // Not after a resume inside the pass: then rank 0 goes on with what was loaded, which is

@@ -40,6 +40,9 @@ class ControlFlowCallback : public Callback {
   std::optional<std::vector<std::string>> metric_names() const override {
     return held_->metric_names();
   }
+  std::optional<Better> better(std::string_view metric) const override {
+    return held_->better(metric);
+  }
   Metrics running_metrics() const override;
   bool uses_gradients() const override { return held_->uses_gradients(); }
   bool needs_training() const override { return held_->needs_training(); }

@@ -21,20 +21,32 @@ std::optional<std::vector<std::string>> CriterionCallback::metric_names() const 
   return std::vector<std::string>{key, key + "/std"};
 }
 
+std::optional<Better> CriterionCallback::better(std::string_view metric) const {
+  return metric == options_.metric_key ? std::optional(Better::kSmaller) : std::nullopt;
+}
+
 void CriterionCallback::on_run_start(State& state) {
   options_.criterion.to(state.engine->device());
 }
 
 void CriterionCallback::on_forward(State& state) {
+  const torch::Tensor& outputs = state.batch[options_.input_key];
+  const torch::Tensor& targets = state.batch[options_.target_key];
+  const LossOver over = options_.criterion.over(outputs, targets);
+  // As in SupervisedRunner: a mean over nothing would not be a number.
   const torch::Tensor value =
-      options_.criterion(state.batch[options_.input_key], state.batch[options_.target_key]);
+      over == mean_over(0) ? (outputs * 0).sum() : options_.criterion(outputs, targets);
   state.batch.set(options_.metric_key, value);
-  state.batch_metrics[options_.metric_key] = value.item<double>();
+  state.set_metric(options_.metric_key, value.item<double>(), over);
   if (options_.weight == 0) return;
   const torch::Tensor weighted = value * options_.weight;
-  state.batch.set(options_.loss_key, state.batch.contains(options_.loss_key)
-                                         ? state.batch[options_.loss_key] + weighted
-                                         : weighted);
+  if (options_.loss_key == state.loss_key) {
+    state.add_loss(weighted, over);
+  } else {  // a number of the user's own, which is not what is trained
+    state.batch.set(options_.loss_key, state.batch.contains(options_.loss_key)
+                                           ? state.batch[options_.loss_key] + weighted
+                                           : weighted);
+  }
 }
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@ class CriterionCallback : public Callback {
 
   Order order() const override { return Order::kMetric; }
   std::optional<std::vector<std::string>> metric_names() const override;
+  std::optional<Better> better(std::string_view metric) const override;
   void on_run_start(State& state) override;
   void on_forward(State& state) override;
 

@@ -28,11 +28,20 @@ void EarlyStoppingCallback::check(const State& state) const {
   if (!key)
     throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kEarlyStopping);
   check_metric_key(state, *key, kEarlyStopping);
+  minimizes(state);
+}
+
+bool EarlyStoppingCallback::minimizes(const State& state) const {
+  if (!options_.minimize && !options_.metric) return state.selection.minimize;
+  return lockstep::minimizes(state, {.said = options_.minimize,
+                                     .metric = options_.metric ? options_.metric->metric : "",
+                                     .who = kEarlyStopping,
+                                     .option = "its minimize"});
 }
 
 void EarlyStoppingCallback::on_run_start(State& state) {
   metric_ = options_.metric ? *options_.metric : *state.selection.key;
-  minimize_ = options_.minimize.value_or(state.selection.minimize);
+  minimize_ = minimizes(state);
   const bool resumed = std::exchange(resumed_, false) && state.progress.epoch > 0;
   if (!resumed) {
     best_.reset();

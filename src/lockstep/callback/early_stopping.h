@@ -11,8 +11,10 @@ namespace lockstep {
 struct EarlyStoppingCallbackOptions {
   std::int64_t patience = 10;                      // epochs in a row without getting better
   std::optional<MetricKey> metric = std::nullopt;  // default: valid_loader's valid_metric
-  std::optional<bool> minimize = std::nullopt;     // default: minimize_valid_metric
-  double min_delta = 1e-6;                         // by how much an epoch must be better to count
+  // Whether a smaller metric is better. Default: as the metric says; minimize_valid_metric where it
+  // is valid_loader's.
+  std::optional<bool> minimize = std::nullopt;
+  double min_delta = 1e-6;  // by how much an epoch must be better to count
 };
 
 // An epoch is better when its score is at least min_delta beyond the best before it. NaN never is.
@@ -32,6 +34,7 @@ class EarlyStoppingCallback : public Callback {
   void load_state(const StateDict& state) override;
 
  private:
+  bool minimizes(const State& state) const;
   void stop_if_out_of_patience(State& state) const;
 
   EarlyStoppingCallbackOptions options_;

@@ -29,6 +29,20 @@ void SchedulerCallback::check(const State& state) const {
         who);
   }
   check_metric_key(state, *metric(state), who);
+  if (state.scheduler->needs_direction()) minimizes(state);
+}
+
+bool SchedulerCallback::minimizes(const State& state) const {
+  if (!options_.metric) return state.selection.minimize;
+  const std::string who = "scheduler " + state.scheduler->name();
+  return lockstep::minimizes(state, {.said = std::nullopt,
+                                     .metric = options_.metric->metric,
+                                     .who = who,
+                                     .option = "its minimize"});
+}
+
+void SchedulerCallback::on_run_start(State& state) {
+  if (state.scheduler->needs_direction()) state.scheduler->set_minimize(minimizes(state));
 }
 
 // Only where the model was updated: with gradient accumulation not every batch does.

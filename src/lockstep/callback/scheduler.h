@@ -25,12 +25,14 @@ class SchedulerCallback : public Callback {
     return std::vector<std::string>();
   }
   void check(const State& state) const override;
+  void on_run_start(State& state) override;
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 
  private:
   // What a plateau is measured by in this run.
   const std::optional<MetricKey>& metric(const State& state) const;
+  bool minimizes(const State& state) const;
 
   SchedulerCallbackOptions options_;
 };

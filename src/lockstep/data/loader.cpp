@@ -21,6 +21,16 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     throw ConfigError("loader: batch_size: expected at most {}, got {}", kLargestBatch,
                       options_.batch_size);
   }
+  if (options_.global_batch_size && *options_.global_batch_size < 1) {
+    throw ConfigError("loader: global_batch_size: expected a positive integer, got {}",
+                      *options_.global_batch_size);
+  }
+  if (options_.global_batch_size && options_.batch_size != LoaderOptions().batch_size) {
+    throw ConfigError(
+        "loader: expected batch_size, which is of one shard, or global_batch_size, which is of all "
+        "of them, got both: {} and {}",
+        options_.batch_size, *options_.global_batch_size);
+  }
   if (options_.prefetch < 0) {
     throw ConfigError("loader: prefetch: expected 0 or more batches, got {}", options_.prefetch);
   }
@@ -34,13 +44,13 @@ std::int64_t Loader::order_size() const {
 }
 
 std::int64_t Loader::batches() const {
-  const std::int64_t size = options_.batch_size;
+  const std::int64_t size = unsplit_batch_size();
   return order_size() / size + (!options_.drop_last && order_size() % size != 0 ? 1 : 0);
 }
 
 std::int64_t Loader::samples() const {
   const std::int64_t all = order_size();
-  return options_.drop_last ? all - all % options_.batch_size : all;
+  return options_.drop_last ? all - all % unsplit_batch_size() : all;
 }
 
 std::vector<std::int64_t> Loader::order(const EpochKey& key) const {
@@ -72,7 +82,7 @@ BatchStream Loader::stream(const StreamOptions& options) const {
   }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
                   .prefetch = options_.prefetch};
-  const std::int64_t size = options_.batch_size;
+  const std::int64_t size = unsplit_batch_size();
   for (std::int64_t k = options.first_batch; k < batches(); ++k) {
     plan.batches.push_back({.first = k * size, .count = std::min(size, samples() - k * size)});
   }

@@ -17,22 +17,54 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
+std::int64_t BatchSplit::first_of(std::int64_t shard) const {
+  return shard * least + std::min(shard, larger);
+}
+
+BatchSplit batch_split(const Loader& loader, std::int64_t shards) {
+  const auto& global = loader.options().global_batch_size;
+  if (!global) {
+    const std::int64_t size = loader.options().batch_size;
+    return {.global = size * shards, .shards = shards, .least = size};
+  }
+  if (*global < shards) {
+    throw ConfigError(
+        "loader: global_batch_size: expected at least one sample for each of {} shards, got {}",
+        shards, *global);
+  }
+  if (distributed(loader) != nullptr && *global % shards != 0) {
+    throw ConfigError(
+        "loader: global_batch_size: with a DistributedSampler, expected a multiple of the {} "
+        "shards, got {}",
+        shards, *global);
+  }
+  return {
+      .global = *global, .shards = shards, .least = *global / shards, .larger = *global % shards};
+}
+
+std::string describe(const BatchSplit& split) {
+  if (split.shards == 1) return fmt::format("{}", split.global);
+  return fmt::format("{} = {} shards x {}{}", split.global, split.shards, split.least,
+                     split.larger > 0 ? fmt::format(" or {}", split.largest()) : "");
+}
+
 EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
-  const std::int64_t size = loader.options().batch_size;
+  const BatchSplit split = batch_split(loader, shards);
   const bool drop_last = loader.options().drop_last;
   if (const auto* sampler = distributed(loader)) {
     const std::int64_t each = sampler->of_replica({.index = 0, .count = shards}).size();
+    const std::int64_t size = split.least;
     const std::int64_t batches = drop_last ? each / size : divided_up(each, size);
     return {.batches = batches, .samples = std::min(each, batches * size) * shards};
   }
   const std::int64_t all =
       loader.options().sampler ? loader.options().sampler->size() : loader.dataset()->size();
-  const std::int64_t batches = drop_last ? all / (size * shards) : divided_up(all, size * shards);
-  return {.batches = batches, .samples = std::min(all, batches * size * shards)};
+  const std::int64_t batches = drop_last ? all / split.global : divided_up(all, split.global);
+  return {.batches = batches, .samples = std::min(all, batches * split.global)};
 }
 
 ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64_t shards)
-    : loader_(loader), shards_(shards), size_(epoch_size(loader, shards)) {
+    : loader_(loader), split_(batch_split(loader, shards)), size_(epoch_size(loader, shards)) {
   const auto* sampler = distributed(loader);
   if (sampler == nullptr) {
     order_ = loader.full_order(key);
@@ -47,18 +79,18 @@ ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64
 }
 
 Slice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
-  const std::int64_t size = loader_.options().batch_size;
   if (distributed(loader_) != nullptr) {
-    const std::int64_t first = batch * size;
-    return {.first = shard * per_replica_ + first, .count = std::min(size, per_replica_ - first)};
+    const std::int64_t first = batch * split_.least;
+    return {.first = shard * per_replica_ + first,
+            .count = std::min(split_.least, per_replica_ - first)};
   }
-  const std::int64_t first = std::min((batch * shards_ + shard) * size, size_.samples);
-  return {.first = first, .count = std::min(size, size_.samples - first)};
+  const std::int64_t first =
+      std::min(batch * split_.global + split_.first_of(shard), size_.samples);
+  return {.first = first, .count = std::min(split_.size_of(shard), size_.samples - first)};
 }
 
 std::int64_t ShardedEpoch::samples(std::int64_t batch) const {
-  const std::int64_t whole = loader_.options().batch_size * shards_;
-  return std::min(whole, size_.samples - batch * whole);
+  return std::min(split_.global, size_.samples - batch * split_.global);
 }
 
 BatchStream ShardedEpoch::stream(const Worker& worker) const {

@@ -76,11 +76,14 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
     };
   }
   parameters_ = std::make_unique<FlatParameters>(parameters, flat);
+  weights_ = torch::zeros({options_.shards}, torch::kFloat64);
   if (alone) return;
   if (shared_) {
     block_norms_ =
         communicator_.shared_memory(static_cast<std::size_t>(parameters_->num_blocks()) * 8)
             ->view(torch::kFloat64);
+    weights_ = communicator_.shared_memory(static_cast<std::size_t>(options_.shards) * 8)
+                   ->view(torch::kFloat64);
     communicator_.synchronize();
   } else {
     make_buckets();
@@ -249,13 +252,15 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   const bool in_parts = shared_ && optimizer.steps_in_parts();
   const Part part = in_parts ? Part{communicator_.rank(), communicator_.size()} : Part{};
   buffers_->publish();
+  if (update.scale_of) write_weights(update.weights);
   sum_gradients();
   buffers_->take();
   // Where one worker steps for all, it needs the other parts' sums, too.
   if (shared_ && !in_parts) wait_for_all();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
 
-  double scale = update.scale;
+  double scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0;
+  parameters_->set_mark(false);
   std::optional<double> norm;
   {
     const Profiler::Scope scope(*options_.profiler, Phase::kOptimizer);
@@ -354,23 +359,19 @@ void Replica::sum_own_part() {
   }
 }
 
-double Replica::sum_over_shards(std::span<const double> own) {
-  // Ranks have so many shards at most, one after the other by their numbers.
-  const auto most =
-      static_cast<std::size_t>((options_.shards + communicator_.size() - 1) / communicator_.size());
-  std::vector<std::vector<double>> of_rank(static_cast<std::size_t>(communicator_.size()));
-  for (std::size_t local = 0; local < most; ++local) {
-    const double mine = local < own.size() ? own[local] : 0.0;
-    const auto votes = communicator_.vote(std::bit_cast<std::uint64_t>(mine));
-    for (std::size_t rank = 0; rank < votes.size(); ++rank) {
-      of_rank[rank].push_back(std::bit_cast<double>(votes[rank]));
-    }
-  }
-  double sum = 0;
-  for (const auto& numbers : of_rank) {
-    for (const double number : numbers) sum += number;
-  }
-  return sum;
+void Replica::write_weights(std::span<const double> own) {
+  double* const all = weights_.data_ptr<double>();
+  if (!shared_) std::fill_n(all, options_.shards, 0.0);
+  std::ranges::copy(own, all + range_.begin);
+}
+
+// After sum_gradients(), by which all ranks know whether one has marked its weights. Where memory
+// is shared, they are there already. Elsewhere a shard's weight is a sum with zeros, which is
+// exact.
+std::span<const double> Replica::gathered_weights() {
+  if (!parameters_->mark()) return {};
+  if (!shared_ && communicator_.size() > 1) communicator_.all_reduce(weights_);
+  return {weights_.data_ptr<double>(), static_cast<std::size_t>(options_.shards)};
 }
 
 void Replica::finish() {

@@ -64,11 +64,19 @@ class Replica {
   void before_backward();
   void end_shard(int local);
 
+  // Before before_backward(): a shard of this worker does not weigh its number of samples. All
+  // ranks learn it with the gradients, and only then exchange what shards weigh.
+  void mark_weights() { parameters_->set_mark(true); }
+
   // What an update does to the mean gradient.
   struct Update {
-    double scale = 1.0;                // makes a mean of the sum over shards
-    std::optional<double> clip_value;  // of the mean's elements
-    std::optional<double> clip_norm;   // of the mean
+    // What this worker's shards weigh, and what makes a mean of the sum over all shards, given what
+    // all of them weigh, in their order; or given nothing, where no rank has called
+    // mark_weights(). Where no such function is given, the sum stays as it is.
+    std::span<const double> weights = {};
+    std::function<double(std::span<const double>)> scale_of = {};
+    std::optional<double> clip_value = {};  // of the mean's elements
+    std::optional<double> clip_norm = {};   // of the mean
   };
   // Collective: sums the gradients of all shards, clips and steps; gradients are zero after it.
   // Parameters that the loss of no shard used since the last update are left alone, as in PyTorch.
@@ -79,9 +87,6 @@ class Replica {
   // parameters: on rank 0 alone where memory is shared. After it, all ranks have rank 0's
   // parameters, frozen ones included, and buffers.
   void change(const std::function<void()>& change);
-
-  // Collective. The sum of one number a shard, by their order, of which these are this worker's.
-  double sum_over_shards(std::span<const double> own);
 
   // Collective. The parameters go on in memory of this process alone.
   void finish();
@@ -101,6 +106,8 @@ class Replica {
   void exchange_sums();
   void wait_for_all();
   std::span<double> block_norms() const;  // of all parts, where memory is shared
+  void write_weights(std::span<const double> own);
+  std::span<const double> gathered_weights();
 
   comm::Communicator& communicator_;
   ReplicaOptions options_;
@@ -117,6 +124,7 @@ class Replica {
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<comm::Tree> tree_;  // of what is in terms_
   torch::Tensor block_norms_;         // shared, for the norm of all gradients
+  torch::Tensor weights_;             // what each shard weighs, of all workers; shared likewise
 };
 
 }  // namespace lockstep

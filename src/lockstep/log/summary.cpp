@@ -29,6 +29,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary)
                      {"train_samples_per_second", summary.train_samples_per_second},
                      {"seconds", summary.seconds},
                      {"workers", summary.workers},
+                     {"shards", summary.shards},
+                     {"global_batch_size", summary.global_batch_size},
                      {"weights_hash", summary.weights_hash}};
   // A path need not be UTF-8; JSON must be.
   const auto bad_utf8 = Json::error_handler_t::replace;

@@ -22,12 +22,15 @@ struct RunSummary {
   double train_samples_per_second = 0;
   double seconds = 0;
   std::int64_t workers = 1;
-  std::string weights_hash = {};  // of the weights after the last step
+  std::int64_t shards = 1;             // parts of every batch
+  std::int64_t global_batch_size = 0;  // samples in a batch to train on, over all shards
+  std::string weights_hash = {};       // of the weights after the last step
 };
 
 // Writes, whole or not at all,
 //   {"best": {"epoch", "metrics": {loader: {name: value}}, "checkpoint"}, "last": {the same},
-//    "train_samples_per_second", "seconds", "workers", "weights_hash"}
+//    "train_samples_per_second", "seconds", "workers", "shards", "global_batch_size",
+//    "weights_hash"}
 // What is not there is null, and so are NaN and infinity, for which JSON has no number.
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 

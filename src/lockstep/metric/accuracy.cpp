@@ -112,6 +112,10 @@ std::vector<std::string> Accuracy::names() const {
   return names;
 }
 
+std::optional<Better> Accuracy::better(std::string_view name) const {
+  return name.ends_with("/std") ? std::nullopt : std::optional(Better::kLarger);
+}
+
 void Accuracy::reset() {
   tallies_.assign(options_.topk.size(), {});
 }
@@ -122,7 +126,7 @@ Metrics Accuracy::compute() const {
     const auto& [right, batches] = tallies_[i];
     const std::string name = this->name(options_.topk[i]);
     // 0 / 0 is the NaN that no samples are said to give
-    metrics[name] = static_cast<double>(right) / static_cast<double>(batches.weight());
+    metrics[name] = static_cast<double>(right) / static_cast<double>(batches.samples());
     metrics[name + "/std"] = batches.std();
   }
   return metrics;

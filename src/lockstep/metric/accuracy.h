@@ -34,6 +34,7 @@ class Accuracy final : public ClassificationMetric {
   void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
 
   std::vector<std::string> names() const override;
+  std::optional<Better> better(std::string_view name) const override;
   void reset() override;
   Metrics compute() const override;
   StateDict state() const override;
@@ -44,7 +45,7 @@ class Accuracy final : public ClassificationMetric {
   // What was accumulated for one k.
   struct Tally {
     std::int64_t right = 0;
-    Moments batches;  // of the batches' accuracies; its weight is the number of samples
+    Moments batches;  // of the batches' accuracies; each counts by its samples
   };
 
   std::vector<Tally> read(const StateDict& state) const;

@@ -1,4 +1,5 @@
-// A named number that comes batch by batch (a loss, a custom metric), averaged over samples.
+// A named number that comes batch by batch (a loss, a custom metric), averaged over samples, or
+// over what else its batches' values are means over.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,19 @@ struct AdditiveOptions {
   std::string name = "value";
 };
 
-// `k`: the mean of the batch values weighted by their samples. `k/std`: the standard
-// deviation of the batch values, each counted once a sample of its batch, over (samples - 1), as
-// Catalyst's. NaN without a sample. A batch whose value is NaN or infinite makes both so.
+// `k`: the mean of the batch values, each weighted by what it is a mean over. `k/std`: the standard
+// deviation of the batch values with the same weights, over (samples - 1), as Catalyst's. NaN
+// without a sample that counts. A batch whose value is NaN or infinite makes both so.
 class Additive final : public Metric {
  public:
   explicit Additive(AdditiveOptions options);
 
-  // `weight` is the number of samples that `value` is the mean of.
-  void update(double value, std::int64_t weight) { moments_.add(value, weight); }
+  // `value` is a mean over `samples`.
+  void update(double value, std::int64_t samples) { moments_.add(value, samples); }
+  // `value` is a mean over something else.
+  void update(const WeightedValue& weighted) { moments_.add(weighted); }
+
+  std::int64_t samples() const { return moments_.samples(); }
 
   std::vector<std::string> names() const override;
   void reset() override { moments_ = {}; }

@@ -36,6 +36,7 @@ class AUC final : public ClassificationMetric {
   void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
 
   std::vector<std::string> names() const override;
+  std::optional<Better> better(std::string_view) const override { return Better::kLarger; }
   void reset() override;
   Metrics compute() const override;
   StateDict state() const override;

@@ -2,7 +2,9 @@
 // so that what several ranks accumulated merges into what one process would have computed.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/types.h>
@@ -18,6 +20,10 @@ class Metric {
 
   // The names compute() will give, known before the first sample.
   virtual std::vector<std::string> names() const = 0;
+
+  // Whether a smaller or a larger value of names()' `name` is the better one. Nothing: neither is,
+  // or the metric does not say; whoever chooses by it then has to.
+  virtual std::optional<Better> better(std::string_view /*name*/) const { return std::nullopt; }
 
   virtual void reset() = 0;
 

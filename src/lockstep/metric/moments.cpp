@@ -32,58 +32,80 @@ ExactSum to_sum(const StateDict& state, std::string_view key) {
 
 }  // namespace
 
-void Moments::add(double value, std::int64_t weight) {
-  if (weight < 0) throw DataError("weight of a value: expected 0 or more samples, got {}", weight);
-  if (weight == 0) return;
-  const auto samples = static_cast<double>(weight);
-  weight_ += weight;
-  sum_.add_product(samples, value);
-  add_square(sum_squares_, samples, value);
+void Moments::add(double value, std::int64_t samples) {
+  add({.value = value, .weight = static_cast<double>(samples), .samples = samples});
+}
+
+void Moments::add(const WeightedValue& weighted) {
+  // Written so that NaN is refused, too.
+  if (!(weighted.weight >= 0) || std::isinf(weighted.weight) || weighted.samples < 0) {
+    throw DataError("weight of a value: expected 0 or more, got {} of {} samples", weighted.weight,
+                    weighted.samples);
+  }
+  if (weighted.weight == 0) return;
+  samples_ += weighted.samples;
+  weights_.add(weighted.weight);
+  sum_.add_product(weighted.weight, weighted.value);
+  add_square(sum_squares_, weighted.weight, weighted.value);
 }
 
 void Moments::merge(const Moments& other) {
-  weight_ += other.weight_;
+  samples_ += other.samples_;
+  weights_.merge(other.weights_);
   sum_.merge(other.sum_);
   sum_squares_.merge(other.sum_squares_);
 }
 
 double Moments::mean() const {
-  if (weight_ == 0) return kUndefined;
-  const auto samples = static_cast<double>(weight_);
-  const double mean = sum_.value() / samples;
+  const double weight = weights_.value();
+  if (weight == 0) return kUndefined;
+  const double mean = sum_.value() / weight;
   if (!std::isfinite(mean)) return mean;
   // The sum was rounded before the division; what that lost moves the last bit where it must be.
-  return mean + beyond(mean) / samples;
+  return mean + beyond(mean) / weight;
 }
 
 double Moments::beyond(double mean) const {
   ExactSum rest = sum_;
-  rest.add_product(-mean, static_cast<double>(weight_));
+  for (const double term : weights_.terms()) rest.add_product(-mean, term);
   return rest.value();
 }
 
 double Moments::std() const {
   const double mean = this->mean();
   if (!std::isfinite(mean)) return kUndefined;
-  if (weight_ == 1) return 0;
+  if (samples_ == 1) return 0;
   // sum w (x - m)^2 = sum w x^2 - 2 m sum w x + m^2 sum w, where doubles would cancel to noise. Far
   // from zero the rounding of m shows, too: its square goes off again.
-  const auto samples = static_cast<double>(weight_);
+  const double weight = weights_.value();
+  const auto samples = static_cast<double>(samples_);
   ExactSum squares = sum_squares_;
   for (const double term : sum_.terms()) squares.add_product(-2 * mean, term);
-  add_square(squares, samples, mean);
+  for (const double term : weights_.terms()) add_square(squares, term, mean);
   const double rest = beyond(mean);
-  const double deviation = squares.value() - rest * rest / samples;
-  return deviation < 0 ? 0 : std::sqrt(deviation / (samples - 1));
+  const double deviation = squares.value() - rest * rest / weight;
+  if (deviation < 0) return 0;
+  // Where every sample weighs 1, the two factors cancel and nothing is to be rounded.
+  const double per_sample = weight == samples ? 1.0 : samples / weight;
+  return std::sqrt(deviation * per_sample / (samples - 1));
 }
 
 StateDict Moments::state() const {
-  return {{"weight", weight_}, {"sum", to_tensor(sum_)}, {"sum_squares", to_tensor(sum_squares_)}};
+  return {{"weight", samples_},
+          {"weights", to_tensor(weights_)},
+          {"sum", to_tensor(sum_)},
+          {"sum_squares", to_tensor(sum_squares_)}};
 }
 
 Moments Moments::from_state(const StateDict& state) {
   Moments moments;
-  moments.weight_ = state.get<std::int64_t>("weight");
+  moments.samples_ = state.get<std::int64_t>("weight");
+  // Checkpoints of version 0.1.0 know means over samples only.
+  if (state.contains("weights")) {
+    moments.weights_ = to_sum(state, "weights");
+  } else {
+    moments.weights_.add(static_cast<double>(moments.samples_));
+  }
   moments.sum_ = to_sum(state, "sum");
   moments.sum_squares_ = to_sum(state, "sum_squares");
   return moments;

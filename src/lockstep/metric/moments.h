@@ -8,20 +8,31 @@
 
 namespace lockstep::metric {
 
+// A value with what it stands for.
+struct WeightedValue {
+  double value = 0;
+  double weight = 1;         // what the value is a mean over: samples, class weights, tokens
+  std::int64_t samples = 1;  // that it was computed from
+};
+
 class Moments {
  public:
-  // A value that stands for `weight` samples; weight 0 adds nothing. Throws DataError below 0.
-  void add(double value, std::int64_t weight);
+  // A value that is a mean over `samples`; 0 samples add nothing. Throws DataError below 0.
+  void add(double value, std::int64_t samples);
+
+  // The same where the value is a mean over something else. A weight of 0 adds nothing. Throws
+  // DataError where the weight is below 0 or not finite.
+  void add(const WeightedValue& weighted);
 
   void merge(const Moments& other);
 
-  std::int64_t weight() const { return weight_; }
+  std::int64_t samples() const { return samples_; }
 
-  // Over the samples; NaN without any.
+  // The sum of weight * value over the sum of the weights; NaN without any.
   double mean() const;
 
-  // As Catalyst's: sqrt(sum of weight * (value - mean)^2 / (total weight - 1)), 0 for one sample
-  // and exactly 0 for equal values; NaN without any.
+  // As Catalyst's: sqrt(sum of weight * (value - mean)^2 / total weight * samples / (samples - 1)),
+  // 0 for one sample and exactly 0 for equal values; NaN without any.
   double std() const;
 
   StateDict state() const;
@@ -32,7 +43,8 @@ class Moments {
   // The sum less what it would be if every value were `mean`.
   double beyond(double mean) const;
 
-  std::int64_t weight_ = 0;
+  std::int64_t samples_ = 0;
+  ExactSum weights_;
   ExactSum sum_;          // of weight * value
   ExactSum sum_squares_;  // of weight * value^2
 };

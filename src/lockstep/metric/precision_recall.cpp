@@ -60,6 +60,14 @@ std::string PrecisionRecallF1Support::name(const char* metric, const std::string
   return fmt::format("{}{}{}/{}", options_.prefix, metric, options_.suffix, average);
 }
 
+std::optional<Better> PrecisionRecallF1Support::better(std::string_view metric) const {
+  // A support is a number of samples.
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    if (metric == name("support", class_name(c))) return std::nullopt;
+  }
+  return Better::kLarger;
+}
+
 std::vector<std::string> PrecisionRecallF1Support::names() const {
   std::vector<std::string> averages = {"_micro", "_macro", "_weighted"};
   if (options_.per_class) {

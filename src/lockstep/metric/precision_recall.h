@@ -35,6 +35,7 @@ class PrecisionRecallF1Support final : public ClassificationMetric {
   void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
 
   std::vector<std::string> names() const override;
+  std::optional<Better> better(std::string_view name) const override;
   void reset() override;
   Metrics compute() const override;
   StateDict state() const override;

@@ -185,7 +185,7 @@ void move_into(Buffer& buffer, const FlatOptions& how) {
 void wake(Buffer& buffer, const FlatOptions& how) {
   const std::int64_t total = buffer.values.numel();
   const std::int64_t marks =
-      aligned(static_cast<std::int64_t>(buffer.slices.size()), buffer.values.element_size());
+      aligned(static_cast<std::int64_t>(buffer.slices.size()) + 1, buffer.values.element_size());
   for (std::int64_t set = 0; set < how.grad_sets; ++set) {
     buffer.messages.push_back(how.memory(marks + total, buffer.values.options()));
     buffer.grad_sets.push_back(buffer.messages.back().narrow(0, marks, total));
@@ -381,19 +381,21 @@ void FlatParameters::write_marks(std::size_t buffer, std::int64_t set) {
   const torch::Tensor& message = to.messages[static_cast<std::size_t>(set)];
   const auto write = [&](auto* marks) {
     for (const Slice& slice : to.slices) *marks++ = slice.used ? 1 : 0;
+    *marks = mark_ ? 1 : 0;
   };
   if (has_kernels(message) && message.scalar_type() == torch::kFloat32) {
     write(message.data_ptr<float>());
   } else if (has_kernels(message)) {
     write(message.data_ptr<double>());
   } else {
-    const torch::Tensor marks = torch::empty({static_cast<std::int64_t>(to.slices.size())});
+    const torch::Tensor marks = torch::empty({static_cast<std::int64_t>(to.slices.size()) + 1});
     write(marks.data_ptr<float>());
     message.narrow(0, 0, marks.numel()).copy_(marks);
   }
 }
 
 void FlatParameters::read_marks(std::span<const std::int64_t> sets) {
+  mark_ = false;
   for (Buffer& buffer : buffers_) {
     if (!buffer.is_awake()) continue;
     for (Slice& slice : buffer.slices) slice.used = false;
@@ -401,13 +403,14 @@ void FlatParameters::read_marks(std::span<const std::int64_t> sets) {
       const torch::Tensor& message = buffer.messages[static_cast<std::size_t>(set)];
       const auto read = [&](const auto* marks) {
         for (Slice& slice : buffer.slices) slice.used = *marks++ != 0 || slice.used;
+        mark_ = *marks != 0 || mark_;
       };
       if (has_kernels(message) && message.scalar_type() == torch::kFloat32) {
         read(message.data_ptr<float>());
       } else if (has_kernels(message)) {
         read(message.data_ptr<double>());
       } else {
-        const auto count = static_cast<std::int64_t>(buffer.slices.size());
+        const auto count = static_cast<std::int64_t>(buffer.slices.size()) + 1;
         const torch::Tensor marks = message.narrow(0, 0, count).to(torch::kCPU, torch::kFloat32);
         read(marks.data_ptr<float>());
       }

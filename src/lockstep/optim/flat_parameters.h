@@ -82,7 +82,8 @@ class FlatParameters {
     torch::Tensor values;
     torch::Tensor grads;  // what an optimizer steps by: the first set
     std::vector<torch::Tensor> grad_sets;
-    // Each set with marks in front of it, one element for each slice: see write_marks().
+    // Each set with marks in front of it, one element for each slice and one more: see
+    // write_marks().
     std::vector<torch::Tensor> messages;
     std::vector<Slice> slices;
 
@@ -119,6 +120,10 @@ class FlatParameters {
   void write_marks(std::size_t buffer, std::int64_t set);
   // A parameter is used where one of these sets has a mark for it that is not 0.
   void read_marks(std::span<const std::int64_t> sets);
+  // One more mark, of the caller's own: set before write_marks(); after read_marks(), whether it
+  // was set in one of the sets.
+  void set_mark(bool mark) { mark_ = mark; }
+  bool mark() const { return mark_; }
 
   // No parameter takes part in the next update until a backward() reaches it.
   void forget_use();
@@ -158,6 +163,7 @@ class FlatParameters {
   NamedTensors left_alone_;
   std::vector<Buffer> buffers_;
   std::int64_t size_ = 0;
+  bool mark_ = false;
 };
 
 // A slice's part of `flat` (the buffer's values, its grads or a tensor like them), shaped as the

@@ -164,9 +164,13 @@ class OptimizerSpec {
   // where there is nothing to make.
   std::unique_ptr<Optimizer> make(FlatParameters& parameters) const;
 
+  using Choice = std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer,
+                              TorchFactory>;
+  const Choice& choice() const { return choice_; }
+  const std::vector<ParameterSettings>& settings() const { return settings_; }
+
  private:
-  std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer, TorchFactory>
-      choice_;
+  Choice choice_;
   std::vector<ParameterSettings> settings_;
 };
 

@@ -1,7 +1,9 @@
 #include "lockstep/optim/plateau.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/chained_scheduler.h"
@@ -15,14 +17,13 @@ constexpr const char* kName = "ReduceLROnPlateau";
 class PlateauScheduler final : public Scheduler {
  public:
   PlateauScheduler(const ReduceLROnPlateau& options, Optimizer& optimizer)
-      : options_(options),
-        optimizer_(optimizer),
-        best_(options.minimize ? std::numeric_limits<double>::infinity()
-                               : -std::numeric_limits<double>::infinity()) {}
+      : options_(options), optimizer_(optimizer), minimize_(options.minimize.value_or(true)) {}
 
   std::string name() const override { return kName; }
   Per per() const override { return options_.per; }
   bool needs_metric() const override { return true; }
+  bool needs_direction() const override { return !options_.minimize; }
+  void set_minimize(bool minimize) override { minimize_ = minimize; }
 
   void step(std::optional<double> metric) override {
     if (!metric) throw Error("scheduler {}: step: expected a metric, got none", kName);
@@ -45,7 +46,7 @@ class PlateauScheduler final : public Scheduler {
 
   StateDict state() const override {
     return {{"name", name()},
-            {"best", best_},
+            {"best", best_.value_or(worst())},
             {"num_bad", num_bad_},
             {"cooldown_left", cooldown_left_},
             {"lr", optimizer_.lr()}};
@@ -57,18 +58,24 @@ class PlateauScheduler final : public Scheduler {
     const auto num_bad = state.get<std::int64_t>("num_bad");
     const auto cooldown_left = state.get<std::int64_t>("cooldown_left");
     optimizer_.set_lr(state.get<double>("lr"));
-    best_ = best;
+    best_ = std::isinf(best) ? std::nullopt : std::optional(best);  // before the first metric
     num_bad_ = num_bad;
     cooldown_left_ = cooldown_left;
   }
 
  private:
+  double worst() const {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return minimize_ ? infinity : -infinity;
+  }
+
   bool is_better(double metric) const {
+    const double best = best_.value_or(worst());
     const double margin = options_.threshold;
-    if (options_.minimize) {
-      return metric < (options_.threshold_relative ? best_ * (1.0 - margin) : best_ - margin);
+    if (minimize_) {
+      return metric < (options_.threshold_relative ? best * (1.0 - margin) : best - margin);
     }
-    return metric > (options_.threshold_relative ? best_ * (1.0 + margin) : best_ + margin);
+    return metric > (options_.threshold_relative ? best * (1.0 + margin) : best + margin);
   }
 
   void reduce() {
@@ -79,7 +86,8 @@ class PlateauScheduler final : public Scheduler {
 
   ReduceLROnPlateau options_;
   Optimizer& optimizer_;
-  double best_;
+  bool minimize_;
+  std::optional<double> best_;
   std::int64_t num_bad_ = 0;
   std::int64_t cooldown_left_ = 0;
 };

@@ -37,6 +37,11 @@ class Scheduler {
   // Whether step() must be given the metric that is watched.
   virtual bool needs_metric() const = 0;
 
+  // Whether its options left open which metric is the better one, and what it is then. Without a
+  // word a smaller one is.
+  virtual bool needs_direction() const { return false; }
+  virtual void set_minimize(bool /*minimize*/) {}
+
   // Sets the learning rate of what comes next.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
 
@@ -99,7 +104,7 @@ struct OneCycleLR {
 
 // Multiplies by factor when the metric has not improved for more than `patience` steps.
 struct ReduceLROnPlateau {
-  bool minimize = true;  // a lower metric is a better one
+  std::optional<bool> minimize;  // whether a lower metric is a better one; default: as it says
   double factor = 0.1;
   std::int64_t patience = 10;
   double threshold = 1e-4;         // the least that counts as an improvement,
@@ -129,10 +134,12 @@ class SchedulerSpec {
   // where there is nothing to make.
   std::unique_ptr<Scheduler> make(Optimizer& optimizer, const ScheduleContext& context) const;
 
+  using Choice = std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR,
+                              LinearLR, OneCycleLR, ReduceLROnPlateau>;
+  const Choice& choice() const { return choice_; }
+
  private:
-  std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR, LinearLR,
-               OneCycleLR, ReduceLROnPlateau>
-      choice_;
+  Choice choice_;
 };
 
 }  // namespace lockstep::optim

@@ -85,7 +85,7 @@ void add_callbacks(Targets& targets) {
       targets, "EarlyStoppingCallback", "Ends a run that no longer gets better.",
       {{"patience", &E::patience, "epochs in a row without getting better"},
        {"metric", &E::metric, "default: valid_loader's valid_metric"},
-       {"minimize", &E::minimize, "default: minimize_valid_metric"},
+       {"minimize", &E::minimize, "whether smaller is better; default: as the metric says"},
        {"min_delta", &E::min_delta, "by how much an epoch must be better to count"}});
   using L = LRFinderCallbackOptions;
   add<LRFinderCallback, L>(targets, "LRFinderCallback",
@@ -99,7 +99,7 @@ void add_callbacks(Targets& targets) {
       targets, "CheckpointCallback", "Saves the run: last and best.",
       {{"folder", &C::folder, "default: logdir/checkpoints"},
        {"metric", &C::metric, "what is best; default: valid_loader's valid_metric"},
-       {"minimize", &C::minimize, "default: minimize_valid_metric"},
+       {"minimize", &C::minimize, "whether smaller is better; default: as the metric says"},
        {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
        {"save_every_batches", &C::save_every_batches, "last.pth inside epochs, too; 0: never"},
        {"mode", &C::mode, "all that a run needs to go on, or its weights"}});

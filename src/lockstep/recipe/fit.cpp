@@ -89,7 +89,11 @@ void require_classes(const std::string& criterion, const torch::Tensor& output,
 class Fit {
  public:
   explicit Fit(const StageToCheck& stage)
-      : node_(stage.node), document_(stage.document), options_(stage.options), keys_(stage.keys) {}
+      : node_(stage.node),
+        document_(stage.document),
+        options_(stage.options),
+        keys_(stage.keys),
+        runner_metrics_(stage.runner_metrics) {}
 
   void check() {
     check_engine();
@@ -230,11 +234,22 @@ class Fit {
       for (const auto& added : builtin_callbacks(options_, callbacks)) callbacks.add(added);
     });
     const std::string loss_key = keys_ ? keys_->loss_key : "loss";
-    if (keys_) state.known_metrics = known_metrics(callbacks.sorted(), loss_key);
+    if (runner_metrics_) {
+      state.known_metrics = known_metrics(callbacks.sorted(), loss_key, *runner_metrics_);
+    }
+    state.better = [all = callbacks.sorted(), loss_key](std::string_view metric) {
+      return better_of(metric, loss_key, all);
+    };
     if (options_.valid_loader) {
       state.selection.key =
           MetricKey{*options_.valid_loader, options_.valid_metric.value_or(loss_key)};
-      located(node_, [&] { check_metric_key(state, *state.selection.key, "valid_metric"); });
+      located(place_in(node_, "valid_metric"), [&] {
+        check_metric_key(state, *state.selection.key, "valid_metric");
+        state.selection.minimize = minimizes(state, {.said = options_.minimize_valid_metric,
+                                                     .metric = state.selection.key->metric,
+                                                     .who = "valid_metric",
+                                                     .option = "minimize_valid_metric"});
+      });
     }
     for (const auto& callback : callbacks) {
       located(place_of_callback(callback), [&] { callback->check(state); });
@@ -280,6 +295,7 @@ class Fit {
   const Node& document_;
   const TrainOptions& options_;
   std::optional<SupervisedKeys> keys_;
+  std::optional<std::vector<std::string>> runner_metrics_;
   std::int64_t shards_ = 1;
 };
 

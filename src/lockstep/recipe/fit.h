@@ -26,6 +26,7 @@ struct StageToCheck {
   const config::Node& document;  // the whole: where the model is
   const TrainOptions& options;
   std::optional<SupervisedKeys> keys;  // of a SupervisedRunner; with another, less is known
+  std::optional<std::vector<std::string>> runner_metrics = {};  // as Runner::metric_names()
 };
 
 // Samples of every loader go through model, criterion and metrics; optimizer, scheduler, engine,

@@ -58,6 +58,7 @@ class Reader {
 
   Node document_;
   std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none where the runner is another
+  std::optional<std::vector<std::string>> runner_metrics_;
   Example example_;
   Model model_;
   EnginePtr engine_;
@@ -182,6 +183,7 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     if (const auto* const runner = dynamic_cast<SupervisedRunner*>(recipe.runner.get())) {
       keys_ = runner->keys();
     }
+    runner_metrics_ = recipe.runner->metric_names();
   });
   if (const Node* const node = section(document_, "engine")) {
     mistakes.collect([&] { engine_ = targets().engines.make(*node); });
@@ -259,7 +261,11 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   }
   mistakes.raise();
   if (!model_) return stage;  // what is wrong with it was told before
-  check_stage({.node = node, .document = document_, .options = options, .keys = keys_});
+  check_stage({.node = node,
+               .document = document_,
+               .options = options,
+               .keys = keys_,
+               .runner_metrics = runner_metrics_});
   return stage;
 }
 
@@ -321,7 +327,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
     made.push_back(
         config::Field<R>("sampler", &R::sampler, "the order, instead of shuffle").named("sampler"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
-             {"batch_size", &data::LoaderOptions::batch_size, "samples in a worker's batch"},
+             {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
+             {"global_batch_size", &data::LoaderOptions::global_batch_size,
+              "samples in a batch over all shards, instead of batch_size"},
              {"shuffle", &data::LoaderOptions::shuffle, "another order each epoch"},
              {"drop_last", &data::LoaderOptions::drop_last, "leave out a last batch not full"},
              {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's"},
@@ -349,7 +357,8 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"weights", &T::weights, "what the model begins with: a checkpoint, or Python's state_dict"},
       {"valid_loader", &T::valid_loader, "whose metric tells the best epoch"},
       {"valid_metric", &T::valid_metric, "default: loss"},
-      {"minimize_valid_metric", &T::minimize_valid_metric, "whether smaller is better"},
+      {"minimize_valid_metric", &T::minimize_valid_metric,
+       "whether smaller is better; default: as the metric says"},
       {"verbose", &T::verbose, "a progress bar"},
       {"timeit", &T::timeit, "time of data, model and batch among the metrics"},
       {"check", &T::check, "a quick look: 3 epochs of 3 batches"},

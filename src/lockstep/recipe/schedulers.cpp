@@ -59,7 +59,7 @@ void add_schedulers(Targets& targets) {
           {"three_phase", &O::three_phase, "down as it went up, and only then to the end"}});
   using P = optim::ReduceLROnPlateau;
   add<P>(targets, "ReduceLROnPlateau", "Multiplies by factor when the metric stops improving.",
-         {{"minimize", &P::minimize, "a lower metric is a better one"},
+         {{"minimize", &P::minimize, "whether a lower metric is a better one; default: as it says"},
           {"factor", &P::factor, "what it multiplies by"},
           {"patience", &P::patience, "steps without improvement that it bears"},
           {"threshold", &P::threshold, "the least that counts as an improvement"},

@@ -68,6 +68,10 @@ class Callback {
   // the first batch. Nothing: it may add any.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
 
+  // Whether a smaller or a larger value of its metric of that name is the better one: what a best
+  // epoch, an early stop and a plateau go by where the run does not say. Nothing: it does not know.
+  virtual std::optional<Better> better(std::string_view /*metric*/) const { return std::nullopt; }
+
   // Its metrics of the pass at work so far, for a progress bar; only what costs next to nothing.
   virtual Metrics running_metrics() const { return {}; }
 

@@ -1,10 +1,14 @@
 #include "lockstep/runner/criterion.h"
 
+#include <algorithm>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include <torch/nn/modules/loss.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/state/hash.h"
 #include "lockstep/state/named_tensors.h"
 
 namespace lockstep {
@@ -47,17 +51,40 @@ struct ClassWeights {
   std::int64_t ignored = -100;
 };
 
+// Read in every batch: the weights are a buffer, which a checkpoint may change.
 std::optional<ClassWeights> class_weights(const nn::Module* module) {
-  ClassWeights found;
   if (const auto* const loss = dynamic_cast<const nn::CrossEntropyLossImpl*>(module)) {
-    found = {.weight = loss->weight, .ignored = loss->options.ignore_index()};
-  } else if (const auto* const nll = dynamic_cast<const nn::NLLLossImpl*>(module)) {
-    found = {.weight = nll->weight, .ignored = nll->options.ignore_index()};
-  } else {
-    return std::nullopt;
+    return ClassWeights{.weight = loss->weight, .ignored = loss->options.ignore_index()};
   }
-  const bool is_plain = !found.weight.defined() && found.ignored == -100;
-  return is_plain ? std::nullopt : std::optional(found);
+  if (const auto* const nll = dynamic_cast<const nn::NLLLossImpl*>(module)) {
+    return ClassWeights{.weight = nll->weight, .ignored = nll->options.ignore_index()};
+  }
+  return std::nullopt;
+}
+
+// Targets that are not ignored. A plain loop where it can be: for a batch of a few samples, tensor
+// operations would take longer than the rest of a small step.
+double count_of(const torch::Tensor& targets, std::int64_t ignored) {
+  if (targets.device().is_cpu() && targets.scalar_type() == torch::kInt64 &&
+      targets.is_contiguous()) {
+    const auto* const begin = targets.data_ptr<std::int64_t>();
+    const auto* const end = begin + targets.numel();
+    return static_cast<double>(targets.numel() - std::count(begin, end, ignored));
+  }
+  return static_cast<double>((targets != ignored).sum().item<std::int64_t>());
+}
+
+double weight_of(const torch::Tensor& targets, const ClassWeights& classes) {
+  const torch::NoGradGuard no_grad;
+  // LibTorch divides by the number of probability targets, whatever their classes weigh.
+  if (targets.is_floating_point()) {
+    return targets.dim() < 2 ? 1.0 : static_cast<double>(targets.numel() / targets.size(1));
+  }
+  if (!classes.weight.defined()) return count_of(targets, classes.ignored);
+  const torch::Tensor counted = targets.masked_select(targets != classes.ignored);
+  return classes.weight.index_select(0, counted.to(torch::kInt64))
+      .sum(torch::kFloat64)
+      .item<double>();
 }
 
 }  // namespace
@@ -66,21 +93,40 @@ void Criterion::to(torch::Device device) const {
   if (module_ != nullptr) module_->to(device);
 }
 
-LossMean Criterion::mean_of(const nn::Module& module) {
-  if (is_sum(module)) return LossMean::kNone;
-  return class_weights(&module) ? LossMean::kTargets : LossMean::kSamples;
+Criterion::Over Criterion::over_of(const std::shared_ptr<nn::Module>& module) {
+  if (is_sum(*module)) {
+    return [](const torch::Tensor&, const torch::Tensor&) { return sum_over_samples(); };
+  }
+  if (!class_weights(module.get())) return {};
+  return [module](const torch::Tensor&, const torch::Tensor& targets) {
+    return lockstep::mean_over(weight_of(targets, *class_weights(module.get())));
+  };
 }
 
-double Criterion::weight_of(const torch::Tensor& targets) const {
-  const auto classes = class_weights(module_.get());
-  // Targets that are probabilities are counted, whatever their classes weigh.
-  if (!classes || targets.is_floating_point()) return static_cast<double>(targets.size(0));
-  const torch::NoGradGuard no_grad;
-  const torch::Tensor counted = targets != classes->ignored;
-  if (!classes->weight.defined()) return static_cast<double>(counted.sum().item<std::int64_t>());
-  return classes->weight.index_select(0, targets.masked_select(counted).to(torch::kInt64))
-      .sum(torch::kFloat64)
-      .item<double>();
+Criterion Criterion::mean_over(Weight weight) const {
+  if (!weight) throw ConfigError("Criterion::mean_over: expected a function, got none");
+  Criterion said = *this;
+  said.over_ = [weight = std::move(weight)](const torch::Tensor& outputs,
+                                            const torch::Tensor& targets) {
+    return lockstep::mean_over(weight(outputs, targets));
+  };
+  return said;
+}
+
+Criterion Criterion::as_sum() const {
+  Criterion said = *this;
+  said.over_ = [](const torch::Tensor&, const torch::Tensor&) { return sum_over_samples(); };
+  return said;
+}
+
+std::string Criterion::describe() const {
+  if (module_ == nullptr) return function_ ? "a function" : "none";
+  std::ostringstream text;
+  text << *module_;
+  // Class weights, say.
+  const StateDict weights = state();
+  if (weights.size() > 0) text << " with weights " << content_hash(weights);
+  return text.str();
 }
 
 StateDict Criterion::state() const {

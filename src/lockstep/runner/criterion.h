@@ -3,15 +3,27 @@
 //   ls::Criterion a = torch::nn::CrossEntropyLoss();
 //   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x -
 //   y).abs().mean(); };
+//
+// It also says what its result is a mean over (runner/loss.h). For LibTorch's criterions that is
+// known: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (-100
+// included), by their class weights; with reduction kSum a criterion is a sum; all others are means
+// over samples. Your own is taken for a mean over samples, unless you say otherwise:
+//
+//   ls::Criterion c = ls::Criterion(masked_mse).mean_over(
+//       [](const torch::Tensor&, const torch::Tensor& y) { return
+//       y.isfinite().sum().item<double>(); });
+//   ls::Criterion d = ls::Criterion(total_energy).as_sum();
 #pragma once
 
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/runner/loss.h"
 #include "lockstep/state/state_dict.h"
 
 namespace lockstep {
@@ -22,18 +34,13 @@ concept LossModule = std::derived_from<M, torch::nn::Module> &&
   { module.forward(input, target) } -> std::convertible_to<torch::Tensor>;
 };
 
-// What the loss of a batch was divided by, which tells how those of its parts make that of the
-// whole.
-enum class LossMean {
-  kSamples,  // their number; also of a function, which cannot be asked
-  kTargets,  // what the targets weigh: class weights, without those that are ignored
-  kNone,     // nothing: it is a sum
-};
-
 // A handle: copies share one criterion.
 class Criterion {
  public:
   using Function = std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)>;
+  // What the loss of (outputs, targets) is a mean over.
+  using Over = std::function<LossOver(const torch::Tensor&, const torch::Tensor&)>;
+  using Weight = std::function<double(const torch::Tensor&, const torch::Tensor&)>;
 
   Criterion() = default;
 
@@ -43,7 +50,7 @@ class Criterion {
         function_([module](const torch::Tensor& outputs, const torch::Tensor& targets) {
           return module->forward(outputs, targets);
         }),
-        mean_(mean_of(*module)) {}
+        over_(over_of(module)) {}
 
   template <LossModule M>
   Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
@@ -60,9 +67,17 @@ class Criterion {
     return function_(outputs, targets);
   }
 
-  LossMean mean() const { return mean_; }
-  // What these targets weigh. Of kTargets only.
-  double weight_of(const torch::Tensor& targets) const;
+  // What the loss of these is a mean over.
+  LossOver over(const torch::Tensor& outputs, const torch::Tensor& targets) const {
+    return over_ ? over_(outputs, targets) : mean_over_samples();
+  }
+
+  // The same criterion, whose loss is a mean over what `weight` gives, or a sum.
+  Criterion mean_over(Weight weight) const;
+  Criterion as_sum() const;
+
+  // The module's name and its options, as LibTorch prints it; "a function" for one; or "none".
+  std::string describe() const;
 
   // Not a function, which may have got hold of anything: the model, say.
   bool is_module() const { return module_ != nullptr; }
@@ -74,11 +89,12 @@ class Criterion {
   void load_state(const StateDict& state) const;
 
  private:
-  static LossMean mean_of(const torch::nn::Module& module);
+  // What is known of LibTorch's criterions; null: a mean over samples.
+  static Over over_of(const std::shared_ptr<torch::nn::Module>& module);
 
   std::shared_ptr<torch::nn::Module> module_;
   Function function_;
-  LossMean mean_ = LossMean::kSamples;
+  Over over_;  // null: a mean over samples
 };
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/compute/planned_sequential.h"
 #include "lockstep/launch/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
@@ -23,6 +22,7 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
       settings_(std::move(settings)),
       shards_(comm::leaves_of({.rank = state.comm->rank(), .size = state.comm->size()},
                               static_cast<int>(settings_.shards))) {
+  state_.loss_key = settings_.loss_key;
   state_.running_metrics = [this] { return running_metrics(); };
 }
 
@@ -33,12 +33,13 @@ void LoaderPass::run(const Start& start) {
   const data::EpochSize size = data::epoch_size(loader, settings_.shards);
   state_.loader = start.loader;
   state_.is_train = step_ != nullptr && is_train_loader(start.loader);
+  state_.may_write_gradients = state_.is_train && settings_.direct_gradients;
   state_.loader_batch = start.first_batch;
   state_.loader_batches = size.batches;
-  state_.loader_batch_size = loader.options().batch_size;
+  const data::BatchSplit split = data::batch_split(loader, settings_.shards);
+  state_.loader_batch_size = split.largest();
   state_.loader_sample_count = size.samples;
-  state_.loader_samples =
-      std::min(start.first_batch * state_.loader_batch_size * settings_.shards, size.samples);
+  state_.loader_samples = std::min(start.first_batch * split.global, size.samples);
   state_.loader_metrics.clear();
   if (start.first_batch == 0) {
     state_.loader_end_requested = false;
@@ -141,7 +142,7 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   state_.shard = shard;
   state_.batch = {};
   state_.batch_metrics.clear();
-  state_.loss_weight.reset();
+  state_.said = {};
   {
     Profiler::Scope scope(profiler_, Phase::kData);
     seed_shard(start, index, shard, Draws::kData);
@@ -155,7 +156,6 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   }
   {
     Profiler::Scope scope(profiler_, Phase::kForward);
-    const compute::DirectGradients direct(state_.is_train && settings_.direct_gradients);
     handle_batch_(state_);
   }
   {
@@ -167,7 +167,7 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   done_.push_back({.index = shard,
                    .batch = std::move(state_.batch),
                    .metrics = std::move(state_.batch_metrics),
-                   .loss_weight = state_.loss_weight});
+                   .said = std::move(state_.said)});
 }
 
 // After the update, each of this worker's shards comes once more.
@@ -176,7 +176,7 @@ void LoaderPass::finish_shards() {
     state_.shard = shard.index;
     state_.batch = std::move(shard.batch);
     state_.batch_metrics = std::move(shard.metrics);
-    state_.loss_weight = shard.loss_weight;
+    state_.said = std::move(shard.said);
     record_batch_metrics();
     Profiler::Scope scope(profiler_, Phase::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
@@ -233,6 +233,7 @@ void LoaderPass::warn_of_loss(double loss) {
 
 void LoaderPass::check_loss() const {
   if (!settings_.terminate_on_nan || !state_.batch.contains(settings_.loss_key)) return;
+  if (state_.loss_over() == mean_over(0)) return;  // nothing in the batch counts
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
   if (loss.isfinite().all().item<bool>()) return;
   throw Error("{}: '{}' is {}, expected a finite number (terminate_on_nan is set)", place(),
@@ -250,13 +251,13 @@ void LoaderPass::backward() {
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
   if (loss.numel() != 1) {
     throw ConfigError(
-        "loader '{}': '{}' has {} elements, expected one number: the mean over the "
+        "loader '{}': '{}' has {} elements, expected one number: the mean or the sum over the "
         "batch",
         state_.loader, settings_.loss_key, loss.numel());
   }
   {
     Profiler::Scope scope(profiler_, Phase::kBackward);
-    step_->backward(loss, state_.loss_weight.value_or(static_cast<double>(state_.batch.size())));
+    step_->backward(loss, state_.loss_over(), state_.batch.size());
   }
   Profiler::Scope scope(profiler_, Phase::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
@@ -268,21 +269,27 @@ void LoaderPass::add_hyper_metrics(Metrics& metrics) const {
 }
 
 void LoaderPass::record_batch_metrics() {
-  if (state_.batch.contains(settings_.loss_key) && state_.loss_weight != 0.0) {
-    const torch::Tensor& loss = state_.batch[settings_.loss_key];
-    if (loss.numel() == 1) {
-      const double value = loss.item<double>();
-      warn_of_loss(value);
-      state_.batch_metrics[settings_.loss_key] = value;
+  const std::string& key = settings_.loss_key;
+  const LossOver loss_over = state_.loss_over();
+  if (state_.batch.contains(key) && state_.batch[key].numel() == 1) {
+    if (loss_over == mean_over(0)) {
+      // It has no loss. Where this is so in the whole pass, the loader's loss is NaN.
+      record(key, 0, loss_over);
+    } else {
+      const double loss = state_.batch[key].item<double>();
+      warn_of_loss(loss);
+      // A sum is shown per sample: it would change with the batch size and the shards.
+      const bool is_sum = loss_over.kind == LossOver::Kind::kSum;
+      state_.batch_metrics[key] = is_sum ? loss / static_cast<double>(state_.batch.size()) : loss;
     }
   }
-  const std::int64_t samples = state_.batch.size();
   for (const auto& [name, value] : state_.batch_metrics) {
-    auto average = averages_.find(name);
-    if (average == averages_.end()) {
-      average = averages_.emplace(name, metric::Additive({.name = name})).first;
+    const auto said = state_.said.metrics.find(name);
+    if (name == key) {
+      record(name, value, loss_over);
+    } else {
+      record(name, value, said == state_.said.metrics.end() ? mean_over_samples() : said->second);
     }
-    average->second.update(value, samples);
   }
   if (!settings_.log_batches) return;
   Record record{Scope::kBatch, state_.loader, state_.progress, state_.batch_metrics};
@@ -292,6 +299,18 @@ void LoaderPass::record_batch_metrics() {
     record.step = (state_.progress.epoch - 1) * state_.loader_sample_count + state_.loader_samples;
   }
   for (const auto& logger : state_.loggers) logger->log_metrics(record);
+}
+
+void LoaderPass::record(const std::string& name, double value, const LossOver& over) {
+  auto average = averages_.find(name);
+  if (average == averages_.end()) {
+    average = averages_.emplace(name, metric::Additive({.name = name})).first;
+  }
+  const std::int64_t samples = state_.batch.size();
+  const bool weighted = over.kind == LossOver::Kind::kWeight;
+  average->second.update({.value = value,
+                          .weight = weighted ? over.weight : static_cast<double>(samples),
+                          .samples = samples});
 }
 
 Metrics LoaderPass::running_metrics() const {

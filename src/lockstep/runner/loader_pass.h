@@ -22,7 +22,7 @@ struct PassSettings {
   bool terminate_on_nan = false;  // a loss that is not finite ends the run
   bool log_batches = false;       // every batch's metrics go to the loggers, too
   std::int64_t shards = 1;        // that every batch is split into, over all workers
-  bool direct_gradients = false;  // nobody but backward() here asks for one
+  bool direct_gradients = false;  // no callback asks for one, and none is sent off early
 };
 
 class LoaderPass {
@@ -57,7 +57,7 @@ class LoaderPass {
     std::int64_t index = 0;
     Batch batch;
     Metrics metrics;
-    std::optional<double> loss_weight;
+    State::Said said;
   };
 
   void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
@@ -73,6 +73,7 @@ class LoaderPass {
   std::string place() const;
   void backward();
   void record_batch_metrics();
+  void record(const std::string& name, double value, const LossOver& over);
   Metrics running_metrics() const;
   void add_hyper_metrics(Metrics& metrics) const;  // learning rate and momentum as they are now
 

@@ -14,6 +14,7 @@
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/runner/agreement.h"
 #include "lockstep/runner/failure.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/report.h"
@@ -30,6 +31,25 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// "8 epochs, 2 workers, train: 60,000 samples, batch 64 = 2 shards x 32": what batch_size, which is
+// of one shard, comes to.
+std::string first_line(const Plan& plan) {
+  const TrainOptions& options = plan.options;
+  const auto count = [](std::int64_t number, const char* what) {
+    return fmt::format("{} {}{}", with_thousands(number), what, number == 1 ? "" : "s");
+  };
+  std::string line = fmt::format("{}, {}", count(options.num_epochs, "epoch"),
+                                 count(plan.engine->workers(), "worker"));
+  for (const auto& [name, loader] : plan.loaders) {
+    if (!is_train_loader(name)) continue;
+    const std::int64_t shards = plan.engine->shards();
+    line += fmt::format(", {}: {}, batch {}", name,
+                        count(data::epoch_size(loader, shards).samples, "sample"),
+                        describe(data::batch_split(loader, shards)));
+  }
+  return line;
+}
+
 // The user's, and what the run itself knows; the user's word counts.
 HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   HParams hparams = state.hparams;
@@ -37,14 +57,21 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   hparams.try_emplace("num_epochs", plan.options.num_epochs);
   hparams.try_emplace("optimizer", state.optimizer->name());
   hparams.try_emplace("lr", lr);
+  const std::int64_t shards = plan.engine->shards();
+  hparams.try_emplace("shards", shards);
   for (const auto& [name, loader] : plan.loaders) {
-    hparams.try_emplace(name + "_batch_size", loader.options().batch_size);
+    const data::BatchSplit split = data::batch_split(loader, shards);
+    hparams.try_emplace(name + "_batch_size", split.largest());
+    // Of the first train loader, which is what an update is made of.
+    if (is_train_loader(name)) hparams.try_emplace("global_batch_size", split.global);
   }
   return hparams;
 }
 
-// Rank 0 writes. What the others are asked to write or show is left out of their plan.
-Plan plan_for(Plan plan, const comm::Communicator& comm) {
+// The plan that this rank follows, where all ranks have the same one. Rank 0 writes: what the
+// others are asked to write or show is left out of theirs.
+Plan plan_for(Plan plan, comm::Communicator& comm) {
+  check_agreement(agreement_of(plan), comm);
   if (comm.is_primary()) return plan;
   plan.options.console = false;
   plan.options.loggers.clear();
@@ -69,12 +96,16 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       plan_.model.parameters(), plan_.model.buffers(), comm_,
       ReplicaOptions{.shards = static_cast<int>(shards),
                      .share_memory = plan_.engine->shares_updates(),
-                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients &&
-                                loss_mean() != LossMean::kTargets,
+                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients,
                      .one_batch_an_update = options.accumulation_steps == 1,
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
+  // One that a function makes says its numbers only now.
+  check_agreement({{"optimizer", optimizer_->name()},
+                   {"learning rate", fmt::format("{}", initial_lr_)},
+                   {"momentum", fmt::format("{}", optimizer_->momentum().value_or(0))}},
+                  comm_);
   if (plan_.scheduler) {
     scheduler_ = plan_.scheduler.make(
         *optimizer_,
@@ -85,8 +116,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                       StepSettings{.accumulation_steps = options.accumulation_steps,
                                                    .clip_grad_norm = options.clip_grad_norm,
                                                    .clip_grad_value = options.clip_grad_value,
-                                                   .shards = shards,
-                                                   .mean = loss_mean()});
+                                                   .shards = shards});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
@@ -99,19 +129,24 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.seed = options.seed.value_or(state_.seed);
   state_.hparams = options.hparams;
   state_.progress.num_epochs = options.num_epochs;
-  state_.selection.minimize = options.minimize_valid_metric;
+  state_.better = [all = plan_.callbacks, loss = plan_.loss_key](std::string_view metric) {
+    return better_of(metric, loss, all);
+  };
   state_.snapshot = [this] { return snapshot(); };
   state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
-  if (plan_.metrics_are_known) {
-    state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key);
+  if (plan_.runner_metrics) {
+    state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key, *plan_.runner_metrics);
   }
   if (options.valid_loader) {
     state_.selection.key =
         MetricKey{*options.valid_loader, options.valid_metric.value_or(plan_.loss_key)};
     check_metric_key(state_, *state_.selection.key, "valid_metric");
+    state_.selection.minimize = minimizes(state_, {.said = options.minimize_valid_metric,
+                                                   .metric = state_.selection.key->metric,
+                                                   .who = "valid_metric",
+                                                   .option = "minimize_valid_metric"});
   }
-  const bool direct = plan_.metrics_are_known && plan_.criterion.is_module() && unseen_gradients &&
-                      !replica_->overlaps();
+  const bool direct = unseen_gradients && !replica_->overlaps();
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
                                        profiler_,
                                        PassSettings{.loss_key = plan_.loss_key,
@@ -122,11 +157,6 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
 }
 
 Loop::~Loop() = default;
-
-// Of a loss that a handle_batch of the user's made, nothing is known: a mean over samples.
-LossMean Loop::loss_mean() const {
-  return plan_.metrics_are_known ? plan_.criterion.mean() : LossMean::kSamples;
-}
 
 // Batch norm over all workers needs all of them in every batch.
 void Loop::check_sync_bn() const {
@@ -152,6 +182,7 @@ TrainResult Loop::run() {
   try {
     check_sync_bn();
     for (const auto& callback : plan_.callbacks) callback->check(state_);
+    say(plan_.options, first_line(plan_));
     take_weights();
     const bool continued = resume();
     if (comm_.is_primary()) prepare_logging(continued);

@@ -31,7 +31,8 @@ struct Plan {
   std::shared_ptr<Engine> engine;
   std::string loss_key;
   std::function<void(State&)> handle_batch;
-  bool metrics_are_known = false;  // nobody but the callbacks adds metrics
+  // What handle_batch adds besides the loss; nothing: it may add any metric.
+  std::optional<std::vector<std::string>> runner_metrics;
 };
 
 class Loop {
@@ -45,7 +46,6 @@ class Loop {
  private:
   void check_sync_bn() const;
   void prepare_logging(bool continued);
-  LossMean loss_mean() const;
   void take_weights();
   void keep_lr(const StateDict& snapshot);
   bool resume();

@@ -26,9 +26,8 @@ void check_loader(const std::string& name, const data::Loader& loader, std::int6
   if (data::epoch_size(loader, shards).batches > 0) return;
   if (loader.dataset()->size() == 0) throw ConfigError("loader '{}': its dataset is empty", name);
   throw ConfigError(
-      "loader '{}': has no batch: {} samples are fewer than batch_size {}{} and drop_last is set",
-      name, loader.dataset()->size(), loader.options().batch_size,
-      shards > 1 ? fmt::format(" for each of {} shards", shards) : "");
+      "loader '{}': has no batch: {} samples are fewer than those of one, {}, and drop_last is set",
+      name, loader.dataset()->size(), describe(data::batch_split(loader, shards)));
 }
 
 }  // namespace
@@ -75,9 +74,24 @@ void check_loaders(const data::Loaders& loaders, const TrainOptions& options, st
   }
 }
 
+std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
+                                const std::vector<CallbackPtr>& callbacks) {
+  if (metric == loss_key) return Better::kSmaller;
+  for (const auto& callback : callbacks) {
+    if (const auto better = callback->better(metric)) return better;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::vector<std::string>> known_metrics(const std::vector<CallbackPtr>& callbacks,
-                                                      const std::string& loss_key) {
-  std::vector<std::string> names = {loss_key, loss_key + "/std", "lr", "momentum", "gradient/norm"};
+                                                      const std::string& loss_key,
+                                                      const std::vector<std::string>& of_runner) {
+  std::vector<std::string> names = {"lr", "momentum", "gradient/norm"};
+  const auto add_average = [&](const std::string& name) {
+    for (const char* const suffix : {"", "/std"}) names.push_back(name + suffix);
+  };
+  add_average(loss_key);
+  for (const auto& name : of_runner) add_average(name);
   for (const auto& callback : callbacks) {
     const auto added = callback->metric_names();
     if (!added) return std::nullopt;

@@ -26,7 +26,9 @@ struct TrainOptions {
   Criterion criterion;             // or override get_criterion()
   optim::OptimizerSpec optimizer;  // or override get_optimizer()
   optim::SchedulerSpec scheduler;  // none: the learning rate stays
-  data::Loaders loaders;           // names begin with train, valid, test or infer
+  // Names begin with train, valid, test or infer. A loader's batch_size is that of one shard; its
+  // global_batch_size, instead, that of all of them.
+  data::Loaders loaders;
 
   // The run.
   std::optional<std::uint64_t> seed;  // of sample order and random layers; default 42, or the one
@@ -41,7 +43,9 @@ struct TrainOptions {
                                                  // or a state_dict that Python saved
   std::optional<std::string> valid_loader;  // whose metric tells the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
-  bool minimize_valid_metric = true;
+  // Whether a smaller valid_metric is better. Default: as the metric says: a loss is better when it
+  // is smaller, accuracy, precision, recall, F1 and AUC when they are larger; needed for others.
+  std::optional<bool> minimize_valid_metric;
 
   // What it shows and how far it goes.
   bool verbose = false;           // a progress bar (plain lines where there is no terminal)
@@ -66,8 +70,10 @@ struct TrainOptions {
   // Where it runs.
   bool ddp = false;            // by several workers: every core or GPU of this machine
   std::optional<int> workers;  // how many instead; needs ddp
-  std::optional<int> shards;  // parts of every batch, at least one a worker; default: one a worker.
-                              // Results depend on it, not on the workers. Needs ddp
+  // Parts of every batch, at least one for each worker; default: one for each worker, so a batch
+  // has (loader's batch_size) x (workers) samples. Results depend on it, not on the workers.
+  // Needs ddp.
+  std::optional<int> shards;
   std::shared_ptr<Engine> engine;  // all else about it; default: the GPU, else the CPU
 };
 
@@ -112,8 +118,14 @@ void check_options(const TrainOptions& options);
 void check_loaders(const data::Loaders& loaders, const TrainOptions& options,
                    std::int64_t shards = 1);
 
+// Which value of a metric is the better one, as the loss (smaller) or a callback says.
+std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
+                                const std::vector<CallbackPtr>& callbacks);
+
 // The metrics that a loader will have, where every callback says; nothing where one may add any.
-std::optional<std::vector<std::string>> known_metrics(const std::vector<CallbackPtr>& callbacks,
-                                                      const std::string& loss_key);
+// `of_runner` are those that handle_batch adds besides the loss.
+std::optional<std::vector<std::string>> known_metrics(
+    const std::vector<CallbackPtr>& callbacks, const std::string& loss_key,
+    const std::vector<std::string>& of_runner = {});
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/data/sharding.h"
 #include "lockstep/log/console.h"
 #include "lockstep/log/summary.h"
 
@@ -42,6 +43,14 @@ std::string signal_name(const State& state) {
   } catch (...) {
     return "a signal";
   }
+}
+
+// Samples that an update is made of, by the first train loader.
+std::int64_t global_batch_size(const State& state) {
+  for (const auto& [name, loader] : state.loaders) {
+    if (is_train_loader(name)) return data::batch_split(loader, state.engine->shards()).global;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -86,6 +95,8 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                    .train_samples_per_second = result.train_samples_per_second,
                    .seconds = result.seconds,
                    .workers = state.engine->workers(),
+                   .shards = state.engine->shards(),
+                   .global_batch_size = global_batch_size(state),
                    .weights_hash = result.weights_hash});
   }
   if (options.profile) {

@@ -8,6 +8,7 @@
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/launch/interrupt.h"
+#include "lockstep/runner/agreement.h"
 #include "lockstep/runner/builtin.h"
 #include "lockstep/runner/failure.h"
 #include "lockstep/runner/loop.h"
@@ -127,7 +128,7 @@ Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>&
   resolved.scheduler = plan.scheduler;
   for (const auto& added : builtin_callbacks(resolved, callbacks)) callbacks.add(added);
   plan.callbacks = callbacks.sorted();
-  plan.metrics_are_known = adds_only_loss();
+  plan.runner_metrics = metric_names();
   plan.handle_batch = [this](State& state) { handle_batch(state); };
   return plan;
 }
@@ -158,6 +159,13 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
 Metrics Runner::evaluate(const EvaluateOptions& options, const Callbacks& callbacks,
                          const Model& model, const std::shared_ptr<Engine>& engine,
                          comm::Communicator& communicator) {
+  Agreement agreement{{"seed", fmt::format("{}", options.seed)}};
+  add_engine(agreement, *engine);
+  add_loaders(agreement, {{"valid", options.loader}});
+  add_callbacks(agreement, callbacks.sorted());
+  add_machine(agreement);
+  check_agreement(agreement, communicator);
+
   State state;
   state.model = model;
   state.criterion = options.criterion ? options.criterion : last_criterion_;

@@ -4,7 +4,7 @@
 //   class Autoencoder : public ls::Runner {
 //     void handle_batch(ls::State& s) override {
 //       auto output = s.model(s.batch["features"]);
-//       s.batch.set("loss", torch::mse_loss(output, s.batch["features"]));
+//       s.set_loss(torch::mse_loss(output, s.batch["features"]));
 //     }
 //   };
 #pragma once
@@ -40,9 +40,15 @@ class Runner {
   // The runner outlives what it returns.
   Predictions predict_loader(PredictOptions options) &;
 
+  // The numbers that handle_batch puts into state.batch_metrics, where it knows them: a wrong
+  // valid_metric is then refused before the first batch. Nothing: it may add any.
+  // SupervisedRunner's adds none; where your handle_batch does, override this, too.
+  virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
+
  protected:
-  // Forward and loss of state.batch. Leave the loss, a mean over the batch, in the batch under
-  // loss_key(); other numbers worth an average go into state.batch_metrics.
+  // Forward and loss of state.batch. Hand the loss over by state.set_loss, which says what it is a
+  // mean over; one that is put into the batch under loss_key() instead is a mean over its samples.
+  // Other numbers worth an average go into state.batch_metrics.
   virtual void handle_batch(State& state) = 0;
 
   // What predict_loader yields for a batch.
@@ -64,9 +70,6 @@ class Runner {
   const TrainOptions& options() const;
 
  private:
-  // handle_batch adds no metrics beyond the loss; true only where the class is known to the bottom.
-  virtual bool adds_only_loss() const { return false; }
-
   Plan plan_of(const TrainOptions& options, const std::shared_ptr<Engine>& engine);
   Metrics evaluate(const EvaluateOptions& options, const Callbacks& callbacks, const Model& model,
                    const std::shared_ptr<Engine>& engine, comm::Communicator& communicator);

@@ -77,7 +77,7 @@ void check_position(const StateDict& run, const Position& position, const State&
   expect_same("seed", static_cast<std::int64_t>(state.seed));
   expect_same("shards", state.engine->shards());
   expect_same("loader_batches", size.batches);
-  expect_same("loader_batch_size", loader.options().batch_size);
+  expect_same("loader_batch_size", data::batch_split(loader, state.engine->shards()).largest());
   expect_same("loader_sample_count", size.samples);
 }
 

@@ -1,7 +1,7 @@
 // What a run knows at a moment: the one struct that handle_batch and every callback see.
 //
-// The loop writes it. handle_batch and callbacks may write `batch` and `batch_metrics`, and ask for
-// things through the requests at the end; the rest is theirs to read.
+// The loop writes it. handle_batch and callbacks may write `batch` and `batch_metrics`, set the
+// loss, and ask for things through the requests at the end; the rest is theirs to read.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/runner/criterion.h"
+#include "lockstep/runner/loss.h"
 #include "lockstep/runner/model.h"
 
 namespace lockstep {
@@ -38,7 +39,7 @@ struct MetricKey {
 // How the best epoch is told from the others.
 struct Selection {
   std::optional<MetricKey> key;  // none: the newest epoch is the best
-  bool minimize = true;          // smaller is better
+  bool minimize = true;          // smaller is better; resolved from what the user and metrics say
 };
 
 // The user, or the system, asked the process to end (Ctrl-C, SIGTERM).
@@ -80,14 +81,13 @@ struct State {
   std::int64_t loader_batches = 0;       // in this pass
   std::int64_t loader_samples = 0;       // handled in this pass so far, the batch at work included
   std::int64_t loader_sample_count = 0;  // in this pass altogether
-  std::int64_t loader_batch_size = 0;    // of a shard, as the loader was told
+  std::int64_t loader_batch_size = 0;    // of a full shard
   std::int64_t shard = 0;                // of the batch at work: this worker's part, `batch`
 
   Batch batch;  // the shard at work, and what was made of it
-  // What its loss is a mean over, where that is not its samples: class weights, say, by
-  // SupervisedRunner. 0: there is nothing that counts in it.
-  std::optional<double> loss_weight;
-  Metrics batch_metrics;       // numbers of it; averaged, over all workers, into the loader's
+  // Numbers of the shard at work. The loader's metrics are their averages over all workers: each
+  // number is a mean over the shard's samples, unless set_metric says what else it is a mean over.
+  Metrics batch_metrics;
   Metrics loader_metrics;      // of this pass; complete when on_loader_end is over
   EpochMetrics epoch_metrics;  // of the epoch at work, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
@@ -95,6 +95,27 @@ struct State {
   std::optional<std::filesystem::path> best_checkpoint;  // set by whoever writes checkpoints
   std::optional<std::filesystem::path> last_checkpoint;
   bool last_is_resumable = false;  // last_checkpoint has the whole run, not the weights alone
+
+  // The loss of the shard at work, for handle_batch: sets batch[loss_key], and says what the loss
+  // is a mean over (runner/loss.h). Throws DataError for a weight that is negative or not finite.
+  void set_loss(torch::Tensor loss, const LossOver& over = {});
+  // Adds another term to it. Terms that are means over different things make up a whole batch's
+  // loss only where no batch is split: several shards, or accumulation, refuse them.
+  void add_loss(const torch::Tensor& term, const LossOver& over = {});
+  // What batch[loss_key] is a mean over. One that was put there without set_loss is over samples.
+  LossOver loss_over() const;
+  // A number of the shard at work and what it is a mean over, for the loader's average.
+  void set_metric(const std::string& name, double value, const LossOver& over);
+  std::string loss_key = "loss";  // where the batch has its loss
+  // What was said by the three above; the loop keeps it with the shard.
+  struct Said {
+    torch::Tensor loss;  // the one that `loss_over` is about
+    LossOver loss_over;
+    std::map<std::string, LossOver, std::less<>> metrics;
+  };
+  Said said;
+  // Nothing but the loop's backward() asks for gradients of parameters in this batch.
+  bool may_write_gradients = false;
 
   // Metrics of this pass so far: averages of batch metrics, and what callbacks know at no cost.
   std::function<Metrics()> running_metrics;
@@ -121,6 +142,8 @@ struct State {
   bool can_snapshot = false;
   // The metrics every loader will have, where that is known.
   std::optional<std::vector<std::string>> known_metrics;
+  // Which value of a metric is the better one, where the loss or a callback says.
+  std::function<std::optional<Better>(std::string_view metric)> better;
 };
 
 // Whether the model is trained on a loader of this name, or evaluated.
@@ -129,6 +152,17 @@ bool is_train_loader(std::string_view name);
 // Throws ConfigError, naming `who` asks and the nearest right name, where there is no such loader,
 // or where it is known that nobody computes such a metric. For Callback::check.
 void check_metric_key(const State& state, const MetricKey& key, std::string_view who);
+
+// Whether a smaller value of the metric is the better one: as was `said`; else as the metric itself
+// says. Throws ConfigError, naming `who` asks and the `option` that would say it, where neither
+// does: a guess would choose the worst epoch in silence.
+struct DirectionRequest {
+  std::optional<bool> said;  // by the user: whether to minimize
+  std::string metric;        // its name
+  std::string_view who;      // asks
+  std::string_view option;   // by which the user can say it
+};
+bool minimizes(const State& state, const DirectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError likewise.
 double metric_value(const State& state, const MetricKey& key, std::string_view who);

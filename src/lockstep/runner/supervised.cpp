@@ -1,30 +1,25 @@
 #include "lockstep/runner/supervised.h"
 
-#include <typeinfo>
+#include "lockstep/compute/planned_sequential.h"
 
 namespace lockstep {
 
 void SupervisedRunner::handle_batch(State& state) {
+  const compute::DirectGradients direct(state.may_write_gradients && state.criterion.is_module() &&
+                                        !uses_gradients());
   const torch::Tensor outputs = state.model(state.batch[keys_.input_key]);
   state.batch.set(keys_.output_key, outputs);
   if (!state.criterion) return;
   const torch::Tensor& targets = state.batch[keys_.target_key];
-  if (state.criterion.mean() == LossMean::kTargets) {
-    state.loss_weight = state.criterion.weight_of(targets);
-  }
-  // The mean over nothing is no number; nothing is what there is to learn from it.
-  const bool is_empty = state.loss_weight == 0.0;
-  state.batch.set(keys_.loss_key,
-                  is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets));
+  const LossOver over = state.criterion.over(outputs, targets);
+  // A mean over nothing would not be a number. Zero instead, still made of the outputs: with
+  // synchronised batch norm every worker has to take part in backward.
+  const bool is_empty = over == mean_over(0);
+  state.set_loss(is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets), over);
 }
 
 Batch SupervisedRunner::predict_batch(const Model& model, const Batch& batch) {
   return {{keys_.output_key, model(batch[keys_.input_key])}};
-}
-
-// A derived class may override handle_batch and record more.
-bool SupervisedRunner::adds_only_loss() const {
-  return typeid(*this) == typeid(SupervisedRunner);
 }
 
 }  // namespace lockstep

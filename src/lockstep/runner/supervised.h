@@ -21,14 +21,21 @@ class SupervisedRunner : public Runner {
 
   const SupervisedKeys& keys() const { return keys_; }
 
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>();
+  }
+
  protected:
   void handle_batch(State& state) override;
   Batch predict_batch(const Model& model, const Batch& batch) override;
   std::string loss_key() const override { return keys_.loss_key; }
 
- private:
-  bool adds_only_loss() const override;
+  // Whether your own handle_batch calls this one's and then asks autograd for gradients of
+  // parameters itself (torch::autograd::grad, say, for a penalty). Then say so: where it does not,
+  // known layers leave their parameters out of the graph, which is faster and gives the same bits.
+  virtual bool uses_gradients() const { return false; }
 
+ private:
   SupervisedKeys keys_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <torch/types.h>
@@ -12,7 +13,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/replica.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/runner/criterion.h"
+#include "lockstep/runner/loss.h"
 
 namespace lockstep {
 
@@ -21,7 +22,6 @@ struct StepSettings {
   std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
   std::int64_t shards = 1;                // parts of every batch, over all workers
-  LossMean mean = LossMean::kSamples;     // what a loss was divided by
 };
 
 // Throws ConfigError for values without meaning.
@@ -45,34 +45,42 @@ class TrainStep {
   void begin_batch(const GlobalBatch& batch);
 
   void begin_shard(int local);
-  // Adds the gradient of `loss`, the mean over what weighs so much: samples, or targets.
-  void backward(const torch::Tensor& loss, double weight);
+  // Adds the gradient of `loss` of a shard with so many samples. Throws ConfigError for a loss of
+  // kMixed where batches are split, and where some losses are sums and others are means.
+  void backward(const torch::Tensor& loss, const LossOver& over, std::int64_t samples);
   void end_shard(int local);
 
   // The batches added so far are enough for an update, or `last` says that no more will come.
   bool due(bool last) const;
 
   // Collective. Updates the model with the mean gradient over all samples of all workers, each
-  // sample counting the same whatever the size of its batch (or as its target weighs; or with their
-  // sum, where losses are sums); clips that mean. Adds "gradient/norm" to `metrics` where the norm
-  // had to be known.
+  // sample counting the same whatever the size of its batch; or over what losses were said to be
+  // means over, over all workers and batches of the update; or with the sum, where losses are sums.
+  // Clips that mean. Adds "gradient/norm" to `metrics` where the norm had to be known.
   void update(Metrics& metrics);
 
   // No gradient waits for an update.
   bool between_steps() const { return batches_ == 0; }
 
  private:
-  bool is_weighted() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
-  double scale();  // that makes a mean of the sum of all gradients
+  // A batch, or what makes an update, is split into parts.
+  bool is_split() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
+  void note_weight(double weight, std::int64_t samples);
+  // What makes a mean of the sum of all gradients, from what all shards weigh; from nothing where
+  // all weigh their samples.
+  double scale_of(std::span<const double> weights) const;
 
   Replica& replica_;
   optim::Optimizer& optimizer_;
   StepSettings settings_;
   GlobalBatch batch_;
   std::int64_t batches_ = 0;
-  double weight_ = 0;        // samples added, in full shards
-  std::size_t local_ = 0;    // the shard at work
-  std::vector<double> own_;  // weights added, of each of this worker's shards
+  std::int64_t samples_ = 0;  // of all workers, in these batches
+  std::size_t local_ = 0;     // the shard at work
+  // What was added of each of this worker's shards: what their losses are means over; kSum: they
+  // are sums; 0: nothing.
+  static constexpr double kSum = -1;
+  std::vector<double> own_;
 };
 
 }  // namespace lockstep
