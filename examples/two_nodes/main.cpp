@@ -145,9 +145,10 @@ int main(int argc, char** argv) try {
   app.add_option("--world-size", args.world_size, "Processes on all nodes")->capture_default_str();
   app.add_option("--port", args.port, "Where rank 0 listens")->capture_default_str();
   // The secret itself is no option: every user of the machine can read a program's arguments.
-  app.add_option("--token-file", args.token_file,
-                 "File with the run's secret, which only its owner may read; default: LOCKSTEP_TOKEN "
-                 "or the file that LOCKSTEP_TOKEN_FILE names");
+  app.add_option(
+      "--token-file", args.token_file,
+      "File with the run's secret, which only its owner may read; default: LOCKSTEP_TOKEN "
+      "or the file that LOCKSTEP_TOKEN_FILE names");
   app.add_option("--interface", args.interface,
                  "Network interface or address of this node; default: all, or LOCKSTEP_INTERFACE");
   app.add_option("--epochs", args.epochs, "Epochs")->capture_default_str();
