@@ -34,7 +34,7 @@ std::function<void(launch::Team&)> by_hosts(const Hosts& hosts,
   }
   return [=](launch::Team& all) {
     Shared everybody(all);
-    const Met met = meet_through(everybody, timeout);
+    const Met met = meet_through(everybody, {.answer = timeout});
     std::size_t host = 0;
     while (std::ranges::find(hosts[host], all.rank()) == hosts[host].end()) ++host;
     const auto& here = hosts[host];

@@ -27,7 +27,7 @@ TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
   EXPECT_THAT(available_backends(), Contains("gloo"));
   run_ranks(2, [](launch::Team& team) {
     Shared shared(team);
-    const Met met = meet_through(shared, launch::kLimit);
+    const Met met = meet_through(shared, {.answer = launch::kLimit});
     const auto store =
         c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
     const auto group = make_process_group(store, {.backend = "gloo",
@@ -59,7 +59,7 @@ std::map<std::string, bool> threads_that_broken_pipes_kill() {
 TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
   run_ranks(2, [](launch::Team& team) {
     Shared shared(team);
-    const Met met = meet_through(shared, launch::kLimit);
+    const Met met = meet_through(shared, {.answer = launch::kLimit});
     const auto before = threads_that_broken_pipes_kill();
     const auto store =
         c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);

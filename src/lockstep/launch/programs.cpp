@@ -256,7 +256,7 @@ class Supervision {
   void find_suspended() {
     for (const auto& rank : ranks_) {
       if (rank->is_done()) continue;
-      const auto status = process_status(rank->program().pid());
+      const auto status = process_status(rank->program().process().pid());
       if (status && status->state == 'T') rank->set_suspended();
     }
   }
