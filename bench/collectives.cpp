@@ -48,7 +48,7 @@ class Worker {
  public:
   explicit Worker(launch::Team& team)
       : shared_(team),
-        met_(comm::meet_through(shared_, kTimeout)),
+        met_(comm::meet_through(shared_, {.answer = kTimeout})),
         gloo_(comm::make_process_group(
             c10::make_intrusive<comm::RendezvousStore>(met_.rendezvous, "bench/", kTimeout),
             {.backend = "gloo",

@@ -455,7 +455,7 @@ TEST(Ddp, AChangeOfTheModelIsMadeOncePerCopy) {
 
 // With batch norm, and a layer whose weight is frozen from the start.
 Model partly_frozen() {
-  const auto model = toy::model();
+  auto model = toy::model();
   model->push_back(torch::nn::Linear(3, 3));
   model->named_parameters()["5.weight"].requires_grad_(false);
   return model;
