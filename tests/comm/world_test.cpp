@@ -289,24 +289,27 @@ TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
     if (comm.rank() == 3) std::this_thread::sleep_for(6s);
     comm.all_reduce(torch::ones(1000));
   };
-  RankProcess other([&] {
-    const std::string text = message_of<Error>([&] { run_program(2, "auto", body); });
-    std::fprintf(stderr, "the host of rank 3: %s\n", text.c_str());
+  // Both in processes of their own: Gloo's threads are still at work after the failure, and tests
+  // that come later fork.
+  const auto names_rank_3 = [&](int first_rank) {
+    const std::string text = message_of<Error>([&] { run_program(first_rank, "auto", body); });
+    std::fprintf(stderr, "rank %d says: %s\n", first_rank, text.c_str());
     return text.starts_with("rank 3") ? 0 : 1;
-  });
-  const std::string text = message_of<Error>([&] { run_program(0, "auto", body); });
-  EXPECT_THAT(text, StartsWith("rank 3"));
+  };
+  RankProcess other([&] { return names_rank_3(2); });
+  RankProcess zero([&] { return names_rank_3(0); });
+  EXPECT_EQ(zero.wait(), 0);
   EXPECT_EQ(other.wait(), 0);
 }
 
 // Rank 0 saves a file for longer than the time limit, and says so.
 TEST_F(Programs, WorkOfRank0AloneEndsNobody) {
-  timeout_ = 500ms;
+  timeout_ = 1500ms;
   const auto body = [](Communicator& comm) {
     comm.barrier();
     if (comm.rank() == 0) {
       const AloneScope alone(comm);
-      std::this_thread::sleep_for(1500ms);
+      std::this_thread::sleep_for(2500ms);
     }
     comm.all_reduce(torch::ones(1000));
   };

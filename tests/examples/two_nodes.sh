@@ -103,7 +103,7 @@ if two_hosts "$space" 10.203.0 "two hosts"; then
 
   # A chosen interface: each host has another name for it. A second one leads nowhere.
   for node in 0 1; do
-    ip -n "$space-$node" link add ls-other type dummy
+    ip -n "$space-$node" link add ls-other type veth peer name ls-nowhere  # some kernels have no dummy device
     ip -n "$space-$node" address add "10.99.$node.1/24" dev ls-other
     ip -n "$space-$node" link set ls-other up
   done

@@ -33,8 +33,11 @@ constexpr milliseconds kTick(50);
 // How long a rank may be gone before those that miss it say so.
 constexpr milliseconds kMoment(300);
 
-// How long a rank waits before it says for whom.
-constexpr std::chrono::seconds kLongWait(1);
+// How long a rank waits before it says for whom: early enough for others, whose own wait may have
+// begun before, to hear of it within their time limit.
+milliseconds long_wait(milliseconds timeout) {
+  return std::min(milliseconds(1000), timeout / 4);
+}
 
 constexpr std::size_t kReasonBytes = 2000;
 
@@ -314,7 +317,7 @@ void Team::count(Patience& patience, std::chrono::nanoseconds waited) {
   }
   if (errand == Errand::kNone) patience.waited += waited;
   if (errand == Errand::kAlone) patience.alone += waited;
-  if (!patience.told && patience.total >= kLongWait) tell_of_wait(patience);
+  if (!patience.told && patience.total >= long_wait(timeout_)) tell_of_wait(patience);
 }
 
 bool Team::is_stopped(int rank) const {

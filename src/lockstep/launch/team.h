@@ -121,8 +121,8 @@ class Team {
   static constexpr int kAloneLimits = 12;
   Errand set_errand(Errand errand);  // returns the one before
 
-  // Told of the ranks that this one has waited for for a second, and of none when they have come.
-  // By the thread that meets.
+  // Told of the ranks that this one has waited for for long (a second, or a quarter of the time
+  // limit), and of none when they have come. Called by the thread that meets.
   void set_wait_listener(std::function<void(const std::vector<int>& names)> listener);
 
   // Where training is, for messages about this rank.
