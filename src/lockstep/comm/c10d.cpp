@@ -7,6 +7,8 @@
 #include <sstream>
 #include <thread>
 
+#include <unistd.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/process_group.h"
@@ -108,13 +110,17 @@ class BrokenGroups {
 
   static void keep(c10::intrusive_ptr<ProcessGroup> group, Pending pending) {
     const std::lock_guard lock(mutex());
-    groups().push_back({.group = std::move(group), .pending = std::move(pending)});
+    groups().push_back(
+        {.group = std::move(group), .pending = std::move(pending), .owner = ::getpid()});
   }
 
   static void destroy_ended() {
     std::vector<Broken> ended;
     const std::lock_guard lock(mutex());
     std::erase_if(groups(), [&](Broken& broken) {
+      // A forked process has the groups of its parent but not their threads, and a destructor would
+      // wait for those for ever.
+      if (broken.owner != ::getpid()) return false;
       if (broken.pending && !broken.pending->isCompleted()) return false;
       ended.push_back(std::move(broken));
       return true;
@@ -125,6 +131,7 @@ class BrokenGroups {
   struct Broken {
     c10::intrusive_ptr<ProcessGroup> group;
     Pending pending;
+    pid_t owner;  // the process that made it
   };
   // Never destroyed.
   static std::mutex& mutex() {
