@@ -50,7 +50,7 @@ start() {  # in a group of its own, as a shell would; leaves its pid and its wor
   setsid env --default-signal=INT "$mnist" --epochs 1000 --quiet --workers 3 --logdir "$work/run" "$@" \
     >"$work/out" 2>"$work/err" &
   main=$!
-  for _ in $(seq $(scaled 200)); do
+  for _ in $(seq $(scaled 800)); do  # 40 s: Gloo is slow where other programs use the cores, too
     workers=($(pgrep -P $main || true))
     [ ${#workers[@]} -eq 2 ] && grep -q 'valid (2/' "$work/out" && return
     sleep 0.05
