@@ -110,7 +110,9 @@ std::vector<Reader> readers() {
       {"checkpoint", {archive}, [](const std::string&) { checkpoint::read(kInput); }},
       {"pickle",
        {pickle_in(archive)},
-       [](const std::string& input) { checkpoint::unpickle(input, storage); }},
+       [](const std::string& input) {
+         checkpoint::unpickle(input, {.read_storage = storage, .bytes = input.size()});
+       }},
       {"yaml",
        {"a: 1\nb: [1, 2.5, {c: text}]\nbase: &x {lr: 0.1}\nd:\n  <<: *x\n  e: |\n    lines\n",
         "{\"a\": [true, null, \"\\u00e9\"]}"},

@@ -13,7 +13,8 @@ namespace {
 template <typename E>
 class WithoutStack final : public E {
  public:
-  explicit WithoutStack(const std::string& message) : E(message, /*backtrace=*/"") {}
+  // The backtrace is a text in LibTorch 1.13 and a pointer in 2.6; neither has anything in it.
+  explicit WithoutStack(const std::string& message) : E(message, /*backtrace=*/{}) {}
   const char* what() const noexcept override { return this->what_without_backtrace(); }
 };
 
