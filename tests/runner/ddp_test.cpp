@@ -497,6 +497,28 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
   }
 }
 
+// Every rank moves its own copy of a frozen parameter, as a target network follows the trained one:
+// in memory of all ranks it would be moved once for each of them.
+TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
+  const auto run = [](const Team& team) {
+    TrainOptions options = with(team);
+    options.model = partly_frozen();
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = [](State& s) {
+      if (!s.is_train) return;
+      const torch::NoGradGuard no_grad;
+      for (const auto& [name, tensor] : s.model.parameters()) {
+        if (name == "5.weight") torch::Tensor(tensor).mul_(0.9).add_(0.01);
+      }
+    };
+    options.callbacks.add(hooks);
+    return toy::train(options).weights_hash;
+  };
+  const std::string alone = run({.workers = 1});
+  EXPECT_EQ(run({.workers = 2}), alone);
+  EXPECT_EQ(run({.workers = 2, .share_updates = false}), alone);
+}
+
 // Epoch 2 trains the other parts of the model than epochs 1 and 3.
 TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
   const auto run = [](const Team& team) {

@@ -26,8 +26,14 @@ have_mpich() {
   return 1
 }
 have_torchrun() {
-  command -v torchrun > /dev/null && return
-  skip "$1" "torchrun is not here; install python3-torch"
+  if ! command -v torchrun > /dev/null; then
+    skip "$1" "torchrun is not here; install python3-torch"
+    return 1
+  fi
+  # That of Debian 13 asks its own store for libuv, which its PyTorch is built without, and starts nothing.
+  local why
+  why=$(run_torchrun --no_python --nproc_per_node 1 -r 0:1 -t 0:1 true 2>&1) && return
+  skip "$1" "this torchrun cannot start any program: ${why##*$'\n'}"
   return 1
 }
 have_python_torch() {

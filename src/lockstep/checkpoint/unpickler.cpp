@@ -483,7 +483,7 @@ class Converter {
       : values_("values", kSmall + pickle_bytes),
         characters_("characters of text", 10 * (kSmall + pickle_bytes)),
         tensor_bytes_("bytes of tensors, though the file is much smaller",
-                      kSmallTensors + 4 * file_bytes) {}
+                      kSmallTensors + kMostNames * file_bytes) {}
 
   StateValue convert(Ref ref, int depth = 0) {
     if (depth > kDepth) throw CheckpointError("nested deeper than {} levels", kDepth);
@@ -494,6 +494,9 @@ class Converter {
  private:
   static constexpr int kDepth = 200;
   static constexpr std::uint64_t kSmallTensors = std::uint64_t{256} << 20;
+  // A block of weights may be in a model under many names (ALBERT has one under 12), and its file
+  // holds it once.
+  static constexpr std::uint64_t kMostNames = 64;
 
   template <typename T>
   StateValue convert_held(const T& plain, int) {

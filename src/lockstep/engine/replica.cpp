@@ -127,8 +127,11 @@ void Replica::make_buckets() {
 // Rank 0's, to all.
 void Replica::send_weights() {
   if (communicator_.size() == 1) return;
-  if (!shared_) {
-    for (const auto& buffer : parameters_->buffers()) communicator_.broadcast(buffer.values);
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!shared_) communicator_.broadcast(buffer.values);
+    if (!shared_ || buffer.is_awake()) continue;
+    // Frozen: each rank has its own, which a user may have exchanged for another tensor.
+    for (const auto& slice : buffer.slices) communicator_.broadcast(slice.parameter);
   }
   for (const auto& [name, tensor] : parameters_->left_alone()) {
     if (tensor.layout() == torch::kStrided) communicator_.broadcast(tensor);

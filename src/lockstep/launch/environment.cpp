@@ -276,7 +276,11 @@ std::optional<Found> find_hydra(const Variables& variables) {
   variables.require(needed(variables, names));
   Place place = read_place(variables, names, read_local_size(variables, names, "MPI_LOCALNRANKS"));
   place.launcher = Launcher::kHydra;
-  if (const auto daemon = variables.number("PMI_FD", {})) place.run_id = pmi_run_id(*daemon);
+  // Each host has a daemon of its own, so what it is known by names a run only where there is one.
+  const auto daemon = variables.number("PMI_FD", {});
+  if (daemon && place.local_size_known && place.topology.local_size == place.topology.world_size) {
+    place.run_id = pmi_run_id(*daemon);
+  }
   return Found{names, place};
 }
 

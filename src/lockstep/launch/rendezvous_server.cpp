@@ -28,6 +28,8 @@ using namespace std::chrono_literals;
 // Connections that have not joined yet, beside twice the world size: a flood beyond that pushes out
 // its own, and leaves the process descriptors for its work.
 constexpr std::size_t kMostStrangers = 64;
+// Taken in at once; then those that are too many are pushed out before more come in.
+constexpr int kMostAtOnce = 32;
 constexpr auto kTick = 200ms;
 
 constexpr const char* kBroken =
@@ -145,12 +147,16 @@ class RendezvousServer::Loop {
   }
 
   void accept_all() {
-    while (FileDescriptor socket = accept_from(listener_)) {
+    for (int taken = 0; taken < kMostAtOnce; ++taken) {
+      FileDescriptor socket = accept_from(listener_);
+      if (!socket) {
+        // Out of descriptors, mostly: a connection that cannot be taken in stays readable.
+        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kTick;
+        return;
+      }
       service_.opened(next_id_, peer_address(socket));
       connections_.emplace(next_id_++, Connection(std::move(socket)));
     }
-    // Out of descriptors, mostly: a connection that cannot be taken in stays readable.
-    if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kTick;
   }
 
   void serve(std::uint64_t id, bool open) {

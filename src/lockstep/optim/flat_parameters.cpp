@@ -287,11 +287,17 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
       return torch::zeros({count}, like);
     };
   }
+  // A frozen parameter stays in memory of this process until it is trained: callbacks and
+  // handle_batch() may change it on every rank, as a target network's weights are.
+  const FlatOptions own_memory{.memory = [](std::int64_t count, const torch::TensorOptions& like) {
+    return torch::zeros({count}, like);
+  }};
   torch::NoGradGuard no_grad;
   for (std::vector<Buffer>* const some : {&found.awake, &found.asleep}) {
     for (Buffer& buffer : *some) {
-      move_into(buffer, options_);
-      if (some == &found.awake) wake(buffer, options_);
+      const bool is_awake = some == &found.awake;
+      move_into(buffer, is_awake ? options_ : own_memory);
+      if (is_awake) wake(buffer, options_);
       for (const Slice& slice : buffer.slices) size_ += slice.size;
       buffers_.push_back(std::move(buffer));
     }
@@ -314,6 +320,7 @@ bool FlatParameters::wake_unfrozen() {
     const bool unfrozen = std::ranges::any_of(
         buffer.slices, [](const Slice& slice) { return slice.parameter.requires_grad(); });
     if (!unfrozen) continue;
+    move_into(buffer, options_);
     wake(buffer, options_);
     any = true;
   }
@@ -357,9 +364,9 @@ void FlatParameters::move_to_own_memory() {
 void FlatParameters::collect_grads() {
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
+    if (!buffer.is_awake()) continue;
     for (Slice& slice : buffer.slices) {
       check_place(buffer, slice);
-      if (!buffer.is_awake()) continue;
       const torch::Tensor& grad = slice.parameter.grad();
       if (!grad.is_same(slice.grad)) {
         take_grad(slice);

@@ -47,7 +47,8 @@ ElementRange range_of(const Part& part, std::int64_t size);
 // saved and copied as ever.
 //
 // Parameters that do not require a gradient have buffers of their own, which are asleep: without
-// memory for gradients until wake_unfrozen() finds that one of their parameters requires one.
+// memory for gradients, and in memory of this process alone, until wake_unfrozen() finds that one
+// of their parameters requires a gradient.
 //
 // A parameter takes part in an update where a backward() since the last one reached it, as in
 // PyTorch, where others have no gradient. So requires_grad_() is obeyed at any time. Which ones
@@ -100,9 +101,10 @@ class FlatParameters {
   const NamedTensors& left_alone() const { return left_alone_; }
 
   // Gives memory for gradients to buffers that are asleep where one of their parameters requires a
-  // gradient now, and returns whether it did. Gradients that such parameters have already are
-  // dropped. Where the buffers' memory is shared, all ranks must call it alike. Throws ConfigError
-  // where a parameter that was left alone requires a gradient.
+  // gradient now, moves their values into FlatOptions::memory, and returns whether it did.
+  // Gradients that such parameters have already are dropped. Where the buffers' memory is shared,
+  // all ranks must call it alike. Throws ConfigError where a parameter that was left alone requires
+  // a gradient.
   bool wake_unfrozen();
 
   // To be called after backward(): notes which parameters it reached. A gradient that autograd or

@@ -35,6 +35,8 @@ std::string describe(const data::Sampler& sampler) {
   constexpr std::int64_t kMost = 1'000'000;
   std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
   if (sampler.size() > kMost) return text;
+  // Each rank may have made it for its own rank; which shard is whose is the run's to say.
+  if (dynamic_cast<const data::DistributedSampler*>(&sampler) != nullptr) return text;
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const std::int64_t index : sampler.indices(1)) {
     hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
@@ -82,8 +84,9 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
   agreement.insert(agreement.end(),
                    {{"seed", seed_of(options)},
                     {"num_epochs", fmt::format("{}", options.num_epochs)},
-                    {"resume", text_of(options.resume)},
-                    {"weights", options.weights ? options.weights->string() : "none"},
+                    // Rank 0 reads them for all. The others may know the file by another path.
+                    {"resume", options.resume ? "a checkpoint" : "none"},
+                    {"weights", options.weights ? "a file" : "none"},
                     {"valid_loader", text_of(options.valid_loader)},
                     {"valid_metric", text_of(options.valid_metric)},
                     {"minimize_valid_metric", text_of(options.minimize_valid_metric)},
@@ -150,6 +153,9 @@ std::string remedy(const std::string& name) {
     return "; set ATEN_CPU_CAPABILITY to what all machines have (default, avx2 or avx512)";
   }
   if (name == "threads of a worker") return "; set the engine's threads";
+  if (name == "callbacks") {
+    return "; a callback of rank 0 alone overrides ranks() to return Ranks::kPrimary";
+  }
   return "";
 }
 
