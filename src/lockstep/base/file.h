@@ -45,7 +45,7 @@ void remove_abandoned_writes(const std::filesystem::path& folder);
 // A hard link where the file system has them, a copy otherwise.
 void link_file_atomically(const std::filesystem::path& target, const std::filesystem::path& link);
 
-// The file that is being read, as an error shall call it.
+// The file that is being read, as an error message names it.
 struct FileInMessage {
   const std::filesystem::path& path;
   std::string_view kind = "";  // put before the path: "checkpoint"

@@ -40,8 +40,8 @@ std::string to_string(const ChildEnd& end) {
 }
 
 ChildProcess::ChildProcess(pid_t pid) : pid_(pid), pidfd_(open_pidfd(pid)) {
-  // Where children are reaped by somebody else, this one may have ended and its pid may be another
-  // process's already. What is not a child of ours is not what was forked.
+  // Where another part of the program reaps children, this one may have ended and its pid may be
+  // another process's already. What is not a child of ours is not what was forked.
   if (pidfd_ && !is_unreaped()) pidfd_ = FileDescriptor();
 }
 
@@ -60,7 +60,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   return *this;
 }
 
-// waitid(), with the result in `info`. Fails with ECHILD only: somebody else has reaped the child.
+// waitid(), with the result in `info`. Fails with ECHILD only: the child was reaped elsewhere.
 int ChildProcess::wait(siginfo_t& info, int flags) const {
   const auto wait_by = [&](idtype_t type, int id) {
     int result = 0;

@@ -16,7 +16,7 @@ namespace lockstep::launch {
 struct ChildEnd {
   int exit_code = 0;
   int signal = 0;  // that killed it; 0: it ended by itself
-  // False: the process has ended, but its exit status went to somebody else. The program ignores
+  // False: the process has ended, but its exit status was taken elsewhere. The program ignores
   // SIGCHLD, or another part of it waits for all of its children.
   bool known = true;
 

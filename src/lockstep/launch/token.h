@@ -26,7 +26,7 @@ struct TokenRequest {
 
 // The first of: the one given, the file, LOCKSTEP_TOKEN, the file that LOCKSTEP_TOKEN_FILE names.
 // On one host, where there is none of them: a name made of the place and the run, which tells runs
-// apart and keeps out nobody who knows it.
+// apart, but is no secret: a process that knows it can join.
 //
 // Throws ConfigError, with the remedy, where ranks of several hosts have no token or one that can
 // be guessed; allow_guessable or LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 turns that into a warning.

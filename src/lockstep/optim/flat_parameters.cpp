@@ -164,6 +164,11 @@ std::int64_t aligned(std::int64_t elements, std::int64_t element_size) {
   return (elements * element_size + kAlignment - 1) / kAlignment * kAlignment / element_size;
 }
 
+// The default of FlatOptions::memory.
+torch::Tensor own_memory(std::int64_t count, const torch::TensorOptions& like) {
+  return torch::zeros({count}, like);
+}
+
 void move_into(Buffer& buffer, const FlatOptions& how) {
   const torch::TensorOptions options =
       buffer.slices.front().parameter.options().requires_grad(false);
@@ -282,21 +287,15 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
     : options_(std::move(options)) {
   Sorted found = sorted(parameters);
   left_alone_ = std::move(found.left_alone);
-  if (!options_.memory) {
-    options_.memory = [](std::int64_t count, const torch::TensorOptions& like) {
-      return torch::zeros({count}, like);
-    };
-  }
+  if (!options_.memory) options_.memory = own_memory;
   // A frozen parameter stays in memory of this process until it is trained: callbacks and
   // handle_batch() may change it on every rank, as a target network's weights are.
-  const FlatOptions own_memory{.memory = [](std::int64_t count, const torch::TensorOptions& like) {
-    return torch::zeros({count}, like);
-  }};
+  const FlatOptions asleep{.memory = own_memory};
   torch::NoGradGuard no_grad;
   for (std::vector<Buffer>* const some : {&found.awake, &found.asleep}) {
     for (Buffer& buffer : *some) {
       const bool is_awake = some == &found.awake;
-      move_into(buffer, is_awake ? options_ : own_memory);
+      move_into(buffer, is_awake ? options_ : asleep);
       if (is_awake) wake(buffer, options_);
       for (const Slice& slice : buffer.slices) size_ += slice.size;
       buffers_.push_back(std::move(buffer));
