@@ -188,6 +188,26 @@ TEST(Unpickler, ATensorStaysInsideItsStorage) {
   }
 }
 
+// PyTorch saves x.conj() as the numbers of x and a note beside them.
+TEST(Unpickler, AViewThatIsNotYetComputedIsRefused) {
+  const auto with_note = [](const std::string& value) {
+    std::string program = tensor_program("K\1", "K\3", "K\1");
+    program.resize(program.size() - 3);  // without the last "tR."
+    return run(program + "\x89N}U\4conj" + value + "stR.");
+  };
+  EXPECT_NE(with_note("\x89").get_if<torch::Tensor>(), nullptr);
+  EXPECT_THAT(refusal([&] { with_note("\x88"); }),
+              AllOf(HasSubstr("'conj'"), HasSubstr("resolve_conj()")));
+}
+
+// The milestones of torch's MultiStepLR.
+TEST(Unpickler, ReadsACounter) {
+  const StateValue value = run("ccollections\nCounter\n}K\5K\2s\x85R.");
+  ASSERT_NE(value.get_if<StateDict>(), nullptr);
+  EXPECT_EQ(value.get_if<StateDict>()->get<int>("5"), 2);
+  EXPECT_THAT(refusal([] { run("ccollections\nCounter\n]\x85R."); }), HasSubstr("counts"));
+}
+
 TEST(Unpickler, WhatHoldsItselfOrGrowsWithoutEndIsRefused) {
   EXPECT_THAT(refusal([] { run(std::string("]q\0h\0a.", 7)); }), HasSubstr("nested deeper"));
   std::string laughs = "]";  // each list holds the one before ten times

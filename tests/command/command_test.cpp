@@ -1,5 +1,7 @@
 #include "lockstep/command/command.h"
 
+#include <iostream>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +93,26 @@ TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
     EXPECT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), kFailed) << word;
   }
+}
+
+// The results of a run are in its files: a console that broke does not make it a failed run.
+TEST(Command, ALaunchWhoseConsoleBrokeKeepsItsExitCode) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int full = ::open("/dev/full", O_WRONLY), null = ::open("/dev/null", O_WRONLY);
+    ::dup2(full, STDOUT_FILENO);
+    ::dup2(null, STDERR_FILENO);
+    std::cout << "progress that is lost";
+    std::vector<std::string> words = {"lockstep", "launch", "--nproc-per-node", "1", "true"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::_exit(command_main(static_cast<int>(words.size()), arguments.data()));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kDone);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/rank_process.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::launch {
 namespace {
@@ -45,7 +46,7 @@ TEST(Announcement, NobodyComes) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(message_of<CommError>([&] { read_announcement(unique("nobody"), 300ms); }),
               AllOf(HasSubstr("waited 0.3 s"), HasSubstr(unique("nobody"))));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(1s));
 }
 
 TEST(Announcement, AnAnnouncerThatIsStoppedDoesNotHoldUpItsReaders) {
@@ -61,7 +62,7 @@ TEST(Announcement, AnAnnouncerThatIsStoppedDoesNotHoldUpItsReaders) {
   // It may answer a few times before it is stopped.
   EXPECT_TRUE(eventually(
       [&] { return message_of<CommError>([&] { read_announcement(name, 300ms); }) != ""; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(2s));
 }
 
 TEST(Announcement, ANameIsTakenOnceAndFreeAfterwards) {

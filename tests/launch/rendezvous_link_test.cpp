@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "tests/launch/rank_process.h"
 #include "tests/launch/socket_pair.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::launch {
 namespace {
@@ -151,7 +152,7 @@ TEST_F(RendezvousLinkTest, BeatsCarryTheStatusAndWaitForEachOther) {
 
   send_roster(Roster(2));
   EXPECT_EQ(FieldReader(receive(FrameKind::kBeat).payload).text(), "step 1");
-  EXPECT_LT(link_.peers()[0].silent, 300ms);
+  EXPECT_LT(link_.peers()[0].silent, scaled(300ms));
 }
 
 TEST_F(RendezvousLinkTest, ClosingIsNoFailureAndEndsTheWaits) {

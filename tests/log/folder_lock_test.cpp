@@ -1,6 +1,7 @@
 #include "lockstep/log/folder_lock.h"
 
 #include <csignal>
+#include <fstream>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -53,6 +54,29 @@ TEST(FolderLock, AKilledProcessHasItNoLonger) {
   ::waitpid(child, nullptr, 0);
   ::close(taken[0]);
   ::close(taken[1]);
+}
+
+// A run of another user was killed, and its file stays.
+TEST(FolderLock, AStaleLockOfAnotherUserIsNoObstacle) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const TemporaryDirectory folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  std::ofstream(folder / ".lock") << "process 1 on elsewhere";
+  std::filesystem::permissions(folder / ".lock", std::filesystem::perms(0644));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::setuid(kNobody) != 0) ::_exit(2);
+    try {
+      const FolderLock lock(folder.path());
+    } catch (const Error&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(FolderLock, AForkedChildTakesNothingAway) {

@@ -246,6 +246,42 @@ TEST(FlatOptimizer, ResumesWithStepsOfEachParameter) {
   }
 }
 
+// As ranks do of which one has read the file.
+TEST(FlatOptimizer, ResumesFromASmallStateAndTensorsThatAreSent) {
+  for (const auto& [spec, torchs] : pairs()) {
+    const Changing first;
+    FlatParameters flat(first.parameters());
+    const auto reader = spec.make(flat);
+    SCOPED_TRACE(reader->name());
+    first.run(flat, *reader, 1, 4);
+    const StateDict small = reader->without_tensors(reader->state());
+    for (const auto& [key, value] : small) {
+      const StateDict* const slot = value.get_if<StateDict>();
+      if (slot == nullptr) continue;
+      for (const auto& [name, held] : *slot) EXPECT_EQ(held.get_if<torch::Tensor>(), nullptr);
+    }
+    const Changing second;
+    FlatParameters flat_again(second.parameters());
+    const auto other = spec.make(flat_again);
+    other->load_state(small);
+    const auto sent = reader->tensors(), received = other->tensors();
+    ASSERT_EQ(sent.size(), received.size());
+    {
+      const torch::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < sent.size(); ++i) received[i].copy_(sent[i]);
+      for (std::size_t i = 0; i < 5; ++i) {
+        second.parameters()[i].second.copy_(first.parameters()[i].second);
+      }
+    }
+    second.freeze(3);
+    first.run(flat, *reader, 5, 8);
+    second.run(flat_again, *other, 5, 8);
+    for (std::size_t i = 0; i < 5; ++i) {
+      expect_same_bits(second.parameters()[i].second, first.parameters()[i].second);
+    }
+  }
+}
+
 // Version 0.1.0 had neither "steps" nor anything of frozen parameters.
 TEST(FlatOptimizer, ReadsAStateWithoutFrozenParameters) {
   const Changing first;
@@ -388,6 +424,54 @@ TEST(FlatOptimizer, SettingsHoldForASharesUpdate) {
   }
   for (std::size_t i = 0; i < whole.size(); ++i)
     EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
+}
+
+// Ranks may share the memory of the state: one that wakes up a buffer later than the others must
+// not write first values where another rank has updated already.
+TEST(FlatOptimizer, ABufferThatWakesUpIsFilledByParts) {
+  const NamedTensors parameters{{"early", torch::ones({4}).requires_grad_()},
+                                {"late", torch::ones({100'000})}};
+  std::vector<torch::Tensor> made;
+  FlatParameters flat(parameters,
+                      {.memory = [&](std::int64_t count, const torch::TensorOptions& like) {
+                        return made.emplace_back(torch::zeros({count}, like));
+                      }});
+  const auto optimizer =
+      OptimizerSpec(Adagrad{.lr = 0.1, .initial_accumulator_value = 0.5}).make(flat);
+  parameters[1].second.requires_grad_(true);
+  flat.wake_unfrozen();
+  (parameters[0].second.sum() + parameters[1].second.sum()).backward();
+  flat.collect_grads();
+  const Part half{.index = 0, .count = 2};
+  optimizer->step({.zero_grad = false, .part = half});
+  const torch::Tensor sums = made.back();
+  const ElementRange own = range_of(half, sums.numel());
+  ASSERT_GT(own.size(), 0);
+  ASSERT_LT(own.end, sums.numel());
+  EXPECT_TRUE(sums.narrow(0, 0, own.end).ge(0.5).all().item<bool>());
+  EXPECT_TRUE(sums.narrow(0, own.end, sums.numel() - own.end).eq(0).all().item<bool>());
+}
+
+// What is unfrozen after a resume begins with the checkpoint's first value.
+TEST(FlatOptimizer, FirstValuesAreTheCheckpoints) {
+  const Changing first;
+  FlatParameters flat(first.parameters());
+  const auto optimizer =
+      OptimizerSpec(Adagrad{.lr = 0.1, .initial_accumulator_value = 0.5}).make(flat);
+  first.run(flat, *optimizer, 1, 2);
+  const Changing second;
+  FlatParameters flat_again(second.parameters());
+  const auto resumed = OptimizerSpec(Adagrad{.lr = 0.1}).make(flat_again);
+  {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < 5; ++i) {
+      second.parameters()[i].second.copy_(first.parameters()[i].second);
+    }
+  }
+  resumed->load_state(optimizer->state());
+  first.run(flat, *optimizer, 3, 4);
+  second.run(flat_again, *resumed, 3, 4);
+  expect_same_bits(second.of("late"), first.of("late"));
 }
 
 TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {

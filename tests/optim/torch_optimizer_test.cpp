@@ -128,6 +128,48 @@ TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   for (std::size_t i = 0; i < 3; ++i) expect_same_bits(again[i].second, parameters[i].second);
 }
 
+// The archive of torch's optimizers knows parameters by their position alone.
+TEST(TorchOptimizer, AStateFindsItsParametersByName) {
+  const auto make = [](bool early_is_frozen) {
+    return NamedTensors{{"early", torch::ones({4}).requires_grad_(!early_is_frozen)},
+                        {"other", torch::ones({4}).requires_grad_()}};
+  };
+  const auto spec = spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).momentum(0.5));
+  const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
+    flat.wake_unfrozen();
+    (parameters[0].second.sum() + 3 * parameters[1].second.sum()).backward();
+    optimizer.step();
+  };
+  const NamedTensors parameters = make(true);
+  FlatParameters flat(parameters);
+  const auto optimizer = spec.make(flat);
+  step(parameters, flat, *optimizer);
+  // One run in which "early" was not trained yet, and one in which it joined after "other".
+  for (const bool joined : {false, true}) {
+    if (joined) {
+      parameters[0].second.requires_grad_(true);
+      step(parameters, flat, *optimizer);
+    }
+    const NamedTensors again = make(false);
+    {
+      const torch::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < 2; ++i) again[i].second.copy_(parameters[i].second);
+    }
+    FlatParameters flat_again(again);
+    const auto resumed = spec.make(flat_again);
+    resumed->load_state(optimizer->state());
+    step(again, flat_again, *resumed);
+    parameters[0].second.requires_grad_(true);
+    step(parameters, flat, *optimizer);
+    for (std::size_t i = 0; i < 2; ++i) expect_same_bits(again[i].second, parameters[i].second);
+  }
+  StateDict twice = optimizer->state();
+  twice.set("parameters", StateList{StateList{std::string("other"), std::string("other")}});
+  EXPECT_THROW(spec.make(flat)->load_state(twice), CheckpointError);
+  twice.set("parameters", StateList{StateList{std::string("nowhere")}});
+  EXPECT_THROW(spec.make(flat)->load_state(twice), CheckpointError);
+}
+
 TEST(TorchOptimizer, RefusesOtherParameters) {
   Problem problem(torch::kFloat32);
   std::vector<torch::Tensor> tensors{problem.parameters()[0].second,

@@ -115,6 +115,13 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
   for (std::size_t i = 0; i < others.size(); ++i) EXPECT_NE(text(loader(others[i])), plain) << i;
   EXPECT_NE(text(loader({.sampler = std::make_shared<Odd>(1)})),
             text(loader({.sampler = std::make_shared<Odd>(2)})));
+  const auto distributed = [&](const data::DistributedSamplerOptions& options) {
+    return text(loader({.sampler = std::make_shared<data::DistributedSampler>(50, options)}));
+  };
+  const std::string first = distributed({.num_replicas = 2, .rank = 0, .seed = 1});
+  EXPECT_EQ(distributed({.num_replicas = 2, .rank = 1, .seed = 1}), first);
+  EXPECT_NE(distributed({.num_replicas = 2, .rank = 1, .seed = 2}), first);
+  EXPECT_NE(distributed({.num_replicas = 2, .rank = 1, .shuffle = false, .seed = 1}), first);
 }
 
 }  // namespace

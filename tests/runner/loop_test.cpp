@@ -446,6 +446,32 @@ TEST(ResumedRun, InsideAnEpochTheBatchSizeMayNotChange) {
               testing::AllOf(HasSubstr("batch"), HasSubstr("inside an epoch")));
 }
 
+// Two of these sizes give the same number of batches, and the same largest shard.
+TEST(ResumedRun, InsideAnEpochTheGlobalBatchSizeMayNotChange) {
+  TemporaryDirectory folder;
+  const auto options_with = [&](std::int64_t global) {
+    TrainOptions options = toy::options();
+    options.logdir = folder / "run";
+    options.ddp = true;
+    options.workers = 1;
+    options.shards = 2;
+    options.loaders = {{"train", {toy::points(50), {.global_batch_size = global}}}};
+    options.valid_loader.reset();
+    return options;
+  };
+  TrainOptions options = options_with(13);
+  auto cut = std::make_shared<toy::Hooks>();
+  cut->batch_start = [](State& s) {
+    if (s.loader_batch == 3) throw Error("cut");
+  };
+  options.callbacks = {cut, CheckpointCallback({.save_every_batches = 1})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::EndsWith("cut"));
+  TrainOptions second = options_with(14);
+  second.resume = "last";
+  EXPECT_THAT(toy::error_of([&] { toy::train(second); }),
+              testing::AllOf(HasSubstr("global_batch_size"), HasSubstr("13"), HasSubstr("14")));
+}
+
 TEST(ResumedRun, TheBestOfBeforeIsLoadedAtTheEnd) {
   TemporaryDirectory folder;
   const auto options = [&] {

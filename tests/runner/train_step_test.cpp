@@ -128,6 +128,16 @@ TEST(TrainStep, ALossCountsByWhatItIsAMeanOver) {
   EXPECT_TRUE(torch::allclose(found, expected, 1e-12)) << found;
 }
 
+// Skipped, the other workers would wait in batch norm's backward() for this one.
+TEST(TrainStep, WithSyncBnALossWithoutAGradientIsRefused) {
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, {.shards = 2, .sync_bn = true});
+  step.begin_batch({.samples = 2, .batch_size = 2});
+  step.begin_shard(0);
+  EXPECT_THAT(toy::error_of([&] { step.backward(line.loss(kData) * NAN, mean_over(0), 2); }),
+              testing::AllOf(testing::HasSubstr("sync_bn"), testing::HasSubstr("max(weight, 1)")));
+}
+
 TEST(TrainStep, SumsAreSummed) {
   Line line;
   const auto parts = kData.split_with_sizes({2, 3});

@@ -118,8 +118,24 @@ Ref argument(const Arguments& arguments, std::size_t index) {
 // bytes could copy a large object any number of times.
 using Result = std::variant<Object, Ref>;
 
-// (storage, offset, sizes, strides, and what training needs)
+// A complex or negated view, which PyTorch 2 saves as the numbers without it and a note.
+void refuse_lazy_views(Ref notes) {
+  const auto* const dict = std::get_if<Dict>(&notes->value);
+  if (dict == nullptr) return;
+  for (const auto& [key, value] : dict->items) {
+    const auto* const is_set = std::get_if<bool>(&value->value);
+    if (is_set == nullptr || !*is_set) continue;
+    throw CheckpointError(
+        "holds a tensor that is marked as '{}' and not yet computed; in Python, save "
+        "tensor.resolve_conj().resolve_neg()",
+        printable(expect<std::string>(key, "the name of a mark")));
+  }
+}
+
+// (storage, offset, sizes, strides, requires_grad, hooks, notes)
 Result rebuild_tensor(const Arguments& arguments) {
+  constexpr std::size_t kNotes = 6;
+  if (arguments.size() > kNotes) refuse_lazy_views(arguments[kNotes]);
   return Object{view(expect<Storage>(argument(arguments, 0), "a storage").numbers,
                      expect<std::int64_t>(argument(arguments, 1), "an offset"),
                      integers(argument(arguments, 2)), integers(argument(arguments, 3)))};
@@ -127,6 +143,13 @@ Result rebuild_tensor(const Arguments& arguments) {
 
 Result first_argument(const Arguments& arguments) {
   return argument(arguments, 0);
+}
+
+// () or ({key: count, ...})
+Result make_counter(const Arguments& arguments) {
+  if (arguments.empty()) return Object{Dict()};
+  expect<Dict>(arguments[0], "a dictionary of counts");
+  return arguments[0];
 }
 
 // () or ([(key, value), ...])
@@ -186,6 +209,7 @@ using Function = Result (*)(const Arguments&);
 Function function_named(std::string_view name) {
   static const std::unordered_map<std::string_view, Function> functions = {
       {"collections.OrderedDict", make_dict},
+      {"collections.Counter", make_counter},
       {"torch._utils._rebuild_tensor", rebuild_tensor},
       {"torch._utils._rebuild_tensor_v2", rebuild_tensor},
       {"torch._utils._rebuild_parameter", first_argument},

@@ -43,12 +43,6 @@ std::byte* data_of(const torch::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.data_ptr());
 }
 
-torch::Tensor copied(const void* data, std::size_t bytes) {
-  const torch::Tensor tensor = room(bytes);
-  if (bytes > 0) std::memcpy(tensor.data_ptr(), data, bytes);
-  return tensor;
-}
-
 // "all_reduce of 400 bytes (sum of Float)": what all ranks must agree on.
 std::string describe(std::string_view operation, std::size_t bytes, std::string_view kind = "") {
   std::string text(operation);
@@ -74,6 +68,16 @@ void put_tag(std::string_view what, std::byte* to) {
 bool has_tag(std::string_view what, const std::byte* at) {
   const std::uint64_t tag = tag_of(what);
   return std::memcmp(at, &tag, kTagBytes) == 0;
+}
+
+torch::Tensor message_room(std::size_t bytes) {
+  return room(bytes + kTagBytes);
+}
+
+torch::Tensor message_of(const void* data, std::size_t bytes) {
+  const torch::Tensor message = message_room(bytes);
+  if (bytes > 0) std::memcpy(message.data_ptr(), data, bytes);
+  return message;
 }
 
 // What a rank does, as the others see it.
@@ -426,30 +430,28 @@ void C10d::set_alone(bool alone) {
   group_->set_alone(alone);
 }
 
-std::vector<torch::Tensor> C10d::exchange(const std::string& what, const torch::Tensor& mine) {
-  const std::size_t bytes = mine.nbytes();
-  const torch::Tensor sent = room(bytes + kTagBytes);
-  if (bytes > 0) std::memcpy(sent.data_ptr(), mine.data_ptr(), bytes);
-  put_tag(what, data_of(sent) + bytes);
-  std::vector<torch::Tensor> inputs{sent};
+std::vector<torch::Tensor> C10d::exchange(const std::string& what, const torch::Tensor& message) {
+  const std::size_t bytes = message.nbytes() - kTagBytes;
+  put_tag(what, data_of(message) + bytes);
+  std::vector<torch::Tensor> inputs{message};
   std::vector<std::vector<torch::Tensor>> outputs(1);
   for (int i = 0; i < size(); ++i) outputs[0].push_back(torch::empty_like(inputs[0]));
   group_->run(what, [&](ProcessGroup& group) { return group.allgather(outputs, inputs); });
   for (int i = 0; i < size(); ++i) {
-    torch::Tensor& tensor = outputs[0][static_cast<std::size_t>(i)];
+    const torch::Tensor& tensor = outputs[0][static_cast<std::size_t>(i)];
     if (!has_tag(what, data_of(tensor) + bytes)) group_->refuse(i);
-    tensor = tensor.narrow(0, 0, mine.numel());
   }
   return outputs[0];
 }
 
 void C10d::do_barrier() {
-  exchange(describe("barrier", 0), room(0));
+  exchange(describe("barrier", 0), message_room(0));
 }
 
 std::vector<std::uint64_t> C10d::do_vote(std::uint64_t word) {
   std::vector<std::uint64_t> votes;
-  for (const auto& bytes : exchange(describe("vote", sizeof word), copied(&word, sizeof word))) {
+  for (const auto& bytes :
+       exchange(describe("vote", sizeof word), message_of(&word, sizeof word))) {
     std::memcpy(&votes.emplace_back(), bytes.data_ptr(), sizeof word);
   }
   return votes;
@@ -462,7 +464,7 @@ void C10d::do_broadcast(std::byte* data, const Elements& elements, int root) {
       "broadcast", bytes,
       fmt::format("{} from rank {}", c10::toString(elements.type), group_->world_rank(root)));
   const bool sends = rank() == root;
-  const torch::Tensor message = room(bytes + kTagBytes);
+  const torch::Tensor message = message_room(bytes);
   if (sends) {
     std::memcpy(message.data_ptr(), data, bytes);
     put_tag(what, data_of(message) + bytes);
@@ -482,14 +484,14 @@ std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<in
   const std::string kind =
       root ? fmt::format("to rank {}", group_->world_rank(*root)) : "to all ranks";
   for (const auto& bytes :
-       exchange(describe("gather", sizeof own, kind), copied(&own, sizeof own))) {
+       exchange(describe("gather", sizeof own, kind), message_of(&own, sizeof own))) {
     std::memcpy(&lengths.emplace_back(), bytes.data_ptr(), sizeof own);
   }
   const std::uint64_t longest = *std::ranges::max_element(lengths);
   std::vector<std::string> all(lengths.size());
   if (longest == 0) return all;
   // Gathered as tensors of one length.
-  const torch::Tensor padded = room(longest);
+  const torch::Tensor padded = message_room(longest);
   if (own > 0) std::memcpy(padded.data_ptr(), mine.data(), own);
   std::vector<torch::Tensor> gathered;
   if (root) {
@@ -532,7 +534,7 @@ void C10d::do_reduce(const Reduction& reduction, std::span<std::byte* const> out
 // Everybody sums everything.
 void C10d::reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const std::size_t bytes = reduction.elements.bytes();
-  const torch::Tensor sent = room(reduction.plan.most * bytes);
+  const torch::Tensor sent = message_room(reduction.plan.most * bytes);
   for (std::size_t i = 0; i < reduction.data.size(); ++i) {
     std::memcpy(data_of(sent) + i * bytes, reduction.data[i], bytes);
   }
@@ -603,7 +605,7 @@ void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* cons
   std::vector<torch::Tensor> parts;
   std::vector<void*> sums;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    sums.push_back(parts.emplace_back(room(longest)).data_ptr());
+    sums.push_back(parts.emplace_back(message_room(longest)).data_ptr());
   }
   reduction.plan.tree.reduce(inputs, sums, static_cast<std::int64_t>(bytes_of(me) / width),
                              elements.type, reduction.op);

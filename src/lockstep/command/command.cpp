@@ -51,14 +51,16 @@ int report(const std::string& message, int code) {
 }
 
 // What could not be printed was not done: on a full disk the table that was asked for is not there.
-int with_output_checked(int code) {
+// `run` and `launch` are the exception: they print progress, and their results are in files. They
+// keep their exit code, and say what was lost.
+int with_output_checked(int code, bool prints_progress) {
   errno = 0;
   std::cout.flush();
   const bool is_written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
   if (is_written || code != kDone) return code;
   return report(fmt::format("cannot write to standard output: {}",
                             errno != 0 ? std::strerror(errno) : "some of it was lost"),
-                kFailed);
+                prints_progress ? kDone : kFailed);
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -136,7 +138,8 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
 }  // namespace
 
 int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
-  return with_output_checked(run_command(argc, argv, own));
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  return with_output_checked(run_command(argc, argv, own), name == "run" || name == "launch");
 }
 
 }  // namespace lockstep

@@ -76,6 +76,9 @@ class DistributedSampler : public Sampler {
   // The same for one of `count` replicas. Throws ConfigError where it was made for another number.
   DistributedSampler of_replica(const Replica& replica) const;
 
+  std::int64_t dataset_size() const { return dataset_size_; }
+  const DistributedSamplerOptions& options() const { return options_; }
+
   std::int64_t size() const override { return samples_; }
   std::vector<std::int64_t> indices(std::int64_t epoch) const override;
 

@@ -139,6 +139,12 @@ void Replica::send_weights() {
   buffers_->broadcast();
 }
 
+void Replica::send(const optim::Optimizer& optimizer) {
+  send_weights();
+  if (shared_ || communicator_.size() == 1) return;
+  for (const torch::Tensor& tensor : optimizer.tensors()) communicator_.broadcast(tensor);
+}
+
 void Replica::change(const std::function<void()>& change) {
   buffers_->settle();
   communicator_.barrier();

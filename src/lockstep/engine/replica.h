@@ -88,6 +88,10 @@ class Replica {
   // parameters, frozen ones included, and buffers.
   void change(const std::function<void()>& change);
 
+  // Collective: after rank 0 has loaded a checkpoint. All ranks get its parameters and buffers, and
+  // its values for the optimizer's tensors; what is in shared memory is there already.
+  void send(const optim::Optimizer& optimizer);
+
   // Collective. The parameters go on in memory of this process alone.
   void finish();
 

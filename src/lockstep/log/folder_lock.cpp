@@ -46,6 +46,10 @@ bool is_still_there(const FileDescriptor& fd, const fs::path& path) {
 
 FileDescriptor open_lock(const fs::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  // Of another user, left by a run that was killed: to lock it, reading is enough.
+  if (!fd && errno == EACCES) {
+    fd = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  }
   if (!fd) throw Error("{}: cannot open the lock: {}", path.string(), std::strerror(errno));
   return fd;
 }
@@ -66,14 +70,15 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lock"), owner_
     FileDescriptor fd = open_lock(path_);
     const Attempt attempt = try_lock(fd);
     if (attempt == Attempt::kUnsupported) {
+      // The file stays: another process may have a lock on it.
       warn(fmt::format("{}: cannot be locked ({}): make sure that no other run writes there",
                        folder.string(), std::strerror(errno)));
-      ::unlink(path_.c_str());
       return;
     }
     if (attempt == Attempt::kTaken && is_still_there(fd, path_)) {
       const std::string text = this_process();
-      // What is written is for messages alone: a full disk is noticed elsewhere.
+      // What is written is for messages alone. A full disk is noticed elsewhere, and in another
+      // user's file this run stays without a name.
       if (::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), text.data(), text.size(), 0) < 0) {
         warn(fmt::format("{}: cannot write: {}", path_.string(), std::strerror(errno)));
       }

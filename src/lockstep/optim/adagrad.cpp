@@ -64,6 +64,10 @@ class AdagradOptimizer final : public FlatOptimizer {
 
   StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
 
+  double initial_in(const StateDict& state, std::size_t) const override {
+    return state.get<double>("initial_accumulator_value");
+  }
+
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
     const Adagrad options = checked(fields_from_state(kFields, state));
     require_in_use(slots[kSum]);

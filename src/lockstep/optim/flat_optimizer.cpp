@@ -90,14 +90,17 @@ void FlatOptimizer::use_slot(std::size_t slot, double initial) {
   slots_[slot].initial = initial;
   slots_[slot].flat.resize(parameters_.buffers().size());
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i);
+    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i, {});
   }
 }
 
-void FlatOptimizer::make_room(Slot& slot, std::size_t buffer) const {
-  if (slot.flat[buffer].defined()) return;
-  slot.flat[buffer] = parameters_.zeros_like_values(buffer);
-  if (slot.initial != 0.0) slot.flat[buffer].fill_(slot.initial);
+void FlatOptimizer::make_room(Slot& slot, std::size_t buffer, const Part& part) const {
+  torch::Tensor& flat = slot.flat[buffer];
+  if (flat.defined()) return;
+  flat = parameters_.zeros_like_values(buffer);
+  if (slot.initial == 0.0) return;
+  const ElementRange range = range_of(part, flat.numel());
+  flat.narrow(0, range.begin, range.size()).fill_(slot.initial);
 }
 
 // Also gives memory to the slots of buffers that have woken up since the last step.
@@ -107,7 +110,7 @@ void FlatOptimizer::count_step() {
     const auto& buffer = parameters_.buffers()[i];
     if (!buffer.is_awake()) continue;
     for (Slot& slot : slots_) {
-      if (slot.in_use) make_room(slot, i);
+      if (slot.in_use) make_room(slot, i, part_);
     }
     for (std::size_t j = 0; j < accounts_[i].size(); ++j) {
       if (buffer.slices[j].used) ++accounts_[i][j].steps;
@@ -186,10 +189,10 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
   return accounts;
 }
 
-FlatOptimizer::Slot FlatOptimizer::load_slot(const Slot& like, const StateDict& tensors,
+FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const StateDict& saved,
                                              const Accounts& accounts) const {
-  const std::string& name = like.name;
-  Slot slot{.name = name, .in_use = true, .initial = like.initial};
+  const std::string name = slot.name;
+  slot.in_use = true;
   slot.flat.resize(parameters_.buffers().size());
   std::vector<std::string> known;
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
@@ -197,15 +200,16 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(const Slot& like, const StateDict& 
     for (std::size_t j = 0; j < buffer.slices.size(); ++j) {
       const auto& slice = buffer.slices[j];
       known.push_back(slice.name);
-      const bool there = tensors.contains(slice.name);
-      if (there || buffer.is_awake()) make_room(slot, i);
+      const bool there = saved.contains(slice.name);
+      if (there || buffer.is_awake()) make_room(slot, i, {});
       if (!there) {
         if (accounts[i][j].steps == 0) continue;
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",
                               this->name(), name, slice.name);
       }
+      if (saved.at(slice.name).get_if<std::monostate>() != nullptr) continue;
       const torch::Tensor& flat = slot.flat[i];
-      const auto tensor = tensors.get<torch::Tensor>(slice.name);
+      const auto tensor = saved.get<torch::Tensor>(slice.name);
       if (tensor.sizes() != slice.parameter.sizes() ||
           tensor.scalar_type() != slice.parameter.scalar_type()) {
         throw CheckpointError("optimizer {}: {}: parameter {}: expected {}, found {}", this->name(),
@@ -214,7 +218,7 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(const Slot& like, const StateDict& 
       slice_view(slice, flat).copy_(tensor);
     }
   }
-  for (const std::string& key : tensors.keys()) {
+  for (const std::string& key : saved.keys()) {
     if (std::ranges::find(known, key) == known.end()) {
       throw CheckpointError("optimizer {}: {}: the model has no parameter {}; {}", this->name(),
                             name, key, suggest(key, known));
@@ -232,12 +236,12 @@ void FlatOptimizer::load_state(const StateDict& state) {
   torch::NoGradGuard no_grad;
   Accounts accounts = load_accounts(state);
   std::vector<Slot> slots;
-  for (const Slot& slot : slots_) {
+  for (const Slot& known : slots_) {
+    Slot slot{.name = known.name, .initial = initial_in(state, slots.size())};
     if (state.contains(slot.name)) {
-      slots.push_back(load_slot(slot, state.get<StateDict>(slot.name), accounts));
-    } else {
-      slots.push_back({.name = slot.name, .initial = slot.initial});
+      slot = load_slot(std::move(slot), state.get<StateDict>(known.name), accounts);
     }
+    slots.push_back(std::move(slot));
   }
   try {
     set_hyper_parameters(state, slots);
@@ -247,6 +251,27 @@ void FlatOptimizer::load_state(const StateDict& state) {
   slots_ = std::move(slots);
   accounts_ = std::move(accounts);
   num_steps_ = num_steps;
+}
+
+StateDict FlatOptimizer::without_tensors(const StateDict& state) const {
+  StateDict small = state;
+  for (const Slot& slot : slots_) {
+    if (!state.contains(slot.name)) continue;
+    StateDict names;
+    for (const std::string& name : state.get<StateDict>(slot.name).keys()) names.set(name, {});
+    small.set(slot.name, std::move(names));
+  }
+  return small;
+}
+
+std::vector<torch::Tensor> FlatOptimizer::tensors() const {
+  std::vector<torch::Tensor> all;
+  for (const Slot& slot : slots_) {
+    for (const torch::Tensor& flat : slot.flat) {
+      if (flat.defined()) all.push_back(flat);
+    }
+  }
+  return all;
 }
 
 void FlatOptimizer::require_in_use(const Slot& slot) const {

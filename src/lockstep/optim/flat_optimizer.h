@@ -28,6 +28,8 @@ class FlatOptimizer : public Optimizer {
   bool steps_in_parts() const final { return true; }
   StateDict state() const final;
   void load_state(const StateDict& state) final;
+  StateDict without_tensors(const StateDict& state) const final;
+  std::vector<torch::Tensor> tensors() const final;
 
  protected:
   // One value an element, in the order of the update's state arrays.
@@ -45,6 +47,8 @@ class FlatOptimizer : public Optimizer {
   virtual void update(const GradientUse& gradient) = 0;
 
   virtual StateDict hyper_parameters() const = 0;
+  // The first value of a slot's elements, as a state's options have it.
+  virtual double initial_in(const StateDict& /*state*/, std::size_t /*slot*/) const { return 0.0; }
   // Validates first, and throws without a change. Called with the slots as they will be.
   virtual void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) = 0;
 
@@ -85,12 +89,15 @@ class FlatOptimizer : public Optimizer {
   const std::vector<Run>& find_runs(std::size_t buffer);
 
   void count_step();
-  void make_room(Slot& slot, std::size_t buffer) const;
+  // `part`: whose elements get the slot's initial value. Memory may be shared with other ranks,
+  // which fill their own parts.
+  void make_room(Slot& slot, std::size_t buffer, const Part& part) const;
   UpdateTensors tensors_of(std::size_t buffer) const;
   StateDict uneven_steps() const;
   using Accounts = std::vector<std::vector<Account>>;  // one a slice, by buffer
   Accounts load_accounts(const StateDict& state) const;
-  Slot load_slot(const Slot& slot, const StateDict& tensors, const Accounts& accounts) const;
+  // `saved`: the tensors of a slot by name, or the names alone (without_tensors).
+  Slot load_slot(Slot slot, const StateDict& saved, const Accounts& accounts) const;
 
   FlatParameters& parameters_;
   std::vector<Slot> slots_;

@@ -72,6 +72,13 @@ class Optimizer {
   // Throws CheckpointError, and changes nothing, where it is another optimizer's or another
   // model's state.
   virtual void load_state(const StateDict& state) = 0;
+
+  // For ranks that resume together, of which one reads the file. The others load
+  // without_tensors(state), which is small, and after that their tensors() get the values of the
+  // first one's, by Replica::send(). A torch optimizer has a single tensor that holds everything,
+  // and keeps it.
+  virtual StateDict without_tensors(const StateDict& state) const { return state; }
+  virtual std::vector<torch::Tensor> tensors() const { return {}; }
 };
 
 struct Adam {

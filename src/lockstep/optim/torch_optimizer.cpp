@@ -1,6 +1,7 @@
 #include "lockstep/optim/torch_optimizer.h"
 
 #include <cstring>
+#include <map>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -124,7 +125,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     StateList lrs;
     for (const auto& group : optimizer_->param_groups()) lrs.push_back(group.options().get_lr());
     StateDict state{{"name", name()}, {"lr", std::move(lrs)}, {"archive", tensor}};
-    if (!added_.empty()) state.set("added", StateList(added_.begin(), added_.end()));
+    state.set("parameters", names_by_group());
     if (const auto momentum = this->momentum()) state.set("momentum", *momentum);
     return state;
   }
@@ -158,7 +159,9 @@ class TorchOptimizerAdapter final : public Optimizer {
       throw CheckpointError("optimizer {}: expected {} parameter groups, found {}", name(),
                             groups.size(), lrs.size());
     }
-    add_by_name(state.get_or<StateList>("added", {}));
+    // The archive has its parameters by position alone. Those of this run that it does not have
+    // (frozen then, trained now) come after them, without a state.
+    const auto rest = order_as(state.get_or<StateList>("parameters", {}));
     const torch::Tensor bytes = state.get<torch::Tensor>("archive").contiguous();
     std::istringstream stream(
         std::string(static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()));
@@ -170,6 +173,10 @@ class TorchOptimizerAdapter final : public Optimizer {
     } catch (const c10::Error& error) {
       throw CheckpointError("optimizer {}: its state does not fit: {}", name(),
                             error.what_without_backtrace());
+    }
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      auto& parameters = groups[i].params();
+      parameters.insert(parameters.end(), rest[i].begin(), rest[i].end());
     }
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (const double* lr = lrs[i].get_if<double>()) groups[i].options().set_lr(*lr);
@@ -214,25 +221,68 @@ class TorchOptimizerAdapter final : public Optimizer {
   void add(const FlatParameters::Slice& slice) {
     optimizer_->param_groups().front().params().push_back(slice.parameter);
     known_.insert(slice.parameter.unsafeGetTensorImpl());
-    added_.push_back(slice.name);
   }
 
-  // What a checkpoint's optimizer had beside those it was made for.
-  void add_by_name(const StateList& names) {
-    for (const auto& item : names) {
-      const std::string* name = item.get_if<std::string>();
-      const FlatParameters::Slice* found = nullptr;
-      for (const auto& buffer : parameters_.buffers()) {
-        for (const auto& slice : buffer.slices) {
-          if (name != nullptr && slice.name == *name) found = &slice;
-        }
+  // One list of names for each group, in the group's order.
+  StateList names_by_group() const {
+    std::map<const c10::TensorImpl*, std::string> names;
+    for (const auto& buffer : parameters_.buffers()) {
+      for (const auto& slice : buffer.slices) {
+        names[slice.parameter.unsafeGetTensorImpl()] = slice.name;
       }
-      if (found == nullptr) {
-        throw CheckpointError("optimizer {}: the model has no parameter {}", this->name(),
-                              name == nullptr ? "without a name" : *name);
-      }
-      if (!has(found->parameter)) add(*found);
     }
+    StateList groups;
+    for (const auto& group : optimizer_->param_groups()) {
+      StateList of_group;
+      for (const torch::Tensor& parameter : group.params()) {
+        of_group.push_back(names.at(parameter.unsafeGetTensorImpl()));
+      }
+      groups.push_back(std::move(of_group));
+    }
+    return groups;
+  }
+
+  const torch::Tensor& parameter_named(const std::string& name) const {
+    for (const auto& buffer : parameters_.buffers()) {
+      for (const auto& slice : buffer.slices) {
+        if (slice.name == name) return slice.parameter;
+      }
+    }
+    throw CheckpointError("optimizer {}: the model has no parameter {}", this->name(), name);
+  }
+
+  // Gives every group the parameters that it had in a checkpoint, in that order. Returns those that
+  // the group has beside them. A checkpoint of version 0.1.0 has no names: nothing is changed then.
+  std::vector<std::vector<torch::Tensor>> order_as(const StateList& saved) {
+    auto& groups = optimizer_->param_groups();
+    std::vector<std::vector<torch::Tensor>> ordered(groups.size()), rest(groups.size());
+    if (saved.empty()) return rest;
+    std::set<const c10::TensorImpl*> taken;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const StateList* const names = i < saved.size() ? saved[i].get_if<StateList>() : nullptr;
+      if (names == nullptr) {
+        throw CheckpointError("optimizer {}: expected the names of {} parameter groups", name(),
+                              groups.size());
+      }
+      for (const StateValue& item : *names) {
+        const std::string* const name = item.get_if<std::string>();
+        const torch::Tensor& parameter =
+            parameter_named(name == nullptr ? "without a name" : *name);
+        if (!taken.insert(parameter.unsafeGetTensorImpl()).second) {
+          throw CheckpointError("optimizer {}: parameter {} is in its state twice", this->name(),
+                                *name);
+        }
+        ordered[i].push_back(parameter);
+      }
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      for (const torch::Tensor& parameter : groups[i].params()) {
+        if (!taken.contains(parameter.unsafeGetTensorImpl())) rest[i].push_back(parameter);
+      }
+      groups[i].params() = std::move(ordered[i]);
+    }
+    known_.clear();
+    return rest;
   }
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
@@ -240,7 +290,6 @@ class TorchOptimizerAdapter final : public Optimizer {
   TorchOptimizerOptions options_;
   std::vector<bool> was_asleep_;            // each buffer, when the optimizer was made
   std::set<const c10::TensorImpl*> known_;  // parameters of all groups, once it was asked for
-  std::vector<std::string> added_;          // parameters that joined later, in that order
   std::vector<double> lr_ratios_;           // each group's to the first's, as they were made
 };
 

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include "lockstep/base/file.h"
+
 namespace lockstep::recipe {
 namespace {
 
@@ -39,7 +41,8 @@ void load_plugin(const std::filesystem::path& path) {
     throw ConfigError("plugin {}: built for Lockstep {}, this is {}", path.string(), version,
                       plugin_version());
   }
-  symbol<void(Targets&)>(library, "lockstep_plugin", path)(targets());
+  const auto add_targets = symbol<void(Targets&)>(library, "lockstep_plugin", path);
+  reading<ConfigError>({.path = path, .kind = "plugin"}, [&] { add_targets(targets()); });
   loaded.insert(file);
 }
 

@@ -36,7 +36,12 @@ std::string describe(const data::Sampler& sampler) {
   std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
   if (sampler.size() > kMost) return text;
   // Each rank may have made it for its own rank; which shard is whose is the run's to say.
-  if (dynamic_cast<const data::DistributedSampler*>(&sampler) != nullptr) return text;
+  if (const auto* known = dynamic_cast<const data::DistributedSampler*>(&sampler)) {
+    const data::DistributedSamplerOptions& options = known->options();
+    return text + fmt::format(" of {} samples ({}, seed {}{})", known->dataset_size(),
+                              options.shuffle ? "shuffled" : "in order", options.seed,
+                              options.drop_last ? ", drop_last" : "");
+  }
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const std::int64_t index : sampler.indices(1)) {
     hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
@@ -135,7 +140,8 @@ std::string who_has_what(const std::vector<std::string>& values) {
   }
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : ranks_of) {
-    constexpr std::size_t kMost = 8;  // names of ranks; of a thousand nobody reads all
+    constexpr std::size_t kMost =
+        8;  // names of ranks; a list of a thousand would hide the rest of the message
     std::vector<int> named(
         ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
     const std::size_t others = ranks.size() - named.size();

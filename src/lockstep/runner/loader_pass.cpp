@@ -33,7 +33,8 @@ void LoaderPass::run(const Start& start) {
   const data::EpochSize size = data::epoch_size(loader, settings_.shards);
   state_.loader = start.loader;
   state_.is_train = step_ != nullptr && is_train_loader(start.loader);
-  state_.may_write_gradients = state_.is_train && settings_.direct_gradients;
+  state_.may_write_gradients =
+      state_.is_train && settings_.unseen_gradients && !step_->sends_gradients_early();
   state_.loader_batch = start.first_batch;
   state_.loader_batches = size.batches;
   const data::BatchSplit split = data::batch_split(loader, settings_.shards);

@@ -22,7 +22,7 @@ struct PassSettings {
   bool terminate_on_nan = false;  // a loss that is not finite ends the run
   bool log_batches = false;       // every batch's metrics go to the loggers, too
   std::int64_t shards = 1;        // that every batch is split into, over all workers
-  bool direct_gradients = false;  // no callback asks for one, and none is sent off early
+  bool unseen_gradients = false;  // no callback of any rank looks at one
 };
 
 class LoaderPass {

@@ -68,10 +68,23 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   return hparams;
 }
 
+bool uses_gradients(const std::vector<CallbackPtr>& callbacks) {
+  return std::ranges::any_of(callbacks,
+                             [](const CallbackPtr& item) { return item->uses_gradients(); });
+}
+
+// Whether a callback of one of the ranks looks at gradients. Those of rank 0 alone count, too: what
+// a rank sends, and when, must be the same for all.
+bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Communicator& comm) {
+  const auto votes = comm.vote(uses_gradients(callbacks) ? 1 : 0);
+  return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
+}
+
 // The plan that this rank follows, where all ranks have the same one. Rank 0 writes: what the
 // others are asked to write or show is left out of theirs.
 Plan plan_for(Plan plan, comm::Communicator& comm) {
-  check_agreement(agreement_of(plan), comm);
+  // A sampler of the user's is asked for its order: only where there is a rank to compare with.
+  if (comm.size() > 1) check_agreement(agreement_of(plan), comm);
   if (comm.is_primary()) return plan;
   plan.options.console = false;
   plan.options.loggers.clear();
@@ -90,8 +103,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   const std::int64_t shards = plan_.engine->shards();
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
-  const bool unseen_gradients = std::ranges::none_of(
-      plan_.callbacks, [](const CallbackPtr& item) { return item->uses_gradients(); });
+  const bool unseen_gradients = !any_rank_uses_gradients(plan_.callbacks, comm_);
   replica_ = std::make_unique<Replica>(
       plan_.model.parameters(), plan_.model.buffers(), comm_,
       ReplicaOptions{.shards = static_cast<int>(shards),
@@ -112,11 +124,13 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
         {.num_epochs = options.num_epochs,
          .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps, shards)});
   }
-  step_ = std::make_unique<TrainStep>(*replica_, *optimizer_,
-                                      StepSettings{.accumulation_steps = options.accumulation_steps,
-                                                   .clip_grad_norm = options.clip_grad_norm,
-                                                   .clip_grad_value = options.clip_grad_value,
-                                                   .shards = shards});
+  step_ =
+      std::make_unique<TrainStep>(*replica_, *optimizer_,
+                                  StepSettings{.accumulation_steps = options.accumulation_steps,
+                                               .clip_grad_norm = options.clip_grad_norm,
+                                               .clip_grad_value = options.clip_grad_value,
+                                               .shards = shards,
+                                               .sync_bn = plan_.engine->synchronizes_batch_norm()});
 
   state_.model = plan_.model;
   state_.criterion = plan_.criterion;
@@ -146,14 +160,13 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                    .who = "valid_metric",
                                                    .option = "minimize_valid_metric"});
   }
-  const bool direct = unseen_gradients && !replica_->overlaps();
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
                                        profiler_,
                                        PassSettings{.loss_key = plan_.loss_key,
                                                     .terminate_on_nan = options.terminate_on_nan,
                                                     .log_batches = options.log_batches,
                                                     .shards = shards,
-                                                    .direct_gradients = direct});
+                                                    .unseen_gradients = unseen_gradients});
 }
 
 Loop::~Loop() = default;
@@ -231,18 +244,20 @@ void Loop::fail() {
 void Loop::take_weights() {
   const TrainOptions& options = plan_.options;
   if (!options.weights || options.resume) return;  // a resumed run took them when it began
-  StateDict weights;
-  if (comm_.is_primary()) weights = checkpoint::load_weights(*options.weights);
-  weights = broadcast(weights, comm_);
-  try {
-    state_.model.load_state(weights);
-  } catch (const CheckpointError& error) {
-    throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
+  // Rank 0 reads: the others may not see its disk.
+  if (comm_.is_primary()) {
+    const StateDict weights = checkpoint::load_weights(*options.weights);
+    try {
+      state_.model.load_state(weights);
+    } catch (const CheckpointError& error) {
+      throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
+    }
   }
+  replica_->send(*optimizer_);
   say(options, fmt::format("=> Loading weights {}", options.weights->string()));
 }
 
-// The optimizer goes on as it was; who asked for something else shall know.
+// Resume keeps the checkpoint's learning rate. Warns where the options ask for another one.
 void Loop::keep_lr(const StateDict& snapshot) {
   const double saved = snapshot.get_or<double>("lr", initial_lr_);
   if (saved == initial_lr_) return;
@@ -264,7 +279,12 @@ bool Loop::resume() {
   // Rank 0 reads: the others may not see its disk.
   checkpoint::Loaded loaded;
   if (comm_.is_primary()) loaded = checkpoint::load_by_name(*options.resume, folder);
-  loaded.state = broadcast(loaded.state, comm_);
+  if (comm_.size() > 1) {
+    const StateDict small =
+        comm_.is_primary() ? without_tensors(loaded.state, *optimizer_) : StateDict();
+    StateDict received = broadcast(small, comm_);
+    if (!comm_.is_primary()) loaded.state = std::move(received);
+  }
   try {
     if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
     Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
@@ -280,6 +300,7 @@ bool Loop::resume() {
   } catch (const CheckpointError& error) {
     throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
   }
+  replica_->send(*optimizer_);
   keep_lr(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   say(plan_.options,

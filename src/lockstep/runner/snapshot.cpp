@@ -73,12 +73,24 @@ void check_position(const StateDict& run, const Position& position, const State&
           what, then, now);
     }
   };
-  const data::EpochSize size = data::epoch_size(loader, state.engine->shards());
+  const std::int64_t shards = state.engine->shards();
+  const data::EpochSize size = data::epoch_size(loader, shards);
+  const data::BatchSplit split = data::batch_split(loader, shards);
   expect_same("seed", static_cast<std::int64_t>(state.seed));
-  expect_same("shards", state.engine->shards());
+  expect_same("shards", shards);
   expect_same("loader_batches", size.batches);
-  expect_same("loader_batch_size", data::batch_split(loader, state.engine->shards()).largest());
+  expect_same("loader_batch_size", split.largest());
+  // A checkpoint of version 0.1.0 does not have it.
+  if (run.contains("loader_global_batch_size")) {
+    expect_same("loader_global_batch_size", split.global);
+  }
   expect_same("loader_sample_count", size.samples);
+}
+
+// Samples of a whole batch of the loader at work; 0 between epochs.
+std::int64_t global_batch_size(const State& state) {
+  if (state.loader.empty()) return 0;
+  return data::batch_split(state.loaders.at(state.loader), state.engine->shards()).global;
 }
 
 }  // namespace
@@ -102,6 +114,7 @@ StateDict make_snapshot(const State& state, const Position& position,
                                 {"loader_batches_done", position.loader_batches_done},
                                 {"loader_batches", state.loader_batches},
                                 {"loader_batch_size", state.loader_batch_size},
+                                {"loader_global_batch_size", global_batch_size(state)},
                                 {"loader_sample_count", state.loader_sample_count},
                                 {"loader_end_requested", state.loader_end_requested}});
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
@@ -131,7 +144,9 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
                        .loader_batches_done = run.get<std::int64_t>("loader_batches_done")};
   check_position(run, restored.position, state);
 
-  state.model.load_state(snapshot.get<StateDict>("model_state_dict"));
+  if (state.comm->is_primary()) {
+    state.model.load_state(snapshot.get<StateDict>("model_state_dict"));
+  }
   state.criterion.load_state(snapshot.get<StateDict>("criterion_state_dict"));
   state.optimizer->load_state(snapshot.get<StateDict>("optimizer_state_dict"));
   const bool saved_scheduler = snapshot.contains("scheduler_state_dict");
@@ -156,6 +171,18 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks, state.comm->is_primary());
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
+}
+
+StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer) {
+  StateDict small = snapshot;
+  for (const char* const key : {"model_state_dict", "documents"}) {
+    if (small.contains(key)) small.erase(key);
+  }
+  if (snapshot.contains("optimizer_state_dict")) {
+    small.set("optimizer_state_dict",
+              optimizer.without_tensors(snapshot.get<StateDict>("optimizer_state_dict")));
+  }
+  return small;
 }
 
 std::uint64_t snapshot_seed(const StateDict& snapshot) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/runner/callback.h"
 #include "lockstep/runner/state.h"
 #include "lockstep/state/state_dict.h"
@@ -32,6 +33,10 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks);
 
 // The seed a snapshot's run used.
+// What the other ranks need of a snapshot that rank 0 has read. Weights and the optimizer's tensors
+// are not in it: Replica::send() brings them, without a second copy.
+StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer);
+
 std::uint64_t snapshot_seed(const StateDict& snapshot);
 
 }  // namespace lockstep

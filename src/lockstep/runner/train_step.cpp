@@ -77,7 +77,14 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
   const double weight = over.kind == Kind::kWeight ? over.weight : static_cast<double>(samples);
   note_weight(over.kind == Kind::kSum ? kSum : weight, samples);
   // A mean over nothing may be NaN, and zero times it would be, too.
-  if (weight == 0 && !std::isfinite(loss.item<double>())) return;
+  if (weight == 0 && !std::isfinite(loss.item<double>())) {
+    if (!settings_.sync_bn) return;
+    throw ConfigError(
+        "sync_bn: the loss of this worker's samples is {} and has weight 0, so it has no gradient, "
+        "but batch norm over all workers needs one from each: give state.set_loss a loss that is 0 "
+        "there, for example a sum divided by max(weight, 1)",
+        loss.item<double>());
+  }
   replica_.before_backward();
   if (weight == 0) {
     loss.backward(torch::zeros_like(loss));

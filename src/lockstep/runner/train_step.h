@@ -22,6 +22,7 @@ struct StepSettings {
   std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
   std::int64_t shards = 1;                // parts of every batch, over all workers
+  bool sync_bn = false;                   // batch norm meets the other workers in backward()
 };
 
 // Throws ConfigError for values without meaning.
@@ -58,6 +59,9 @@ class TrainStep {
   // means over, over all workers and batches of the update; or with the sum, where losses are sums.
   // Clips that mean. Adds "gradient/norm" to `metrics` where the norm had to be known.
   void update(Metrics& metrics);
+
+  // Gradients are reduced while backward() goes on; after an unfreeze this may change.
+  bool sends_gradients_early() const { return replica_.overlaps(); }
 
   // No gradient waits for an update.
   bool between_steps() const { return batches_ == 0; }

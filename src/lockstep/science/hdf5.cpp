@@ -297,24 +297,32 @@ struct Hdf5File::Use {
 
 Hdf5File::Hdf5File(fs::path path)
     : path_(std::move(path)), use_(std::make_shared<const Use>(fs::absolute(path_))) {
-  const Turn turn;
   if (!fs::exists(path_)) throw DataError("{}: there is no such file", path_.string());
-  opened(use_->path);
+  reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    opened(use_->path);
+  });
 }
 
 std::vector<std::string> Hdf5File::names() const {
-  const Turn turn;
-  return opened(use_->path).names();
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).names();
+  });
 }
 
 std::vector<std::int64_t> Hdf5File::shape(const std::string& name) const {
-  const Turn turn;
-  return opened(use_->path).dataset(name).shape();
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).dataset(name).shape();
+  });
 }
 
 torch::Tensor Hdf5File::read(const std::string& name, const Block& block) const {
-  const Turn turn;
-  return opened(use_->path).dataset(name).read(block);
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).dataset(name).read(block);
+  });
 }
 
 torch::Tensor Hdf5File::read(const std::string& name) const {

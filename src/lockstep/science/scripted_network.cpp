@@ -19,11 +19,8 @@ constexpr const char* kScript = "model_script.pt";
 
 ScriptedNetwork::ScriptedNetwork(const std::filesystem::path& script, NetworkConfig config)
     : Network(std::move(config)) {
-  try {
-    script_ = read_file(script);
-  } catch (const Error& error) {
-    throw DataError("ScriptedNetwork: {}", error.what());
-  }
+  script_ = reading<DataError>({.path = script, .kind = "ScriptedNetwork:"},
+                               [&] { return read_file(script); });
   Model::script(std::istringstream(script_), script.string());
 }
 
@@ -54,12 +51,8 @@ void ScriptedNetwork::save(const std::filesystem::path& folder) const {
 }
 
 void ScriptedNetwork::load(const std::filesystem::path& folder) {
-  std::string script;
-  try {
-    script = read_file(folder / kScript);
-  } catch (const Error& error) {
-    throw CheckpointError("{}", error.what());
-  }
+  const std::filesystem::path file = folder / kScript;
+  std::string script = reading<CheckpointError>({.path = file}, [&] { return read_file(file); });
   std::swap(script_, script);
   try {
     Network::load(folder);
