@@ -1,12 +1,15 @@
 #include "lockstep/launch/environment.h"
 
+#include <array>
 #include <cstdlib>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 
 namespace lockstep::launch {
 namespace {
@@ -248,6 +251,24 @@ TEST(LaunchEnvironment, TheMeetingPlaceIsTheMaster) {
     EXPECT_EQ(where.master_address, "a");
     EXPECT_EQ(where.master_port, 65535);
   }
+}
+
+// Each host has a daemon of MPICH's: its identity names a run only where there is one host.
+TEST(LaunchEnvironment, ADaemonOfMpichNamesARunOfOneHost) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  const FileDescriptor daemon(ends[0]), rank(ends[1]);
+  const auto run_id = [&](const std::string& local_size) {
+    return find_place(with(kHydra, {{"PMI_FD", std::to_string(rank.get())},
+                                    {"MPI_LOCALRANKID", "3"},
+                                    {"MPI_LOCALNRANKS", local_size}}))
+        .value()
+        .run_id;
+  };
+  EXPECT_THAT(run_id("4"), ::testing::StartsWith("pmi-"));
+  const Place several = find_place(with(kHydra, {{"PMI_FD", std::to_string(rank.get())}})).value();
+  EXPECT_LT(several.topology.local_size, several.topology.world_size);
+  EXPECT_EQ(several.run_id, "");
 }
 
 TEST(LaunchEnvironment, NobodyLaunchedUs) {

@@ -92,6 +92,25 @@ TEST(RendezvousJoin, WithoutAServerTheErrorNamesTheAddressTheTimeAndTheCause) {
   EXPECT_THAT(complaint(options), HasSubstr("cannot resolve 'no such host'"));
 }
 
+// Waiting would not help: the error comes at once.
+TEST(RendezvousJoin, AnotherVersionOfTheProtocolEndsTheAttempts) {
+  const FileDescriptor listener = listen_on({.address = "127.0.0.1", .port = 0});
+  std::thread newer([&] {
+    ASSERT_TRUE(wait_for(listener, POLLIN, deadline_in(kLimit)));
+    const FileDescriptor client = accept_from(listener);
+    std::string frame = encode_frame(FrameKind::kChallenge, "");
+    frame[4] = 9;
+    EXPECT_EQ(::send(client.get(), frame.data(), frame.size(), 0),
+              static_cast<ssize_t>(frame.size()));
+    wait_for(client, POLLRDHUP, deadline_in(kLimit));
+  });
+  const auto start = Clock::now();
+  EXPECT_THAT(complaint(rank_at(local_port(listener))),
+              AllOf(HasSubstr("version 9"), HasSubstr("the same version of Lockstep")));
+  EXPECT_LT(Clock::now() - start, kLimit / 2);
+  newer.join();
+}
+
 TEST(RendezvousJoin, SomebodyElsesPortIsNoServer) {
   const FileDescriptor listener = listen_on({});
   RendezvousOptions options = rank_at(local_port(listener));

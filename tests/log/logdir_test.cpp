@@ -65,6 +65,15 @@ TEST(Logdir, OfARunThatIsGoingOnIsLeftAlone) {
   EXPECT_FALSE(fs::exists(folder / "previous"));
 }
 
+// A summary is of a run that has ended. Where the resumed run fails, there shall be none.
+TEST(Logdir, AResumedRunHasNoSummaryUntilItEnds) {
+  TemporaryDirectory folder;
+  leave_a_run(folder.path(), "first");
+  EXPECT_FALSE(prepare_logdir(folder.path(), {.resume = true}).moved_to.has_value());
+  EXPECT_FALSE(fs::exists(folder / "summary.json"));
+  EXPECT_EQ(read_file(folder / "logs/train.csv"), "first");
+}
+
 // What a writer left that was killed just before it gave a file its name.
 TEST(Logdir, AbandonedWritesAreNotMovedAlong) {
   TemporaryDirectory folder;

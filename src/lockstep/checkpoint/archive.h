@@ -13,7 +13,8 @@ namespace lockstep::checkpoint {
 class Archive {
  public:
   // Throws CheckpointError where `bytes` is no zip archive, where an entry is compressed or
-  // encrypted (torch.save does neither), and where entries reach beyond the file or overlap.
+  // encrypted (torch.save does neither), where an entry reaches beyond the file, and where
+  // all entries together are larger than the file, so that some overlap.
   explicit Archive(std::span<const char> bytes);
 
   // The bytes of the entry, named without the archive's folder: "data.pkl".

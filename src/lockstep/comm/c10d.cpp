@@ -503,9 +503,13 @@ std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<in
     }
     c10d::GatherOptions options;
     options.rootRank = *root;
-    group_->run(describe("gather", longest, kind),
-                [&](ProcessGroup& group) { return group.gather(outputs, inputs, options); });
+    const std::string what = describe("gather", longest, kind);
+    put_tag(what, data_of(padded) + longest);
+    group_->run(what, [&](ProcessGroup& group) { return group.gather(outputs, inputs, options); });
     if (!outputs.empty()) gathered = outputs[0];
+    for (std::size_t i = 0; i < gathered.size(); ++i) {
+      if (!has_tag(what, data_of(gathered[i]) + longest)) group_->refuse(static_cast<int>(i));
+    }
   } else {
     gathered = exchange(describe("gather", longest, kind), padded);
   }

@@ -52,9 +52,8 @@ class C10d : public Communicator {
  private:
   class Group;
 
-  // The bytes of all ranks, which are equally many. `what` names the collective; ranks that came
-  // for another one throw.
-  // Every rank's message, by rank. A message ends with room for a tag, which this writes.
+  // Every rank's message, by rank; all have the same length. A message ends with room for a tag,
+  // which this writes. `what` names the collective; ranks that came for another one throw.
   std::vector<torch::Tensor> exchange(const std::string& what, const torch::Tensor& message);
   static std::string describe_reduce(const Reduction& reduction);
   void reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs);

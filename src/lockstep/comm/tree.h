@@ -83,7 +83,8 @@ std::vector<Node> leaf_nodes(const LeafRange& range);
 std::vector<Node> nodes_of(const Share& share, int leaves);
 
 // How a rank adds up its leaves where they come one after the other, in as few arrays as the order
-// of the tree allows: about log2 of its leaves and one. A leaf is added to a neighbour that waits
+// of the tree allows: log2 of its leaves and one where they begin at the first leaf, else at most
+// twice as many. A leaf is added to a neighbour that waits
 // for it, and its array is free for the next one. The last leaf is not added to anything: that is
 // left to the sum over all ranks.
 class RunningSums {

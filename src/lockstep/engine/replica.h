@@ -8,7 +8,7 @@
 // everything. Both give the same bits.
 //
 // A worker adds up the gradients of its shards as they come (comm::RunningSums), so that it needs
-// memory for about log2(shards) + 1 of them.
+// memory for a few of them, not for one of each shard.
 #pragma once
 
 #include <cstdint>

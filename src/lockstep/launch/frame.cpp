@@ -48,7 +48,7 @@ std::optional<Frame> FrameReader::next(std::size_t largest) {
     const std::uint64_t version = get(rest.substr(4, 2));
     const std::uint64_t size = get(rest.substr(8, 4));
     if (version != kVersion) {
-      throw CommError("a message of version {} of the protocol, expected {}", version, kVersion);
+      throw OtherVersion(version, kVersion);
     }
     if (size > largest) {
       throw CommError("a message of {} bytes, expected at most {}", size, largest);

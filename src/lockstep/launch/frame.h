@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launch {
 
 enum class FrameKind : std::uint16_t {
@@ -32,6 +34,13 @@ enum class FrameKind : std::uint16_t {
   kCount,    // id
   kFail,     // id, reason
   kLeave,    // id
+};
+
+// The other side has another version of this protocol.
+struct OtherVersion : CommError {
+  OtherVersion(std::uint64_t theirs, std::uint64_t ours)
+      : CommError("the other side has version {} of the protocol, this one has version {}", theirs,
+                  ours) {}
 };
 
 struct Frame {

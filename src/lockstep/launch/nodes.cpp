@@ -1,5 +1,7 @@
 #include "lockstep/launch/nodes.h"
 
+#include <charconv>
+#include <cstdio>
 #include <random>
 #include <vector>
 
@@ -20,12 +22,21 @@ std::string encode(const RemoteFailure& failure) {
 
 RemoteFailure decode(const std::string& text) {
   RemoteFailure failure;
-  std::size_t used = 0;
-  failure.rank = std::stoi(text, &used);
-  const std::string rest = text.substr(used);
-  failure.shell_code = std::stoi(rest, &used);
-  failure.how = rest.substr(used + 1);
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%d %d %n", &failure.rank, &failure.shell_code, &used) != 2) {
+    throw CommError("another node's launcher sent '{}', expected how a rank failed",
+                    printable(text));
+  }
+  failure.how = text.substr(static_cast<std::size_t>(used));
   return failure;
+}
+
+// A number that another node's launcher sent.
+int number_in(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  throw CommError("another node's launcher sent '{}', expected a number", printable(text));
 }
 
 }  // namespace
@@ -74,7 +85,7 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   for (int node = 0; node < options_.nodes; ++node) {
     if (node == options_.node_rank) meeting.first_rank = meeting.world_size;
     try {
-      meeting.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+      meeting.world_size += number_in(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
     } catch (const CommError& error) {
       if (const auto failure = rendezvous_->failure()) {
         throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
@@ -92,7 +103,7 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   }
   meeting.run_id = rendezvous_->get(key("run", attempt));
   meeting.token = derive_token(options_.token, "ranks of run " + meeting.run_id);
-  meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
+  meeting.master.port = number_in(rendezvous_->get(key("port", attempt)));
   const std::lock_guard lock(watching_);
   failed_.clear();
   attempt_ = attempt;
@@ -153,7 +164,7 @@ void Nodes::watch() {
     try {
       if (failure_of(attempt_)) failed_.wake();
     } catch (const CommError&) {
-      failed_.wake();  // nobody there to ask: nothing more can come of it
+      failed_.wake();  // without an answer, nothing more can come of this attempt
     }
   }
 }

@@ -148,6 +148,10 @@ FrameChannel join_rendezvous(const RendezvousOptions& options) {
           "rank 0: the rendezvous at {} did not answer rank {} in {}: it accepts connections, so "
           "its process is stopped or hangs, or another program has the port",
           where, options.rank, seconds(options.timeout));
+    } catch (const OtherVersion& error) {
+      throw CommError(
+          "rendezvous at {}: rank {} of {}: {}; install the same version of Lockstep on all hosts",
+          where, options.rank, options.world_size, error.what());
     } catch (const CommError& error) {
       cause = error.what();
     }

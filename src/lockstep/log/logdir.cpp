@@ -61,6 +61,7 @@ LogDirectory prepare_logdir(const fs::path& path, const LogDirectoryOptions& opt
   remove_abandoned_writes(path);
   for (const auto output : kRunOutputs) remove_abandoned_writes(path / output);
   const std::vector<fs::path> outputs = outputs_in(path);
+  if (options.resume) fs::remove(path / "summary.json");
   if (options.resume || outputs.empty()) return result;
 
   make_directories(path / "previous");

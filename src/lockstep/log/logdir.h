@@ -31,8 +31,9 @@ struct LogDirectory {
 // Creates the folder and locks it. Throws Error where another run has it, before anything is
 // touched. Files that a killed run was writing are removed. A fresh run that finds an earlier run's
 // outputs moves exactly those to <path>/previous/<n>, n counting up: two runs never mix in one file
-// and nothing is deleted. Other files in the folder are left alone. Throws Error where the folder
-// cannot be written.
+// and nothing is deleted. A resumed run removes summary.json alone: it is written anew at the end,
+// and a run that fails shall not have the summary of an earlier one. Other files in the folder are
+// left alone. Throws Error where the folder cannot be written.
 LogDirectory prepare_logdir(const std::filesystem::path& path,
                             const LogDirectoryOptions& options = {});
 

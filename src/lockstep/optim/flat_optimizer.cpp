@@ -14,6 +14,9 @@
 namespace lockstep::optim {
 namespace {
 
+// The key of a state whose tensors are sent later; no file has it.
+constexpr const char* kSent = "tensors_are_sent";
+
 std::string describe(const torch::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
                      fmt::join(tensor.sizes(), ", "));
@@ -90,16 +93,17 @@ void FlatOptimizer::use_slot(std::size_t slot, double initial) {
   slots_[slot].initial = initial;
   slots_[slot].flat.resize(parameters_.buffers().size());
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i, {});
+    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i, Part());
   }
 }
 
-void FlatOptimizer::make_room(Slot& slot, std::size_t buffer, const Part& part) const {
+void FlatOptimizer::make_room(Slot& slot, std::size_t buffer,
+                              const std::optional<Part>& filled) const {
   torch::Tensor& flat = slot.flat[buffer];
   if (flat.defined()) return;
   flat = parameters_.zeros_like_values(buffer);
-  if (slot.initial == 0.0) return;
-  const ElementRange range = range_of(part, flat.numel());
+  if (slot.initial == 0.0 || !filled) return;
+  const ElementRange range = range_of(*filled, flat.numel());
   flat.narrow(0, range.begin, range.size()).fill_(slot.initial);
 }
 
@@ -189,9 +193,10 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
   return accounts;
 }
 
-FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const StateDict& saved,
+FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
                                              const Accounts& accounts) const {
   const std::string name = slot.name;
+  const std::optional<Part> filled = saved.sent ? std::nullopt : std::optional(Part());
   slot.in_use = true;
   slot.flat.resize(parameters_.buffers().size());
   std::vector<std::string> known;
@@ -200,16 +205,16 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const StateDict& saved,
     for (std::size_t j = 0; j < buffer.slices.size(); ++j) {
       const auto& slice = buffer.slices[j];
       known.push_back(slice.name);
-      const bool there = saved.contains(slice.name);
-      if (there || buffer.is_awake()) make_room(slot, i, {});
+      const bool there = saved.tensors.contains(slice.name);
+      if (there || buffer.is_awake()) make_room(slot, i, filled);
       if (!there) {
         if (accounts[i][j].steps == 0) continue;
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",
                               this->name(), name, slice.name);
       }
-      if (saved.at(slice.name).get_if<std::monostate>() != nullptr) continue;
+      if (saved.sent) continue;
       const torch::Tensor& flat = slot.flat[i];
-      const auto tensor = saved.get<torch::Tensor>(slice.name);
+      const auto tensor = saved.tensors.get<torch::Tensor>(slice.name);
       if (tensor.sizes() != slice.parameter.sizes() ||
           tensor.scalar_type() != slice.parameter.scalar_type()) {
         throw CheckpointError("optimizer {}: {}: parameter {}: expected {}, found {}", this->name(),
@@ -218,7 +223,7 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const StateDict& saved,
       slice_view(slice, flat).copy_(tensor);
     }
   }
-  for (const std::string& key : saved.keys()) {
+  for (const std::string& key : saved.tensors.keys()) {
     if (std::ranges::find(known, key) == known.end()) {
       throw CheckpointError("optimizer {}: {}: the model has no parameter {}; {}", this->name(),
                             name, key, suggest(key, known));
@@ -239,7 +244,9 @@ void FlatOptimizer::load_state(const StateDict& state) {
   for (const Slot& known : slots_) {
     Slot slot{.name = known.name, .initial = initial_in(state, slots.size())};
     if (state.contains(slot.name)) {
-      slot = load_slot(std::move(slot), state.get<StateDict>(known.name), accounts);
+      slot = load_slot(std::move(slot),
+                       {.tensors = state.get<StateDict>(known.name), .sent = state.contains(kSent)},
+                       accounts);
     }
     slots.push_back(std::move(slot));
   }
@@ -255,6 +262,7 @@ void FlatOptimizer::load_state(const StateDict& state) {
 
 StateDict FlatOptimizer::without_tensors(const StateDict& state) const {
   StateDict small = state;
+  small.set(kSent, true);
   for (const Slot& slot : slots_) {
     if (!state.contains(slot.name)) continue;
     StateDict names;

@@ -89,15 +89,19 @@ class FlatOptimizer : public Optimizer {
   const std::vector<Run>& find_runs(std::size_t buffer);
 
   void count_step();
-  // `part`: whose elements get the slot's initial value. Memory may be shared with other ranks,
-  // which fill their own parts.
-  void make_room(Slot& slot, std::size_t buffer, const Part& part) const;
+  // `filled`: the elements that get the slot's initial value. Memory may be shared with other
+  // ranks, which fill their own parts, or have filled all of it.
+  void make_room(Slot& slot, std::size_t buffer, const std::optional<Part>& filled) const;
   UpdateTensors tensors_of(std::size_t buffer) const;
   StateDict uneven_steps() const;
   using Accounts = std::vector<std::vector<Account>>;  // one a slice, by buffer
   Accounts load_accounts(const StateDict& state) const;
-  // `saved`: the tensors of a slot by name, or the names alone (without_tensors).
-  Slot load_slot(Slot slot, const StateDict& saved, const Accounts& accounts) const;
+  // A slot of a state. Where its tensors are `sent` later, the state has their names alone.
+  struct SavedSlot {
+    StateDict tensors;  // by parameter
+    bool sent = false;
+  };
+  Slot load_slot(Slot slot, const SavedSlot& saved, const Accounts& accounts) const;
 
   FlatParameters& parameters_;
   std::vector<Slot> slots_;

@@ -87,7 +87,7 @@ void check_position(const StateDict& run, const Position& position, const State&
   expect_same("loader_sample_count", size.samples);
 }
 
-// Samples of a whole batch of the loader at work; 0 between epochs.
+// Samples of a whole batch of the last loader.
 std::int64_t global_batch_size(const State& state) {
   if (state.loader.empty()) return 0;
   return data::batch_split(state.loaders.at(state.loader), state.engine->shards()).global;
@@ -136,6 +136,12 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
     throw CheckpointError(
         "resume: the checkpoint holds weights only; a run goes on from one that "
         "was saved whole");
+  }
+  if (const auto format = snapshot.get_or<std::int64_t>("lockstep", kFormat); format > kFormat) {
+    throw CheckpointError(
+        "resume: the checkpoint has format {}, this version of Lockstep reads up to {}; resume it "
+        "with the version that wrote it, or a newer one",
+        format, kFormat);
   }
   const auto run = snapshot.get<StateDict>("run");
   Restored restored;

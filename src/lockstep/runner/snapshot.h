@@ -32,11 +32,11 @@ struct Restored {
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks);
 
-// The seed a snapshot's run used.
 // What the other ranks need of a snapshot that rank 0 has read. Weights and the optimizer's tensors
 // are not in it: Replica::send() brings them, without a second copy.
 StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer);
 
+// The seed a snapshot's run used.
 std::uint64_t snapshot_seed(const StateDict& snapshot);
 
 }  // namespace lockstep
