@@ -13,7 +13,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous_store.h"
 #include "lockstep/comm/shared.h"
-#include "lockstep/launch/crew.h"
+#include "lockstep/process/crew.h"
 
 namespace lockstep::bench {
 namespace {
@@ -46,7 +46,7 @@ struct Measured {
 // The contestants take turns, so that a machine that slows down slows all of them.
 class Worker {
  public:
-  explicit Worker(launch::Team& team)
+  explicit Worker(process::Team& team)
       : shared_(team),
         met_(comm::meet_through(shared_, {.answer = kTimeout})),
         gloo_(comm::make_process_group(
@@ -107,7 +107,7 @@ class Worker {
   c10::intrusive_ptr<comm::ProcessGroup> gloo_;
 };
 
-nlohmann::json measure(launch::Team& team) {
+nlohmann::json measure(process::Team& team) {
   const bool prints = team.rank() == 0;
   nlohmann::json json;
   Worker worker(team);
@@ -144,8 +144,8 @@ nlohmann::json measure(launch::Team& team) {
 }  // namespace
 
 nlohmann::json run_collectives() {
-  launch::Crew crew({.size = kWorkers, .timeout = kTimeout},
-                    [](launch::Team& team) { measure(team); });
+  process::Crew crew({.size = kWorkers, .timeout = kTimeout},
+                     [](process::Team& team) { measure(team); });
   nlohmann::json json = measure(crew.team());
   crew.join();
   return json;

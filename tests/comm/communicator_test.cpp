@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 // it refuses.
 
 std::string refused(const std::function<void(Communicator&)>& action) {
-  return error_of_ranks({.size = 2}, [&](launch::Team& team) {
+  return error_of_ranks({.size = 2}, [&](process::Team& team) {
     Shared comm(team);
     action(comm);
   });
@@ -86,7 +86,7 @@ TEST(Communicator, RefusesCollectivesThatDifferInMoreThanTheirSize) {
 
 // The order is: what the background has begun, then the collective of another thread.
 TEST(Communicator, ACollectiveWaitsForTheBackground) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     Shared comm(team);
     const torch::Tensor part = torch::full({3}, team.rank() + 1.0F);
     std::thread background;
@@ -108,7 +108,7 @@ TEST(Communicator, ACollectiveWaitsForTheBackground) {
 }
 
 TEST(Communicator, KnowsItsPlace) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     const Shared comm(team);
     EXPECT_EQ(comm.topology().local_rank, team.rank());
     EXPECT_EQ(comm.topology().local_size, 2);

@@ -7,7 +7,7 @@
 
 #include "lockstep/comm/shared.h"
 #include "tests/comm/free_port.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -15,9 +15,6 @@ namespace lockstep::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using launch::kLimit;
-using launch::message_of;
-using launch::RankProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -118,7 +115,7 @@ TEST(Meeting, WhoHasAnotherTokenIsTurnedAway) {
 // over, and the run goes on.
 TEST(Meeting, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
   const int port = free_port();
-  const launch::NumberPipe met, end;
+  const NumberPipe met, end;
   const auto meeting = [&](int rank) {
     return Meeting{.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
   };
@@ -152,7 +149,7 @@ TEST(Meeting, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
   const auto take_part = [&](int rank) {
     return is_whole(meet_at(meeting(rank), {.answer = kLimit})) ? 0 : 1;
   };
-  const launch::NumberPipe left, waits;
+  const NumberPipe left, waits;
   RankProcess first([&] {
     const int code = take_part(1);
     left.put(1);
@@ -187,7 +184,7 @@ TEST(Meeting, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
   }
   // Under a launcher that gives none: mpirun or srun on several hosts, or variables set by hand.
   EXPECT_THAT(message_of<ConfigError>([] {
-                meet_as_launched({.launcher = launch::Launcher::kSlurm,
+                meet_as_launched({.launcher = process::Launcher::kSlurm,
                                   .topology = {.rank = 1, .world_size = 4, .local_size = 2},
                                   .local_size_known = true,
                                   .master_address = "node1",
@@ -212,7 +209,7 @@ TEST(Meeting, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
 }
 
 TEST(Meeting, ThroughACommunicator) {
-  run_ranks(3, [](launch::Team& team) {
+  run_ranks(3, [](process::Team& team) {
     Shared shared(team);
     EXPECT_TRUE(is_whole(meet_through(shared, {.answer = kLimit})));
   });
@@ -221,7 +218,7 @@ TEST(Meeting, ThroughACommunicator) {
 TEST(Meeting, ThroughACommunicatorWhoseRankFails) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(error_of_ranks({.size = 3},
-                           [](launch::Team& team) {
+                           [](process::Team& team) {
                              Shared shared(team);
                              if (team.rank() == 2) {
                                shared.broadcast_bytes("", 0);
@@ -238,7 +235,7 @@ TEST(Meeting, ByAnAnnouncementOfOneHost) {
   meet_in_processes(
       3,
       [&](const Topology& topology) {
-        return meet_as_launched({.launcher = launch::Launcher::kOpenMpi,
+        return meet_as_launched({.launcher = process::Launcher::kOpenMpi,
                                  .topology = topology,
                                  .local_size_known = true,
                                  .run_id = run},
@@ -253,7 +250,7 @@ TEST(Meeting, AtTheMastersAddress) {
     meet_in_processes(
         2,
         [&](const Topology& topology) {
-          return meet_as_launched({.launcher = launch::Launcher::kSlurm,
+          return meet_as_launched({.launcher = process::Launcher::kSlurm,
                                    .topology = topology,
                                    .master_address = "localhost",
                                    .master_port = port,
@@ -265,8 +262,8 @@ TEST(Meeting, AtTheMastersAddress) {
 }
 
 TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
-  const launch::NumberPipe ports;
-  const launch::NumberPipe ends;
+  const NumberPipe ports;
+  const NumberPipe ends;
   RankProcess agent([&] {
     auto options = without_libuv(c10d::TCPStoreOptions());
     options.isServer = true;

@@ -13,7 +13,7 @@
 #include "lockstep/comm/meeting.h"
 #include "lockstep/comm/rendezvous_store.h"
 #include "lockstep/comm/shared.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::comm {
@@ -25,16 +25,15 @@ using ::testing::HasSubstr;
 
 TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
   EXPECT_THAT(available_backends(), Contains("gloo"));
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     Shared shared(team);
-    const Met met = meet_through(shared, {.answer = launch::kLimit});
-    const auto store =
-        c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
+    const Met met = meet_through(shared, {.answer = kLimit});
+    const auto store = c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", kLimit);
     const auto group = make_process_group(store, {.backend = "gloo",
                                                   .address = "127.0.0.1",
                                                   .rank = team.rank(),
                                                   .size = 2,
-                                                  .timeout = launch::kLimit});
+                                                  .timeout = kLimit});
     std::vector<torch::Tensor> tensors{torch::full({3}, team.rank() + 1.0F)};
     group->allreduce(tensors)->wait();
     EXPECT_TRUE(tensors[0].equal(torch::full({3}, 3.0F)));
@@ -57,14 +56,13 @@ std::map<std::string, bool> threads_that_broken_pipes_kill() {
 }
 
 TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     Shared shared(team);
-    const Met met = meet_through(shared, {.answer = launch::kLimit});
+    const Met met = meet_through(shared, {.answer = kLimit});
     const auto before = threads_that_broken_pipes_kill();
-    const auto store =
-        c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
+    const auto store = c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", kLimit);
     const auto group = make_process_group(
-        store, {.address = "127.0.0.1", .rank = team.rank(), .size = 2, .timeout = launch::kLimit});
+        store, {.address = "127.0.0.1", .rank = team.rank(), .size = 2, .timeout = kLimit});
     const auto after = threads_that_broken_pipes_kill();
     EXPECT_GT(after.size(), before.size());
     for (const auto& [thread, dies] : after) {
@@ -76,7 +74,7 @@ TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
 }
 
 TEST(ProcessGroup, ABackendThatIsNotThereIsRefusedWithThoseThatAre) {
-  EXPECT_THAT(launch::message_of<ConfigError>([] {
+  EXPECT_THAT(message_of<ConfigError>([] {
                 make_process_group(c10::make_intrusive<c10d::HashStore>(), {.backend = "glue"});
               }),
               AllOf(HasSubstr("shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));

@@ -22,7 +22,7 @@ class SharedSizes : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Shared, SharedSizes, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(SharedSizes, DoesAllCollectives) {
-  run_ranks(GetParam(), [](launch::Team& team) {
+  run_ranks(GetParam(), [](process::Team& team) {
     Shared comm(team);
     EXPECT_EQ(comm.rank(), team.rank());
     EXPECT_EQ(comm.size(), team.size());
@@ -33,7 +33,7 @@ TEST_P(SharedSizes, DoesAllCollectives) {
 
 TEST(Shared, MoreRanksThanCores) {
   const auto start = Clock::now();
-  run_ranks(8, [](launch::Team& team) {
+  run_ranks(8, [](process::Team& team) {
     Shared comm(team);
     check_all_reduce(comm);
     check_votes(comm);
@@ -44,7 +44,7 @@ TEST(Shared, MoreRanksThanCores) {
 
 // Pieces of one operation follow those of another without a pause.
 TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
-  run_ranks(3, [](launch::Team& team) {
+  run_ranks(3, [](process::Team& team) {
     Shared comm(team);
     for (int round = 0; round < 300; ++round) {
       const torch::Tensor sum = torch::full({round * 37}, comm.rank() + round, torch::kFloat32);
@@ -61,7 +61,7 @@ TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
 
 TEST(Shared, DifferentOperationsAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
+                             [](process::Team& team) {
                                Shared comm(team);
                                if (comm.rank() == 0) {
                                  comm.all_reduce(torch::ones(10));
@@ -75,7 +75,7 @@ TEST(Shared, DifferentOperationsAreTold) {
 
 TEST(Shared, DifferentShapesAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
+                             [](process::Team& team) {
                                Shared comm(team);
                                comm.all_reduce(torch::ones(10 + comm.rank()));
                              }),
@@ -85,7 +85,7 @@ TEST(Shared, DifferentShapesAreTold) {
 
 TEST(Shared, DifferentTypesAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
+                             [](process::Team& team) {
                                Shared comm(team);
                                comm.all_gather(comm.rank() == 0 ? torch::ones({2}, torch::kFloat32)
                                                                 : torch::ones({2}, torch::kInt64));
@@ -97,7 +97,7 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
   const auto start = Clock::now();
   EXPECT_THAT(
       error_of_ranks({.size = 3, .timeout = 500ms},
-                     [](launch::Team& team) {
+                     [](process::Team& team) {
                        Shared comm(team);
                        comm.set_progress(4, 2);
                        comm.barrier();
@@ -113,7 +113,7 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
 
 TEST(Shared, AnAbortReachesTheOthers) {
   EXPECT_EQ(error_of_ranks({.size = 3},
-                           [](launch::Team& team) {
+                           [](process::Team& team) {
                              Shared comm(team);
                              if (comm.rank() == 2) comm.abort("the disk is full");
                              comm.barrier();
@@ -122,12 +122,12 @@ TEST(Shared, AnAbortReachesTheOthers) {
 }
 
 TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
-  run_ranks(1, [](launch::Team& team) {
+  run_ranks(1, [](process::Team& team) {
     const Shared comm(team);
     const_cast<Shared&>(comm).check();
   });
   EXPECT_EQ(error_of_ranks({.size = 2},
-                           [](launch::Team& team) {
+                           [](process::Team& team) {
                              Shared comm(team);
                              if (comm.rank() == 1) throw Error("out of memory");
                              for (const auto start = Clock::now(); Clock::now() - start < 10s;) {
@@ -140,7 +140,7 @@ TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
 TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {
   const auto start = Clock::now();
   EXPECT_THAT(error_of_ranks({.size = 3},
-                             [](launch::Team& team) {
+                             [](process::Team& team) {
                                Shared comm(team);
                                const torch::Tensor large = torch::ones({4'000'000});
                                for (int i = 0; i < 1000; ++i) {
@@ -153,7 +153,7 @@ TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {
 }
 
 TEST(Shared, MemoryOutlivesItsMaker) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     torch::Tensor memory;
     {
       Shared comm(team);

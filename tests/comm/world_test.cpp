@@ -8,7 +8,7 @@
 
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -16,9 +16,6 @@ namespace lockstep::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using launch::kLimit;
-using launch::message_of;
-using launch::RankProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -218,7 +215,7 @@ class Programs : public WorldTest {
  protected:
   void run_program(int first_rank, const std::string& backend,
                    const std::function<void(Communicator&)>& body) {
-    const auto work = [&](launch::Team& team) {
+    const auto work = [&](process::Team& team) {
       const auto world = World::meet({.topology = {.rank = first_rank + team.rank(),
                                                    .world_size = 4,
                                                    .local_rank = team.rank(),
@@ -228,13 +225,13 @@ class Programs : public WorldTest {
                                      {.backend = backend, .timeout = timeout_}, &team);
       body(world->communicator());
     };
-    launch::Crew crew({.size = 2, .first_rank = first_rank, .timeout = timeout_},
-                      [&](launch::Team& team) {
-                        const int before = failed_expectations();
-                        work(team);
-                        if (failed_expectations() > before)
-                          throw Error("an expectation failed, see above");
-                      });
+    process::Crew crew({.size = 2, .first_rank = first_rank, .timeout = timeout_},
+                       [&](process::Team& team) {
+                         const int before = failed_expectations();
+                         work(team);
+                         if (failed_expectations() > before)
+                           throw Error("an expectation failed, see above");
+                       });
     work(crew.team());
     crew.join();
   }
@@ -336,7 +333,7 @@ TEST_F(Programs, CannotShareMemory) {
 }
 
 TEST(World, OfATeam) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     for (const std::string backend : {"auto", "shm", "gloo", "auto"}) {
       const auto world = World::of_team(team, {.backend = backend, .timeout = kLimit});
       EXPECT_EQ(world->communicator().name(), backend == "gloo" ? "gloo" : "shm");
@@ -344,7 +341,7 @@ TEST(World, OfATeam) {
     }
   });
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) { World::of_team(team, {.backend = "tcp"}); }),
+                             [](process::Team& team) { World::of_team(team, {.backend = "tcp"}); }),
               HasSubstr("got 'tcp'"));
 }
 
@@ -352,7 +349,7 @@ TEST(World, OfALauncher) {
   const std::string run = "world-" + std::to_string(::getpid());
   const auto body = [&](int rank) {
     const auto world = World::attach(
-        {.launcher = launch::Launcher::kOpenMpi,
+        {.launcher = process::Launcher::kOpenMpi,
          .topology = {.rank = rank, .world_size = 2, .local_rank = rank, .local_size = 2},
          .local_size_known = true,
          .run_id = run},

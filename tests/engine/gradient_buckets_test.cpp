@@ -13,7 +13,7 @@ namespace {
 
 // Counts the reductions that begin before backward() is over.
 TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     NamedTensors parameters;
     for (int i = 0; i < 4; ++i) {
@@ -79,7 +79,7 @@ struct Chain {
 };
 
 TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     Chain chain(comm);
     optim::FlatParameters flat(chain.parameters);
@@ -101,7 +101,7 @@ TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
 
 TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
   const std::string error =
-      error_of_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+      error_of_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
         comm::Shared comm(team);
         Chain chain(comm);
         optim::FlatParameters flat(chain.parameters);
@@ -117,7 +117,7 @@ TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
 }
 
 TEST(GradientBuckets, ASingleOneLeavesNothingToOverlap) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     optim::FlatParameters flat({{"only", torch::rand({10}).requires_grad_()}});
     const GradientBuckets buckets(flat, comm, {.leaves = 2});

@@ -52,7 +52,7 @@ TEST(ModelBuffers, AllShardsGoOnWithTheFirstOnes) {
   comm::Local alone;
   run(alone, true);
   for (const int size : {2, 3, 4}) {
-    run_ranks({.size = size, .probe = compute::autograd_works}, [](launch::Team& team) {
+    run_ranks({.size = size, .probe = compute::autograd_works}, [](process::Team& team) {
       comm::Shared comm(team);
       for (const bool ranks_meet : {true, false}) run(comm, ranks_meet);
     });

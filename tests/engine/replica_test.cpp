@@ -68,7 +68,7 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
        {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
         Case{.backend = "gloo"}, Case{.backend = "gloo", .bucket_bytes = 1000}}) {
     for (const int size : {2, 3}) {
-      run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
+      run_ranks({.size = size, .probe = compute::autograd_works}, [&](process::Team& team) {
         const auto world = comm::World::of_team(team, {.backend = how.backend});
         EXPECT_EQ(trained(world->communicator(), how), expected)
             << how.backend << " " << how.share_memory << " " << how.bucket_bytes;
@@ -92,7 +92,7 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
           .bucket_bytes = 1000,
           .one_batch_an_update = true}}) {
       for (const int size : {2, 3}) {
-        run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
+        run_ranks({.size = size, .probe = compute::autograd_works}, [&](process::Team& team) {
           const auto world = comm::World::of_team(team, {});
           EXPECT_EQ(trained(world->communicator(), how), expected)
               << shards << " " << how.share_memory << " " << how.bucket_bytes;
@@ -114,7 +114,7 @@ TEST(Replica, NeedsFewSetsOfGradients) {
 // buffers, not for its gradients only.
 TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
   for (const bool share_memory : {false, true}) {
-    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::Team& team) {
       comm::Shared comm(team);
       NamedTensors parameters;
       for (int i = 0; i < 3; ++i) {
@@ -184,7 +184,7 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
   for (const Case& how :
        {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
         Case{.backend = "gloo"}}) {
-    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::Team& team) {
       const auto world = comm::World::of_team(team, {.backend = how.backend});
       const Uneven ours;
       Replica replica(ours.parameters, {}, world->communicator(),
@@ -218,7 +218,7 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
 }
 
 TEST(Replica, RefusesModelsThatDiffer) {
-  const std::string error = error_of_ranks({.size = 3}, [](launch::Team& team) {
+  const std::string error = error_of_ranks({.size = 3}, [](process::Team& team) {
     const auto world = comm::World::of_team(team, {});
     const NamedTensors parameters{
         {"0.weight", torch::rand({3}).requires_grad_()},

@@ -29,7 +29,7 @@ Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
 
 // Two workers with unequal shares of a batch are one worker with all of it.
 TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     torch::manual_seed(5);
     const torch::Tensor rows = torch::randn({10, 3, 4, 2}) * 3 + 1;
@@ -60,7 +60,7 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
 
 // Affine or not, with running statistics or not: each of them as one worker has it with all rows.
 TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     torch::manual_seed(5);
     const torch::Tensor rows = torch::randn({6, 3, 4}) * 3 + 1;
@@ -98,7 +98,7 @@ TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
 }
 
 TEST(SyncBatchNorm, LeavesInstanceNormAlone) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::Team& team) {
     comm::Shared comm(team);
     torch::manual_seed(team.rank());
     const torch::Tensor rows = torch::randn({4, 3, 5, 5}) * 3 + 1;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
 namespace lockstep::launch {

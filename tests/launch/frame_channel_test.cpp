@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/launch/rank_process.h"
 #include "tests/launch/socket_pair.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launch {
 namespace {

@@ -15,10 +15,10 @@ namespace {
 using testing::HasSubstr;
 
 Program shell(const std::string& script) {
-  return Program({.command = {"sh", "-c", script}, .environment = current_environment()});
+  return Program({.command = {"sh", "-c", script}, .environment = process::current_environment()});
 }
 
-ChildEnd wait_for_end(Program& program) {
+process::ChildEnd wait_for_end(Program& program) {
   pollfd ended{program.process().ended_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&ended, 1, 10'000), 1) << "it does not end";
   return program.reap();
@@ -32,7 +32,7 @@ std::string read_all(int fd) {
 
 TEST(Program, HasOutputErrorAndAnExitCode) {
   Program program = shell("echo out; echo err >&2; exit 3");
-  const ChildEnd end = wait_for_end(program);
+  const process::ChildEnd end = wait_for_end(program);
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_EQ(end.shell_code(), 3);
   EXPECT_EQ(to_string(end), "exit code 3");
@@ -50,7 +50,7 @@ TEST(Program, SeesItsEnvironmentAndNoInput) {
 TEST(Program, ASignalIsTold) {
   Program program = shell("sleep 60");
   program.send(SIGTERM);
-  const ChildEnd end = wait_for_end(program);
+  const process::ChildEnd end = wait_for_end(program);
   EXPECT_EQ(end.signal, SIGTERM);
   EXPECT_EQ(end.shell_code(), 128 + SIGTERM);
   EXPECT_THAT(to_string(end), HasSubstr("killed by signal 15"));

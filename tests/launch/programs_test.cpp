@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "lockstep/base/file.h"
-#include "lockstep/launch/background.h"
-#include "tests/launch/no_pidfd.h"
-#include "tests/launch/rank_process.h"
+#include "lockstep/process/background.h"
+#include "tests/support/no_pidfd.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -25,7 +25,7 @@ using testing::Gt;
 ProgramsOptions ranks(const std::string& script, int count) {
   ProgramsOptions options{.command = {"bash", "-c", script}};
   for (int rank = 0; rank < count; ++rank) {
-    Environment environment = current_environment();
+    process::Environment environment = process::current_environment();
     environment["RANK"] = std::to_string(rank);
     options.environments.push_back(environment);
   }
@@ -102,7 +102,7 @@ TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
 
 TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
   const ProgramsOptions options = ranks("sleep 60", 2);
-  Wakeup stop;
+  process::Wakeup stop;
   stop.wake();
   Keeper keeper;
   ProgramsEnd end;

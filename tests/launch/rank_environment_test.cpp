@@ -16,9 +16,9 @@ const RankPlace kPlace{.topology = {.rank = 3, .world_size = 4, .local_rank = 1,
                        .threads = 5};
 
 TEST(RankEnvironment, IsWhatOurOwnProgramsUnderstand) {
-  const auto place = find_place(rank_environment({}, kPlace));
+  const auto place = process::find_place(rank_environment({}, kPlace));
   ASSERT_TRUE(place);
-  EXPECT_EQ(place->launcher, Launcher::kTorchrun);
+  EXPECT_EQ(place->launcher, process::Launcher::kTorchrun);
   EXPECT_EQ(place->topology.rank, 3);
   EXPECT_EQ(place->topology.world_size, 4);
   EXPECT_EQ(place->topology.local_rank, 1);
@@ -30,7 +30,7 @@ TEST(RankEnvironment, IsWhatOurOwnProgramsUnderstand) {
 }
 
 TEST(RankEnvironment, RanksGetTheirOwnSecretAndNotTheLaunchers) {
-  const Environment environment = rank_environment(
+  const process::Environment environment = rank_environment(
       {{"LOCKSTEP_TOKEN", "the launchers'"}, {"LOCKSTEP_TOKEN_FILE", "/h/.token"}}, kPlace);
   EXPECT_EQ(environment.at("LOCKSTEP_TOKEN"), "the ranks' own");
   EXPECT_FALSE(environment.contains("LOCKSTEP_TOKEN_FILE"));

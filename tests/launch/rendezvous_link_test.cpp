@@ -7,8 +7,8 @@
 #include <poll.h>
 
 #include "lockstep/base/error.h"
-#include "tests/launch/rank_process.h"
 #include "tests/launch/socket_pair.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
 namespace lockstep::launch {

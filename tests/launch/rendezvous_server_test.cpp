@@ -14,7 +14,7 @@
 #include "lockstep/launch/handshake.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/socket.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
 namespace lockstep::launch {

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/rendezvous_server.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
 namespace lockstep::launch {

@@ -9,7 +9,7 @@
 #include <poll.h>
 
 #include "lockstep/base/error.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launch {
 namespace {

@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/warn.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -43,7 +43,7 @@ TEST_F(TokenTest, TheFirstSourceCounts) {
   std::ofstream(other / "token") << "from the option's file";
   ::chmod((other / "token").c_str(), 0400);
 
-  Environment environment = {{kTokenFileVariable, path}};
+  process::Environment environment = {{kTokenFileVariable, path}};
   TokenRequest request = on_several_hosts();
   EXPECT_EQ(resolve_token(request, environment), "from the variable's file");
   environment[kTokenVariable] = "from the variable itself";

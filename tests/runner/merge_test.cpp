@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 TEST(Merge, AMetricIsThatOfAllRanksOnAllRanksAndNothingIsCountedTwice) {
-  run_ranks(3, [](launch::Team& team) {
+  run_ranks(3, [](process::Team& team) {
     comm::Shared comm(team);
     metric::Additive metric({.name = "loss"});
     // Rank 1 had no sample.
@@ -23,7 +23,7 @@ TEST(Merge, AMetricIsThatOfAllRanksOnAllRanksAndNothingIsCountedTwice) {
 }
 
 TEST(Merge, RankZerosWordIsEverybodys) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::Team& team) {
     comm::Shared comm(team);
     const Metrics mine{{"rank", comm.rank()}};
     if (broadcast(mine, comm) != Metrics{{"rank", 0.0}}) throw Error("metrics differ");

@@ -226,8 +226,8 @@ class C10d::Group {
          std::this_thread::sleep_for(milliseconds(1))) {
       team_->check();
     }
-    throw WorkerError(launch::describe_failure(failure->rank, status_of(failure->rank).progress,
-                                               failure->reason));
+    throw WorkerError(process::describe_failure(failure->rank, status_of(failure->rank).progress,
+                                                failure->reason));
   }
 
   void set_alone(bool alone) {
@@ -245,7 +245,7 @@ class C10d::Group {
   // For as long as this rank waits for other hosts, those of its own are told so.
   class WaitScope {
    public:
-    explicit WaitScope(launch::Team* inside) : inside_(inside) {}
+    explicit WaitScope(process::Team* inside) : inside_(inside) {}
     ~WaitScope() {
       if (told_) inside_->set_errand(before_);
     }
@@ -255,13 +255,13 @@ class C10d::Group {
     void tell() {
       if (inside_ == nullptr || told_) return;
       told_ = true;
-      before_ = inside_->set_errand(launch::Team::Errand::kOtherHosts);
+      before_ = inside_->set_errand(process::Team::Errand::kOtherHosts);
     }
 
    private:
-    launch::Team* inside_;
+    process::Team* inside_;
     bool told_ = false;
-    launch::Team::Errand before_ = launch::Team::Errand::kNone;
+    process::Team::Errand before_ = process::Team::Errand::kNone;
   };
 
   // Waits for the operation, with an eye on the others.
@@ -284,7 +284,7 @@ class C10d::Group {
       looked = now;
       check();
       compare();
-      if (waited > timeout_ || alone / launch::Team::kAloneLimits > timeout_) time_out();
+      if (waited > timeout_ || alone / process::Team::kAloneLimits > timeout_) time_out();
     }
   }
 
@@ -304,7 +304,7 @@ class C10d::Group {
 
   milliseconds group_timeout() const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kLater + launch::Team::kAloneLimits * std::min(timeout_, kForever);
+    return kLater + process::Team::kAloneLimits * std::min(timeout_, kForever);
   }
 
   void publish() { rendezvous_->set_status(status_.text()); }
@@ -375,20 +375,20 @@ class C10d::Group {
     }
     const std::string reason = fmt::format(
         "{}: waited {}: {} came, {} did not", status_.what,
-        format_duration(std::chrono::duration<double>(timeout_).count()), launch::list_ranks(came),
-        missing.empty() ? "but what they sent" : launch::list_ranks(missing));
+        format_duration(std::chrono::duration<double>(timeout_).count()), process::list_ranks(came),
+        missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =
         missing.empty() ? fmt::format("{}: {}", backend_, reason)
-                        : launch::describe_failure(missing.front(),
-                                                   status_of(missing.front()).progress, reason);
+                        : process::describe_failure(missing.front(),
+                                                    status_of(missing.front()).progress, reason);
     rendezvous_->fail(text);
     throw CommError(text);
   }
 
   std::string backend_;
   milliseconds timeout_;
-  launch::Team* team_;
-  launch::Team* inside_;
+  process::Team* team_;
+  process::Team* inside_;
   std::shared_ptr<launch::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;

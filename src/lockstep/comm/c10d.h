@@ -10,7 +10,7 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/process/team.h"
 
 namespace lockstep::comm {
 
@@ -22,9 +22,9 @@ struct C10dOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Of ranks that were forked on this host: the process that made them knows best what became of
   // one.
-  launch::Team* team = nullptr;
+  process::Team* team = nullptr;
   // Of this host's ranks, where this one acts for them: they are told while it waits for others.
-  launch::Team* inside = nullptr;
+  process::Team* inside = nullptr;
 };
 
 class C10d : public Communicator {

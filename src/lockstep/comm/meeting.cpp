@@ -16,8 +16,8 @@
 #include "lockstep/launch/handshake.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/socket.h"
-#include "lockstep/launch/team.h"
 #include "lockstep/launch/token.h"
+#include "lockstep/process/team.h"
 
 namespace lockstep::comm {
 namespace {
@@ -48,14 +48,14 @@ std::string seconds(milliseconds time) {
   return format_duration(std::chrono::duration<double>(time).count());
 }
 
-bool has_any(const launch::Environment& environment, const std::vector<const char*>& names) {
+bool has_any(const process::Environment& environment, const std::vector<const char*>& names) {
   return std::ranges::any_of(names, [&](const char* name) {
     const auto found = environment.find(name);
     return found != environment.end() && !found->second.empty();
   });
 }
 
-Venue venue_of(const Meeting& meeting, const launch::Environment& environment) {
+Venue venue_of(const Meeting& meeting, const process::Environment& environment) {
   return {.address = meeting.address,
           .network = launch::choose_network(
               {.address = meeting.address, .interface = meeting.interface}, environment),
@@ -63,14 +63,14 @@ Venue venue_of(const Meeting& meeting, const launch::Environment& environment) {
 }
 
 // Ranks that are known to be on one host meet there by loopback, whatever the host is called.
-std::string master_address(const launch::Place& place) {
+std::string master_address(const process::Place& place) {
   const Topology& topology = place.topology;
   const bool one_host = place.local_size_known && topology.local_size == topology.world_size;
   return one_host ? launch::kLoopback : *place.master_address;
 }
 
 // A launcher gives all meetings of a run the same name, so a counter tells them apart.
-std::string next_name(const launch::Place& place) {
+std::string next_name(const process::Place& place) {
   static std::atomic<int> meetings = 0;
   return fmt::format("{}-{}", place.run_id, ++meetings);
 }
@@ -88,7 +88,7 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
     if (missing.empty()) return;
     courier.check();
     if (const auto failure = rendezvous.failure()) {
-      throw WorkerError(launch::describe_failure(failure->rank, "", failure->reason));
+      throw WorkerError(process::describe_failure(failure->rank, "", failure->reason));
     }
     if (peers[0].silent > limits.answer) {
       throw CommError(
@@ -98,8 +98,8 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
     }
     if (std::chrono::steady_clock::now() - start > limits.to_join()) {
       throw CommError("rendezvous at {}: waited {}: {} came, {} did not", courier.place,
-                      seconds(limits.to_join()), launch::list_ranks(came),
-                      launch::list_ranks(missing));
+                      seconds(limits.to_join()), process::list_ranks(came),
+                      process::list_ranks(missing));
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
@@ -159,7 +159,7 @@ Met meet_by(const Courier& courier, const Topology& topology, const Venue& venue
   return met;
 }
 
-Met meet_through_agent(const launch::Place& place, const WaitLimits& limits) {
+Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
   const launch::Endpoint master{.address = *place.master_address, .port = *place.master_port};
   const std::string where = launch::to_string(master);
   // What the store throws is no Error.
@@ -192,7 +192,7 @@ Met meet_through_agent(const launch::Place& place, const WaitLimits& limits) {
             return std::string(bytes.begin(), bytes.end());
           }};
   // The agent's store is no secret place, but it is torchrun's: who trusts it needs no token.
-  const launch::Environment environment = launch::current_environment();
+  const process::Environment environment = process::current_environment();
   const bool has_token = has_any(environment, {launch::kTokenVariable, launch::kTokenFileVariable});
   Venue venue = venue_of({.address = master_address(place), .run = place.run_id}, environment);
   if (has_token) {
@@ -203,7 +203,7 @@ Met meet_through_agent(const launch::Place& place, const WaitLimits& limits) {
   return meet_by(courier, place.topology, venue, limits);
 }
 
-Met meet_by_announcement(const launch::Place& place, const WaitLimits& limits) {
+Met meet_by_announcement(const process::Place& place, const WaitLimits& limits) {
   const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
   std::unique_ptr<launch::Announcement> announcement;
   const Courier courier{.place = "'" + name + "'",
@@ -247,7 +247,7 @@ class Doors {
 // The place that all know serves to tell of another one, so that the ranks may meet there again.
 // Rank 0 goes on listening there: a process that comes with a rank that is taken is told so.
 Met meet_at(const Meeting& meeting, const WaitLimits& limits) {
-  const launch::Environment environment = launch::current_environment();
+  const process::Environment environment = process::current_environment();
   Venue venue = venue_of(meeting, environment);
   const std::string where =
       launch::to_string(launch::Endpoint{.address = meeting.address, .port = meeting.port});
@@ -303,7 +303,7 @@ Met meet_through(Communicator& communicator, const WaitLimits& limits) {
   return meet_by(courier, communicator.topology(), {}, limits);
 }
 
-Met meet_as_launched(const launch::Place& place, const WaitLimits& limits) {
+Met meet_as_launched(const process::Place& place, const WaitLimits& limits) {
   if (place.master_address && place.master_port) {
     if (place.agent_store) return meet_through_agent(place, limits);
     return meet_at({.topology = place.topology,

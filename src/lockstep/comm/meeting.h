@@ -10,9 +10,9 @@
 #include "lockstep/base/topology.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/launch/announcement.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/rendezvous_server.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::comm {
 
@@ -66,7 +66,7 @@ Met meet_through(Communicator& communicator, const WaitLimits& limits);
 // Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
 // by an announcement on their host. They may do so several times, all in the same order. Throws
 // ConfigError where the launcher says too little, and as meet_at() does.
-Met meet_as_launched(const launch::Place& place, const WaitLimits& limits);
+Met meet_as_launched(const process::Place& place, const WaitLimits& limits);
 
 // For c10d::TCPStoreOptions: LibTorch 2 wants libuv unless told otherwise, and Debian's is built
 // without it.

@@ -8,8 +8,8 @@
 namespace lockstep::comm {
 namespace {
 
-using launch::Operation;
-using launch::Team;
+using process::Operation;
+using process::Team;
 
 Topology topology_of(const Team& team) {
   return {.rank = team.rank(),
@@ -83,15 +83,15 @@ void Shared::do_synchronize() {
 
 std::optional<torch::Tensor> Shared::shared_memory(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
-  std::shared_ptr<launch::SharedMemory> memory;
+  std::shared_ptr<process::SharedMemory> memory;
   std::string handle;
   if (rank() == 0) {
-    memory = std::make_shared<launch::SharedMemory>(bytes);
+    memory = std::make_shared<process::SharedMemory>(bytes);
     handle = memory->handle();
   }
   handle = broadcast_bytes(handle, 0);
   if (rank() != 0) {
-    memory = std::make_shared<launch::SharedMemory>(launch::SharedMemory::open(handle));
+    memory = std::make_shared<process::SharedMemory>(process::SharedMemory::open(handle));
   }
   barrier();
   memory->close_handle();

@@ -4,14 +4,14 @@
 #include <memory>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/process/team.h"
 
 namespace lockstep::comm {
 
 // `topology` is of these ranks alone: its rank and size are the team's. The team outlives it.
 class Shared : public Communicator {
  public:
-  explicit Shared(launch::Team& team);
+  explicit Shared(process::Team& team);
 
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
   void abort(std::string_view reason) noexcept override { team_.fail(rank(), reason); }
@@ -20,7 +20,7 @@ class Shared : public Communicator {
     team_.set_progress(epoch, batch);
   }
   void set_alone(bool alone) override {
-    team_.set_errand(alone ? launch::Team::Errand::kAlone : launch::Team::Errand::kNone);
+    team_.set_errand(alone ? process::Team::Errand::kAlone : process::Team::Errand::kNone);
   }
   std::string name() const override { return "shm"; }
 
@@ -36,7 +36,7 @@ class Shared : public Communicator {
   // The next of the two slots; after a meeting with everybody, what is in it is there to read.
   int next_turn() { return turn_ ^= 1; }
 
-  launch::Team& team_;
+  process::Team& team_;
   int turn_ = 0;
 };
 

@@ -50,7 +50,7 @@ class ConnectedWorld final : public World {
     communicator_ = std::move(communicator);
   }
 
-  ConnectedWorld(Met met, const WorldOptions& options, launch::Team* team)
+  ConnectedWorld(Met met, const WorldOptions& options, process::Team* team)
       : met_(std::move(met)), topology_(met_.topology), options_(options), forked_(team) {
     try {
       connect();
@@ -71,7 +71,7 @@ class ConnectedWorld final : public World {
     // More than when it was made: a world may be made and used while an exception is handled.
     const bool failing = std::uncaught_exceptions() > exceptions_;
     communicator_.reset();
-    if (launch::Team* team = team_of_host()) team->set_wait_listener({});
+    if (process::Team* team = team_of_host()) team->set_wait_listener({});
     if (team_ != nullptr) leave_team(failing);
     if (met_.rendezvous == nullptr) return;
     if (failing) met_.rendezvous->fail(kException);
@@ -83,7 +83,7 @@ class ConnectedWorld final : public World {
  private:
   void leave_team(bool failing) {
     if (failing) team_->fail(team_->rank(), kException);
-    team_->set_state(launch::SeatState::kLeft);
+    team_->set_state(process::SeatState::kLeft);
   }
 
   void connect() {
@@ -114,10 +114,10 @@ class ConnectedWorld final : public World {
   }
 
   // Of this host's ranks; null where there is one.
-  launch::Team* team_of_host() const { return forked_ != nullptr ? forked_ : team_.get(); }
+  process::Team* team_of_host() const { return forked_ != nullptr ? forked_ : team_.get(); }
 
   std::unique_ptr<Communicator> make_inside() const {
-    if (launch::Team* team = team_of_host()) return std::make_unique<Shared>(*team);
+    if (process::Team* team = team_of_host()) return std::make_unique<Shared>(*team);
     return std::make_unique<Local>();
   }
 
@@ -153,15 +153,15 @@ class ConnectedWorld final : public World {
     if (here.size() == 1) return true;
     Rendezvous& rendezvous = *met_.rendezvous;
     const std::string key = fmt::format("team/{}", here.front());
-    std::shared_ptr<launch::TeamMemory> memory;
+    std::shared_ptr<process::TeamMemory> memory;
     try {
       if (topology_.local_rank == 0) {
-        memory = std::make_shared<launch::TeamMemory>(static_cast<int>(here.size()));
+        memory = std::make_shared<process::TeamMemory>(static_cast<int>(here.size()));
         rendezvous.set(key, memory->memory.handle());
       } else {
         const std::string handle = rendezvous.get(key, options_.timeout);
         if (handle == kNoMemory) return false;
-        memory = std::make_shared<launch::TeamMemory>(launch::SharedMemory::open(handle));
+        memory = std::make_shared<process::TeamMemory>(process::SharedMemory::open(handle));
       }
     } catch (const CommError&) {
       if (rendezvous.failure()) throw;
@@ -169,8 +169,8 @@ class ConnectedWorld final : public World {
       if (topology_.local_rank == 0) rendezvous.set(key, kNoMemory);
       return false;
     }
-    team_ = std::make_unique<launch::Team>(
-        memory, launch::TeamOptions{
+    team_ = std::make_unique<process::Team>(
+        memory, process::TeamOptions{
                     .rank = topology_.local_rank, .timeout = options_.timeout, .names = here});
     team_->join();
     return true;
@@ -195,7 +195,7 @@ class ConnectedWorld final : public World {
 
   std::unique_ptr<Communicator> make_c10d(const Topology& topology, const std::string& group,
                                           std::vector<int> world_ranks,
-                                          launch::Team* inside = nullptr) const {
+                                          process::Team* inside = nullptr) const {
     const bool sharing = options_.backend == "auto" || options_.backend == "shm";
     return std::make_unique<C10d>(C10dOptions{.topology = topology,
                                               .backend = sharing ? "gloo" : options_.backend,
@@ -217,7 +217,7 @@ class ConnectedWorld final : public World {
       leaders = make_c10d(among, "leaders", std::move(world_ranks), team_of_host());
     }
     // The hosts that wait for this one are told which of its ranks is late.
-    if (launch::Team* team = team_of_host())
+    if (process::Team* team = team_of_host())
       team->set_wait_listener([rendezvous = met_.rendezvous](const std::vector<int>& late) {
         rendezvous->set_waits_for(fmt::format("{}", fmt::join(late, " ")));
       });
@@ -232,8 +232,8 @@ class ConnectedWorld final : public World {
   WorldOptions options_;
   std::vector<std::vector<int>> hosts_;
   std::size_t host_ = 0;
-  launch::Team* forked_ = nullptr;      // of this host's ranks, where one process forked them
-  std::unique_ptr<launch::Team> team_;  // of ranks that were started apart
+  process::Team* forked_ = nullptr;      // of this host's ranks, where one process forked them
+  std::unique_ptr<process::Team> team_;  // of ranks that were started apart
 };
 
 }  // namespace
@@ -250,7 +250,7 @@ void check_backend(const std::string& backend) {
           : "");
 }
 
-std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& options) {
+std::unique_ptr<World> World::of_team(process::Team& team, const WorldOptions& options) {
   check_backend(options.backend);
   auto shared = std::make_unique<Shared>(team);
   if (options.backend == "auto" || options.backend == "shm") {
@@ -260,12 +260,12 @@ std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& op
 }
 
 std::unique_ptr<World> World::meet(const Meeting& meeting, const WorldOptions& options,
-                                   launch::Team* team) {
+                                   process::Team* team) {
   check_backend(options.backend);
   return std::make_unique<ConnectedWorld>(meet_at(meeting, options.limits()), options, team);
 }
 
-std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOptions& options) {
+std::unique_ptr<World> World::attach(const process::Place& place, const WorldOptions& options) {
   check_backend(options.backend);
   if (place.topology.world_size == 1) {
     return std::make_unique<ConnectedWorld>(std::make_unique<Local>());

@@ -9,8 +9,8 @@
 
 #include "lockstep/comm/communicator.h"
 #include "lockstep/comm/meeting.h"
-#include "lockstep/launch/environment.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/process/team.h"
 
 namespace lockstep::comm {
 
@@ -39,15 +39,15 @@ class World {
   Communicator& communicator() { return *communicator_; }
 
   // The ranks of one host, forked from one process. The team outlives the world.
-  static std::unique_ptr<World> of_team(launch::Team& team, const WorldOptions& options);
+  static std::unique_ptr<World> of_team(process::Team& team, const WorldOptions& options);
 
   // Ranks that know where rank 0 is to be met. Where some of them were forked on this host, `team`
   // is theirs. Throws CommError with the address, and who did not come.
   static std::unique_ptr<World> meet(const Meeting& meeting, const WorldOptions& options,
-                                     launch::Team* team = nullptr);
+                                     process::Team* team = nullptr);
 
   // Ranks that a launcher started.
-  static std::unique_ptr<World> attach(const launch::Place& place, const WorldOptions& options);
+  static std::unique_ptr<World> attach(const process::Place& place, const WorldOptions& options);
 
  protected:
   std::unique_ptr<Communicator> communicator_;

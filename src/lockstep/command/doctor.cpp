@@ -23,8 +23,8 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/launch/affinity.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/affinity.h"
 
 namespace lockstep::command {
 namespace {
@@ -121,10 +121,10 @@ void check_blas(Report& report) {
 }
 
 void check_threads(Report& report) {
-  const int cores = launch::usable_cores();
+  const int cores = process::usable_cores();
   std::string found =
       fmt::format("{} to use", cores == 1 ? "1 core" : fmt::format("{} cores", cores));
-  if (const auto quota = launch::cpu_quota()) {
+  if (const auto quota = process::cpu_quota()) {
     found += fmt::format(", a quota of {:.1f} cores", *quota);
   }
   const char* const omp = std::getenv("OMP_NUM_THREADS");

@@ -14,14 +14,14 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/handshake.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/nodes.h"
 #include "lockstep/launch/programs.h"
 #include "lockstep/launch/rank_environment.h"
 #include "lockstep/launch/token.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::command {
 namespace {
@@ -58,7 +58,7 @@ int process_count(const std::string& text) {
   if (text == "gpu" && gpus == 0)
     throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
-  if (text == "auto" || text == "cpu") return launch::usable_cores();
+  if (text == "auto" || text == "cpu") return process::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {
     throw ConfigError("--nproc-per-node: expected a positive integer, cpu, gpu or auto, got '{}'",
@@ -136,7 +136,7 @@ class Launcher {
         processes_(process_count(options.processes)),
         endpoint_(endpoint_of(options)),
         output_(output_of(options)),
-        environment_(launch::current_environment()) {
+        environment_(process::current_environment()) {
     if (options.node_rank < 0 || options.node_rank >= options.nodes) {
       throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes - 1,
                         options.node_rank);
@@ -273,7 +273,7 @@ class Launcher {
                          .token = meeting.token,
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
-                         .threads = std::max(1, launch::usable_cores() / processes_),
+                         .threads = std::max(1, process::usable_cores() / processes_),
                          .role = options_.role}));
     }
     const bool prefix = options_.prefix && meeting.world_size > 1;
@@ -329,7 +329,7 @@ class Launcher {
   int processes_;
   launch::Endpoint endpoint_;
   Output output_;
-  launch::Environment environment_;
+  process::Environment environment_;
   FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host
   launch::Keeper keeper_;    // before there are connections or threads: it is forked
   std::optional<launch::Nodes> nodes_;

@@ -9,10 +9,10 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/engine/thread_scope.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/crew.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/crew.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::dist {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 struct Launched {
   Topology topology;
   LaunchOptions options;
-  launch::Team* team = nullptr;        // where it forked
-  std::optional<launch::Place> place;  // where a launcher started us
+  process::Team* team = nullptr;        // where it forked
+  std::optional<process::Place> place;  // where a launcher started us
 };
 
 struct Process {
@@ -35,8 +35,8 @@ Process& process() {
   return process;
 }
 
-std::optional<launch::Place> launcher_place() {
-  return launch::find_place(launch::current_environment());
+std::optional<process::Place> launcher_place() {
+  return process::find_place(process::current_environment());
 }
 
 // The current group, or this process alone where that is all there is.
@@ -76,9 +76,9 @@ class LaunchScope {
  private:
   static ThreadScopeOptions threads_of(const Launched& launched) {
     ThreadScopeOptions options{
-        .threads = std::max(1, launch::usable_cores() / launched.topology.local_size),
+        .threads = std::max(1, process::usable_cores() / launched.topology.local_size),
         .timeout = launched.options.timeout};
-    if (launch::Team* const team = launched.team) {
+    if (process::Team* const team = launched.team) {
       options.on_hang = [team](const std::string& reason) { team->fail(team->rank(), reason); };
     }
     return options;
@@ -105,7 +105,7 @@ void work(const Worker& worker, const Launched& launched) {
 }
 
 void fork_workers(const Worker& worker, const LaunchOptions& options, int workers) {
-  const auto work_in = [&](launch::Team& team) {
+  const auto work_in = [&](process::Team& team) {
     work(worker, {.topology = {.rank = team.rank(),
                                .world_size = team.size(),
                                .local_rank = team.rank(),
@@ -113,8 +113,8 @@ void fork_workers(const Worker& worker, const LaunchOptions& options, int worker
                   .options = options,
                   .team = &team});
   };
-  launch::Crew crew({.size = workers, .timeout = options.timeout, .probe = compute::autograd_works},
-                    work_in);
+  process::Crew crew(
+      {.size = workers, .timeout = options.timeout, .probe = compute::autograd_works}, work_in);
   try {
     work_in(crew.team());
   } catch (const std::exception& error) {
@@ -142,7 +142,7 @@ void check_place(const ProcessGroupOptions& options, const Topology& given,
 }
 
 // The place of a process that must know it itself.
-Topology own_place(const ProcessGroupOptions& options, const launch::Team* team) {
+Topology own_place(const ProcessGroupOptions& options, const process::Team* team) {
   if (!options.rank || !options.world_size) {
     throw ConfigError("init_process_group: expected a rank and a world_size beside port {}, got {}",
                       *options.port,
@@ -171,7 +171,7 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
                                  .timeout = options.timeout.value_or(defaults.timeout),
                                  .join_timeout = options.join_timeout};
-  launch::Team* team = launched != nullptr ? launched->team : nullptr;
+  process::Team* team = launched != nullptr ? launched->team : nullptr;
   if (options.port) {
     const Topology place = own_place(options, team);
     if (place.world_size == 1) return comm::World::attach({}, world);
@@ -242,7 +242,7 @@ void launch(const Worker& worker, const LaunchOptions& options) {
     return;
   }
   const int gpus = options.workers ? 0 : gpu_count();
-  const int workers = options.workers.value_or(gpus > 0 ? gpus : launch::usable_cores());
+  const int workers = options.workers.value_or(gpus > 0 ? gpus : process::usable_cores());
   if (workers == 1) {
     work(worker, {.options = options});
   } else {

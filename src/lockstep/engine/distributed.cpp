@@ -17,9 +17,9 @@
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/sync_batch_norm.h"
 #include "lockstep/engine/thread_scope.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/crew.h"
 #include "lockstep/log/console.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/crew.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +86,7 @@ void check_positive(const char* name, const std::optional<int>& value) {
 }  // namespace
 
 DistributedDataParallelEngine::DistributedDataParallelEngine(DistributedDataParallelOptions options)
-    : options_(std::move(options)), place_(launch::find_place(launch::current_environment())) {
+    : options_(std::move(options)), place_(process::find_place(process::current_environment())) {
   resolve();
 }
 
@@ -105,7 +105,7 @@ void DistributedDataParallelEngine::resolve() {
     throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
                       options_.device->str());
   }
-  const int cores = launch::usable_cores();
+  const int cores = process::usable_cores();
   int local_rank = 0;
   if (place_) {
     world_size_ = place_->topology.world_size;
@@ -175,13 +175,13 @@ void DistributedDataParallelEngine::run(const Job& job) {
 
 void DistributedDataParallelEngine::work_as(const Topology& local, const Job& job,
                                             comm::Communicator& communicator) {
-  const auto cores = launch::available_cores();
+  const auto cores = process::available_cores();
   const bool all = local.local_size * threads_ == static_cast<int>(cores.size());
   const bool pin = options_.pin.value_or(all && local.local_size > 1);
-  const launch::PinnedScope pinned(pin ? launch::cores_of(cores, {.local_rank = local.local_rank,
-                                                                  .workers = local.local_size,
-                                                                  .threads = threads_})
-                                       : std::vector<int>());
+  const process::PinnedScope pinned(pin ? process::cores_of(cores, {.local_rank = local.local_rank,
+                                                                    .workers = local.local_size,
+                                                                    .threads = threads_})
+                                        : std::vector<int>());
   const ThreadScope threads(
       {.threads = threads_, .timeout = options_.timeout, .on_hang = [&](const std::string& reason) {
          communicator.abort(reason);
@@ -216,7 +216,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     return;
   }
   // What every worker does, forked or not.
-  const auto work = [&](launch::Team& team) {
+  const auto work = [&](process::Team& team) {
     // Through the pipe to the caller, who shows it with its rank.
     if (team.rank() != 0) set_warning_handler({});
     const Topology local{.rank = options_.first_rank + team.rank(),
@@ -244,7 +244,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     world->communicator().barrier();
   };
   WorkerOutput output;
-  launch::Crew crew(
+  process::Crew crew(
       {.size = local_workers_,
        .first_rank = options_.first_rank,
        .timeout = options_.timeout,

@@ -56,7 +56,7 @@ bool is_same_user(int peer) {
 }
 
 void serve(int listening, int ending, const std::string& text) {
-  enter_background_thread("lockstep name");
+  process::enter_background_thread("lockstep name");
   while (true) {
     pollfd polls[] = {{.fd = listening, .events = POLLIN, .revents = 0},
                       {.fd = ending, .events = POLLIN, .revents = 0}};

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
-#include "lockstep/launch/background.h"
+#include "lockstep/process/background.h"
 
 namespace lockstep::launch {
 
@@ -23,7 +23,7 @@ class Announcement {
 
  private:
   FileDescriptor listening_;
-  Wakeup ending_;
+  process::Wakeup ending_;
   std::thread thread_;
 };
 

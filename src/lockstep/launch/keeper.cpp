@@ -64,7 +64,7 @@ Keeper::Keeper() {
     ::close(ends[1]);
     keep_watch(ends[0]);
   }
-  process_ = ChildProcess(pid);
+  process_ = process::ChildProcess(pid);
 }
 
 Keeper::~Keeper() {

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "lockstep/base/file.h"
-#include "lockstep/launch/child_process.h"
+#include "lockstep/process/child_process.h"
 
 namespace lockstep::launch {
 
@@ -24,7 +24,7 @@ class Keeper {
  private:
   void tell(pid_t message) const;
 
-  ChildProcess process_;
+  process::ChildProcess process_;
   FileDescriptor pipe_;
 };
 

@@ -68,7 +68,8 @@ std::string address_of_interface(const std::string& name_or_address) {
       name_or_address, join(known, ", "));
 }
 
-NetworkChoice choose_network(const NetworkRequest& request, const Environment& environment) {
+NetworkChoice choose_network(const NetworkRequest& request,
+                             const process::Environment& environment) {
   if (is_loopback(request.address)) return {.listen = request.address, .own = request.address};
   NetworkChoice choice{.listen = kAllInterfaces, .beyond_host = true};
   const auto variable = environment.find(kInterfaceVariable);

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::launch {
 
@@ -37,6 +37,7 @@ struct NetworkChoice {
 // Loopback stays on this host. Everything else is listened for on
 // all interfaces, as a host may not own the address that others know it by (NAT, a service's
 // address, 127.0.1.1), unless the options or LOCKSTEP_INTERFACE names one.
-NetworkChoice choose_network(const NetworkRequest& request, const Environment& environment);
+NetworkChoice choose_network(const NetworkRequest& request,
+                             const process::Environment& environment);
 
 }  // namespace lockstep::launch

@@ -145,7 +145,7 @@ void Nodes::abandon(const std::string& why) {
 }
 
 void Nodes::watch() {
-  enter_background_thread("lockstep-nodes");
+  process::enter_background_thread("lockstep-nodes");
   for (pollfd ending{ending_.fd(), POLLIN, 0}; ::poll(&ending, 1, kWatchMilliseconds) == 0;) {
     // Held while asking: what is found out about an attempt must not end the next one.
     const std::lock_guard lock(watching_);

@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
-#include "lockstep/launch/background.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/rendezvous_server.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/background.h"
 
 namespace lockstep::launch {
 
@@ -78,8 +78,8 @@ class Nodes {
   std::unique_ptr<RendezvousServer> server_;  // node 0's
   std::unique_ptr<Rendezvous> rendezvous_;
   FileDescriptor reserved_;  // the port of an attempt's programs, node 0's
-  Wakeup failed_;
-  Wakeup ending_;
+  process::Wakeup failed_;
+  process::Wakeup ending_;
   std::mutex watching_;  // for attempt_, and for waking in its name
   int attempt_ = -1;     // that is watched; -1: none
   std::thread watcher_;  // last: it uses all of the above

@@ -86,7 +86,7 @@ Program::Program(const ProgramOptions& options) {
            {output.writing.get(), error.writing.get(), failure.writing.get()}, parent);
   }
   ::setpgid(pid, pid);  // here, too: whoever is first
-  process_ = ChildProcess(pid);
+  process_ = process::ChildProcess(pid);
   failure.writing = FileDescriptor();
   int cause = 0;
   ssize_t size = 0;
@@ -107,7 +107,7 @@ Program::~Program() {
   reap();
 }
 
-ChildEnd Program::reap() {
+process::ChildEnd Program::reap() {
   // The group is killed while its leader is a zombie, so that its number cannot be another's.
   send(SIGKILL);
   return process_.reap();

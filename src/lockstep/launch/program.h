@@ -7,8 +7,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/child_process.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/child_process.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::launch {
 
@@ -27,7 +27,7 @@ class StartError : public WorkerError {
 
 struct ProgramOptions {
   std::vector<std::string> command;  // looked for in PATH; then its arguments
-  Environment environment;           // all of it
+  process::Environment environment;  // all of it
 };
 
 // Standard input is empty; standard output and error are pipes. No signal is blocked, and SIGCHLD
@@ -44,7 +44,7 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   // The process, which leads a group of its own. Not to be reaped by others.
-  const ChildProcess& process() const { return process_; }
+  const process::ChildProcess& process() const { return process_; }
   // Of standard output (0) and error (1); non-blocking.
   int output_fd(std::size_t stream) const { return outputs_[stream].get(); }
 
@@ -52,10 +52,10 @@ class Program {
   void send(int signal) const { process_.send_to_group(signal); }
 
   // To be called once, when the process has ended: kills what it left behind and says how it ended.
-  ChildEnd reap();
+  process::ChildEnd reap();
 
  private:
-  ChildProcess process_;
+  process::ChildProcess process_;
   std::array<FileDescriptor, 2> outputs_;
 };
 

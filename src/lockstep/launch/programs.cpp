@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/process.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -56,7 +56,7 @@ class Signals {
 // One rank: its program and what it says.
 class Rank {
  public:
-  Rank(int rank, const ProgramsOptions& options, const Environment& environment)
+  Rank(int rank, const ProgramsOptions& options, const process::Environment& environment)
       : rank_(rank),
         options_(options),
         files_(open_logs(rank, options)),
@@ -100,7 +100,7 @@ class Rank {
 
   // The program has ended.
   void finish(Clock::time_point start, bool stopped) {
-    const ChildEnd end = program_.reap();
+    const process::ChildEnd end = program_.reap();
     for (std::size_t stream = 0; stream < 2; ++stream) {
       // What it left in the pipe. Something that has left its group may go on writing there.
       for (int i = 0; i < kLastReads && open_[stream] && read(stream); ++i) {
@@ -224,7 +224,7 @@ class Supervision {
     if (!std::ranges::any_of(ranks_, [](const auto& rank) { return must_be_asked(*rank); })) {
       return until_kill;
     }
-    const int interval = static_cast<int>(ChildProcess::kPollInterval.count());
+    const int interval = static_cast<int>(process::ChildProcess::kPollInterval.count());
     return until_kill < 0 ? interval : std::min(until_kill, interval);
   }
 
@@ -256,7 +256,7 @@ class Supervision {
   void find_suspended() {
     for (const auto& rank : ranks_) {
       if (rank->is_done()) continue;
-      const auto status = process_status(rank->program().process().pid());
+      const auto status = process::process_status(rank->program().process().pid());
       if (status && status->state == 'T') rank->set_suspended();
     }
   }

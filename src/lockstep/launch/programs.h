@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/keeper.h"
 #include "lockstep/launch/program.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::launch {
 
 struct ProgramsOptions {
   std::vector<std::string> command;
-  std::vector<Environment> environments;  // one a rank of this host
-  int first_rank = 0;                     // of this host
+  std::vector<process::Environment> environments;  // one a rank of this host
+  int first_rank = 0;                              // of this host
   // stdout.log and stderr.log of each rank are written to rank<N>/ of this folder.
   std::optional<std::filesystem::path> log_dir;
   // Which of standard output (0) and error (1) are written there.
@@ -32,7 +32,7 @@ struct ProgramsOptions {
 
 struct RankEnd {
   int rank = 0;
-  ChildEnd end;
+  process::ChildEnd end;
   bool stopped = false;    // it was told to, because of somebody else
   bool suspended = false;  // a signal had stopped it when another rank failed
   double seconds = 0;      // from the start

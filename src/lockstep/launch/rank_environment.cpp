@@ -4,8 +4,8 @@
 
 namespace lockstep::launch {
 
-Environment rank_environment(const Environment& base, const RankPlace& place) {
-  Environment environment = base;
+process::Environment rank_environment(const process::Environment& base, const RankPlace& place) {
+  process::Environment environment = base;
   const auto set = [&](const char* name, const std::string& value) { environment[name] = value; };
   const Topology& topology = place.topology;
   set("RANK", std::to_string(topology.rank));

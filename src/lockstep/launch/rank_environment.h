@@ -4,8 +4,8 @@
 #include <string>
 
 #include "lockstep/base/topology.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::launch {
 
@@ -23,6 +23,6 @@ struct RankPlace {
 };
 
 // `base` with the variables of this rank in it.
-Environment rank_environment(const Environment& base, const RankPlace& place);
+process::Environment rank_environment(const process::Environment& base, const RankPlace& place);
 
 }  // namespace lockstep::launch

@@ -100,7 +100,7 @@ void RendezvousLink::close(const std::string& reason) {
 }
 
 void RendezvousLink::run() {
-  enter_background_thread("rendezvous link");
+  process::enter_background_thread("rendezvous link");
   try {
     bool open = true;
     while (true) {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/launch/background.h"
 #include "lockstep/launch/frame_channel.h"
 #include "lockstep/launch/roster.h"
+#include "lockstep/process/background.h"
 
 namespace lockstep::launch {
 
@@ -73,7 +73,7 @@ class RendezvousLink {
   void lose(const std::string& reason);
 
   const RendezvousLinkOptions options_;
-  const Wakeup wakeup_;
+  const process::Wakeup wakeup_;
   const std::string local_address_;  // of this end of the connection
 
   // The thread's own.

@@ -14,11 +14,11 @@
 #include <poll.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/background.h"
 #include "lockstep/launch/frame_channel.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous_service.h"
 #include "lockstep/launch/socket.h"
+#include "lockstep/process/background.h"
 
 namespace lockstep::launch {
 namespace {
@@ -104,7 +104,7 @@ class RendezvousServer::Loop {
 
  private:
   void run() {
-    enter_background_thread("rendezvous");
+    process::enter_background_thread("rendezvous");
     while (!stop_) {
       const std::vector<std::uint64_t> readable = poll_once();
       // A dead process explains the errors that the others report, so it comes first.
@@ -217,7 +217,7 @@ class RendezvousServer::Loop {
   const ServerOptions options_;
   const FileDescriptor listener_;
   const int port_;
-  const Wakeup wakeup_;
+  const process::Wakeup wakeup_;
   std::atomic<bool> stop_ = false;
 
   // The thread's own.

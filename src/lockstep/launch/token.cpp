@@ -26,12 +26,12 @@ constexpr const char* kRemedy =
     "of them. LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 does without a secret, for networks where everybody "
     "is trusted";
 
-std::string value_of(const Environment& environment, const char* name) {
+std::string value_of(const process::Environment& environment, const char* name) {
   const auto found = environment.find(name);
   return found == environment.end() ? "" : found->second;
 }
 
-std::string find_token(const TokenRequest& request, const Environment& environment) {
+std::string find_token(const TokenRequest& request, const process::Environment& environment) {
   if (!request.given.empty()) return request.given;
   if (request.file) return read_token_file(*request.file);
   if (const std::string token = value_of(environment, kTokenVariable); !token.empty()) return token;
@@ -106,7 +106,7 @@ bool is_guessable(const std::string& token, const TokenRequest& request) {
   return token == request.run || token == request.place || token == public_name(request);
 }
 
-std::string resolve_token(const TokenRequest& request, const Environment& environment) {
+std::string resolve_token(const TokenRequest& request, const process::Environment& environment) {
   std::string token = find_token(request, environment);
   const bool missing = token.empty();
   if (missing) token = public_name(request);

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::launch {
 
@@ -30,7 +30,7 @@ struct TokenRequest {
 //
 // Throws ConfigError, with the remedy, where ranks of several hosts have no token or one that can
 // be guessed; allow_guessable or LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 turns that into a warning.
-std::string resolve_token(const TokenRequest& request, const Environment& environment);
+std::string resolve_token(const TokenRequest& request, const process::Environment& environment);
 
 // The content without white space around it. Throws ConfigError, with the path and the remedy,
 // where it cannot be read, is empty, is not the user's own (or root's), or others may read it.

@@ -11,9 +11,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/version.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/launch/token.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -74,9 +74,9 @@ std::string describe_environment() {
   json["host"] = system.nodename;
   json["system"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   json["cpu"] = cpu_name();
-  json["cores"] = launch::usable_cores();
+  json["cores"] = process::usable_cores();
   json["variables"] = nlohmann::json::object();
-  for (const auto& [name, value] : launch::current_environment()) {
+  for (const auto& [name, value] : process::current_environment()) {
     if (is_of_interest(name)) json["variables"][name] = value;
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/launch/interrupt.h"
+#include "lockstep/process/interrupt.h"
 #include "lockstep/runner/merge.h"
 #include "lockstep/runner/random.h"
 
@@ -189,7 +189,7 @@ void LoaderPass::decide() {
   constexpr std::uint64_t kEndLoader = 1;
   constexpr int kSignal = 8;
   // Where gradients wait for a later batch, a signal waits, too: a checkpoint can be written then.
-  const int pending = state_.can_snapshot ? launch::InterruptGuard::pending() : 0;
+  const int pending = state_.can_snapshot ? process::InterruptGuard::pending() : 0;
   std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
   if (state_.loader_end_requested) mine |= kEndLoader;
   std::uint64_t signal = 0;
@@ -202,7 +202,7 @@ void LoaderPass::decide() {
     signal = std::max(signal, vote >> kSignal);
   }
   if (signal == 0) return;
-  launch::InterruptGuard::take();
+  process::InterruptGuard::take();
   throw Interrupted(static_cast<int>(signal));
 }
 

@@ -10,10 +10,10 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
-#include "lockstep/launch/interrupt.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/process/interrupt.h"
 #include "lockstep/runner/agreement.h"
 #include "lockstep/runner/failure.h"
 #include "lockstep/runner/merge.h"
@@ -187,7 +187,7 @@ void Loop::check_sync_bn() const {
 }
 
 TrainResult Loop::run() {
-  const launch::InterruptGuard interrupts;
+  const process::InterruptGuard interrupts;
   const TrainOptions& options = plan_.options;
   // But for its batches, a rank may take its time: files, loggers and callbacks are its own.
   const comm::AloneScope alone(comm_);
@@ -410,12 +410,12 @@ void Loop::finish_epoch() {
 
 // One rank's wish is everybody's, for the reason that the first of them has.
 void Loop::agree_to_stop() {
-  const auto pending = static_cast<std::uint64_t>(launch::InterruptGuard::pending());
+  const auto pending = static_cast<std::uint64_t>(process::InterruptGuard::pending());
   const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
   std::uint64_t signal = 0;
   for (const std::uint64_t vote : votes) signal = std::max(signal, vote >> 8);
   if (signal != 0) {
-    launch::InterruptGuard::take();
+    process::InterruptGuard::take();
     throw Interrupted(static_cast<int>(signal));
   }
   const auto first =

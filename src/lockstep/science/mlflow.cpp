@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/science/tracker.h"
 
 namespace lockstep::science {
@@ -204,7 +204,7 @@ class MlflowTracker::Server {
 };
 
 MlflowTracker::MlflowTracker(MlflowOptions options) {
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   server_ = std::make_unique<Server>(std::move(options));
   const MlflowOptions& asked = server_->options();
   json tags = json::array({{{"key", "mlflow.runName"}, {"value", asked.run_name}}});
