@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/rendezvous_server.h"
+#include "lockstep/rendezvous/rendezvous_server.h"
 #include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
@@ -20,17 +20,18 @@ using Bytes = std::vector<std::uint8_t>;
 
 class RendezvousStoreTest : public ::testing::Test {
  protected:
-  std::shared_ptr<launch::Rendezvous> join(int rank) {
-    return std::make_shared<launch::Rendezvous>(launch::RendezvousOptions{.port = server_.port(),
-                                                                          .token = "secret",
-                                                                          .rank = rank,
-                                                                          .world_size = 2,
-                                                                          .timeout = kLimit});
+  std::shared_ptr<rendezvous::Rendezvous> join(int rank) {
+    return std::make_shared<rendezvous::Rendezvous>(
+        rendezvous::RendezvousOptions{.port = server_.port(),
+                                      .token = "secret",
+                                      .rank = rank,
+                                      .world_size = 2,
+                                      .timeout = kLimit});
   }
 
-  launch::RendezvousServer server_{{.token = "secret", .world_size = 2}};
-  std::shared_ptr<launch::Rendezvous> rank0_ = join(0);
-  std::shared_ptr<launch::Rendezvous> rank1_ = join(1);
+  rendezvous::RendezvousServer server_{{.token = "secret", .world_size = 2}};
+  std::shared_ptr<rendezvous::Rendezvous> rank0_ = join(0);
+  std::shared_ptr<rendezvous::Rendezvous> rank1_ = join(1);
   RendezvousStore a_{rank0_, "group/", kLimit};
   RendezvousStore b_{rank1_, "group/", kLimit};
 };

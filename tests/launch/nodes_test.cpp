@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 int free_port() {
-  return local_port(listen_on({}));
+  return rendezvous::local_port(rendezvous::listen_on({}));
 }
 
 NodesOptions node(int rank, int port) {
@@ -96,7 +96,7 @@ TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
   const int port = free_port();
   auto other = std::async(std::launch::async, [&] {
     // Joins, agrees and disappears without a word, as if it had been killed.
-    Rendezvous rendezvous(
+    rendezvous::Rendezvous rendezvous(
         {.address = "127.0.0.1", .port = port, .token = "secret", .rank = 1, .world_size = 2});
     rendezvous.set("ranks/0/1", "2");
     rendezvous.get("port/0");
@@ -114,7 +114,8 @@ TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
 
 TEST(Nodes, AnotherRunsTokenIsTurnedAway) {
   const int port = free_port();
-  RendezvousServer server({.address = "127.0.0.1", .port = port, .token = "ours", .world_size = 2});
+  rendezvous::RendezvousServer server(
+      {.address = "127.0.0.1", .port = port, .token = "ours", .world_size = 2});
   EXPECT_THROW(Nodes(node(1, port)), CommError);
 }
 
@@ -124,7 +125,7 @@ TEST(Nodes, ThePortOfTheProgramsIsHeldForThem) {
       [&](Nodes& nodes) {
         const int port = nodes.meet(0, 1).master.port;
         for (int i = 0; i < 100; ++i) EXPECT_NE(free_port(), port);
-        EXPECT_NO_THROW(listen_on({.address = "127.0.0.1", .port = port}));
+        EXPECT_NO_THROW(rendezvous::listen_on({.address = "127.0.0.1", .port = port}));
         EXPECT_FALSE(nodes.conclude(0, std::nullopt));
       },
       [&](Nodes& nodes) {

@@ -153,7 +153,7 @@ class BrokenGroups {
 // The process group, and what to do when it does not answer.
 class C10d::Group {
  public:
-  Group(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+  Group(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
         std::vector<int> world_ranks)
       : backend_(options.backend),
         timeout_(options.timeout),
@@ -182,7 +182,7 @@ class C10d::Group {
   }
 
   const std::string& backend() const { return backend_; }
-  launch::Rendezvous& rendezvous() { return *rendezvous_; }
+  rendezvous::Rendezvous& rendezvous() { return *rendezvous_; }
 
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -389,7 +389,7 @@ class C10d::Group {
   milliseconds timeout_;
   process::Team* team_;
   process::Team* inside_;
-  std::shared_ptr<launch::Rendezvous> rendezvous_;
+  std::shared_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;
   c10::intrusive_ptr<ProcessGroup> group_;
@@ -398,7 +398,7 @@ class C10d::Group {
   bool broken_ = false;
 };
 
-C10d::C10d(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+C10d::C10d(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
            std::vector<int> world_ranks)
     : Communicator(options.topology),
       group_(std::make_unique<Group>(options, std::move(rendezvous), std::move(world_ranks))) {}

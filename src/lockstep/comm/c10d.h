@@ -9,8 +9,8 @@
 #include <string>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/launch/rendezvous.h"
 #include "lockstep/process/team.h"
+#include "lockstep/rendezvous/rendezvous.h"
 
 namespace lockstep::comm {
 
@@ -31,7 +31,7 @@ class C10d : public Communicator {
  public:
   // Collective among the ranks of the group. `rendezvous` has the ranks of the whole run;
   // `world_ranks` are this group's among them.
-  C10d(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+  C10d(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
        std::vector<int> world_ranks);
   ~C10d() override;
 

@@ -13,17 +13,17 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/handshake.h"
-#include "lockstep/launch/network.h"
-#include "lockstep/launch/socket.h"
-#include "lockstep/launch/token.h"
 #include "lockstep/process/team.h"
+#include "lockstep/rendezvous/handshake.h"
+#include "lockstep/rendezvous/network.h"
+#include "lockstep/rendezvous/socket.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::comm {
 namespace {
 
-using launch::Rendezvous;
-using launch::RendezvousServer;
+using rendezvous::Rendezvous;
+using rendezvous::RendezvousServer;
 using std::chrono::milliseconds;
 
 // Rank 0 opens a place of its own choice and tells the others by whatever they have in common.
@@ -36,8 +36,8 @@ struct Courier {
 
 // Where that place is, and by what its ranks recognise each other.
 struct Venue {
-  std::string address = launch::kLoopback;  // of rank 0's host, as the others know it
-  launch::NetworkChoice network = {};
+  std::string address = rendezvous::kLoopback;  // of rank 0's host, as the others know it
+  rendezvous::NetworkChoice network = {};
   // The secret that all ranks have: the place has one of its own, derived from it. Where there is
   // none, the courier is trusted to tell a random one to the run's ranks alone.
   std::string token = {};
@@ -57,7 +57,7 @@ bool has_any(const process::Environment& environment, const std::vector<const ch
 
 Venue venue_of(const Meeting& meeting, const process::Environment& environment) {
   return {.address = meeting.address,
-          .network = launch::choose_network(
+          .network = rendezvous::choose_network(
               {.address = meeting.address, .interface = meeting.interface}, environment),
           .run = meeting.run};
 }
@@ -66,7 +66,7 @@ Venue venue_of(const Meeting& meeting, const process::Environment& environment) 
 std::string master_address(const process::Place& place) {
   const Topology& topology = place.topology;
   const bool one_host = place.local_size_known && topology.local_size == topology.world_size;
-  return one_host ? launch::kLoopback : *place.master_address;
+  return one_host ? rendezvous::kLoopback : *place.master_address;
 }
 
 // A launcher gives all meetings of a run the same name, so a counter tells them apart.
@@ -111,29 +111,29 @@ std::string own_address(const Met& met, const Venue& venue, const WaitLimits& li
   constexpr const char* kKey = "address of rank 0's host";
   if (met.server != nullptr) {
     const std::string reached = met.server->reached_at();
-    met.rendezvous->set(kKey, reached.empty() ? launch::kLoopback : reached);
+    met.rendezvous->set(kKey, reached.empty() ? rendezvous::kLoopback : reached);
   }
   if (venue.network.chosen) return *venue.network.chosen;
   const std::string& own = met.rendezvous->local_address();
-  return launch::is_loopback(own) ? met.rendezvous->get(kKey, limits.answer) : own;
+  return rendezvous::is_loopback(own) ? met.rendezvous->get(kKey, limits.answer) : own;
 }
 
 Met meet_by(const Courier& courier, const Topology& topology, const Venue& venue,
             const WaitLimits& limits) {
   Met met{.topology = topology};
   const bool first = topology.rank == 0;
-  std::string salt = launch::random_token();
+  std::string salt = rendezvous::random_token();
   int port = 0;
   // Only what is no secret is told where the ranks share one.
   const auto token = [&] {
-    return venue.token.empty() ? salt : launch::derive_token(venue.token, "place " + salt);
+    return venue.token.empty() ? salt : rendezvous::derive_token(venue.token, "place " + salt);
   };
   if (first) {
     met.server = std::make_unique<RendezvousServer>(
-        launch::ServerOptions{.address = venue.network.listen,
-                              .token = token(),
-                              .run = venue.run,
-                              .world_size = topology.world_size});
+        rendezvous::ServerOptions{.address = venue.network.listen,
+                                  .token = token(),
+                                  .run = venue.run,
+                                  .world_size = topology.world_size});
     port = met.server->port();
     courier.tell(fmt::format("{} {}", port, salt));
   } else {
@@ -147,21 +147,21 @@ Met meet_by(const Courier& courier, const Topology& topology, const Venue& venue
     }
   }
   met.rendezvous = std::make_shared<Rendezvous>(
-      launch::RendezvousOptions{.address = first ? venue.network.own : venue.address,
-                                .port = port,
-                                .token = token(),
-                                .run = venue.run,
-                                .rank = topology.rank,
-                                .world_size = topology.world_size,
-                                .timeout = limits.answer});
+      rendezvous::RendezvousOptions{.address = first ? venue.network.own : venue.address,
+                                    .port = port,
+                                    .token = token(),
+                                    .run = venue.run,
+                                    .rank = topology.rank,
+                                    .world_size = topology.world_size,
+                                    .timeout = limits.answer});
   await_everybody(*met.rendezvous, courier, limits);
   met.own_address = own_address(met, venue, limits);
   return met;
 }
 
 Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
-  const launch::Endpoint master{.address = *place.master_address, .port = *place.master_port};
-  const std::string where = launch::to_string(master);
+  const rendezvous::Endpoint master{.address = *place.master_address, .port = *place.master_port};
+  const std::string where = rendezvous::to_string(master);
   // What the store throws is no Error.
   const auto naming = [&](const auto& action) {
     try {
@@ -193,10 +193,11 @@ Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
           }};
   // The agent's store is no secret place, but it is torchrun's: who trusts it needs no token.
   const process::Environment environment = process::current_environment();
-  const bool has_token = has_any(environment, {launch::kTokenVariable, launch::kTokenFileVariable});
+  const bool has_token =
+      has_any(environment, {rendezvous::kTokenVariable, rendezvous::kTokenFileVariable});
   Venue venue = venue_of({.address = master_address(place), .run = place.run_id}, environment);
   if (has_token) {
-    venue.token = launch::resolve_token(
+    venue.token = rendezvous::resolve_token(
         {.run = place.run_id, .place = where, .beyond_host = venue.network.beyond_host},
         environment);
   }
@@ -205,13 +206,14 @@ Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
 
 Met meet_by_announcement(const process::Place& place, const WaitLimits& limits) {
   const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
-  std::unique_ptr<launch::Announcement> announcement;
-  const Courier courier{.place = "'" + name + "'",
-                        .tell =
-                            [&](const std::string& text) {
-                              announcement = std::make_unique<launch::Announcement>(name, text);
-                            },
-                        .ask = [&] { return launch::read_announcement(name, limits.to_join()); }};
+  std::unique_ptr<rendezvous::Announcement> announcement;
+  const Courier courier{
+      .place = "'" + name + "'",
+      .tell =
+          [&](const std::string& text) {
+            announcement = std::make_unique<rendezvous::Announcement>(name, text);
+          },
+      .ask = [&] { return rendezvous::read_announcement(name, limits.to_join()); }};
   Met met = meet_by(courier, place.topology, {.run = place.run_id}, limits);
   met.announcement = std::move(announcement);
   return met;
@@ -250,24 +252,24 @@ Met meet_at(const Meeting& meeting, const WaitLimits& limits) {
   const process::Environment environment = process::current_environment();
   Venue venue = venue_of(meeting, environment);
   const std::string where =
-      launch::to_string(launch::Endpoint{.address = meeting.address, .port = meeting.port});
-  venue.token = launch::resolve_token({.given = meeting.token,
-                                       .file = meeting.token_file,
-                                       .run = meeting.run,
-                                       .place = where,
-                                       .beyond_host = venue.network.beyond_host,
-                                       .allow_guessable = meeting.allow_guessable_token},
-                                      environment);
+      rendezvous::to_string(rendezvous::Endpoint{.address = meeting.address, .port = meeting.port});
+  venue.token = rendezvous::resolve_token({.given = meeting.token,
+                                           .file = meeting.token_file,
+                                           .run = meeting.run,
+                                           .place = where,
+                                           .beyond_host = venue.network.beyond_host,
+                                           .allow_guessable = meeting.allow_guessable_token},
+                                          environment);
   const bool first = meeting.topology.rank == 0;
   std::shared_ptr<RendezvousServer> server;
   if (first) {
     Doors::close(meeting.port);
     server = std::make_shared<RendezvousServer>(
-        launch::ServerOptions{.address = venue.network.listen,
-                              .port = meeting.port,
-                              .token = venue.token,
-                              .run = meeting.run,
-                              .world_size = meeting.topology.world_size});
+        rendezvous::ServerOptions{.address = venue.network.listen,
+                                  .port = meeting.port,
+                                  .token = venue.token,
+                                  .run = meeting.run,
+                                  .world_size = meeting.topology.world_size});
   }
   Rendezvous rendezvous({.address = first ? venue.network.own : meeting.address,
                          .port = first ? server->port() : meeting.port,

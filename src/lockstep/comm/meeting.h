@@ -9,10 +9,10 @@
 
 #include "lockstep/base/topology.h"
 #include "lockstep/comm/communicator.h"
-#include "lockstep/launch/announcement.h"
-#include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/rendezvous_server.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/announcement.h"
+#include "lockstep/rendezvous/rendezvous.h"
+#include "lockstep/rendezvous/rendezvous_server.h"
 
 namespace lockstep::comm {
 
@@ -20,11 +20,11 @@ namespace lockstep::comm {
 struct Meeting {
   Topology topology;
   // Of rank 0's host, as the others know it. Loopback: the ranks are on one host, and rank 0
-  // listens on loopback alone. Otherwise it listens on all interfaces (see launch/network.h).
+  // listens on loopback alone. Otherwise it listens on all interfaces (see rendezvous/network.h).
   std::string address = "127.0.0.1";
   int port = 0;
   // The run's secret, which is proved and never sent; "": LOCKSTEP_TOKEN or a file (see
-  // launch/token.h).
+  // rendezvous/token.h).
   std::string token = {};
   std::optional<std::filesystem::path> token_file = {};  // with the secret, where there is no token
   bool allow_guessable_token = false;  // on several hosts: warn of one instead of refusing it
@@ -44,13 +44,13 @@ struct WaitLimits {
 // A rank's hold on the meeting place, and rank 0's on the place itself.
 struct Met {
   Topology topology;
-  std::string own_address = {};                             // of this host, as the others reach it
-  std::unique_ptr<launch::Announcement> announcement = {};  // rank 0's, if all are on one host
-  std::unique_ptr<launch::RendezvousServer> server = {};    // rank 0's
-  std::shared_ptr<launch::Rendezvous> rendezvous = {};
+  std::string own_address = {};  // of this host, as the others reach it
+  std::unique_ptr<rendezvous::Announcement> announcement = {};  // rank 0's, if all are on one host
+  std::unique_ptr<rendezvous::RendezvousServer> server = {};    // rank 0's
+  std::shared_ptr<rendezvous::Rendezvous> rendezvous = {};
   // Rank 0's, where all first came to: it tells a second process with the same rank so. Destroyed
   // first, because it asks the server.
-  std::shared_ptr<launch::RendezvousServer> door = {};
+  std::shared_ptr<rendezvous::RendezvousServer> door = {};
 };
 
 // All throw CommError, naming the place and the ranks that did not come, where not all come within

@@ -19,7 +19,7 @@
 namespace lockstep::comm {
 namespace {
 
-using launch::Rendezvous;
+using rendezvous::Rendezvous;
 
 // The same for processes that can share memory: one boot of one kernel, one view of processes.
 std::string host_identity() {

@@ -14,14 +14,14 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/launch/handshake.h"
-#include "lockstep/launch/network.h"
 #include "lockstep/launch/nodes.h"
 #include "lockstep/launch/programs.h"
 #include "lockstep/launch/rank_environment.h"
-#include "lockstep/launch/token.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/handshake.h"
+#include "lockstep/rendezvous/network.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::command {
 namespace {
@@ -68,8 +68,8 @@ int process_count(const std::string& text) {
 }
 
 // --rdzv-endpoint host:port, or --master-addr and --master-port.
-launch::Endpoint endpoint_of(const LaunchOptions& options) {
-  launch::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
+rendezvous::Endpoint endpoint_of(const LaunchOptions& options) {
+  rendezvous::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
   if (!options.endpoint.empty()) {
     const std::size_t colon = options.endpoint.rfind(':');
     // Without a port it is torchrun's; port 0, any that is free, makes sense on one node.
@@ -149,16 +149,18 @@ class Launcher {
     }
     check_seconds("--grace", options.grace);
     check_seconds("--timeout", options.timeout);
-    if (!options.interface.empty()) environment_[launch::kInterfaceVariable] = options.interface;
+    if (!options.interface.empty())
+      environment_[rendezvous::kInterfaceVariable] = options.interface;
     if (options.nodes > 1) {
-      const launch::NetworkChoice network = launch::choose_network(
+      const rendezvous::NetworkChoice network = rendezvous::choose_network(
           {.address = endpoint_.address, .interface = options.interface}, environment_);
-      const std::string token = launch::resolve_token({.file = options.token_file,
-                                                       .run = options.rdzv_id,
-                                                       .place = to_string(endpoint_),
-                                                       .beyond_host = network.beyond_host,
-                                                       .allow_guessable = options.allow_guessable},
-                                                      environment_);
+      const std::string token =
+          rendezvous::resolve_token({.file = options.token_file,
+                                     .run = options.rdzv_id,
+                                     .place = to_string(endpoint_),
+                                     .beyond_host = network.beyond_host,
+                                     .allow_guessable = options.allow_guessable},
+                                    environment_);
       nodes_.emplace(launch::NodesOptions{
           .nodes = options.nodes,
           .node_rank = options.node_rank,
@@ -241,14 +243,15 @@ class Launcher {
   launch::Meeting meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
     // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
-    if (endpoint_.port == 0) reserved_ = launch::reserve_port({.address = launch::kLoopback});
-    return {
-        .first_rank = 0,
-        .world_size = processes_,
-        .master = {.address = endpoint_.address,
-                   .port = endpoint_.port != 0 ? endpoint_.port : launch::local_port(reserved_)},
-        .run_id = launch::random_run_id(),
-        .token = launch::random_token()};
+    if (endpoint_.port == 0)
+      reserved_ = rendezvous::reserve_port({.address = rendezvous::kLoopback});
+    return {.first_rank = 0,
+            .world_size = processes_,
+            .master = {.address = endpoint_.address,
+                       .port = endpoint_.port != 0 ? endpoint_.port
+                                                   : rendezvous::local_port(reserved_)},
+            .run_id = launch::random_run_id(),
+            .token = rendezvous::random_token()};
   }
 
   launch::ProgramsEnd run_attempt(int attempt, const launch::Meeting& meeting) {
@@ -327,7 +330,7 @@ class Launcher {
 
   LaunchOptions options_;
   int processes_;
-  launch::Endpoint endpoint_;
+  rendezvous::Endpoint endpoint_;
   Output output_;
   process::Environment environment_;
   FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host

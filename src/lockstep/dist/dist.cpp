@@ -9,10 +9,10 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/engine/thread_scope.h"
-#include "lockstep/launch/socket.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/crew.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::dist {
 namespace {
@@ -359,7 +359,7 @@ void print_in_order(std::string_view text) {
 }
 
 int find_free_port() {
-  return launch::local_port(launch::listen_on({}));
+  return rendezvous::local_port(rendezvous::listen_on({}));
 }
 
 }  // namespace lockstep::dist

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/handshake.h"
+#include "lockstep/rendezvous/handshake.h"
 
 namespace lockstep::launch {
 namespace {
@@ -37,21 +37,22 @@ std::string random_run_id() {
 
 Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
   if (options_.node_rank == 0) {
-    server_ = std::make_unique<RendezvousServer>(ServerOptions{.address = options_.network.listen,
-                                                               .port = options_.endpoint.port,
-                                                               .token = options_.token,
-                                                               .run = options_.run,
-                                                               .world_size = options_.nodes});
+    server_ = std::make_unique<rendezvous::RendezvousServer>(
+        rendezvous::ServerOptions{.address = options_.network.listen,
+                                  .port = options_.endpoint.port,
+                                  .token = options_.token,
+                                  .run = options_.run,
+                                  .world_size = options_.nodes});
   }
   const bool first = options_.node_rank == 0;
-  rendezvous_ = std::make_unique<Rendezvous>(
-      RendezvousOptions{.address = first ? options_.network.own : options_.endpoint.address,
-                        .port = options_.endpoint.port,
-                        .token = options_.token,
-                        .run = options_.run,
-                        .rank = options_.node_rank,
-                        .world_size = options_.nodes,
-                        .timeout = options_.timeout});
+  rendezvous_ = std::make_unique<rendezvous::Rendezvous>(rendezvous::RendezvousOptions{
+      .address = first ? options_.network.own : options_.endpoint.address,
+      .port = options_.endpoint.port,
+      .token = options_.token,
+      .run = options_.run,
+      .rank = options_.node_rank,
+      .world_size = options_.nodes,
+      .timeout = options_.timeout});
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -86,12 +87,12 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
   }
   // Not the endpoint's own port: there the launchers meet.
   if (options_.node_rank == 0) {
-    reserved_ = reserve_port({.address = options_.network.listen, .port = 0});
+    reserved_ = rendezvous::reserve_port({.address = options_.network.listen, .port = 0});
     rendezvous_->set(key("run", attempt), random_run_id());
-    rendezvous_->set(key("port", attempt), std::to_string(local_port(reserved_)));
+    rendezvous_->set(key("port", attempt), std::to_string(rendezvous::local_port(reserved_)));
   }
   meeting.run_id = rendezvous_->get(key("run", attempt));
-  meeting.token = derive_token(options_.token, "ranks of run " + meeting.run_id);
+  meeting.token = rendezvous::derive_token(options_.token, "ranks of run " + meeting.run_id);
   meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
   const std::lock_guard lock(watching_);
   failed_.clear();

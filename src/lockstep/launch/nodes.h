@@ -10,21 +10,21 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
-#include "lockstep/launch/network.h"
-#include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/rendezvous_server.h"
-#include "lockstep/launch/socket.h"
 #include "lockstep/process/background.h"
+#include "lockstep/rendezvous/network.h"
+#include "lockstep/rendezvous/rendezvous.h"
+#include "lockstep/rendezvous/rendezvous_server.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::launch {
 
 struct NodesOptions {
   int nodes = 1;
   int node_rank = 0;
-  Endpoint endpoint;           // node 0's, as all nodes know it
-  NetworkChoice network = {};  // where node 0 listens, and finds itself
-  std::string token = {};      // the secret of all nodes; must not be empty
-  std::string run = {};        // the run's name; tells apart runs that share a token
+  rendezvous::Endpoint endpoint;           // node 0's, as all nodes know it
+  rendezvous::NetworkChoice network = {};  // where node 0 listens, and finds itself
+  std::string token = {};                  // the secret of all nodes; must not be empty
+  std::string run = {};                    // the run's name; tells apart runs that share a token
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // to find each other
 };
 
@@ -32,7 +32,7 @@ struct NodesOptions {
 struct Meeting {
   int first_rank = 0;  // of this node
   int world_size = 1;
-  Endpoint master;  // where the programs meet
+  rendezvous::Endpoint master;  // where the programs meet
   std::string run_id;
   std::string token;  // of this attempt's ranks alone
 };
@@ -75,8 +75,8 @@ class Nodes {
   std::optional<RemoteFailure> failure_of(int attempt);
 
   NodesOptions options_;
-  std::unique_ptr<RendezvousServer> server_;  // node 0's
-  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<rendezvous::RendezvousServer> server_;  // node 0's
+  std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
   FileDescriptor reserved_;  // the port of an attempt's programs, node 0's
   process::Wakeup failed_;
   process::Wakeup ending_;

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/socket.h"
 #include "lockstep/process/process.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::launch {
 namespace {
@@ -99,7 +99,7 @@ class Rank {
   }
 
   // The program has ended.
-  void finish(Clock::time_point start, bool stopped) {
+  void finish(rendezvous::Clock::time_point start, bool stopped) {
     const process::ChildEnd end = program_.reap();
     for (std::size_t stream = 0; stream < 2; ++stream) {
       // What it left in the pipe. Something that has left its group may go on writing there.
@@ -108,12 +108,13 @@ class Rank {
       open_[stream] = false;
       if (!partial_[stream].empty()) emit(stream, {std::exchange(partial_[stream], {})});
     }
-    end_ = RankEnd{.rank = rank_,
-                   .end = end,
-                   .stopped = stopped,
-                   .suspended = suspended_,
-                   .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
-                   .last_lines = {last_.begin(), last_.end()}};
+    end_ =
+        RankEnd{.rank = rank_,
+                .end = end,
+                .stopped = stopped,
+                .suspended = suspended_,
+                .seconds = std::chrono::duration<double>(rendezvous::Clock::now() - start).count(),
+                .last_lines = {last_.begin(), last_.end()}};
   }
   const RankEnd& end() const { return *end_; }
 
@@ -207,7 +208,7 @@ class Supervision {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (must_be_asked(*ranks_[i]) && ranks_[i]->program().process().has_ended()) on_end(i);
     }
-    if (kill_at_ && Clock::now() >= *kill_at_) {
+    if (kill_at_ && rendezvous::Clock::now() >= *kill_at_) {
       kill_at_.reset();
       send(SIGKILL);
     }
@@ -220,7 +221,7 @@ class Supervision {
 
   // How long poll() may wait, in milliseconds; -1: for ever.
   int patience() const {
-    const int until_kill = kill_at_ ? milliseconds_until(*kill_at_) : -1;
+    const int until_kill = kill_at_ ? rendezvous::milliseconds_until(*kill_at_) : -1;
     if (!std::ranges::any_of(ranks_, [](const auto& rank) { return must_be_asked(*rank); })) {
       return until_kill;
     }
@@ -264,7 +265,7 @@ class Supervision {
   // A stopped process sees the signal only when it continues.
   void stop(int signal, std::chrono::milliseconds grace) {
     stopping_ = true;
-    kill_at_ = deadline_in(grace);
+    kill_at_ = rendezvous::deadline_in(grace);
     send(signal);
     send(SIGCONT);
   }
@@ -279,10 +280,10 @@ class Supervision {
   Keeper& keeper_;
   int stop_fd_;
   Signals signals_;
-  Clock::time_point start_ = Clock::now();
+  rendezvous::Clock::time_point start_ = rendezvous::Clock::now();
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<std::size_t> first_failure_;
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<rendezvous::Clock::time_point> kill_at_;
   bool stopping_ = false;
   int interrupted_ = 0;
 };

@@ -1,6 +1,6 @@
 #include "lockstep/launch/rank_environment.h"
 
-#include "lockstep/launch/token.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::launch {
 
@@ -23,8 +23,8 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts));
   // The ranks' own secret is enough for them: the launchers' is not handed on.
-  set(kTokenVariable, place.token);
-  environment.erase(kTokenFileVariable);
+  set(rendezvous::kTokenVariable, place.token);
+  environment.erase(rendezvous::kTokenFileVariable);
   // Rank 0 itself listens at the master's address, not its launcher.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   // What a Python rank prints is seen when it prints it, also where it is killed.

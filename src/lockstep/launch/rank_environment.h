@@ -4,8 +4,8 @@
 #include <string>
 
 #include "lockstep/base/topology.h"
-#include "lockstep/launch/socket.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::launch {
 
@@ -13,7 +13,7 @@ struct RankPlace {
   Topology topology;
   int node_rank = 0;
   int nodes = 1;
-  Endpoint master;
+  rendezvous::Endpoint master;
   std::string run_id;
   std::string token = {};  // the ranks' secret
   int restarts = 0;

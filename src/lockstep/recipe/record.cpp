@@ -11,9 +11,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/version.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/launch/token.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -41,7 +41,7 @@ bool is_of_interest(const std::string& name) {
   static const std::vector<std::string> prefixes = {"LOCKSTEP_", "OMP_",  "MKL_",  "OPENBLAS_",
                                                     "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};
   static const std::vector<std::string> names = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-  if (name == launch::kTokenVariable) return false;  // the run's secret
+  if (name == rendezvous::kTokenVariable) return false;  // the run's secret
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::any_of(prefixes,
                              [&](const auto& prefix) { return name.starts_with(prefix); });
