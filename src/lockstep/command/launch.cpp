@@ -14,9 +14,9 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/launch/nodes.h"
-#include "lockstep/launch/programs.h"
-#include "lockstep/launch/rank_environment.h"
+#include "lockstep/launcher/nodes.h"
+#include "lockstep/launcher/programs.h"
+#include "lockstep/launcher/rank_environment.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/rendezvous/handshake.h"
@@ -161,7 +161,7 @@ class Launcher {
                                      .beyond_host = network.beyond_host,
                                      .allow_guessable = options.allow_guessable},
                                     environment_);
-      nodes_.emplace(launch::NodesOptions{
+      nodes_.emplace(launcher::NodesOptions{
           .nodes = options.nodes,
           .node_rank = options.node_rank,
           .endpoint = endpoint_,
@@ -174,8 +174,8 @@ class Launcher {
 
   int run() {
     for (int attempt = 0;; ++attempt) {
-      const launch::Meeting meeting = meet(attempt);
-      const launch::ProgramsEnd ended = run_attempt(attempt, meeting);
+      const launcher::Meeting meeting = meet(attempt);
+      const launcher::ProgramsEnd ended = run_attempt(attempt, meeting);
       if (ended.interrupted != 0) {
         if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", ended.interrupted));
         say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
@@ -215,32 +215,32 @@ class Launcher {
     return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
   }
 
-  static double seconds_of(const launch::ProgramsEnd& ended) {
+  static double seconds_of(const launcher::ProgramsEnd& ended) {
     double longest = 0;
     for (const auto& rank : ended.ranks) longest = std::max(longest, rank.seconds);
     return longest;
   }
 
   // What ended the attempt on any node; nothing where all ranks ended well.
-  std::optional<launch::RemoteFailure> conclude(int attempt, const launch::ProgramsEnd& ended) {
-    std::optional<launch::RemoteFailure> failure = failure_of(ended);
+  std::optional<launcher::RemoteFailure> conclude(int attempt, const launcher::ProgramsEnd& ended) {
+    std::optional<launcher::RemoteFailure> failure = failure_of(ended);
     if (nodes_) {
       try {
         failure = nodes_->conclude(attempt, failure);
       } catch (const CommError&) {
-        failure = launch::RemoteFailure{
+        failure = launcher::RemoteFailure{
             .rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
       }
     }
-    const bool stopped = std::ranges::any_of(ended.ranks, &launch::RankEnd::stopped);
+    const bool stopped = std::ranges::any_of(ended.ranks, &launcher::RankEnd::stopped);
     if (!failure && stopped) {
       failure =
-          launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
+          launcher::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
     }
     return failure;
   }
 
-  launch::Meeting meet(int attempt) {
+  launcher::Meeting meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
     // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
     if (endpoint_.port == 0)
@@ -250,21 +250,21 @@ class Launcher {
             .master = {.address = endpoint_.address,
                        .port = endpoint_.port != 0 ? endpoint_.port
                                                    : rendezvous::local_port(reserved_)},
-            .run_id = launch::random_run_id(),
+            .run_id = launcher::random_run_id(),
             .token = rendezvous::random_token()};
   }
 
-  launch::ProgramsEnd run_attempt(int attempt, const launch::Meeting& meeting) {
-    launch::ProgramsOptions programs{.command = options_.command,
-                                     .environments = {},
-                                     .first_rank = meeting.first_rank,
-                                     .log_dir = options_.log_dir,
-                                     .logged = output_.logged,
-                                     .append_logs = attempt > 0,
-                                     .on_lines = {}};
+  launcher::ProgramsEnd run_attempt(int attempt, const launcher::Meeting& meeting) {
+    launcher::ProgramsOptions programs{.command = options_.command,
+                                       .environments = {},
+                                       .first_rank = meeting.first_rank,
+                                       .log_dir = options_.log_dir,
+                                       .logged = output_.logged,
+                                       .append_logs = attempt > 0,
+                                       .on_lines = {}};
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
     for (int local = 0; local < processes_; ++local) {
-      programs.environments.push_back(launch::rank_environment(
+      programs.environments.push_back(launcher::rank_environment(
           environment_, {.topology = {.rank = meeting.first_rank + local,
                                       .world_size = meeting.world_size,
                                       .local_rank = local,
@@ -290,30 +290,30 @@ class Launcher {
       write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
     };
     try {
-      return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+      return launcher::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
     } catch (const Error& error) {
       if (nodes_) nodes_->abandon(error.what());
       throw;
     }
   }
 
-  static std::optional<launch::RemoteFailure> failure_of(const launch::ProgramsEnd& ended) {
+  static std::optional<launcher::RemoteFailure> failure_of(const launcher::ProgramsEnd& ended) {
     if (!ended.first_failure) return std::nullopt;
-    const launch::RankEnd& rank = ended.ranks[*ended.first_failure];
-    return launch::RemoteFailure{
+    const launcher::RankEnd& rank = ended.ranks[*ended.first_failure];
+    return launcher::RemoteFailure{
         .rank = rank.rank, .shell_code = rank.end.shell_code(), .how = to_string(rank.end)};
   }
 
   // Who ended how; the one that failed first in detail.
-  void report(const launch::ProgramsEnd& ended) const {
-    for (const launch::RankEnd& rank : ended.ranks) {
+  void report(const launcher::ProgramsEnd& ended) const {
+    for (const launcher::RankEnd& rank : ended.ranks) {
       if (!rank.suspended) continue;
       say("rank {} is the likely cause: a signal had stopped it (SIGSTOP or Ctrl-Z), so it did not "
           "answer the others",
           rank.rank);
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
-      const launch::RankEnd& rank = ended.ranks[i];
+      const launcher::RankEnd& rank = ended.ranks[i];
       if (ended.first_failure == i) {
         say("rank {} failed first: {}, after {}{}", rank.rank, to_string(rank.end),
             format_duration(rank.seconds),
@@ -323,7 +323,7 @@ class Launcher {
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
       if (ended.first_failure == i) continue;
-      const launch::RankEnd& rank = ended.ranks[i];
+      const launcher::RankEnd& rank = ended.ranks[i];
       say("rank {}: {}{}", rank.rank, to_string(rank.end), rank.stopped ? ", told to stop" : "");
     }
   }
@@ -334,8 +334,8 @@ class Launcher {
   Output output_;
   process::Environment environment_;
   FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host
-  launch::Keeper keeper_;    // before there are connections or threads: it is forked
-  std::optional<launch::Nodes> nodes_;
+  launcher::Keeper keeper_;  // before there are connections or threads: it is forked
+  std::optional<launcher::Nodes> nodes_;
 };
 
 void check_command(const CLI::App& app, const std::vector<std::string>& command) {
@@ -378,7 +378,7 @@ int launch_programs(const LaunchOptions& options) {
   ::signal(SIGCHLD, SIG_DFL);
   try {
     return Launcher(options).run();
-  } catch (const launch::StartError& error) {
+  } catch (const launcher::StartError& error) {
     std::cerr << "lockstep: " << error.what() << '\n';
     return error.shell_code();
   }

@@ -1,4 +1,4 @@
-#include "lockstep/launch/nodes.h"
+#include "lockstep/launcher/nodes.h"
 
 #include <functional>
 #include <future>
@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 using testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST(Nodes, RunIdsDiffer) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -1,8 +1,8 @@
-#include "lockstep/launch/rank_environment.h"
+#include "lockstep/launcher/rank_environment.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 const RankPlace kPlace{.topology = {.rank = 3, .world_size = 4, .local_rank = 1, .local_size = 2},
@@ -57,4 +57,4 @@ TEST(RankEnvironment, TheRoleIsHandedOn) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

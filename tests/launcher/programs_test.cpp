@@ -1,4 +1,4 @@
-#include "lockstep/launch/programs.h"
+#include "lockstep/launcher/programs.h"
 
 #include <chrono>
 #include <csignal>
@@ -14,7 +14,7 @@
 #include "tests/support/no_pidfd.h"
 #include "tests/support/rank_process.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 using testing::Contains;
@@ -171,4 +171,4 @@ TEST(Programs, WriteTheirOutputToFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

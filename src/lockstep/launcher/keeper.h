@@ -7,7 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/process/child_process.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 class Keeper {
  public:
@@ -28,4 +28,4 @@ class Keeper {
   FileDescriptor pipe_;
 };
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-#include "lockstep/launch/program.h"
+#include "lockstep/launcher/program.h"
 
 #include <cerrno>
 #include <csignal>
@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 struct Pipe {
@@ -113,4 +113,4 @@ process::ChildEnd Program::reap() {
   return process_.reap();
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

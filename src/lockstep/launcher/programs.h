@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/keeper.h"
-#include "lockstep/launch/program.h"
+#include "lockstep/launcher/keeper.h"
+#include "lockstep/launcher/program.h"
 #include "lockstep/process/environment.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 struct ProgramsOptions {
   std::vector<std::string> command;
@@ -50,4 +50,4 @@ struct ProgramsEnd {
 // where one cannot be started.
 ProgramsEnd run_programs(const ProgramsOptions& options, Keeper& keeper, int stop_fd = -1);
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -16,7 +16,7 @@
 #include "lockstep/rendezvous/rendezvous_server.h"
 #include "lockstep/rendezvous/socket.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 struct NodesOptions {
   int nodes = 1;
@@ -85,4 +85,4 @@ class Nodes {
   std::thread watcher_;  // last: it uses all of the above
 };
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -7,7 +7,7 @@
 #include "lockstep/process/environment.h"
 #include "lockstep/rendezvous/socket.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 struct RankPlace {
   Topology topology;
@@ -25,4 +25,4 @@ struct RankPlace {
 // `base` with the variables of this rank in it.
 process::Environment rank_environment(const process::Environment& base, const RankPlace& place);
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-#include "lockstep/launch/keeper.h"
+#include "lockstep/launcher/keeper.h"
 
 #include <array>
 #include <cerrno>
@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 // As many ranks as a host can have, and then some.
@@ -93,4 +93,4 @@ void Keeper::tell(pid_t message) const {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

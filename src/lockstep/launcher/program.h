@@ -10,7 +10,7 @@
 #include "lockstep/process/child_process.h"
 #include "lockstep/process/environment.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 // A program that could not be started.
 class StartError : public WorkerError {
@@ -59,4 +59,4 @@ class Program {
   std::array<FileDescriptor, 2> outputs_;
 };
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

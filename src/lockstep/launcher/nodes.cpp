@@ -1,4 +1,4 @@
-#include "lockstep/launch/nodes.h"
+#include "lockstep/launcher/nodes.h"
 
 #include <random>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/rendezvous/handshake.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 constexpr int kWatchMilliseconds = 100;
@@ -159,4 +159,4 @@ void Nodes::watch() {
   }
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

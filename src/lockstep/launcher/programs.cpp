@@ -1,4 +1,4 @@
-#include "lockstep/launch/programs.h"
+#include "lockstep/launcher/programs.h"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 #include "lockstep/process/process.h"
 #include "lockstep/rendezvous/socket.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 constexpr std::size_t kLastLines = 20;
@@ -294,4 +294,4 @@ ProgramsEnd run_programs(const ProgramsOptions& options, Keeper& keeper, int sto
   return Supervision(options, keeper, stop_fd).run();
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

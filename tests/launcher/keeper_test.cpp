@@ -1,4 +1,4 @@
-#include "lockstep/launch/keeper.h"
+#include "lockstep/launcher/keeper.h"
 
 #include <chrono>
 #include <csignal>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 // A process in a group of its own that does nothing.
@@ -63,4 +63,4 @@ TEST(Keeper, EndsThemWhenItsOwnerIsKilled) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -1,8 +1,8 @@
-#include "lockstep/launch/rank_environment.h"
+#include "lockstep/launcher/rank_environment.h"
 
 #include "lockstep/rendezvous/token.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 
 process::Environment rank_environment(const process::Environment& base, const RankPlace& place) {
   process::Environment environment = base;
@@ -36,4 +36,4 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   return environment;
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher

@@ -1,4 +1,4 @@
-#include "lockstep/launch/program.h"
+#include "lockstep/launcher/program.h"
 
 #include <csignal>
 
@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::launch {
+namespace lockstep::launcher {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(Program, LeavesNoChildrenBehind) {
 }
 
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep::launcher
