@@ -7,7 +7,7 @@
 
 #include "lockstep/base/vectorize.h"
 #include "lockstep/compute/lanes.h"
-#include "lockstep/optim/parallel.h"
+#include "lockstep/compute/parallel.h"
 
 namespace lockstep::compute {
 namespace {
@@ -331,10 +331,10 @@ void scatter(const WindowGeometry& g, const PoolBackward& pass, const PlaneRange
 
 void for_planes(const WindowGeometry& g, const std::function<void(const PlaneRange&)>& body) {
   if (g.planes == 0 || g.in_size() == 0 || g.out_size() == 0) return;
-  optim::for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
-                    [&](std::int64_t begin, std::int64_t end) {
-                      body({begin, end});
-                    });
+  for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
+             [&](std::int64_t begin, std::int64_t end) {
+               body({begin, end});
+             });
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/compute/parallel.h"
 #include "lockstep/engine/gradient_buckets.h"
-#include "lockstep/optim/parallel.h"
 
 namespace lockstep {
 namespace {
@@ -235,7 +235,7 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const auto at = [&](const torch::Tensor& set, std::int64_t element) {
       return static_cast<std::byte*>(set.data_ptr()) + element * width;
     };
-    optim::for_ranges(
+    compute::for_ranges(
         {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
           for (std::int64_t i = first; i < last; i += kPiece) {
             const std::int64_t count = std::min(kPiece, last - i);

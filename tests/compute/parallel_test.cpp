@@ -1,4 +1,4 @@
-#include "lockstep/optim/parallel.h"
+#include "lockstep/compute/parallel.h"
 
 #include <atomic>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace lockstep::optim {
+namespace lockstep::compute {
 namespace {
 
 TEST(ForRanges, CoversEveryIndexOnce) {
@@ -36,4 +36,4 @@ TEST(ForRanges, PassesAnExceptionOn) {
 }
 
 }  // namespace
-}  // namespace lockstep::optim
+}  // namespace lockstep::compute

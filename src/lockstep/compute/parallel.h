@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace lockstep::optim {
+namespace lockstep::compute {
 
 struct Ranges {
   std::int64_t size = 0;   // the loop is over [0, size)
@@ -15,4 +15,4 @@ struct Ranges {
 // most. How many ranges there are and where they end is not defined.
 void for_ranges(const Ranges& ranges, const std::function<void(std::int64_t, std::int64_t)>& body);
 
-}  // namespace lockstep::optim
+}  // namespace lockstep::compute
