@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-#include "lockstep/log/image.h"
+#include "lockstep/plot/image.h"
 
-namespace lockstep {
+namespace lockstep::plot {
 
 // A glyph is 5 x 9 pixels: 7 above the baseline, 2 below it.
 inline constexpr int kGlyphWidth = 5;
@@ -26,4 +26,4 @@ int text_width(std::string_view text, int scale);
 // Draws `text`; a character that the font does not have (it has ASCII) is a small box.
 void draw_text(Image& image, std::string_view text, const TextStyle& style);
 
-}  // namespace lockstep
+}  // namespace lockstep::plot

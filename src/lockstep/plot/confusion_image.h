@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/log/image.h"
+#include "lockstep/plot/image.h"
 
-namespace lockstep {
+namespace lockstep::plot {
 
 struct ConfusionPicture {
   std::vector<std::string> class_names = {};  // one a class, in the order of rows and columns
@@ -20,4 +20,4 @@ struct ConfusionPicture {
 // classes².
 Image draw_confusion_matrix(const ConfusionPicture& picture);
 
-}  // namespace lockstep
+}  // namespace lockstep::plot

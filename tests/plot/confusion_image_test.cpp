@@ -1,4 +1,4 @@
-#include "lockstep/log/confusion_image.h"
+#include "lockstep/plot/confusion_image.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::plot {
 namespace {
 
 using Histogram = std::map<std::tuple<int, int, int>, int>;
@@ -97,4 +97,4 @@ TEST(ConfusionImage, BadShapesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plot

@@ -1,10 +1,10 @@
-#include "lockstep/log/font.h"
+#include "lockstep/plot/font.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::plot {
 namespace {
 
 constexpr Color kWhite = {255, 255, 255};
@@ -75,4 +75,4 @@ TEST(Font, WidthScales) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plot

@@ -1,4 +1,4 @@
-#include "lockstep/log/image.h"
+#include "lockstep/plot/image.h"
 
 #include <gtest/gtest.h>
 

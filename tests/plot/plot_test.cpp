@@ -1,11 +1,11 @@
-#include "lockstep/science/plot.h"
+#include "lockstep/plot/plot.h"
 
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 namespace {
 
 using ::testing::DoubleNear;
@@ -82,4 +82,4 @@ TEST(Plot, AFieldIsAPictureWithAScale) {
 }
 
 }  // namespace
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

@@ -1,10 +1,10 @@
-#include "lockstep/science/color_map.h"
+#include "lockstep/plot/color_map.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 namespace {
 
 TEST(ColorMap, HasItsEndsAndItsMiddle) {
@@ -31,4 +31,4 @@ TEST(ColorMap, ARasterIsAPicture) {
 }
 
 }  // namespace
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 
 // With <, >, & and quotes as XML and HTML want them.
 std::string escape_markup(const std::string& text);
@@ -11,4 +11,4 @@ std::string escape_markup(const std::string& text);
 // Bytes as a browser takes them in an address.
 std::string to_base64(const std::string& bytes);
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

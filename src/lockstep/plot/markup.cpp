@@ -1,9 +1,9 @@
-#include "lockstep/science/markup.h"
+#include "lockstep/plot/markup.h"
 
 #include <algorithm>
 #include <string_view>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 
 std::string escape_markup(const std::string& text) {
   std::string safe;
@@ -45,4 +45,4 @@ std::string to_base64(const std::string& bytes) {
   return text;
 }
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

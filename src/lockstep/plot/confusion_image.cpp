@@ -1,4 +1,4 @@
-#include "lockstep/log/confusion_image.h"
+#include "lockstep/plot/confusion_image.h"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/log/font.h"
+#include "lockstep/plot/font.h"
 
-namespace lockstep {
+namespace lockstep::plot {
 namespace {
 
 constexpr int kTextlessFrom = 40;         // classes
@@ -247,4 +247,4 @@ Image draw_confusion_matrix(const ConfusionPicture& picture) {
   return image;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plot

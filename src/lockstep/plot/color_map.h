@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "lockstep/log/image.h"
+#include "lockstep/plot/image.h"
 
-namespace lockstep::science {
+namespace lockstep::plot {
 
 enum class ColorMap {
   kSequential,  // dark blue over green to yellow: more is lighter
@@ -26,4 +26,4 @@ struct Raster {
 };
 Image to_image(const Raster& raster);
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

@@ -5,9 +5,9 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/science/color_map.h"
+#include "lockstep/plot/color_map.h"
 
-namespace lockstep::science {
+namespace lockstep::plot {
 
 struct Line {
   std::string label;  // in the legend; "": not there
@@ -45,4 +45,4 @@ std::vector<double> log_ticks(double low, double high);
 // 0.25, 1e-05, 12000: with as many digits as tell them apart.
 std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

@@ -1,9 +1,9 @@
-#include "lockstep/log/font.h"
+#include "lockstep/plot/font.h"
 
 #include <array>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::plot {
 namespace {
 
 using Glyph = std::array<std::uint8_t, kGlyphHeight>;
@@ -155,4 +155,4 @@ void draw_text(Image& image, std::string_view text, const TextStyle& style) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plot

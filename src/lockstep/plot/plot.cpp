@@ -1,4 +1,4 @@
-#include "lockstep/science/plot.h"
+#include "lockstep/plot/plot.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/science/markup.h"
+#include "lockstep/plot/markup.h"
 
-namespace lockstep::science {
+namespace lockstep::plot {
 namespace {
 
 // Okabe and Ito's: told apart with any eyes.
@@ -318,4 +318,4 @@ std::string to_svg(const std::vector<Plot>& plots) {
   return svg + "</svg>\n";
 }
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

@@ -1,8 +1,8 @@
-#include "lockstep/science/markup.h"
+#include "lockstep/plot/markup.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 namespace {
 
 TEST(Markup, EscapesWhatHasAMeaning) {
@@ -18,4 +18,4 @@ TEST(Markup, Base64) {
 }
 
 }  // namespace
-}  // namespace lockstep::science
+}  // namespace lockstep::plot

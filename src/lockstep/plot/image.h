@@ -1,4 +1,5 @@
-// A picture in memory, and as PNG.
+// A picture in memory, and as PNG. It is what a Logger is given, so its names are the users' own,
+// in namespace lockstep; those of the rest of this folder are in lockstep::plot.
 #pragma once
 
 #include <cstdint>

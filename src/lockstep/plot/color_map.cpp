@@ -1,11 +1,11 @@
-#include "lockstep/science/color_map.h"
+#include "lockstep/plot/color_map.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
 
-namespace lockstep::science {
+namespace lockstep::plot {
 namespace {
 
 // Evenly spaced points of matplotlib's viridis, and of a blue-white-red scale.
@@ -58,4 +58,4 @@ Image to_image(const Raster& raster) {
   return image;
 }
 
-}  // namespace lockstep::science
+}  // namespace lockstep::plot
