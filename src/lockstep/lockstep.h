@@ -40,7 +40,6 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/process/environment.h"
-#include "lockstep/runner/merge.h"
 #include "lockstep/runner/runner.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/science/cnn3d.h"
@@ -56,3 +55,4 @@
 #include "lockstep/science/subgrid.h"
 #include "lockstep/science/tracker.h"
 #include "lockstep/state/hash.h"
+#include "lockstep/train/merge.h"

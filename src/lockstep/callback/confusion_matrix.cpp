@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/plot/confusion_image.h"
-#include "lockstep/runner/merge.h"
+#include "lockstep/train/merge.h"
 
 namespace lockstep {
 namespace {

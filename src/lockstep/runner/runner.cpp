@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/process/interrupt.h"
-#include "lockstep/runner/agreement.h"
-#include "lockstep/runner/builtin.h"
-#include "lockstep/runner/failure.h"
-#include "lockstep/runner/loop.h"
+#include "lockstep/train/agreement.h"
+#include "lockstep/train/failure.h"
+#include "lockstep/train/loop.h"
 
 namespace lockstep {
 namespace {
