@@ -355,5 +355,9 @@ TEST(LaunchEnvironment, TheProcesssOwnVariablesAreRead) {
   EXPECT_FALSE(current_environment().contains("LOCKSTEP_ENVIRONMENT_TEST"));
 }
 
+TEST(PrimaryProcess, IsCalledByItsFirstNameToo) {
+  EXPECT_EQ(launch::is_primary_process(), is_primary_process());
+}
+
 }  // namespace
 }  // namespace lockstep::process
