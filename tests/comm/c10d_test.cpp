@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/world.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
@@ -22,11 +22,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// The ranks of a team through Gloo alone.
-std::function<void(process::Team&)> by_gloo(const std::function<void(Communicator&)>& body,
-                                            std::chrono::milliseconds timeout = 20s) {
-  return [=](process::Team& team) {
-    const auto world = World::of_team(team, {.backend = "gloo", .timeout = timeout});
+// The ranks of a group through Gloo alone.
+std::function<void(process::HostGroup&)> by_gloo(const std::function<void(Communicator&)>& body,
+                                                 std::chrono::milliseconds timeout = 20s) {
+  return [=](process::HostGroup& host_group) {
+    const auto world = World::of_host_group(host_group, {.backend = "gloo", .timeout = timeout});
     body(world->communicator());
   };
 }
@@ -162,15 +162,15 @@ TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
   const int port = free_port();
   const auto start = [&](int rank, const std::string& address) {
     const Topology topology{.rank = rank, .world_size = 2};
-    const Met met =
+    const RendezvousSession session =
         meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = 20s});
     return message_of<Error>([&] {
       try {
-        const C10d comm({.topology = topology, .address = address, .timeout = 20s}, met.rendezvous,
-                        {0, 1});
+        const C10d comm({.topology = topology, .address = address, .timeout = 20s},
+                        session.rendezvous, {0, 1});
       } catch (const std::exception& error) {
-        met.rendezvous->fail(error.what());
-        if (met.server != nullptr) met.server->wait_until_empty(1s);
+        session.rendezvous->fail(error.what());
+        if (session.server != nullptr) session.server->wait_until_empty(1s);
         throw;
       }
     });

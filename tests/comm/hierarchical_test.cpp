@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/c10d.h"
 #include "lockstep/comm/local.h"
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/shared.h"
 #include "tests/comm/collectives.h"
 #include "tests/support/rank_process.h"
@@ -26,25 +26,26 @@ using Clock = std::chrono::steady_clock;
 
 // Ranks of this host that pretend to be of several: those of one share memory, their leaders have
 // Gloo.
-std::function<void(process::Team&)> by_hosts(const Hosts& hosts,
-                                             const std::function<void(Communicator&)>& body,
-                                             std::chrono::milliseconds timeout = 20s) {
-  std::vector<std::shared_ptr<process::TeamMemory>> memories;
+std::function<void(process::HostGroup&)> by_hosts(const Hosts& hosts,
+                                                  const std::function<void(Communicator&)>& body,
+                                                  std::chrono::milliseconds timeout = 20s) {
+  std::vector<std::shared_ptr<process::HostGroupMemory>> memories;
   for (const auto& ranks : hosts) {
-    memories.push_back(std::make_shared<process::TeamMemory>(static_cast<int>(ranks.size())));
+    memories.push_back(std::make_shared<process::HostGroupMemory>(static_cast<int>(ranks.size())));
   }
-  return [=](process::Team& all) {
+  return [=](process::HostGroup& all) {
     Shared everybody(all);
-    const Met met = meet_through(everybody, {.answer = timeout});
+    const RendezvousSession session = meet_through(everybody, {.answer = timeout});
     std::size_t host = 0;
     while (std::ranges::find(hosts[host], all.rank()) == hosts[host].end()) ++host;
     const auto& here = hosts[host];
     const auto local = static_cast<int>(std::ranges::find(here, all.rank()) - here.begin());
-    process::Team team(memories[host], {.rank = local, .timeout = timeout, .names = here});
-    team.join();
+    process::HostGroup host_group(memories[host],
+                                  {.rank = local, .timeout = timeout, .names = here});
+    host_group.join();
     std::unique_ptr<Communicator> inside;
     if (here.size() > 1) {
-      inside = std::make_unique<Shared>(team);
+      inside = std::make_unique<Shared>(host_group);
     } else {
       inside = std::make_unique<Local>();
     }
@@ -57,7 +58,7 @@ std::function<void(process::Team&)> by_hosts(const Hosts& hosts,
                                    .world_size = static_cast<int>(hosts.size())},
                       .group = "leaders",
                       .timeout = timeout},
-          met.rendezvous, ranks);
+          session.rendezvous, ranks);
     }
     Hierarchical comm({.topology = {.rank = all.rank(),
                                     .world_size = all.size(),

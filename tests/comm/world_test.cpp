@@ -215,25 +215,25 @@ class Programs : public WorldTest {
  protected:
   void run_program(int first_rank, const std::string& backend,
                    const std::function<void(Communicator&)>& body) {
-    const auto work = [&](process::Team& team) {
-      const auto world = World::meet({.topology = {.rank = first_rank + team.rank(),
+    const auto work = [&](process::HostGroup& host_group) {
+      const auto world = World::meet({.topology = {.rank = first_rank + host_group.rank(),
                                                    .world_size = 4,
-                                                   .local_rank = team.rank(),
+                                                   .local_rank = host_group.rank(),
                                                    .local_size = 2},
                                       .port = port_,
                                       .token = "secret"},
-                                     {.backend = backend, .timeout = timeout_}, &team);
+                                     {.backend = backend, .timeout = timeout_}, &host_group);
       body(world->communicator());
     };
-    process::Crew crew({.size = 2, .first_rank = first_rank, .timeout = timeout_},
-                       [&](process::Team& team) {
-                         const int before = failed_expectations();
-                         work(team);
-                         if (failed_expectations() > before)
-                           throw Error("an expectation failed, see above");
-                       });
-    work(crew.team());
-    crew.join();
+    process::ForkedWorkers forked({.size = 2, .first_rank = first_rank, .timeout = timeout_},
+                                  [&](process::HostGroup& host_group) {
+                                    const int before = failed_expectations();
+                                    work(host_group);
+                                    if (failed_expectations() > before)
+                                      throw Error("an expectation failed, see above");
+                                  });
+    work(forked.host_group());
+    forked.join();
   }
 
   std::chrono::milliseconds timeout_ = kLimit;
@@ -332,16 +332,18 @@ TEST_F(Programs, CannotShareMemory) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-TEST(World, OfATeam) {
-  run_ranks(2, [](process::Team& team) {
+TEST(World, OfAHostGroup) {
+  run_ranks(2, [](process::HostGroup& host_group) {
     for (const std::string backend : {"auto", "shm", "gloo", "auto"}) {
-      const auto world = World::of_team(team, {.backend = backend, .timeout = kLimit});
+      const auto world = World::of_host_group(host_group, {.backend = backend, .timeout = kLimit});
       EXPECT_EQ(world->communicator().name(), backend == "gloo" ? "gloo" : "shm");
       world->communicator().barrier();
     }
   });
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](process::Team& team) { World::of_team(team, {.backend = "tcp"}); }),
+                             [](process::HostGroup& host_group) {
+                               World::of_host_group(host_group, {.backend = "tcp"});
+                             }),
               HasSubstr("got 'tcp'"));
 }
 

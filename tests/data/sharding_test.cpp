@@ -16,7 +16,7 @@ Loader loader(std::int64_t samples, LoaderOptions options) {
   return Loader(std::make_shared<TensorDataset>(values, values), std::move(options));
 }
 
-// What the workers of a team see of an epoch, batch by batch.
+// What the workers of a group see of an epoch, batch by batch.
 std::vector<std::int64_t> seen(const ShardedEpoch& epoch, std::int64_t shards) {
   std::vector<std::int64_t> all;
   for (std::int64_t shard = 0; shard < shards; ++shard) {

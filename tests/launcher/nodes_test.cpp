@@ -47,7 +47,7 @@ bool is_readable(int fd, int milliseconds) {
 }
 
 TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {
-  Meeting first, second;
+  AttemptSettings first, second;
   run_nodes(
       [&](Nodes& nodes) {
         first = nodes.meet(0, 3);

@@ -44,8 +44,8 @@ TEST(Programs, HandOnTheirLinesWithTheirRank) {
   options.on_lines = [&](int rank, std::size_t stream, const std::vector<std::string>& some) {
     for (const auto& line : some) lines.push_back(fmt::format("{} {} {}", rank, stream, line));
   };
-  Keeper keeper;
-  const ProgramsEnd end = run_programs(options, keeper);
+  OrphanReaper reaper;
+  const ProgramsEnd end = run_programs(options, reaper);
   EXPECT_FALSE(end.first_failure);
   EXPECT_THAT(lines, testing::UnorderedElementsAre("0 0 one 0", "0 0 two", "0 1 bad", "1 0 one 1",
                                                    "1 0 two", "1 1 bad"));
@@ -57,9 +57,9 @@ TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
       "if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60",
       3);
   options.grace = std::chrono::milliseconds(300);
-  Keeper keeper;
+  OrphanReaper reaper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 10.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, reaper); }), 10.0);
   ASSERT_EQ(end.first_failure, 1u);
   EXPECT_EQ(end.ranks[1].end.exit_code, 7);
   EXPECT_THAT(end.ranks[1].last_lines, ElementsAre("oops"));
@@ -72,9 +72,9 @@ TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
 TEST(Programs, AreWatchedWithoutPidfds) {
   RankProcess launcher([] {
     forbid_pidfd();
-    Keeper keeper;
+    OrphanReaper reaper;
     const ProgramsEnd end =
-        run_programs(ranks("if [ $RANK = 1 ]; then exit 3; fi; sleep 60", 2), keeper);
+        run_programs(ranks("if [ $RANK = 1 ]; then exit 3; fi; sleep 60", 2), reaper);
     if (end.first_failure != 1U || end.ranks[1].end.exit_code != 3) return 1;
     return end.ranks[0].end.signal == SIGTERM ? 0 : 2;
   });
@@ -91,9 +91,9 @@ TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
   const TemporaryDirectory folder;
   for (auto& environment : options.environments) environment["FILE"] = (folder / "pid").string();
   options.grace = std::chrono::seconds(30);
-  Keeper keeper;
+  OrphanReaper reaper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 15.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, reaper); }), 15.0);
   ASSERT_EQ(end.first_failure, 1u);
   EXPECT_TRUE(end.ranks[0].suspended);
   EXPECT_FALSE(end.ranks[1].suspended);
@@ -104,9 +104,9 @@ TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
   const ProgramsOptions options = ranks("sleep 60", 2);
   process::Wakeup stop;
   stop.wake();
-  Keeper keeper;
+  OrphanReaper reaper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper, stop.fd()); }), 10.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, reaper, stop.fd()); }), 10.0);
   EXPECT_FALSE(end.first_failure);
   EXPECT_TRUE(end.ranks[0].stopped);
 }
@@ -121,8 +121,8 @@ TEST(Programs, ASignalToTheLauncherReachesThem) {
     lines.insert(lines.end(), some.begin(), some.end());
     if (some.back() == "ready") ::kill(::getpid(), SIGINT);
   };
-  Keeper keeper;
-  const ProgramsEnd end = run_programs(watched, keeper);
+  OrphanReaper reaper;
+  const ProgramsEnd end = run_programs(watched, reaper);
   EXPECT_EQ(end.interrupted, SIGINT);
   EXPECT_EQ(end.ranks[0].end.exit_code, 5);
   EXPECT_THAT(lines, ElementsAre("ready", "saved"));
@@ -131,9 +131,9 @@ TEST(Programs, ASignalToTheLauncherReachesThem) {
 TEST(Programs, ARankThatNeverStopsPrintingHidesNobody) {
   ProgramsOptions options = ranks("if [ $RANK = 0 ]; then exec yes; fi; sleep 0.3; exit 3", 2);
   options.on_lines = [](int, std::size_t, const std::vector<std::string>&) {};
-  Keeper keeper;
+  OrphanReaper reaper;
   ProgramsEnd end;
-  EXPECT_LT(seconds_of([&] { end = run_programs(options, keeper); }), 20.0);
+  EXPECT_LT(seconds_of([&] { end = run_programs(options, reaper); }), 20.0);
   ASSERT_EQ(end.first_failure, 1u);
   EXPECT_EQ(end.ranks[1].end.exit_code, 3);
 }
@@ -144,15 +144,15 @@ TEST(Programs, AProgressBarsReturnsAreEndsOfLines) {
   options.on_lines = [&](int, std::size_t, const std::vector<std::string>& some) {
     lines.insert(lines.end(), some.begin(), some.end());
   };
-  Keeper keeper;
-  run_programs(options, keeper);
+  OrphanReaper reaper;
+  run_programs(options, reaper);
   EXPECT_THAT(lines, ElementsAre("a", "b", "c", "", "d"));
 }
 
 TEST(Programs, KeepTheLastLinesOnly) {
   const ProgramsOptions options = ranks("seq 1 100; exit 1", 1);
-  Keeper keeper;
-  const ProgramsEnd end = run_programs(options, keeper);
+  OrphanReaper reaper;
+  const ProgramsEnd end = run_programs(options, reaper);
   EXPECT_EQ(end.ranks[0].last_lines.size(), 20u);
   EXPECT_EQ(end.ranks[0].last_lines.back(), "100");
 }
@@ -161,12 +161,12 @@ TEST(Programs, WriteTheirOutputToFiles) {
   const TemporaryDirectory folder;
   ProgramsOptions options = ranks("echo out $RANK; echo err >&2", 2);
   options.log_dir = folder / "logs";
-  Keeper keeper;
-  run_programs(options, keeper);
+  OrphanReaper reaper;
+  run_programs(options, reaper);
   EXPECT_EQ(read_file(folder / "logs/rank1/stdout.log"), "out 1\n");
   EXPECT_EQ(read_file(folder / "logs/rank0/stderr.log"), "err\n");
   options.append_logs = true;
-  run_programs(options, keeper);
+  run_programs(options, reaper);
   EXPECT_EQ(read_file(folder / "logs/rank1/stdout.log"), "out 1\nout 1\n");
 }
 

@@ -209,7 +209,7 @@ TEST(RendezvousServer, KeepsTheDoorAfterAMeeting) {
   ASSERT_EQ(receive(member)->kind, FrameKind::kWelcome);
   member = FrameChannel(connect(server));
   std::atomic<bool> taken = true;
-  server.keep_door([&](int) { return taken.load(); });
+  server.keep_listening([&](int) { return taken.load(); });
   // The process that was here before, which has another identity than "process" here.
   RendezvousOptions same = rank_of(server, 0, 2);
   same.timeout = 300ms;

@@ -20,11 +20,11 @@ using testing::Not;
 // What rank 0 says where rank r has `of_rank[r]`.
 std::string complaint(const std::vector<Agreement>& of_rank) {
   std::string text;
-  run_ranks(static_cast<int>(of_rank.size()), [&](process::Team& team) {
-    comm::Shared communicator(team);
-    const auto& mine = of_rank[static_cast<std::size_t>(team.rank())];
+  run_ranks(static_cast<int>(of_rank.size()), [&](process::HostGroup& host_group) {
+    comm::Shared communicator(host_group);
+    const auto& mine = of_rank[static_cast<std::size_t>(host_group.rank())];
     const std::string said = toy::error_of([&] { check_agreement(mine, communicator); });
-    if (team.rank() == 0) text = said;
+    if (host_group.rank() == 0) text = said;
     communicator.barrier();
   });
   return text;

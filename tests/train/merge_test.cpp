@@ -10,8 +10,8 @@ namespace lockstep {
 namespace {
 
 TEST(Merge, AMetricIsThatOfAllRanksOnAllRanksAndNothingIsCountedTwice) {
-  run_ranks(3, [](process::Team& team) {
-    comm::Shared comm(team);
+  run_ranks(3, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     metric::Additive metric({.name = "loss"});
     // Rank 1 had no sample.
     if (comm.rank() != 1) metric.update(comm.rank() + 1.0, comm.rank() + 1);
@@ -23,8 +23,8 @@ TEST(Merge, AMetricIsThatOfAllRanksOnAllRanksAndNothingIsCountedTwice) {
 }
 
 TEST(Merge, RankZerosWordIsEverybodys) {
-  run_ranks(2, [](process::Team& team) {
-    comm::Shared comm(team);
+  run_ranks(2, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     const Metrics mine{{"rank", comm.rank()}};
     if (broadcast(mine, comm) != Metrics{{"rank", 0.0}}) throw Error("metrics differ");
     const StateDict state = broadcast(StateDict{{"tensor", torch::full({3}, comm.rank())}}, comm);

@@ -157,7 +157,7 @@ class C10d::Group {
         std::vector<int> world_ranks)
       : backend_(options.backend),
         timeout_(options.timeout),
-        team_(options.team),
+        host_group_(options.host_group),
         inside_(options.inside),
         rendezvous_(std::move(rendezvous)),
         world_ranks_(std::move(world_ranks)),
@@ -215,16 +215,16 @@ class C10d::Group {
   }
 
   void check() {
-    if (team_ != nullptr && team_->failure()) {
+    if (host_group_ != nullptr && host_group_->failure()) {
       broken_ = true;
-      team_->check();
+      host_group_->check();
     }
     const auto failure = rendezvous_->failure();
     if (!failure) return;
     broken_ = true;
-    for (const auto start = Clock::now(); team_ != nullptr && Clock::now() - start < kMoment;
+    for (const auto start = Clock::now(); host_group_ != nullptr && Clock::now() - start < kMoment;
          std::this_thread::sleep_for(milliseconds(1))) {
-      team_->check();
+      host_group_->check();
     }
     throw WorkerError(process::describe_failure(failure->rank, status_of(failure->rank).progress,
                                                 failure->reason));
@@ -238,16 +238,16 @@ class C10d::Group {
   void set_broken() { broken_ = true; }
   void set_progress(std::int64_t epoch, std::int64_t batch) {
     status_.progress = fmt::format(" (in epoch {}, batch {})", epoch, batch);
-    if (team_ != nullptr) team_->set_progress(epoch, batch);
+    if (host_group_ != nullptr) host_group_->set_progress(epoch, batch);
   }
 
  private:
   // For as long as this rank waits for other hosts, those of its own are told so.
   class WaitScope {
    public:
-    explicit WaitScope(process::Team* inside) : inside_(inside) {}
+    explicit WaitScope(process::HostGroup* inside) : inside_(inside) {}
     ~WaitScope() {
-      if (told_) inside_->set_errand(before_);
+      if (told_) inside_->set_late_reason(before_);
     }
     WaitScope(const WaitScope&) = delete;
     WaitScope& operator=(const WaitScope&) = delete;
@@ -255,13 +255,13 @@ class C10d::Group {
     void tell() {
       if (inside_ == nullptr || told_) return;
       told_ = true;
-      before_ = inside_->set_errand(process::Team::Errand::kOtherHosts);
+      before_ = inside_->set_late_reason(process::HostGroup::LateReason::kOtherHosts);
     }
 
    private:
-    process::Team* inside_;
+    process::HostGroup* inside_;
     bool told_ = false;
-    process::Team::Errand before_ = process::Team::Errand::kNone;
+    process::HostGroup::LateReason before_ = process::HostGroup::LateReason::kNone;
   };
 
   // Waits for the operation, with an eye on the others.
@@ -284,7 +284,7 @@ class C10d::Group {
       looked = now;
       check();
       compare();
-      if (waited > timeout_ || alone / process::Team::kAloneLimits > timeout_) time_out();
+      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) time_out();
     }
   }
 
@@ -304,7 +304,7 @@ class C10d::Group {
 
   milliseconds group_timeout() const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kLater + process::Team::kAloneLimits * std::min(timeout_, kForever);
+    return kLater + process::HostGroup::kAloneLimits * std::min(timeout_, kForever);
   }
 
   void publish() { rendezvous_->set_status(status_.text()); }
@@ -387,8 +387,8 @@ class C10d::Group {
 
   std::string backend_;
   milliseconds timeout_;
-  process::Team* team_;
-  process::Team* inside_;
+  process::HostGroup* host_group_;
+  process::HostGroup* inside_;
   std::shared_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;

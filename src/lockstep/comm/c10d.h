@@ -9,7 +9,7 @@
 #include <string>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/process/team.h"
+#include "lockstep/process/host_group.h"
 #include "lockstep/rendezvous/rendezvous.h"
 
 namespace lockstep::comm {
@@ -22,9 +22,9 @@ struct C10dOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Of ranks that were forked on this host: the process that made them knows best what became of
   // one.
-  process::Team* team = nullptr;
+  process::HostGroup* host_group = nullptr;
   // Of this host's ranks, where this one acts for them: they are told while it waits for others.
-  process::Team* inside = nullptr;
+  process::HostGroup* inside = nullptr;
 };
 
 class C10d : public Communicator {

@@ -113,7 +113,7 @@ class Communicator {
 
   // Not collective: whether this rank now does work of its own that the others have no part in, and
   // that may take long: loading, saving, a callback. The time limit of those that wait for it does
-  // not count then; see Team::kAloneLimits.
+  // not count then; see HostGroup::kAloneLimits.
   virtual void set_alone(bool /*alone*/) {}
 
   // "shm", "gloo", … for messages and logs.

@@ -174,8 +174,8 @@ class Launcher {
 
   int run() {
     for (int attempt = 0;; ++attempt) {
-      const launcher::Meeting meeting = meet(attempt);
-      const launcher::ProgramsEnd ended = run_attempt(attempt, meeting);
+      const launcher::AttemptSettings settings = meet(attempt);
+      const launcher::ProgramsEnd ended = run_attempt(attempt, settings);
       if (ended.interrupted != 0) {
         if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", ended.interrupted));
         say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
@@ -184,7 +184,7 @@ class Launcher {
       }
       const auto failure = conclude(attempt, ended);
       if (!failure) {
-        say("all {} ended well after {}", ranks_of(meeting.world_size),
+        say("all {} ended well after {}", ranks_of(settings.world_size),
             format_duration(seconds_of(ended)));
         return kDone;
       }
@@ -240,7 +240,7 @@ class Launcher {
     return failure;
   }
 
-  launcher::Meeting meet(int attempt) {
+  launcher::AttemptSettings meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
     // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
     if (endpoint_.port == 0)
@@ -254,10 +254,10 @@ class Launcher {
             .token = rendezvous::random_token()};
   }
 
-  launcher::ProgramsEnd run_attempt(int attempt, const launcher::Meeting& meeting) {
+  launcher::ProgramsEnd run_attempt(int attempt, const launcher::AttemptSettings& settings) {
     launcher::ProgramsOptions programs{.command = options_.command,
                                        .environments = {},
-                                       .first_rank = meeting.first_rank,
+                                       .first_rank = settings.first_rank,
                                        .log_dir = options_.log_dir,
                                        .logged = output_.logged,
                                        .append_logs = attempt > 0,
@@ -265,21 +265,21 @@ class Launcher {
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
     for (int local = 0; local < processes_; ++local) {
       programs.environments.push_back(launcher::rank_environment(
-          environment_, {.topology = {.rank = meeting.first_rank + local,
-                                      .world_size = meeting.world_size,
+          environment_, {.topology = {.rank = settings.first_rank + local,
+                                      .world_size = settings.world_size,
                                       .local_rank = local,
                                       .local_size = processes_},
                          .node_rank = options_.node_rank,
                          .nodes = options_.nodes,
-                         .master = meeting.master,
-                         .run_id = meeting.run_id,
-                         .token = meeting.token,
+                         .master = settings.master,
+                         .run_id = settings.run_id,
+                         .token = settings.token,
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
                          .threads = std::max(1, process::usable_cores() / processes_),
                          .role = options_.role}));
     }
-    const bool prefix = options_.prefix && meeting.world_size > 1;
+    const bool prefix = options_.prefix && settings.world_size > 1;
     programs.on_lines = [prefix, shown = output_.shown](int rank, std::size_t stream,
                                                         const std::vector<std::string>& lines) {
       if (!shown[stream]) return;
@@ -290,7 +290,7 @@ class Launcher {
       write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
     };
     try {
-      return launcher::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+      return launcher::run_programs(programs, reaper_, nodes_ ? nodes_->failure_fd() : -1);
     } catch (const Error& error) {
       if (nodes_) nodes_->abandon(error.what());
       throw;
@@ -333,8 +333,8 @@ class Launcher {
   rendezvous::Endpoint endpoint_;
   Output output_;
   process::Environment environment_;
-  FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host
-  launcher::Keeper keeper_;  // before there are connections or threads: it is forked
+  FileDescriptor reserved_;        // the port of an attempt's ranks, where all are on this host
+  launcher::OrphanReaper reaper_;  // before there are connections or threads: it is forked
   std::optional<launcher::Nodes> nodes_;
 };
 

@@ -10,8 +10,8 @@
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/process/affinity.h"
-#include "lockstep/process/crew.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/process/forked_workers.h"
 #include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::dist {
@@ -21,8 +21,8 @@ namespace {
 struct Launched {
   Topology topology;
   LaunchOptions options;
-  process::Team* team = nullptr;        // where it forked
-  std::optional<process::Place> place;  // where a launcher started us
+  process::HostGroup* host_group = nullptr;  // where it forked
+  std::optional<process::Place> place;       // where a launcher started us
 };
 
 struct Process {
@@ -78,8 +78,10 @@ class LaunchScope {
     ThreadScopeOptions options{
         .threads = std::max(1, process::usable_cores() / launched.topology.local_size),
         .timeout = launched.options.timeout};
-    if (process::Team* const team = launched.team) {
-      options.on_hang = [team](const std::string& reason) { team->fail(team->rank(), reason); };
+    if (process::HostGroup* const host_group = launched.host_group) {
+      options.on_hang = [host_group](const std::string& reason) {
+        host_group->fail(host_group->rank(), reason);
+      };
     }
     return options;
   }
@@ -105,26 +107,26 @@ void work(const Worker& worker, const Launched& launched) {
 }
 
 void fork_workers(const Worker& worker, const LaunchOptions& options, int workers) {
-  const auto work_in = [&](process::Team& team) {
-    work(worker, {.topology = {.rank = team.rank(),
-                               .world_size = team.size(),
-                               .local_rank = team.rank(),
-                               .local_size = team.size()},
+  const auto work_in = [&](process::HostGroup& host_group) {
+    work(worker, {.topology = {.rank = host_group.rank(),
+                               .world_size = host_group.size(),
+                               .local_rank = host_group.rank(),
+                               .local_size = host_group.size()},
                   .options = options,
-                  .team = &team});
+                  .host_group = &host_group});
   };
-  process::Crew crew(
+  process::ForkedWorkers forked(
       {.size = workers, .timeout = options.timeout, .probe = compute::autograd_works}, work_in);
   try {
-    work_in(crew.team());
+    work_in(forked.host_group());
   } catch (const std::exception& error) {
-    crew.team().fail(0, message_of(error));
+    forked.host_group().fail(0, message_of(error));
     throw;
   } catch (...) {
-    crew.team().fail(0, "threw something that is no exception");
+    forked.host_group().fail(0, "threw something that is no exception");
     throw;
   }
-  crew.join();
+  forked.join();
 }
 
 // Throws where the user's word is not what `giver` says.
@@ -142,7 +144,7 @@ void check_place(const ProcessGroupOptions& options, const Topology& given,
 }
 
 // The place of a process that must know it itself.
-Topology own_place(const ProcessGroupOptions& options, const process::Team* team) {
+Topology own_place(const ProcessGroupOptions& options, const process::HostGroup* host_group) {
   if (!options.rank || !options.world_size) {
     throw ConfigError("init_process_group: expected a rank and a world_size beside port {}, got {}",
                       *options.port,
@@ -158,9 +160,9 @@ Topology own_place(const ProcessGroupOptions& options, const process::Team* team
     throw ConfigError("init_process_group: port: expected 1 to 65535, got {}", *options.port);
   }
   Topology place{.rank = *options.rank, .world_size = *options.world_size};
-  if (team != nullptr) {
-    place.local_rank = team->rank();
-    place.local_size = team->size();
+  if (host_group != nullptr) {
+    place.local_rank = host_group->rank();
+    place.local_size = host_group->size();
   }
   return place;
 }
@@ -171,9 +173,9 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
                                  .timeout = options.timeout.value_or(defaults.timeout),
                                  .join_timeout = options.join_timeout};
-  process::Team* team = launched != nullptr ? launched->team : nullptr;
+  process::HostGroup* host_group = launched != nullptr ? launched->host_group : nullptr;
   if (options.port) {
-    const Topology place = own_place(options, team);
+    const Topology place = own_place(options, host_group);
     if (place.world_size == 1) return comm::World::attach({}, world);
     return comm::World::meet({.topology = place,
                               .address = options.address,
@@ -182,11 +184,11 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
                               .token_file = options.token_file,
                               .allow_guessable_token = options.allow_guessable_token,
                               .interface = options.interface},
-                             world, team);
+                             world, host_group);
   }
-  if (team != nullptr) {
+  if (host_group != nullptr) {
     check_place(options, launched->topology, "launch()");
-    return comm::World::of_team(*team, world);
+    return comm::World::of_host_group(*host_group, world);
   }
   if (const auto place = launched != nullptr ? launched->place : launcher_place()) {
     check_place(options, place->topology, "the launcher");

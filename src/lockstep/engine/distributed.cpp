@@ -19,7 +19,7 @@
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/log/console.h"
 #include "lockstep/process/affinity.h"
-#include "lockstep/process/crew.h"
+#include "lockstep/process/forked_workers.h"
 
 namespace lockstep {
 namespace {
@@ -216,20 +216,20 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     return;
   }
   // What every worker does, forked or not.
-  const auto work = [&](process::Team& team) {
+  const auto work = [&](process::HostGroup& host_group) {
     // Through the pipe to the caller, who shows it with its rank.
-    if (team.rank() != 0) set_warning_handler({});
-    const Topology local{.rank = options_.first_rank + team.rank(),
+    if (host_group.rank() != 0) set_warning_handler({});
+    const Topology local{.rank = options_.first_rank + host_group.rank(),
                          .world_size = world_size_,
-                         .local_rank = team.rank(),
-                         .local_size = team.size()};
+                         .local_rank = host_group.rank(),
+                         .local_size = host_group.size()};
     if (device_.is_cuda()) {
-      device_ =
-          torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(team.rank() % gpu_count()));
+      device_ = torch::Device(torch::kCUDA,
+                              static_cast<torch::DeviceIndex>(host_group.rank() % gpu_count()));
     }
     std::unique_ptr<comm::World> world;
     if (world_size_ == local_workers_) {
-      world = comm::World::of_team(team, world_options());
+      world = comm::World::of_host_group(host_group, world_options());
     } else {
       world = comm::World::meet({.topology = local,
                                  .address = options_.address,
@@ -238,13 +238,13 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
                                  .token_file = options_.token_file,
                                  .allow_guessable_token = options_.allow_guessable_token,
                                  .interface = options_.interface},
-                                world_options(), &team);
+                                world_options(), &host_group);
     }
     work_as(local, job, world->communicator());
     world->communicator().barrier();
   };
   WorkerOutput output;
-  process::Crew crew(
+  process::ForkedWorkers forked(
       {.size = local_workers_,
        .first_rank = options_.first_rank,
        .timeout = options_.timeout,
@@ -252,12 +252,12 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
        .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
       work);
   try {
-    work(crew.team());
+    work(forked.host_group());
   } catch (const std::exception& error) {
-    crew.team().fail(0, message_of(error));
+    forked.host_group().fail(0, message_of(error));
     throw;
   }
-  crew.join();
+  forked.join();
 }
 
 }  // namespace lockstep

@@ -67,15 +67,15 @@ std::string Nodes::key(const char* name, int attempt) const {
   return fmt::format("{}/{}", name, attempt);
 }
 
-Meeting Nodes::meet(int attempt, int local_ranks) {
+AttemptSettings Nodes::meet(int attempt, int local_ranks) {
   rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
                    std::to_string(local_ranks));
-  Meeting meeting{
+  AttemptSettings settings{
       .first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}, .token = {}};
   for (int node = 0; node < options_.nodes; ++node) {
-    if (node == options_.node_rank) meeting.first_rank = meeting.world_size;
+    if (node == options_.node_rank) settings.first_rank = settings.world_size;
     try {
-      meeting.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+      settings.world_size += std::stoi(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
     } catch (const CommError& error) {
       if (const auto failure = rendezvous_->failure()) {
         throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
@@ -91,13 +91,13 @@ Meeting Nodes::meet(int attempt, int local_ranks) {
     rendezvous_->set(key("run", attempt), random_run_id());
     rendezvous_->set(key("port", attempt), std::to_string(rendezvous::local_port(reserved_)));
   }
-  meeting.run_id = rendezvous_->get(key("run", attempt));
-  meeting.token = rendezvous::derive_token(options_.token, "ranks of run " + meeting.run_id);
-  meeting.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
+  settings.run_id = rendezvous_->get(key("run", attempt));
+  settings.token = rendezvous::derive_token(options_.token, "ranks of run " + settings.run_id);
+  settings.master.port = std::stoi(rendezvous_->get(key("port", attempt)));
   const std::lock_guard lock(watching_);
   failed_.clear();
   attempt_ = attempt;
-  return meeting;
+  return settings;
 }
 
 std::optional<RemoteFailure> Nodes::failure_of(int attempt) {

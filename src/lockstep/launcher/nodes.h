@@ -29,7 +29,7 @@ struct NodesOptions {
 };
 
 // What the programs of an attempt are told.
-struct Meeting {
+struct AttemptSettings {
   int first_rank = 0;  // of this node
   int world_size = 1;
   rendezvous::Endpoint master;  // where the programs meet
@@ -56,7 +56,7 @@ class Nodes {
   Nodes& operator=(const Nodes&) = delete;
 
   // Collective, before each attempt: how many ranks this node has, and what came of it.
-  Meeting meet(int attempt, int local_ranks);
+  AttemptSettings meet(int attempt, int local_ranks);
 
   // Readable when a rank of the attempt has failed on another node, or a node is gone.
   int failure_fd() const { return failed_.fd(); }

@@ -165,14 +165,14 @@ class Rank {
 
 class Supervision {
  public:
-  Supervision(const ProgramsOptions& options, Keeper& keeper, int stop_fd)
-      : options_(options), keeper_(keeper), stop_fd_(stop_fd) {}
+  Supervision(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd)
+      : options_(options), reaper_(reaper), stop_fd_(stop_fd) {}
 
   ProgramsEnd run() {
     for (std::size_t i = 0; i < options_.environments.size(); ++i) {
       ranks_.push_back(std::make_unique<Rank>(options_.first_rank + static_cast<int>(i), options_,
                                               options_.environments[i]));
-      keeper_.watch(ranks_.back()->program().process().pid());
+      reaper_.watch(ranks_.back()->program().process().pid());
     }
     while (!std::ranges::all_of(ranks_, &Rank::is_done)) step();
     ProgramsEnd ended{.first_failure = first_failure_, .interrupted = interrupted_};
@@ -244,7 +244,7 @@ class Supervision {
     Rank& rank = *ranks_[index];
     const pid_t group = rank.program().process().pid();
     rank.finish(start_, stopping_);
-    keeper_.forget(group);
+    reaper_.forget(group);
     if (!rank.end().end.ok() && !stopping_) {
       first_failure_ = index;
       find_suspended();
@@ -277,7 +277,7 @@ class Supervision {
   }
 
   const ProgramsOptions& options_;
-  Keeper& keeper_;
+  OrphanReaper& reaper_;
   int stop_fd_;
   Signals signals_;
   rendezvous::Clock::time_point start_ = rendezvous::Clock::now();
@@ -290,8 +290,8 @@ class Supervision {
 
 }  // namespace
 
-ProgramsEnd run_programs(const ProgramsOptions& options, Keeper& keeper, int stop_fd) {
-  return Supervision(options, keeper, stop_fd).run();
+ProgramsEnd run_programs(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd) {
+  return Supervision(options, reaper, stop_fd).run();
 }
 
 }  // namespace lockstep::launcher

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launcher/keeper.h"
+#include "lockstep/launcher/orphan_reaper.h"
 #include "lockstep/launcher/program.h"
 #include "lockstep/process/environment.h"
 
@@ -48,6 +48,6 @@ struct ProgramsEnd {
 // Runs them until all have ended. SIGINT, SIGTERM and SIGHUP to this process go on to them. When
 // `stop_fd` (-1: none) becomes readable, they are ended as if one had failed. Throws WorkerError
 // where one cannot be started.
-ProgramsEnd run_programs(const ProgramsOptions& options, Keeper& keeper, int stop_fd = -1);
+ProgramsEnd run_programs(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd = -1);
 
 }  // namespace lockstep::launcher

@@ -91,7 +91,7 @@ class RendezvousServer::Loop {
     return present_ranks_.contains(rank);
   }
 
-  void keep_door(std::function<bool(int)> is_taken) {
+  void keep_listening(std::function<bool(int)> is_taken) {
     const std::lock_guard lock(mutex_);
     is_taken_ = std::move(is_taken);
   }
@@ -254,8 +254,8 @@ bool RendezvousServer::is_present(int rank) const {
   return loop_->is_present(rank);
 }
 
-void RendezvousServer::keep_door(std::function<bool(int)> is_taken) {
-  loop_->keep_door(std::move(is_taken));
+void RendezvousServer::keep_listening(std::function<bool(int)> is_taken) {
+  loop_->keep_listening(std::move(is_taken));
 }
 
 void RendezvousServer::close() {

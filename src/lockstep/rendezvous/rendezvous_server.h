@@ -44,7 +44,7 @@ class RendezvousServer {
   // comes again is told to try later if it is the same process, which wants to meet once more, or
   // if its place is no longer taken; another process with a rank that is taken is turned away.
   // `is_taken` is called by the server's thread.
-  void keep_door(std::function<bool(int rank)> is_taken);
+  void keep_listening(std::function<bool(int rank)> is_taken);
 
   // Stops listening and closes every connection, as the destructor does. Only port() may follow.
   void close();

@@ -1,4 +1,4 @@
-#include "lockstep/launcher/keeper.h"
+#include "lockstep/launcher/orphan_reaper.h"
 
 #include <chrono>
 #include <csignal>
@@ -32,14 +32,14 @@ int ending_signal(pid_t pid) {
   return 0;
 }
 
-TEST(Keeper, EndsWhatItWatchesAndNotWhatItForgot) {
+TEST(OrphanReaper, EndsWhatItWatchesAndNotWhatItForgot) {
   const pid_t watched = idle_group();
   const pid_t forgotten = idle_group();
   {
-    Keeper keeper;
-    keeper.watch(watched);
-    keeper.watch(forgotten);
-    keeper.forget(forgotten);
+    OrphanReaper reaper;
+    reaper.watch(watched);
+    reaper.watch(forgotten);
+    reaper.forget(forgotten);
   }
   EXPECT_EQ(ending_signal(watched), SIGKILL);
   EXPECT_EQ(::kill(forgotten, 0), 0);
@@ -49,12 +49,12 @@ TEST(Keeper, EndsWhatItWatchesAndNotWhatItForgot) {
   ::waitpid(forgotten, &status, 0);
 }
 
-TEST(Keeper, EndsThemWhenItsOwnerIsKilled) {
+TEST(OrphanReaper, EndsThemWhenItsOwnerIsKilled) {
   const pid_t watched = idle_group();
   const pid_t owner = ::fork();
   if (owner == 0) {
-    Keeper keeper;
-    keeper.watch(watched);
+    OrphanReaper reaper;
+    reaper.watch(watched);
     ::raise(SIGKILL);
   }
   int status = 0;

@@ -1,4 +1,4 @@
-#include "lockstep/process/crew.h"
+#include "lockstep/process/forked_workers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -33,7 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// From the failure of a team to the end of workers that do not see it.
+// From the failure of a group to the end of workers that do not see it.
 constexpr milliseconds kGrace(1000);
 // For a worker to come to life.
 constexpr milliseconds kBirth(20'000);
@@ -50,8 +50,8 @@ std::string describe_end(const ChildEnd& end) {
 // A process that this one forked. It does not outlive its owner.
 class Worker {
  public:
-  Worker(const Team& team, int rank, pid_t pid, FileDescriptor output)
-      : rank_(rank), name_(team.name(rank)), process_(pid), output_(std::move(output)) {}
+  Worker(const HostGroup& host_group, int rank, pid_t pid, FileDescriptor output)
+      : rank_(rank), name_(host_group.name(rank)), process_(pid), output_(std::move(output)) {}
 
   int rank() const { return rank_; }
   bool is_reaped() const { return !process_; }
@@ -128,44 +128,45 @@ void print_to(FileDescriptor pipe) {
 
 // A caller that is stopped for good cannot be told of a failure, and the run would never end. The
 // failure may be recorded under any rank's name: only the caller's state counts.
-void end_stopped_caller(const Team& team, const PeerProcess& caller) {
+void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller) {
   constexpr int kLooks = 20;
   for (int i = 0; i < kLooks; ++i) {
     if (!caller.is_stopped()) return;
     std::this_thread::sleep_for(kGrace / kLooks);
   }
-  const auto failure = team.failure();
+  const auto failure = host_group.failure();
   if (!failure) return;
-  const std::string reason =
-      describe_failure(team.name(failure->rank), team.progress(failure->rank), failure->reason);
-  ::dprintf(error_output, "lockstep: rank %d is stopped: %s; the run ends\n", team.name(0),
+  const std::string reason = describe_failure(host_group.name(failure->rank),
+                                              host_group.progress(failure->rank), failure->reason);
+  ::dprintf(error_output, "lockstep: rank %d is stopped: %s; the run ends\n", host_group.name(0),
             reason.c_str());
   caller.send(SIGKILL);
 }
 
-int run_work(Team& team, const CrewOptions& options, const std::function<void(Team&)>& work) {
+int run_work(HostGroup& host_group, const ForkedWorkersOptions& options,
+             const std::function<void(HostGroup&)>& work) {
   try {
     if (options.probe && !options.probe()) {
-      team.set_state(SeatState::kUnfit);
+      host_group.set_state(MemberState::kUnfit);
       return 0;
     }
-    team.join();
-    work(team);
-    team.set_state(SeatState::kLeft);
+    host_group.join();
+    work(host_group);
+    host_group.set_state(MemberState::kLeft);
     return 0;
   } catch (const std::exception& error) {
-    team.fail(team.rank(), message_of(error));
+    host_group.fail(host_group.rank(), message_of(error));
   } catch (...) {
-    team.fail(team.rank(), "threw something that is no exception");
+    host_group.fail(host_group.rank(), "threw something that is no exception");
   }
   return 1;
 }
 
 // What a worker's process needs after the fork. Made before it, where an error is the caller's.
 struct WorkerStart {
-  Team& team;  // with the worker's own rank
-  const CrewOptions& options;
-  const std::function<void(Team&)>& work;
+  HostGroup& host_group;  // with the worker's own rank
+  const ForkedWorkersOptions& options;
+  const std::function<void(HostGroup&)>& work;
   pid_t caller;
 };
 
@@ -187,14 +188,14 @@ std::thread start_thread(const std::function<void()>& body) {
     // Ctrl-C is for the caller to die of: this process goes with it.
     InterruptGuard::catch_for_good();
     if (output) print_to(std::move(output));
-    start_thread([&] { code = run_work(start.team, start.options, start.work); }).join();
+    start_thread([&] { code = run_work(start.host_group, start.options, start.work); }).join();
     flush_output();
-    if (code != 0) end_stopped_caller(start.team, caller);
+    if (code != 0) end_stopped_caller(start.host_group, caller);
   } catch (const std::exception& error) {
-    start.team.fail(start.team.rank(), error.what());
+    start.host_group.fail(start.host_group.rank(), error.what());
     code = 1;
   } catch (...) {
-    start.team.fail(start.team.rank(), "threw something that is no exception");
+    start.host_group.fail(start.host_group.rank(), "threw something that is no exception");
     code = 1;
   }
   // Not exit(): what is to be done at the end of the program is the caller's to do.
@@ -209,7 +210,7 @@ pid_t fork_process(bool bare) {
   return ::fork();
 }
 
-std::vector<int> names_of(const CrewOptions& options) {
+std::vector<int> names_of(const ForkedWorkersOptions& options) {
   std::vector<int> names(static_cast<std::size_t>(options.size));
   std::iota(names.begin(), names.end(), options.first_rank);
   return names;
@@ -218,10 +219,11 @@ std::vector<int> names_of(const CrewOptions& options) {
 }  // namespace
 
 // Watches the workers in a thread of the caller.
-class Crew::Supervisor {
+class ForkedWorkers::Supervisor {
  public:
-  Supervisor(Team& team, std::vector<Worker> workers, const CrewOptions& options)
-      : team_(team),
+  Supervisor(HostGroup& host_group, std::vector<Worker> workers,
+             const ForkedWorkersOptions& options)
+      : host_group_(host_group),
         workers_(std::move(workers)),
         timeout_(options.timeout),
         on_line_(options.on_line),
@@ -241,7 +243,7 @@ class Crew::Supervisor {
 
  private:
   void watch() {
-    enter_background_thread("lockstep crew");
+    enter_background_thread("lockstep watch");
     std::optional<Clock::time_point> failed_at;
     std::chrono::nanoseconds joining{0};
     while (true) {
@@ -252,7 +254,7 @@ class Crew::Supervisor {
       // Not by the clock alone: where this process was stopped itself, nobody was late.
       if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
       if (joining > timeout_) miss_somebody();
-      if (!failed_at && (team_.failure() || ending_)) failed_at = Clock::now();
+      if (!failed_at && (host_group_.failure() || ending_)) failed_at = Clock::now();
       if (failed_at && (ending_ || Clock::now() - *failed_at > kGrace)) {
         announce();
         for (const Worker& worker : workers_) worker.kill();
@@ -289,9 +291,9 @@ class Crew::Supervisor {
     }
     if (worker.output() >= 0) worker.finish(on_line_);
     // What the worker wrote last is right also where its exit status is not known.
-    const SeatState state = team_.state(worker.rank());
-    if (ending_ || state == SeatState::kUnfit || state == SeatState::kLeft) return;
-    team_.fail(worker.rank(), describe_end(*end));
+    const MemberState state = host_group_.state(worker.rank());
+    if (ending_ || state == MemberState::kUnfit || state == MemberState::kLeft) return;
+    host_group_.fail(worker.rank(), describe_end(*end));
   }
 
   bool read(Worker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
@@ -299,32 +301,32 @@ class Crew::Supervisor {
   void miss_somebody() {
     for (const Worker& worker : workers_) {
       if (worker.is_reaped()) continue;
-      team_.fail(worker.rank(),
-                 fmt::format("the end: waited {} for it after rank {} was done",
-                             format_duration(std::chrono::duration<double>(timeout_).count()),
-                             team_.name(0)));
+      host_group_.fail(worker.rank(),
+                       fmt::format("the end: waited {} for it after rank {} was done",
+                                   format_duration(std::chrono::duration<double>(timeout_).count()),
+                                   host_group_.name(0)));
       return;
     }
   }
 
   // The caller says it, too, once it gets to know; but it may be in the middle of a long batch.
   void announce() {
-    const auto failure = team_.failure();
+    const auto failure = host_group_.failure();
     if (!failure || failure->rank == 0 || announced_ || ending_ || joining_) return;
     announced_ = true;
-    std::fprintf(
-        stderr, "lockstep: %s; the run ends\n",
-        describe_failure(team_.name(failure->rank), team_.progress(failure->rank), failure->reason)
-            .c_str());
+    std::fprintf(stderr, "lockstep: %s; the run ends\n",
+                 describe_failure(host_group_.name(failure->rank),
+                                  host_group_.progress(failure->rank), failure->reason)
+                     .c_str());
   }
 
   // A caller that hangs in a batch would keep a failed run for ever. It had its time.
   void end_stuck_caller() {
     const auto start = Clock::now();
-    while (!ending_ && team_.failure()) {
+    while (!ending_ && host_group_.failure()) {
       if (Clock::now() - start > kGrace) announce();
       // One that failed itself is on its way, and has more to say of it.
-      const bool is_others = team_.failure() && team_.failure()->rank != 0;
+      const bool is_others = host_group_.failure() && host_group_.failure()->rank != 0;
       if (code_of_failure != 0 && is_others && Clock::now() - start > kGrace / 2) {
         announce();
         flush_output();
@@ -332,7 +334,7 @@ class Crew::Supervisor {
       }
       if (Clock::now() - start > timeout_) {
         std::fprintf(stderr, "lockstep: rank %d did not end within the time limit after that\n",
-                     team_.name(0));
+                     host_group_.name(0));
         std::fflush(stderr);
         ::_exit(1);
       }
@@ -340,7 +342,7 @@ class Crew::Supervisor {
     }
   }
 
-  Team& team_;
+  HostGroup& host_group_;
   std::vector<Worker> workers_;
   milliseconds timeout_;
   std::function<void(int, const std::string&)> on_line_;
@@ -354,7 +356,8 @@ class Crew::Supervisor {
   std::thread thread_;  // the last: it uses the others
 };
 
-Crew::Crew(const CrewOptions& options, const std::function<void(Team&)>& work) {
+ForkedWorkers::ForkedWorkers(const ForkedWorkersOptions& options,
+                             const std::function<void(HostGroup&)>& work) {
   if (options.size < 1) throw ConfigError("workers: expected 1 or more, got {}", options.size);
   // A fork leaves behind what autograd's threads were doing. Where they run, plain fork() has a
   // handler that forbids autograd to the child; a bare one has none, but works only there.
@@ -367,11 +370,12 @@ Crew::Crew(const CrewOptions& options, const std::function<void(Team&)>& work) {
       options.size - 1);
 }
 
-bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& work, bool bare) {
-  const auto memory = std::make_shared<TeamMemory>(options.size);
-  const TeamOptions team_options{.timeout = options.timeout, .names = names_of(options)};
-  team_ = std::make_unique<Team>(memory, team_options);
-  team_->join();
+bool ForkedWorkers::start(const ForkedWorkersOptions& options,
+                          const std::function<void(HostGroup&)>& work, bool bare) {
+  const auto memory = std::make_shared<HostGroupMemory>(options.size);
+  const HostGroupOptions group_options{.timeout = options.timeout, .names = names_of(options)};
+  host_group_ = std::make_unique<HostGroup>(memory, group_options);
+  host_group_->join();
   flush_output();  // or it would be printed once more by each worker
   const pid_t caller = ::getpid();
   std::vector<Worker> workers;
@@ -383,9 +387,9 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
     }
     FileDescriptor reading(ends[0]);
     FileDescriptor writing(ends[1]);
-    TeamOptions own_options = team_options;
+    HostGroupOptions own_options = group_options;
     own_options.rank = rank;
-    Team own(memory, own_options);
+    HostGroup own(memory, own_options);
     const pid_t pid = fork_process(bare);
     if (pid < 0) {
       throw WorkerError("cannot fork worker {} of {}: {}", rank, options.size,
@@ -397,25 +401,27 @@ bool Crew::start(const CrewOptions& options, const std::function<void(Team&)>& w
       for (Worker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();
-      live({.team = own, .options = options, .work = work, .caller = caller}, std::move(writing));
+      live({.host_group = own, .options = options, .work = work, .caller = caller},
+           std::move(writing));
     }
     if (reading) ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
-    workers.emplace_back(*team_, rank, pid, std::move(reading));
+    workers.emplace_back(*host_group_, rank, pid, std::move(reading));
   }
-  supervisor_ = std::make_unique<Supervisor>(*team_, std::move(workers), options);
+  supervisor_ = std::make_unique<Supervisor>(*host_group_, std::move(workers), options);
 
   // They come, or turn out to be unfit, before anything else happens.
   const auto start = Clock::now();
   for (int rank = 1; rank < options.size; ++rank) {
-    while (team_->state(rank) == SeatState::kEmpty) {
-      if (team_->failure()) return true;  // as one that fails later: the caller meets it, or joins
+    while (host_group_->state(rank) == MemberState::kEmpty) {
+      if (host_group_->failure())
+        return true;  // as one that fails later: the caller meets it, or joins
       if (Clock::now() - start > kBirth) {
         supervisor_.reset();
         return false;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    if (team_->state(rank) == SeatState::kUnfit) {
+    if (host_group_->state(rank) == MemberState::kUnfit) {
       supervisor_.reset();
       return false;
     }
@@ -427,12 +433,12 @@ void end_on_failure(int code) {
   code_of_failure = code;
 }
 
-Crew::~Crew() = default;
+ForkedWorkers::~ForkedWorkers() = default;
 
-void Crew::join() {
-  team_->set_state(SeatState::kLeft);
+void ForkedWorkers::join() {
+  host_group_->set_state(MemberState::kLeft);
   supervisor_->join();
-  team_->check();
+  host_group_->check();
 }
 
 }  // namespace lockstep::process

@@ -9,14 +9,14 @@
 
 namespace lockstep::launcher {
 
-class Keeper {
+class OrphanReaper {
  public:
   // Forks the process that keeps watch. Throws Error where that cannot be.
-  Keeper();
+  OrphanReaper();
   // Ends it, and with it every group that is still watched.
-  ~Keeper();
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  ~OrphanReaper();
+  OrphanReaper(const OrphanReaper&) = delete;
+  OrphanReaper& operator=(const OrphanReaper&) = delete;
 
   void watch(pid_t group);
   void forget(pid_t group);

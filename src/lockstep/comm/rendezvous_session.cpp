@@ -1,4 +1,4 @@
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/process/team.h"
+#include "lockstep/process/host_group.h"
 #include "lockstep/rendezvous/handshake.h"
 #include "lockstep/rendezvous/network.h"
 #include "lockstep/rendezvous/socket.h"
@@ -27,7 +27,7 @@ using rendezvous::RendezvousServer;
 using std::chrono::milliseconds;
 
 // Rank 0 opens a place of its own choice and tells the others by whatever they have in common.
-struct Courier {
+struct AddressExchange {
   std::string place;  // for messages
   std::function<void(const std::string&)> tell;
   std::function<std::string()> ask;
@@ -35,11 +35,11 @@ struct Courier {
 };
 
 // Where that place is, and by what its ranks recognise each other.
-struct Venue {
+struct ServerLocation {
   std::string address = rendezvous::kLoopback;  // of rank 0's host, as the others know it
   rendezvous::NetworkChoice network = {};
   // The secret that all ranks have: the place has one of its own, derived from it. Where there is
-  // none, the courier is trusted to tell a random one to the run's ranks alone.
+  // none, the exchange is trusted to tell a random one to the run's ranks alone.
   std::string token = {};
   std::string run = {};
 };
@@ -55,11 +55,12 @@ bool has_any(const process::Environment& environment, const std::vector<const ch
   });
 }
 
-Venue venue_of(const Meeting& meeting, const process::Environment& environment) {
-  return {.address = meeting.address,
+ServerLocation location_of(const RendezvousSettings& settings,
+                           const process::Environment& environment) {
+  return {.address = settings.address,
           .network = rendezvous::choose_network(
-              {.address = meeting.address, .interface = meeting.interface}, environment),
-          .run = meeting.run};
+              {.address = settings.address, .interface = settings.interface}, environment),
+          .run = settings.run};
 }
 
 // Ranks that are known to be on one host meet there by loopback, whatever the host is called.
@@ -76,7 +77,7 @@ std::string next_name(const process::Place& place) {
 }
 
 // Waits until all ranks have joined.
-void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
+void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchange,
                      const WaitLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   while (true) {
@@ -86,7 +87,7 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
       (peers[rank].joined ? came : missing).push_back(static_cast<int>(rank));
     }
     if (missing.empty()) return;
-    courier.check();
+    exchange.check();
     if (const auto failure = rendezvous.failure()) {
       throw WorkerError(process::describe_failure(failure->rank, "", failure->reason));
     }
@@ -94,10 +95,10 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
       throw CommError(
           "rank 0: the rendezvous at {} has not answered for {}: its process is stopped "
           "or hangs",
-          courier.place, seconds(limits.answer));
+          exchange.place, seconds(limits.answer));
     }
     if (std::chrono::steady_clock::now() - start > limits.to_join()) {
-      throw CommError("rendezvous at {}: waited {}: {} came, {} did not", courier.place,
+      throw CommError("rendezvous at {}: waited {}: {} came, {} did not", exchange.place,
                       seconds(limits.to_join()), process::list_ranks(came),
                       process::list_ranks(missing));
     }
@@ -107,59 +108,61 @@ void await_everybody(const Rendezvous& rendezvous, const Courier& courier,
 
 // This host's address as the others reach it: the end of this rank's connection to rank 0, or, for
 // rank 0 and whoever reaches it by loopback on the same host, where ranks of other hosts came to.
-std::string own_address(const Met& met, const Venue& venue, const WaitLimits& limits) {
+std::string own_address(const RendezvousSession& session, const ServerLocation& location,
+                        const WaitLimits& limits) {
   constexpr const char* kKey = "address of rank 0's host";
-  if (met.server != nullptr) {
-    const std::string reached = met.server->reached_at();
-    met.rendezvous->set(kKey, reached.empty() ? rendezvous::kLoopback : reached);
+  if (session.server != nullptr) {
+    const std::string reached = session.server->reached_at();
+    session.rendezvous->set(kKey, reached.empty() ? rendezvous::kLoopback : reached);
   }
-  if (venue.network.chosen) return *venue.network.chosen;
-  const std::string& own = met.rendezvous->local_address();
-  return rendezvous::is_loopback(own) ? met.rendezvous->get(kKey, limits.answer) : own;
+  if (location.network.chosen) return *location.network.chosen;
+  const std::string& own = session.rendezvous->local_address();
+  return rendezvous::is_loopback(own) ? session.rendezvous->get(kKey, limits.answer) : own;
 }
 
-Met meet_by(const Courier& courier, const Topology& topology, const Venue& venue,
-            const WaitLimits& limits) {
-  Met met{.topology = topology};
+RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topology,
+                          const ServerLocation& location, const WaitLimits& limits) {
+  RendezvousSession session{.topology = topology};
   const bool first = topology.rank == 0;
   std::string salt = rendezvous::random_token();
   int port = 0;
   // Only what is no secret is told where the ranks share one.
   const auto token = [&] {
-    return venue.token.empty() ? salt : rendezvous::derive_token(venue.token, "place " + salt);
+    return location.token.empty() ? salt
+                                  : rendezvous::derive_token(location.token, "place " + salt);
   };
   if (first) {
-    met.server = std::make_unique<RendezvousServer>(
-        rendezvous::ServerOptions{.address = venue.network.listen,
+    session.server = std::make_unique<RendezvousServer>(
+        rendezvous::ServerOptions{.address = location.network.listen,
                                   .token = token(),
-                                  .run = venue.run,
+                                  .run = location.run,
                                   .world_size = topology.world_size});
-    port = met.server->port();
-    courier.tell(fmt::format("{} {}", port, salt));
+    port = session.server->port();
+    exchange.tell(fmt::format("{} {}", port, salt));
   } else {
-    const std::string told = courier.ask();
+    const std::string told = exchange.ask();
     std::istringstream words(told);
     if (!(words >> port >> salt)) {
       throw CommError(
           "expected the port and the name of rank 0's rendezvous, was told something "
           "else by {}",
-          courier.place);
+          exchange.place);
     }
   }
-  met.rendezvous = std::make_shared<Rendezvous>(
-      rendezvous::RendezvousOptions{.address = first ? venue.network.own : venue.address,
+  session.rendezvous = std::make_shared<Rendezvous>(
+      rendezvous::RendezvousOptions{.address = first ? location.network.own : location.address,
                                     .port = port,
                                     .token = token(),
-                                    .run = venue.run,
+                                    .run = location.run,
                                     .rank = topology.rank,
                                     .world_size = topology.world_size,
                                     .timeout = limits.answer});
-  await_everybody(*met.rendezvous, courier, limits);
-  met.own_address = own_address(met, venue, limits);
-  return met;
+  await_everybody(*session.rendezvous, exchange, limits);
+  session.own_address = own_address(session, location, limits);
+  return session;
 }
 
-Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_through_agent(const process::Place& place, const WaitLimits& limits) {
   const rendezvous::Endpoint master{.address = *place.master_address, .port = *place.master_port};
   const std::string where = rendezvous::to_string(master);
   // What the store throws is no Error.
@@ -180,7 +183,7 @@ Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
     return std::make_unique<c10d::TCPStore>(*place.master_address, options);
   });
   const std::string key = "lockstep/" + next_name(place);
-  const Courier courier{
+  const AddressExchange exchange{
       .place = where,
       .tell =
           [&](const std::string& text) {
@@ -195,42 +198,43 @@ Met meet_through_agent(const process::Place& place, const WaitLimits& limits) {
   const process::Environment environment = process::current_environment();
   const bool has_token =
       has_any(environment, {rendezvous::kTokenVariable, rendezvous::kTokenFileVariable});
-  Venue venue = venue_of({.address = master_address(place), .run = place.run_id}, environment);
+  ServerLocation location =
+      location_of({.address = master_address(place), .run = place.run_id}, environment);
   if (has_token) {
-    venue.token = rendezvous::resolve_token(
-        {.run = place.run_id, .place = where, .beyond_host = venue.network.beyond_host},
+    location.token = rendezvous::resolve_token(
+        {.run = place.run_id, .place = where, .beyond_host = location.network.beyond_host},
         environment);
   }
-  return meet_by(courier, place.topology, venue, limits);
+  return meet_by(exchange, place.topology, location, limits);
 }
 
-Met meet_by_announcement(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_by_announcement(const process::Place& place, const WaitLimits& limits) {
   const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
   std::unique_ptr<rendezvous::Announcement> announcement;
-  const Courier courier{
+  const AddressExchange exchange{
       .place = "'" + name + "'",
       .tell =
           [&](const std::string& text) {
             announcement = std::make_unique<rendezvous::Announcement>(name, text);
           },
       .ask = [&] { return rendezvous::read_announcement(name, limits.to_join()); }};
-  Met met = meet_by(courier, place.topology, {.run = place.run_id}, limits);
-  met.announcement = std::move(announcement);
-  return met;
+  RendezvousSession session = meet_by(exchange, place.topology, {.run = place.run_id}, limits);
+  session.announcement = std::move(announcement);
+  return session;
 }
 
-// The doors of this process by their ports. A process that meets the others at the same place once
-// more closes the door of the earlier meeting.
-class Doors {
+// The servers of this process that go on listening where the ranks first came to, by their ports. A
+// process that meets the others at the same place once more closes the server of the earlier time.
+class EntryServers {
  public:
   static void close(int port) {
     const std::lock_guard lock(mutex());
-    if (const auto door = doors()[port].lock()) door->close();
-    doors().erase(port);
+    if (const auto server = servers()[port].lock()) server->close();
+    servers().erase(port);
   }
-  static void add(const std::shared_ptr<RendezvousServer>& door) {
+  static void add(const std::shared_ptr<RendezvousServer>& server) {
     const std::lock_guard lock(mutex());
-    doors()[door->port()] = door;
+    servers()[server->port()] = server;
   }
 
  private:
@@ -238,7 +242,7 @@ class Doors {
     static std::mutex one;
     return one;
   }
-  static std::map<int, std::weak_ptr<RendezvousServer>>& doors() {
+  static std::map<int, std::weak_ptr<RendezvousServer>>& servers() {
     static std::map<int, std::weak_ptr<RendezvousServer>> all;
     return all;
   }
@@ -248,64 +252,66 @@ class Doors {
 
 // The place that all know serves to tell of another one, so that the ranks may meet there again.
 // Rank 0 goes on listening there: a process that comes with a rank that is taken is told so.
-Met meet_at(const Meeting& meeting, const WaitLimits& limits) {
+RendezvousSession meet_at(const RendezvousSettings& settings, const WaitLimits& limits) {
   const process::Environment environment = process::current_environment();
-  Venue venue = venue_of(meeting, environment);
-  const std::string where =
-      rendezvous::to_string(rendezvous::Endpoint{.address = meeting.address, .port = meeting.port});
-  venue.token = rendezvous::resolve_token({.given = meeting.token,
-                                           .file = meeting.token_file,
-                                           .run = meeting.run,
-                                           .place = where,
-                                           .beyond_host = venue.network.beyond_host,
-                                           .allow_guessable = meeting.allow_guessable_token},
-                                          environment);
-  const bool first = meeting.topology.rank == 0;
+  ServerLocation location = location_of(settings, environment);
+  const std::string where = rendezvous::to_string(
+      rendezvous::Endpoint{.address = settings.address, .port = settings.port});
+  location.token = rendezvous::resolve_token({.given = settings.token,
+                                              .file = settings.token_file,
+                                              .run = settings.run,
+                                              .place = where,
+                                              .beyond_host = location.network.beyond_host,
+                                              .allow_guessable = settings.allow_guessable_token},
+                                             environment);
+  const bool first = settings.topology.rank == 0;
   std::shared_ptr<RendezvousServer> server;
   if (first) {
-    Doors::close(meeting.port);
+    EntryServers::close(settings.port);
     server = std::make_shared<RendezvousServer>(
-        rendezvous::ServerOptions{.address = venue.network.listen,
-                                  .port = meeting.port,
-                                  .token = venue.token,
-                                  .run = meeting.run,
-                                  .world_size = meeting.topology.world_size});
+        rendezvous::ServerOptions{.address = location.network.listen,
+                                  .port = settings.port,
+                                  .token = location.token,
+                                  .run = settings.run,
+                                  .world_size = settings.topology.world_size});
   }
-  Rendezvous rendezvous({.address = first ? venue.network.own : meeting.address,
-                         .port = first ? server->port() : meeting.port,
-                         .token = venue.token,
-                         .run = meeting.run,
-                         .rank = meeting.topology.rank,
-                         .world_size = meeting.topology.world_size,
+  Rendezvous rendezvous({.address = first ? location.network.own : settings.address,
+                         .port = first ? server->port() : settings.port,
+                         .token = location.token,
+                         .run = settings.run,
+                         .rank = settings.topology.rank,
+                         .world_size = settings.topology.world_size,
                          .timeout = limits.answer,
                          .join_timeout = limits.to_join()});
-  const Courier courier{.place = where,
-                        .tell = [&](const std::string& text) { rendezvous.set("place", text); },
-                        .ask = [&] { return rendezvous.get("place", limits.answer); }};
-  Met met = meet_by(courier, meeting.topology, venue, limits);
+  const AddressExchange exchange{
+      .place = where,
+      .tell = [&](const std::string& text) { rendezvous.set("place", text); },
+      .ask = [&] { return rendezvous.get("place", limits.answer); }};
+  RendezvousSession session = meet_by(exchange, settings.topology, location, limits);
   rendezvous.leave();
   if (first) {
     if (!server->wait_until_empty(limits.answer)) {
       throw CommError("rendezvous at {}: waited {} for all ranks to go on", where,
                       seconds(limits.answer));
     }
-    server->keep_door([main = met.server.get()](int rank) { return main->is_present(rank); });
-    Doors::add(server);
-    met.door = std::move(server);
+    server->keep_listening(
+        [main = session.server.get()](int rank) { return main->is_present(rank); });
+    EntryServers::add(server);
+    session.entry_server = std::move(server);
   }
-  return met;
+  return session;
 }
 
-Met meet_through(Communicator& communicator, const WaitLimits& limits) {
-  const Courier courier{
+RendezvousSession meet_through(Communicator& communicator, const WaitLimits& limits) {
+  const AddressExchange exchange{
       .place = communicator.name(),
       .tell = [&](const std::string& text) { communicator.broadcast_bytes(text, 0); },
       .ask = [&] { return communicator.broadcast_bytes("", 0); },
       .check = [&] { communicator.check(); }};
-  return meet_by(courier, communicator.topology(), {}, limits);
+  return meet_by(exchange, communicator.topology(), {}, limits);
 }
 
-Met meet_as_launched(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_as_launched(const process::Place& place, const WaitLimits& limits) {
   if (place.master_address && place.master_port) {
     if (place.agent_store) return meet_through_agent(place, limits);
     return meet_at({.topology = place.topology,

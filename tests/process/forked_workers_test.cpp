@@ -1,4 +1,4 @@
-#include "lockstep/process/crew.h"
+#include "lockstep/process/forked_workers.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -54,16 +54,16 @@ void hang() {
   std::this_thread::sleep_for(kLimit);
 }
 
-TEST(Crew, TheCallerIsRankZeroAndEveryOtherRankIsAProcess) {
+TEST(ForkedWorkers, TheCallerIsRankZeroAndEveryOtherRankIsAProcess) {
   for (const int size : {1, 2, 3, 4, 8}) {
     const auto seen = SharedMemory(64);
-    run_ranks(size, [&](Team& team) {
-      EXPECT_EQ(team.size(), size);
-      seen.data()[team.rank()] = std::byte{1};
-      team.meet({.word = static_cast<std::uint64_t>(::getpid())});
+    run_ranks(size, [&](HostGroup& host_group) {
+      EXPECT_EQ(host_group.size(), size);
+      seen.data()[host_group.rank()] = std::byte{1};
+      host_group.meet({.word = static_cast<std::uint64_t>(::getpid())});
       for (int rank = 0; rank < size; ++rank) {
-        EXPECT_EQ(team.word(rank), static_cast<std::uint64_t>(team.pid(rank)));
-        EXPECT_EQ(team.pid(rank) == ::getpid(), rank == team.rank());
+        EXPECT_EQ(host_group.word(rank), static_cast<std::uint64_t>(host_group.pid(rank)));
+        EXPECT_EQ(host_group.pid(rank) == ::getpid(), rank == host_group.rank());
       }
     });
     for (int rank = 0; rank < 8; ++rank) {
@@ -73,55 +73,55 @@ TEST(Crew, TheCallerIsRankZeroAndEveryOtherRankIsAProcess) {
   }
 }
 
-TEST(Crew, MoreWorkersThanCoresTakeNotMuchLonger) {
+TEST(ForkedWorkers, MoreWorkersThanCoresTakeNotMuchLonger) {
   const auto start = Clock::now();
-  run_ranks(8, [](Team& team) {
-    for (int i = 0; i < 500; ++i) team.meet({});
+  run_ranks(8, [](HostGroup& host_group) {
+    for (int i = 0; i < 500; ++i) host_group.meet({});
   });
   EXPECT_LT(Clock::now() - start, scaled(5s));
 }
 
-TEST(Crew, NobodyIsNoCrew) {
-  EXPECT_THAT(message_of<ConfigError>([] { Crew({.size = 0}, [](Team&) {}); }),
+TEST(ForkedWorkers, NoRankIsRefused) {
+  EXPECT_THAT(message_of<ConfigError>([] { ForkedWorkers({.size = 0}, [](HostGroup&) {}); }),
               HasSubstr("expected 1 or more, got 0"));
 }
 
-TEST(Crew, WhatAWorkerThrowsReachesTheOthers) {
+TEST(ForkedWorkers, WhatAWorkerThrowsReachesTheOthers) {
   const auto start = Clock::now();
-  const std::string text = error_of_ranks({.size = 3}, [](Team& team) {
-    team.set_progress(1, 4);
-    if (team.rank() == 1) throw DataError("image 7 is broken");
-    team.meet({});
+  const std::string text = error_of_ranks({.size = 3}, [](HostGroup& host_group) {
+    host_group.set_progress(1, 4);
+    if (host_group.rank() == 1) throw DataError("image 7 is broken");
+    host_group.meet({});
   });
   EXPECT_EQ(text, "rank 1 (in epoch 1, batch 4): image 7 is broken");
   EXPECT_LT(Clock::now() - start, scaled(2s));
   EXPECT_FALSE(has_children());
 }
 
-TEST(Crew, JoinThrowsWhatAWorkerThrew) {
-  Crew crew({.size = 2}, [](Team& team) {
-    team.meet({});
+TEST(ForkedWorkers, JoinThrowsWhatAWorkerThrew) {
+  ForkedWorkers forked({.size = 2}, [](HostGroup& host_group) {
+    host_group.meet({});
     throw 42;
   });
-  crew.team().meet({});
-  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }),
+  forked.host_group().meet({});
+  EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }),
             "rank 1: threw something that is no exception");
 }
 
-TEST(Crew, RanksAreNamedAsTheRunNamesThem) {
-  Crew crew({.size = 2, .first_rank = 6}, [](Team&) { throw Error("no"); });
-  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }), "rank 7: no");
+TEST(ForkedWorkers, RanksAreNamedAsTheRunNamesThem) {
+  ForkedWorkers forked({.size = 2, .first_rank = 6}, [](HostGroup&) { throw Error("no"); });
+  EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }), "rank 7: no");
 }
 
-TEST(Crew, AKilledWorkerIsNamedWithItsSignal) {
+TEST(ForkedWorkers, AKilledWorkerIsNamedWithItsSignal) {
   for (const int signal : {SIGKILL, SIGABRT}) {
     const auto start = Clock::now();
-    const std::string text = error_of_ranks({.size = 3}, [&](Team& team) {
-      team.meet({});
-      team.set_progress(2, 9);
-      if (team.rank() == 2) ::raise(signal);
-      team.meet({});
-      team.meet({});
+    const std::string text = error_of_ranks({.size = 3}, [&](HostGroup& host_group) {
+      host_group.meet({});
+      host_group.set_progress(2, 9);
+      if (host_group.rank() == 2) ::raise(signal);
+      host_group.meet({});
+      host_group.meet({});
     });
     EXPECT_THAT(text,
                 AllOf(HasSubstr("rank 2 (in epoch 2, batch 9): its process was killed by signal " +
@@ -133,26 +133,28 @@ TEST(Crew, AKilledWorkerIsNamedWithItsSignal) {
 }
 
 // The others are deep in a batch and do not look; they are ended.
-TEST(Crew, WorkersThatDoNotSeeAFailureAreKilled) {
+TEST(ForkedWorkers, WorkersThatDoNotSeeAFailureAreKilled) {
   const auto start = Clock::now();
-  Crew crew({.size = 3}, [](Team& team) {
-    if (team.rank() == 1) ::_exit(3);
+  ForkedWorkers forked({.size = 3}, [](HostGroup& host_group) {
+    if (host_group.rank() == 1) ::_exit(3);
     hang();
   });
-  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }), "rank 1: its process ended with code 3");
+  EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }),
+            "rank 1: its process ended with code 3");
   EXPECT_LT(Clock::now() - start, scaled(2s));
   EXPECT_FALSE(has_children());
 }
 
-TEST(Crew, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
+TEST(ForkedWorkers, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
   const auto start = Clock::now();
   std::vector<pid_t> pids;
-  const std::string text = error_of_ranks({.size = 3, .timeout = 500ms}, [&](Team& team) {
-    team.meet({});
-    for (int rank = 0; rank < 3; ++rank) pids.push_back(team.pid(rank));
-    if (team.rank() == 1) ::raise(SIGSTOP);
-    team.meet({.operation = Operation::kAllReduce, .detail = 80});
-  });
+  const std::string text =
+      error_of_ranks({.size = 3, .timeout = 500ms}, [&](HostGroup& host_group) {
+        host_group.meet({});
+        for (int rank = 0; rank < 3; ++rank) pids.push_back(host_group.pid(rank));
+        if (host_group.rank() == 1) ::raise(SIGSTOP);
+        host_group.meet({.operation = Operation::kAllReduce, .detail = 80});
+      });
   EXPECT_THAT(text, AllOf(HasSubstr("rank 1: all_reduce of 80 bytes: waited 0.5 s"),
                           HasSubstr("ranks 0, 2 came, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
@@ -161,23 +163,23 @@ TEST(Crew, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
   EXPECT_FALSE(is_running(pids.at(2)));
 }
 
-TEST(Crew, AWorkerThatDoesNotEndAfterTheCallerIsDoneIsNamed) {
-  Crew crew({.size = 3, .timeout = 300ms}, [](Team& team) {
-    if (team.rank() == 2) hang();
+TEST(ForkedWorkers, AWorkerThatDoesNotEndAfterTheCallerIsDoneIsNamed) {
+  ForkedWorkers forked({.size = 3, .timeout = 300ms}, [](HostGroup& host_group) {
+    if (host_group.rank() == 2) hang();
   });
   const auto start = Clock::now();
-  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }),
+  EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }),
             "rank 2: the end: waited 0.3 s for it after rank 0 was done");
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());
 }
 
-TEST(Crew, ACallerThatThrowsLeavesNobody) {
+TEST(ForkedWorkers, ACallerThatThrowsLeavesNobody) {
   const auto start = Clock::now();
   EXPECT_THAT(error_of_ranks({.size = 4},
-                             [](Team& team) {
-                               team.meet({});
-                               if (team.rank() == 0) throw Error("enough");
+                             [](HostGroup& host_group) {
+                               host_group.meet({});
+                               if (host_group.rank() == 0) throw Error("enough");
                                hang();
                              }),
               "enough");
@@ -186,17 +188,17 @@ TEST(Crew, ACallerThatThrowsLeavesNobody) {
 }
 
 // The body of a process that has workers of its own, and tells who they are.
-void put_pids(const NumberPipe& pids, Team& team) {
-  team.meet({});
-  if (team.rank() != 0) return;
-  for (int rank = 1; rank < team.size(); ++rank) pids.put(team.pid(rank));
+void put_pids(const NumberPipe& pids, HostGroup& host_group) {
+  host_group.meet({});
+  if (host_group.rank() != 0) return;
+  for (int rank = 1; rank < host_group.size(); ++rank) pids.put(host_group.pid(rank));
 }
 
-TEST(Crew, WorkersDieWithACallerThatWasKilled) {
+TEST(ForkedWorkers, WorkersDieWithACallerThatWasKilled) {
   const NumberPipe pids;
   RankProcess caller([&] {
-    run_ranks(3, [&](Team& team) {
-      put_pids(pids, team);
+    run_ranks(3, [&](HostGroup& host_group) {
+      put_pids(pids, host_group);
       hang();
     });
     return 0;
@@ -210,15 +212,15 @@ TEST(Crew, WorkersDieWithACallerThatWasKilled) {
   }
 }
 
-TEST(Crew, ACallerThatIsStoppedPastTheLimitIsEnded) {
+TEST(ForkedWorkers, ACallerThatIsStoppedPastTheLimitIsEnded) {
   const NumberPipe pids;
   const auto start = Clock::now();
   RankProcess caller([&] {
     ::close(STDERR_FILENO);
-    run_ranks({.size = 3, .timeout = 300ms}, [&](Team& team) {
-      put_pids(pids, team);
-      if (team.rank() == 0) ::raise(SIGSTOP);
-      team.meet({});
+    run_ranks({.size = 3, .timeout = 300ms}, [&](HostGroup& host_group) {
+      put_pids(pids, host_group);
+      if (host_group.rank() == 0) ::raise(SIGSTOP);
+      host_group.meet({});
     });
     return 0;
   });
@@ -231,13 +233,13 @@ TEST(Crew, ACallerThatIsStoppedPastTheLimitIsEnded) {
 }
 
 // Over TCP a worker may notice its own failure first. The caller is stopped all the same.
-TEST(Crew, AStoppedCallerIsEndedWhosesoeverFailureWasRecorded) {
+TEST(ForkedWorkers, AStoppedCallerIsEndedWhosesoeverFailureWasRecorded) {
   const auto start = Clock::now();
   RankProcess caller([&] {
     ::close(STDERR_FILENO);
-    run_ranks({.size = 2, .timeout = 60s}, [&](Team& team) {
-      if (team.rank() == 0) ::raise(SIGSTOP);
-      const PeerProcess zero(team.pid(0));
+    run_ranks({.size = 2, .timeout = 60s}, [&](HostGroup& host_group) {
+      if (host_group.rank() == 0) ::raise(SIGSTOP);
+      const PeerProcess zero(host_group.pid(0));
       if (!eventually([&] { return zero.is_stopped(); })) return;
       throw CommError("the connection to rank 0 does not answer");
     });
@@ -247,13 +249,13 @@ TEST(Crew, AStoppedCallerIsEndedWhosesoeverFailureWasRecorded) {
   EXPECT_LT(Clock::now() - start, scaled(5s));
 }
 
-TEST(Crew, ACallerThatHangsAfterAFailureIsEnded) {
+TEST(ForkedWorkers, ACallerThatHangsAfterAFailureIsEnded) {
   const NumberPipe pids;
   RankProcess caller([&] {
     ::close(STDERR_FILENO);
-    run_ranks({.size = 2, .timeout = 300ms}, [&](Team& team) {
-      put_pids(pids, team);
-      if (team.rank() == 1) throw Error("no");
+    run_ranks({.size = 2, .timeout = 300ms}, [&](HostGroup& host_group) {
+      put_pids(pids, host_group);
+      if (host_group.rank() == 1) throw Error("no");
       hang();
     });
     return 0;
@@ -263,12 +265,12 @@ TEST(Crew, ACallerThatHangsAfterAFailureIsEnded) {
   EXPECT_LT(Clock::now() - start, scaled(4s));
 }
 
-TEST(Crew, ACallerWithNothingToPutAwayIsEndedWithinTwoSeconds) {
+TEST(ForkedWorkers, ACallerWithNothingToPutAwayIsEndedWithinTwoSeconds) {
   RankProcess caller([&] {
     ::close(STDERR_FILENO);
     end_on_failure(3);
-    run_ranks({.size = 3, .timeout = 60s}, [&](Team& team) {
-      if (team.rank() == 1) throw Error("no");
+    run_ranks({.size = 3, .timeout = 60s}, [&](HostGroup& host_group) {
+      if (host_group.rank() == 1) throw Error("no");
       hang();
     });
     return 0;
@@ -294,39 +296,39 @@ class Lines {
   std::map<int, std::vector<std::string>> lines_;
 };
 
-TEST(Crew, LinesOfWorkersComeWholeAndInOrder) {
+TEST(ForkedWorkers, LinesOfWorkersComeWholeAndInOrder) {
   Lines lines;
-  Crew crew({.size = 3, .on_line = lines.collector()}, [](Team& team) {
-    const std::string name = "worker " + std::to_string(team.rank());
+  ForkedWorkers forked({.size = 3, .on_line = lines.collector()}, [](HostGroup& host_group) {
+    const std::string name = "worker " + std::to_string(host_group.rank());
     std::cout << name << " says" << std::flush << " hello\n";
     std::printf("%s\n", std::string(200'000, 'x').c_str());  // more than a pipe holds
     std::fprintf(stderr, "\nand a last word");
   });
-  crew.join();
+  forked.join();
   for (const int rank : {1, 2}) {
     EXPECT_THAT(lines.of(rank), ElementsAre("worker " + std::to_string(rank) + " says hello",
                                             std::string(200'000, 'x'), "", "and a last word"));
   }
 }
 
-TEST(Crew, LinesOfAWorkerThatWasKilledAreNotLost) {
+TEST(ForkedWorkers, LinesOfAWorkerThatWasKilledAreNotLost) {
   Lines lines;
-  Crew crew({.size = 2, .first_rank = 4, .on_line = lines.collector()}, [](Team&) {
+  ForkedWorkers forked({.size = 2, .first_rank = 4, .on_line = lines.collector()}, [](HostGroup&) {
     std::printf("whole\n");
     std::fprintf(stderr, "half");
     ::kill(::getpid(), SIGKILL);
   });
-  EXPECT_THROW(crew.join(), WorkerError);
+  EXPECT_THROW(forked.join(), WorkerError);
   EXPECT_THAT(lines.of(5), ElementsAre("whole", "half"));
 }
 
 // A child of a worker may keep the pipe open.
-TEST(Crew, AGrandchildThatOutlivesItsWorkerDoesNotHoldUpTheEnd) {
+TEST(ForkedWorkers, AGrandchildThatOutlivesItsWorkerDoesNotHoldUpTheEnd) {
   Lines lines;
   const NumberPipe pids;
   const auto start = Clock::now();
   {
-    Crew crew({.size = 2, .on_line = lines.collector()}, [&](Team&) {
+    ForkedWorkers forked({.size = 2, .on_line = lines.collector()}, [&](HostGroup&) {
       std::printf("before\n");
       const pid_t child = ::fork();
       if (child == 0) {
@@ -336,14 +338,14 @@ TEST(Crew, AGrandchildThatOutlivesItsWorkerDoesNotHoldUpTheEnd) {
       pids.put(child);
       std::printf("after");
     });
-    crew.join();
+    forked.join();
   }
   EXPECT_LT(Clock::now() - start, scaled(2s));
   EXPECT_THAT(lines.of(1), ElementsAre("before", "after"));
   ::kill(pids.take(), SIGKILL);
 }
 
-TEST(Crew, OutputBeforeTheForkIsPrintedOnce) {
+TEST(ForkedWorkers, OutputBeforeTheForkIsPrintedOnce) {
   const NumberPipe unused;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -353,7 +355,7 @@ TEST(Crew, OutputBeforeTheForkIsPrintedOnce) {
     ::dup2(writing.get(), STDOUT_FILENO);
     std::printf("once ");
     std::cout << "only";
-    run_ranks(3, [](Team& team) { team.meet({}); });
+    run_ranks(3, [](HostGroup& host_group) { host_group.meet({}); });
     return std::fflush(stdout);
   });
   writing = FileDescriptor();
@@ -363,7 +365,7 @@ TEST(Crew, OutputBeforeTheForkIsPrintedOnce) {
   EXPECT_STREQ(bytes, "once only");
 }
 
-TEST(Crew, NothingIsLeftOfFiftyCrews) {
+TEST(ForkedWorkers, NothingIsLeftOfFiftyGroups) {
   const TemporaryDirectory temporary;
   ::setenv("TMPDIR", temporary.path().c_str(), 1);
   const auto named_memory = [] {
@@ -373,21 +375,21 @@ TEST(Crew, NothingIsLeftOfFiftyCrews) {
     }
     return count;
   };
-  run_ranks(2, [](Team& team) { team.meet({}); });  // whatever is opened once
+  run_ranks(2, [](HostGroup& host_group) { host_group.meet({}); });  // whatever is opened once
   const auto descriptors = entries("/proc/self/fd");
   const auto threads = entries("/proc/self/task");
   const int memories = named_memory();
   Lines lines;
   for (int i = 0; i < 50; ++i) {
-    Crew crew({.size = 3, .on_line = lines.collector()}, [&](Team& team) {
+    ForkedWorkers forked({.size = 3, .on_line = lines.collector()}, [&](HostGroup& host_group) {
       std::printf("%d\n", i);
-      team.meet({});
+      host_group.meet({});
       if (i % 5 == 1) throw Error("no");
       if (i % 5 == 2) ::kill(::getpid(), SIGKILL);
     });
-    message_of<Error>([&] { crew.team().meet({}); });
+    message_of<Error>([&] { forked.host_group().meet({}); });
     if (i % 5 == 3) continue;  // and is destroyed
-    message_of<Error>([&] { crew.join(); });
+    message_of<Error>([&] { forked.join(); });
   }
   EXPECT_FALSE(has_children());
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
@@ -397,43 +399,45 @@ TEST(Crew, NothingIsLeftOfFiftyCrews) {
   ::unsetenv("TMPDIR");
 }
 
-TEST(Crew, AProbeThatFailsIsTriedAgainAndThenReported) {
+TEST(ForkedWorkers, AProbeThatFailsIsTriedAgainAndThenReported) {
   const SharedMemory memory(64);
   auto& probes = *reinterpret_cast<std::atomic<int>*>(memory.data());
-  const CrewOptions options{.size = 2, .probe = [&] { return ++probes > 2; }};
-  EXPECT_THAT(message_of<WorkerError>([&] { Crew(options, [](Team&) {}); }),
+  const ForkedWorkersOptions options{.size = 2, .probe = [&] { return ++probes > 2; }};
+  EXPECT_THAT(message_of<WorkerError>([&] { ForkedWorkers(options, [](HostGroup&) {}); }),
               AllOf(HasSubstr("cannot fork 1 workers"), HasSubstr("torchrun")));
   EXPECT_EQ(probes, 2);
   EXPECT_FALSE(has_children());
-  Crew crew(options, [](Team& team) { team.meet({}); });
-  crew.team().meet({});
-  crew.join();
+  ForkedWorkers forked(options, [](HostGroup& host_group) { host_group.meet({}); });
+  forked.host_group().meet({});
+  forked.join();
   EXPECT_EQ(probes, 3);
 }
 
-TEST(Crew, TheSecondWayToForkWorks) {
+TEST(ForkedWorkers, TheSecondWayToForkWorks) {
   const SharedMemory memory(64);
   auto& probes = *reinterpret_cast<std::atomic<int>*>(memory.data());
   Lines lines;
-  Crew crew({.size = 2, .probe = [&] { return ++probes > 1; }, .on_line = lines.collector()},
-            [](Team& team) {
-              team.meet({.word = 7});
-              std::printf("here\n");
-            });
-  crew.team().meet({});
-  EXPECT_EQ(crew.team().word(1), 7U);
-  crew.join();
+  ForkedWorkers forked(
+      {.size = 2, .probe = [&] { return ++probes > 1; }, .on_line = lines.collector()},
+      [](HostGroup& host_group) {
+        host_group.meet({.word = 7});
+        std::printf("here\n");
+      });
+  forked.host_group().meet({});
+  EXPECT_EQ(forked.host_group().word(1), 7U);
+  forked.join();
   EXPECT_THAT(lines.of(1), ElementsAre("here"));
 }
 
-TEST(Crew, AProbeThatThrowsSaysWhy) {
-  Crew crew({.size = 2, .probe = []() -> bool { throw Error("no GPU"); }}, [](Team&) {});
-  EXPECT_EQ(message_of<WorkerError>([&] { crew.join(); }), "rank 1: no GPU");
+TEST(ForkedWorkers, AProbeThatThrowsSaysWhy) {
+  ForkedWorkers forked({.size = 2, .probe = []() -> bool { throw Error("no GPU"); }},
+                       [](HostGroup&) {});
+  EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }), "rank 1: no GPU");
   EXPECT_FALSE(has_children());
 }
 
 // The exit status of a worker is lost there: what it wrote to the shared memory tells.
-TEST(Crew, WorksWhereSomebodyElseReapsTheWorkers) {
+TEST(ForkedWorkers, WorksWhereSomebodyElseReapsTheWorkers) {
   struct Case {
     const char* name;
     void (*action)(int);
@@ -445,26 +449,26 @@ TEST(Crew, WorksWhereSomebodyElseReapsTheWorkers) {
   };
   const Case cases[] = {
       {"SIGCHLD is ignored", SIG_IGN, "rank 2: its process ended before its work was done; how"},
-      // Either this handler or the crew is first.
+      // Either this handler or the supervisor is first.
       {"the program reaps every child", reap_all, "rank 2: its process "}};
   for (const Case& given : cases) {
     SCOPED_TRACE(given.name);
     const auto start = Clock::now();
     RankProcess caller([&] {
       ::signal(SIGCHLD, given.action);
-      run_ranks(3, [](Team& team) { team.meet({}); });
-      const std::string killed = error_of_ranks({.size = 3}, [](Team& team) {
-        team.meet({});
-        if (team.rank() == 2) ::raise(SIGKILL);
-        team.meet({});
+      run_ranks(3, [](HostGroup& host_group) { host_group.meet({}); });
+      const std::string killed = error_of_ranks({.size = 3}, [](HostGroup& host_group) {
+        host_group.meet({});
+        if (host_group.rank() == 2) ::raise(SIGKILL);
+        host_group.meet({});
       });
       if (!killed.starts_with(given.death)) {
         std::fprintf(stderr, "got '%s'\n", killed.c_str());
         return 1;
       }
-      const std::string thrown = error_of_ranks({.size = 2}, [](Team& team) {
-        if (team.rank() == 1) throw Error("no");
-        team.meet({});
+      const std::string thrown = error_of_ranks({.size = 2}, [](HostGroup& host_group) {
+        if (host_group.rank() == 1) throw Error("no");
+        host_group.meet({});
       });
       return thrown == "rank 1: no" ? 0 : 2;
     });
@@ -481,7 +485,7 @@ void forbid_threads() {
   ::setrlimit(RLIMIT_NPROC, &none);
 }
 
-TEST(Crew, AnErrorInAForkedProcessDoesNotUnwindIntoTheCallersCode) {
+TEST(ForkedWorkers, AnErrorInAForkedProcessDoesNotUnwindIntoTheCallersCode) {
   const NumberPipe caught;
   RankProcess caller([&] {
     ::pthread_atfork(nullptr, nullptr, forbid_threads);
@@ -490,8 +494,8 @@ TEST(Crew, AnErrorInAForkedProcessDoesNotUnwindIntoTheCallersCode) {
       const NumberPipe& caught;
     } const destroyed{caught};
     try {
-      Crew crew({.size = 2}, [](Team&) {});
-      crew.join();
+      ForkedWorkers forked({.size = 2}, [](HostGroup&) {});
+      forked.join();
     } catch (const WorkerError& error) {
       caught.put(::getpid());
       return std::string_view(error.what()).starts_with("rank 1: cannot start a thread") ? 0 : 1;
@@ -505,15 +509,16 @@ TEST(Crew, AnErrorInAForkedProcessDoesNotUnwindIntoTheCallersCode) {
   EXPECT_TRUE(caught.empty());
 }
 
-TEST(Crew, TwoCrewsAtATimeDoNotMeet) {
-  if (kHasThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer: forks beside the first crew's thread";
-  const auto work = [](Team& team) {
-    for (int i = 0; i < 100; ++i) team.meet({});
+TEST(ForkedWorkers, TwoGroupsAtATimeDoNotMeet) {
+  if (kHasThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer: forks beside the first supervisor's thread";
+  const auto work = [](HostGroup& host_group) {
+    for (int i = 0; i < 100; ++i) host_group.meet({});
   };
-  Crew first({.size = 2}, work);
-  Crew second({.size = 3}, work);
-  work(second.team());
-  work(first.team());
+  ForkedWorkers first({.size = 2}, work);
+  ForkedWorkers second({.size = 3}, work);
+  work(second.host_group());
+  work(first.host_group());
   second.join();
   first.join();
 }

@@ -1,4 +1,4 @@
-#include "lockstep/launcher/keeper.h"
+#include "lockstep/launcher/orphan_reaper.h"
 
 #include <array>
 #include <cerrno>
@@ -21,7 +21,7 @@ constexpr std::size_t kMostGroups = 4096;
 // In the forked process: nothing here allocates, locks or throws.
 [[noreturn]] void keep_watch(int pipe) noexcept {
   ::setsid();
-  ::prctl(PR_SET_NAME, "lockstep-keeper");
+  ::prctl(PR_SET_NAME, "lockstep-reaper");
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(ignored, SIG_IGN);
   // Whoever reads the launcher's output sees its end when the launcher ends.
   const int nothing = ::open("/dev/null", O_RDWR);
@@ -48,7 +48,7 @@ constexpr std::size_t kMostGroups = 4096;
 
 }  // namespace
 
-Keeper::Keeper() {
+OrphanReaper::OrphanReaper() {
   // A pipe that took the place of a standard stream would be closed with it.
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
@@ -67,21 +67,21 @@ Keeper::Keeper() {
   process_ = process::ChildProcess(pid);
 }
 
-Keeper::~Keeper() {
+OrphanReaper::~OrphanReaper() {
   pipe_ = FileDescriptor();
   process_.reap();
 }
 
-void Keeper::watch(pid_t group) {
+void OrphanReaper::watch(pid_t group) {
   tell(group);
 }
 
-void Keeper::forget(pid_t group) {
+void OrphanReaper::forget(pid_t group) {
   tell(-group);
 }
 
-void Keeper::tell(pid_t message) const {
-  // Where the keeper itself was killed, the ranks still die with this process.
+void OrphanReaper::tell(pid_t message) const {
+  // Where the orphan reaper itself was killed, the ranks still die with this process.
   sigset_t pipe, before;
   ::sigemptyset(&pipe);
   ::sigaddset(&pipe, SIGPIPE);

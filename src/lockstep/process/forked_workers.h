@@ -10,12 +10,12 @@
 
 #include <sys/types.h>
 
-#include "lockstep/process/team.h"
+#include "lockstep/process/host_group.h"
 
 namespace lockstep::process {
 
-struct CrewOptions {
-  int size = 1;        // of the team, this process included
+struct ForkedWorkersOptions {
+  int size = 1;        // of the group, this process included
   int first_rank = 0;  // what messages call rank 0, where there are more hosts; others follow
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
   // Whether work is possible in the process that calls it: what must survive a fork is tried here.
@@ -25,31 +25,31 @@ struct CrewOptions {
   std::function<void(int rank, const std::string& line)> on_line;
 };
 
-// For a program that has nothing to put away: when a team fails and its caller does not get to know
-// it at once, being in a long batch, this process ends with `code` within two seconds of the
+// For a program that has nothing to put away: when a group fails and its caller does not get to
+// know it at once, being in a long batch, this process ends with `code` within two seconds of the
 // failure. Otherwise the caller meets the failure where it next meets the others, or is ended after
 // the time limit.
 void end_on_failure(int code);
 
-// The caller is rank 0 of the team. Each other rank runs `work` in a thread of its own (OpenMP's
+// The caller is rank 0 of the group. Each other rank runs `work` in a thread of its own (OpenMP's
 // threads do not survive in the thread that forked) and its process ends after it. What `work`
-// throws becomes the team's failure.
+// throws becomes the group's failure.
 //
 // A worker dies with the process that made it, whatever killed that, and with the thread that did:
-// it must outlive the crew. When a worker dies before it is done, the team fails and names it. When
-// the team fails, workers that do not end by themselves are killed.
-class Crew {
+// it must outlive this object. When a worker dies before it is done, the group fails and
+// names it. When the group fails, workers that do not end by themselves are killed.
+class ForkedWorkers {
  public:
   // Throws WorkerError where no worker can be made: how many, and why.
-  Crew(const CrewOptions& options, const std::function<void(Team&)>& work);
+  ForkedWorkers(const ForkedWorkersOptions& options, const std::function<void(HostGroup&)>& work);
   // Kills and reaps whoever is left.
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  ~ForkedWorkers();
+  ForkedWorkers(const ForkedWorkers&) = delete;
+  ForkedWorkers& operator=(const ForkedWorkers&) = delete;
 
-  Team& team() { return *team_; }
+  HostGroup& host_group() { return *host_group_; }
 
-  // This rank is done: waits until all workers are gone. Throws WorkerError where the team failed,
+  // This rank is done: waits until all workers are gone. Throws WorkerError where the group failed,
   // and where a worker does not end within the time limit.
   void join();
 
@@ -57,9 +57,10 @@ class Crew {
   class Supervisor;
 
   // False where workers cannot work, forked like that.
-  bool start(const CrewOptions& options, const std::function<void(Team&)>& work, bool bare);
+  bool start(const ForkedWorkersOptions& options, const std::function<void(HostGroup&)>& work,
+             bool bare);
 
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<HostGroup> host_group_;
   std::unique_ptr<Supervisor> supervisor_;
 };
 

@@ -32,7 +32,7 @@ enum class Operation : std::uint8_t {
 };
 std::string_view name_of(Operation operation);
 
-struct Failure {
+struct RankFailure {
   int rank = 0;
   std::string reason;
 };
@@ -43,61 +43,62 @@ std::string describe_failure(int rank, std::string_view progress, std::string_vi
 // "rank 1", "ranks 0, 2"
 std::string list_ranks(const std::vector<int>& ranks);
 
-enum class SeatState : std::uint32_t {
+enum class MemberState : std::uint32_t {
   kEmpty,    // nobody has come yet
   kUnfit,    // came, and cannot work in this process
   kPresent,  // works
   kLeft,     // went, all being well
 };
 
-// The memory of a team of `size`, and room for their messages behind it. A fork inherits it, or
+// The memory of a group of `size`, and room for their messages behind it. A fork inherits it, or
 // others open its handle.
-struct TeamMemory {
-  explicit TeamMemory(int size);
-  explicit TeamMemory(SharedMemory opened) : memory(std::move(opened)) {}
+struct HostGroupMemory {
+  explicit HostGroupMemory(int size);
+  explicit HostGroupMemory(SharedMemory opened) : memory(std::move(opened)) {}
 
   SharedMemory memory;
 };
 
-struct TeamOptions {
+struct HostGroupOptions {
   int rank = 0;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every meeting
-  // What messages call the ranks, where the team is a part of a run; their numbers where empty.
+  // What messages call the ranks, where the group is a part of a run; their numbers where empty.
   std::vector<int> names = {};
 };
 
 // One rank's view. A single thread may meet; any thread may look, fail and leave.
-class Team {
+class HostGroup {
  public:
-  Team(std::shared_ptr<TeamMemory> memory, const TeamOptions& options);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  HostGroup(std::shared_ptr<HostGroupMemory> memory, const HostGroupOptions& options);
+  ~HostGroup();
+  HostGroup(const HostGroup&) = delete;
+  HostGroup& operator=(const HostGroup&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   int name(int rank) const;
 
-  // Takes this rank's seat.
+  // Makes this rank present.
   void join();
-  void set_state(SeatState state);
-  SeatState state(int rank) const;
+  void set_state(MemberState state);
+  MemberState state(int rank) const;
   int pid(int rank) const;
 
-  struct Meeting {
+  struct CollectiveCall {
     Operation operation = Operation::kBarrier;
     std::uint64_t detail = 0;  // a size in bytes, say: must be the same on all ranks
-    // What else must be the same on all ranks: an element type, a root. Team only compares it; the
-    // caller gives it a meaning.
+    // What else must be the same on all ranks: an element type, a root. HostGroup only compares it;
+    // the caller gives it a meaning.
     std::uint32_t kind = 0;
     std::uint64_t word = 0;  // this rank's, for all to read
   };
   // Returns when all ranks have come. What each wrote to shared memory before is visible to all
   // after. Throws WorkerError where a rank fails, CommError past the time limit or where others
   // meet for something else; both name the ranks.
-  void meet(const Meeting& meeting);
+  void meet(const CollectiveCall& call);
 
-  // How messages describe Meeting::kind, for example "sum of Float". Empty text adds nothing.
+  // How messages describe CollectiveCall::kind, for example "sum of Float". Empty text adds
+  // nothing.
   using DescribeKind = std::function<std::string(Operation operation, std::uint32_t kind)>;
   void set_describe_kind(DescribeKind describe) { describe_kind_ = std::move(describe); }
 
@@ -111,15 +112,15 @@ class Team {
   std::byte* results(int turn) const;  // one for all
 
   // Why a rank is late without being at fault, for those that wait for it.
-  enum class Errand : std::uint32_t {
+  enum class LateReason : std::uint32_t {
     kNone,
     kOtherHosts,  // it waits for ranks of other hosts itself, with a limit of its own
     kAlone,       // it does work that the others have no part in: loading, saving, a callback
   };
-  // While a rank is on an errand, the time limit of those that wait for it does not count; an
-  // errand of the kind kAlone is limited to kAloneLimits time limits.
+  // While a rank is on an late reason, the time limit of those that wait for it does not count; an
+  // late reason of the kind kAlone is limited to kAloneLimits time limits.
   static constexpr int kAloneLimits = 12;
-  Errand set_errand(Errand errand);  // returns the one before
+  LateReason set_late_reason(LateReason late_reason);  // returns the one before
 
   // Told of the ranks that this one has waited for for long (a second, or a quarter of the time
   // limit), and of none when they have come. Called by the thread that meets.
@@ -131,30 +132,30 @@ class Team {
 
   // The first failure counts; false where there was one before. Wakes everybody.
   bool fail(int rank, std::string_view reason) noexcept;
-  std::optional<Failure> failure() const;
+  std::optional<RankFailure> failure() const;
   // Throws WorkerError where there is one.
   void check() const;
 
  private:
-  struct Seat;
+  struct MemberRecord;
   struct Header;
-  struct Patience;
+  struct WaitTimes;
 
-  Seat& seat(int rank) const;
-  void sleep_until_arrival(int rank, const Meeting& meeting, Patience& patience);
+  MemberRecord& record(int rank) const;
+  void sleep_until_arrival(int rank, const CollectiveCall& call, WaitTimes& wait_times);
   bool arrived(int rank) const;
-  void count(Patience& patience, std::chrono::nanoseconds waited);
-  void tell_of_wait(Patience& patience);
+  void count(WaitTimes& wait_times, std::chrono::nanoseconds waited);
+  void tell_of_wait(WaitTimes& wait_times);
   std::vector<int> missing() const;
   bool is_stopped(int rank) const;
-  void look_for_the_gone(Patience& patience);
+  void look_for_the_gone(WaitTimes& wait_times);
   bool is_gone(int rank);
-  void compare(const Meeting& meeting) const;
-  void time_out(const Meeting& meeting);
+  void compare(const CollectiveCall& call) const;
+  void time_out(const CollectiveCall& call);
   std::string describe(std::uint64_t what, std::uint32_t kind) const;
   int spins() const;
 
-  std::shared_ptr<TeamMemory> memory_;
+  std::shared_ptr<HostGroupMemory> memory_;
   Header* header_;
   int rank_;
   int size_;

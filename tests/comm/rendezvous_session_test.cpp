@@ -1,4 +1,4 @@
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,21 +19,23 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Whether all ranks are there, and see each other's keys.
-bool is_whole(const Met& met) {
-  met.rendezvous->set("key/" + std::to_string(met.topology.rank), "");
-  for (int rank = 0; rank < met.topology.world_size; ++rank) {
-    met.rendezvous->get("key/" + std::to_string(rank));
+bool is_whole(const RendezvousSession& session) {
+  session.rendezvous->set("key/" + std::to_string(session.topology.rank), "");
+  for (int rank = 0; rank < session.topology.world_size; ++rank) {
+    session.rendezvous->get("key/" + std::to_string(rank));
   }
   // Nobody leaves before all have seen all, rank 0 last.
-  if (met.rendezvous->add("seen", 1) == met.topology.world_size) met.rendezvous->set("done", "");
-  met.rendezvous->get("done");
-  met.rendezvous->leave();
-  if (met.server != nullptr && !met.server->wait_until_empty(kLimit)) return false;
-  return (met.server != nullptr) == (met.topology.rank == 0);
+  if (session.rendezvous->add("seen", 1) == session.topology.world_size)
+    session.rendezvous->set("done", "");
+  session.rendezvous->get("done");
+  session.rendezvous->leave();
+  if (session.server != nullptr && !session.server->wait_until_empty(kLimit)) return false;
+  return (session.server != nullptr) == (session.topology.rank == 0);
 }
 
 // Ranks 1 and more in processes of their own, rank 0 here.
-void meet_in_processes(int size, const std::function<Met(const Topology&)>& meet, int times = 1) {
+void meet_in_processes(int size, const std::function<RendezvousSession(const Topology&)>& meet,
+                       int times = 1) {
   const auto body = [&](int rank) {
     for (int i = 0; i < times; ++i) {
       if (!is_whole(
@@ -49,14 +51,14 @@ void meet_in_processes(int size, const std::function<Met(const Topology&)>& meet
   for (RankProcess& other : others) EXPECT_EQ(other.wait(), 0);
 }
 
-TEST(Meeting, AtAPlaceThatAllKnow) {
+TEST(RendezvousSession, AtAPlaceThatAllKnow) {
   const int port = free_port();
   meet_in_processes(3, [&](const Topology& topology) {
     return meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = kLimit});
   });
 }
 
-TEST(Meeting, TheSameRanksMeetAgainAtTheSamePlace) {
+TEST(RendezvousSession, TheSameRanksMeetAgainAtTheSamePlace) {
   const int port = free_port();
   meet_in_processes(
       3,
@@ -66,7 +68,7 @@ TEST(Meeting, TheSameRanksMeetAgainAtTheSamePlace) {
       /*times=*/20);
 }
 
-TEST(Meeting, WhoDoesNotComeIsNamedWithThePlace) {
+TEST(RendezvousSession, WhoDoesNotComeIsNamedWithThePlace) {
   const int port = free_port();
   RankProcess other([&] {
     const std::string text = message_of<CommError>([&] {
@@ -85,7 +87,7 @@ TEST(Meeting, WhoDoesNotComeIsNamedWithThePlace) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(3s));
 }
 
-TEST(Meeting, NobodyIsAtThePlace) {
+TEST(RendezvousSession, NobodyIsAtThePlace) {
   const int port = free_port();
   EXPECT_THAT(message_of<CommError>([&] {
                 meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
@@ -94,7 +96,7 @@ TEST(Meeting, NobodyIsAtThePlace) {
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("0.3 s")));
 }
 
-TEST(Meeting, WhoHasAnotherTokenIsTurnedAway) {
+TEST(RendezvousSession, WhoHasAnotherTokenIsTurnedAway) {
   const int port = free_port();
   RankProcess intruder([&] {
     const std::string text = message_of<CommError>([&] {
@@ -113,20 +115,21 @@ TEST(Meeting, WhoHasAnotherTokenIsTurnedAway) {
 
 // A process that was given the rank of another one is told so at once, also when the meeting is
 // over, and the run goes on.
-TEST(Meeting, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
+TEST(RendezvousSession, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
   const int port = free_port();
-  const NumberPipe met, end;
+  const NumberPipe joined, end;
   const auto meeting = [&](int rank) {
-    return Meeting{.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
+    return RendezvousSettings{
+        .topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
   };
   RankProcess other([&] {
-    const Met one = meet_at(meeting(1), {.answer = kLimit});
-    met.put(1);
+    const RendezvousSession one = meet_at(meeting(1), {.answer = kLimit});
+    joined.put(1);
     end.take();
     return is_whole(one) ? 0 : 1;
   });
   RankProcess duplicate([&] {
-    met.take();
+    joined.take();
     const auto start = std::chrono::steady_clock::now();
     const std::string text =
         message_of<CommError>([&] { meet_at(meeting(1), {.answer = kLimit}); });
@@ -141,10 +144,11 @@ TEST(Meeting, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
 
 // A script runs one program after the other on each host: the second run's rank 1 may come while
 // the first run's rank 0 is still there.
-TEST(Meeting, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
+TEST(RendezvousSession, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
   const int port = free_port();
   const auto meeting = [&](int rank) {
-    return Meeting{.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
+    return RendezvousSettings{
+        .topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"};
   };
   const auto take_part = [&](int rank) {
     return is_whole(meet_at(meeting(rank), {.answer = kLimit})) ? 0 : 1;
@@ -161,8 +165,8 @@ TEST(Meeting, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
     return take_part(1);
   });
   {
-    const Met met = meet_at(meeting(0), {.answer = kLimit});
-    EXPECT_TRUE(is_whole(met));
+    const RendezvousSession session = meet_at(meeting(0), {.answer = kLimit});
+    EXPECT_TRUE(is_whole(session));
     waits.take();
   }
   EXPECT_EQ(take_part(0), 0);
@@ -170,13 +174,14 @@ TEST(Meeting, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
   EXPECT_EQ(second.wait(), 0);
 }
 
-TEST(Meeting, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
+TEST(RendezvousSession, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
   ::unsetenv("LOCKSTEP_TOKEN");
-  const auto refusal = [](const Meeting& meeting) {
+  const auto refusal = [](const RendezvousSettings& meeting) {
     return message_of<ConfigError>([&] { meet_at(meeting, {.answer = 1s}); });
   };
   for (const int rank : {0, 1}) {
-    Meeting meeting{.topology = {.rank = rank, .world_size = 2}, .address = "10.1.2.3", .port = 1};
+    RendezvousSettings meeting{
+        .topology = {.rank = rank, .world_size = 2}, .address = "10.1.2.3", .port = 1};
     EXPECT_THAT(refusal(meeting), AllOf(HasSubstr("10.1.2.3:1"), HasSubstr("there is no token"),
                                         HasSubstr("openssl rand")));
     meeting.token = "10.1.2.3:1";
@@ -196,7 +201,7 @@ TEST(Meeting, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
 }
 
 // Rank 0 need not own the address that the others know it by.
-TEST(Meeting, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
+TEST(RendezvousSession, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
   const int port = free_port();
   meet_in_processes(2, [&](const Topology& topology) {
     return meet_as_launched({.topology = topology,
@@ -208,19 +213,19 @@ TEST(Meeting, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
   });
 }
 
-TEST(Meeting, ThroughACommunicator) {
-  run_ranks(3, [](process::Team& team) {
-    Shared shared(team);
+TEST(RendezvousSession, ThroughACommunicator) {
+  run_ranks(3, [](process::HostGroup& host_group) {
+    Shared shared(host_group);
     EXPECT_TRUE(is_whole(meet_through(shared, {.answer = kLimit})));
   });
 }
 
-TEST(Meeting, ThroughACommunicatorWhoseRankFails) {
+TEST(RendezvousSession, ThroughACommunicatorWhoseRankFails) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(error_of_ranks({.size = 3},
-                           [](process::Team& team) {
-                             Shared shared(team);
-                             if (team.rank() == 2) {
+                           [](process::HostGroup& host_group) {
+                             Shared shared(host_group);
+                             if (host_group.rank() == 2) {
                                shared.broadcast_bytes("", 0);
                                throw Error("no socket");
                              }
@@ -230,7 +235,7 @@ TEST(Meeting, ThroughACommunicatorWhoseRankFails) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(2s));
 }
 
-TEST(Meeting, ByAnAnnouncementOfOneHost) {
+TEST(RendezvousSession, ByAnAnnouncementOfOneHost) {
   const std::string run = "test-" + std::to_string(::getpid());
   meet_in_processes(
       3,
@@ -244,7 +249,7 @@ TEST(Meeting, ByAnAnnouncementOfOneHost) {
       /*times=*/5);
 }
 
-TEST(Meeting, AtTheMastersAddress) {
+TEST(RendezvousSession, AtTheMastersAddress) {
   for (const std::string run : {"job 7", ""}) {
     const int port = free_port();
     meet_in_processes(
@@ -261,7 +266,7 @@ TEST(Meeting, AtTheMastersAddress) {
   }
 }
 
-TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
+TEST(RendezvousSession, ThroughTheStoreOfTorchrunsAgent) {
   const NumberPipe ports;
   const NumberPipe ends;
   RankProcess agent([&] {
@@ -298,7 +303,7 @@ TEST(Meeting, ThroughTheStoreOfTorchrunsAgent) {
   EXPECT_EQ(agent.wait(), 0);
 }
 
-TEST(Meeting, ALauncherThatSaysTooLittleIsRefused) {
+TEST(RendezvousSession, ALauncherThatSaysTooLittleIsRefused) {
   EXPECT_THAT(message_of<ConfigError>([] {
                 meet_as_launched({.topology = {.rank = 1, .world_size = 4, .local_size = 2}},
                                  {.answer = 1s});

@@ -1,4 +1,4 @@
-// How the ranks of a run come to one meeting place, whoever started them.
+// How the ranks of a run come to one rendezvous, whoever started them.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace lockstep::comm {
 
-// A place that all ranks were told.
-struct Meeting {
+// Where all ranks were told to meet, and as what.
+struct RendezvousSettings {
   Topology topology;
   // Of rank 0's host, as the others know it. Loopback: the ranks are on one host, and rank 0
   // listens on loopback alone. Otherwise it listens on all interfaces (see rendezvous/network.h).
@@ -41,8 +41,8 @@ struct WaitLimits {
   std::chrono::milliseconds to_join() const { return join.value_or(answer); }
 };
 
-// A rank's hold on the meeting place, and rank 0's on the place itself.
-struct Met {
+// What a rank holds of a rendezvous: its connection, and rank 0 the servers, too.
+struct RendezvousSession {
   Topology topology;
   std::string own_address = {};  // of this host, as the others reach it
   std::unique_ptr<rendezvous::Announcement> announcement = {};  // rank 0's, if all are on one host
@@ -50,7 +50,7 @@ struct Met {
   std::shared_ptr<rendezvous::Rendezvous> rendezvous = {};
   // Rank 0's, where all first came to: it tells a second process with the same rank so. Destroyed
   // first, because it asks the server.
-  std::shared_ptr<rendezvous::RendezvousServer> door = {};
+  std::shared_ptr<rendezvous::RendezvousServer> entry_server = {};
 };
 
 // All throw CommError, naming the place and the ranks that did not come, where not all come within
@@ -58,15 +58,15 @@ struct Met {
 
 // The ranks may meet at the same place once more. Throws ConfigError where there is no token, or
 // one that can be guessed, and the place can be reached from other hosts.
-Met meet_at(const Meeting& meeting, const WaitLimits& limits);
+RendezvousSession meet_at(const RendezvousSettings& settings, const WaitLimits& limits);
 
 // Ranks that have a communicator already tell each other through it.
-Met meet_through(Communicator& communicator, const WaitLimits& limits);
+RendezvousSession meet_through(Communicator& communicator, const WaitLimits& limits);
 
 // Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
 // by an announcement on their host. They may do so several times, all in the same order. Throws
 // ConfigError where the launcher says too little, and as meet_at() does.
-Met meet_as_launched(const process::Place& place, const WaitLimits& limits);
+RendezvousSession meet_as_launched(const process::Place& place, const WaitLimits& limits);
 
 // For c10d::TCPStoreOptions: LibTorch 2 wants libuv unless told otherwise, and Debian's is built
 // without it.
