@@ -215,7 +215,7 @@ TEST(LaunchEnvironment, PlacesAreFound) {
   };
   for (const Good& good : table) {
     SCOPED_TRACE(good.name);
-    std::optional<Place> place;
+    std::optional<LaunchedPlace> place;
     ASSERT_NO_THROW(place = find_place(good.environment));
     ASSERT_TRUE(place.has_value());
     EXPECT_EQ(place->launcher, good.launcher);
@@ -229,7 +229,7 @@ TEST(LaunchEnvironment, PlacesAreFound) {
 }
 
 TEST(LaunchEnvironment, TheMeetingPlaceIsTheMaster) {
-  const Place torchrun = find_place(kTorchrun).value();
+  const LaunchedPlace torchrun = find_place(kTorchrun).value();
   EXPECT_EQ(torchrun.master_address, "127.0.0.1");
   EXPECT_EQ(torchrun.master_port, 29500);
   EXPECT_TRUE(torchrun.agent_store);
@@ -239,11 +239,11 @@ TEST(LaunchEnvironment, TheMeetingPlaceIsTheMaster) {
   }
 
   for (const Environment& environment : {kOpenMpi, kHydra, kSlurm}) {
-    const Place without = find_place(environment).value();
+    const LaunchedPlace without = find_place(environment).value();
     EXPECT_EQ(without.master_address, std::nullopt);
     EXPECT_EQ(without.master_port, std::nullopt);
     EXPECT_FALSE(without.agent_store);
-    const Place where =
+    const LaunchedPlace where =
         find_place(with(environment, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}})).value();
     EXPECT_EQ(where.master_address, "a");
     EXPECT_EQ(where.master_port, 65535);

@@ -64,14 +64,14 @@ ServerLocation location_of(const RendezvousSettings& settings,
 }
 
 // Ranks that are known to be on one host meet there by loopback, whatever the host is called.
-std::string master_address(const process::Place& place) {
+std::string master_address(const process::LaunchedPlace& place) {
   const Topology& topology = place.topology;
   const bool one_host = place.local_size_known && topology.local_size == topology.world_size;
   return one_host ? rendezvous::kLoopback : *place.master_address;
 }
 
 // A launcher gives all meetings of a run the same name, so a counter tells them apart.
-std::string next_name(const process::Place& place) {
+std::string next_name(const process::LaunchedPlace& place) {
   static std::atomic<int> meetings = 0;
   return fmt::format("{}-{}", place.run_id, ++meetings);
 }
@@ -162,7 +162,8 @@ RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topol
   return session;
 }
 
-RendezvousSession meet_through_agent(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_through_agent(const process::LaunchedPlace& place,
+                                     const WaitLimits& limits) {
   const rendezvous::Endpoint master{.address = *place.master_address, .port = *place.master_port};
   const std::string where = rendezvous::to_string(master);
   // What the store throws is no Error.
@@ -208,7 +209,8 @@ RendezvousSession meet_through_agent(const process::Place& place, const WaitLimi
   return meet_by(exchange, place.topology, location, limits);
 }
 
-RendezvousSession meet_by_announcement(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_by_announcement(const process::LaunchedPlace& place,
+                                       const WaitLimits& limits) {
   const std::string name = fmt::format("{}-{}", ::getuid(), next_name(place));
   std::unique_ptr<rendezvous::Announcement> announcement;
   const AddressExchange exchange{
@@ -311,7 +313,7 @@ RendezvousSession meet_through(Communicator& communicator, const WaitLimits& lim
   return meet_by(exchange, communicator.topology(), {}, limits);
 }
 
-RendezvousSession meet_as_launched(const process::Place& place, const WaitLimits& limits) {
+RendezvousSession meet_as_launched(const process::LaunchedPlace& place, const WaitLimits& limits) {
   if (place.master_address && place.master_port) {
     if (place.agent_store) return meet_through_agent(place, limits);
     return meet_at({.topology = place.topology,

@@ -66,7 +66,7 @@ RendezvousSession meet_through(Communicator& communicator, const WaitLimits& lim
 // Ranks that a launcher started: at the master's address, through the store of torchrun's agent, or
 // by an announcement on their host. They may do so several times, all in the same order. Throws
 // ConfigError where the launcher says too little, and as meet_at() does.
-RendezvousSession meet_as_launched(const process::Place& place, const WaitLimits& limits);
+RendezvousSession meet_as_launched(const process::LaunchedPlace& place, const WaitLimits& limits);
 
 // For c10d::TCPStoreOptions: LibTorch 2 wants libuv unless told otherwise, and Debian's is built
 // without it.

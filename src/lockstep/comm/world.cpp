@@ -275,7 +275,8 @@ std::unique_ptr<World> World::meet(const RendezvousSettings& settings, const Wor
   return std::make_unique<ConnectedWorld>(meet_at(settings, options.limits()), options, host_group);
 }
 
-std::unique_ptr<World> World::attach(const process::Place& place, const WorldOptions& options) {
+std::unique_ptr<World> World::attach(const process::LaunchedPlace& place,
+                                     const WorldOptions& options) {
   check_backend(options.backend);
   if (place.topology.world_size == 1) {
     return std::make_unique<ConnectedWorld>(std::make_unique<Local>());

@@ -49,7 +49,8 @@ class World {
                                      process::HostGroup* host_group = nullptr);
 
   // Ranks that a launcher started.
-  static std::unique_ptr<World> attach(const process::Place& place, const WorldOptions& options);
+  static std::unique_ptr<World> attach(const process::LaunchedPlace& place,
+                                       const WorldOptions& options);
 
  protected:
   std::unique_ptr<Communicator> communicator_;

@@ -26,7 +26,7 @@
 namespace lockstep::command {
 namespace {
 
-struct LaunchOptions {
+struct LaunchArguments {
   std::string processes = "auto";
   std::string node_count = "1";  // as the user wrote it
   int nodes = 1;
@@ -68,7 +68,7 @@ int process_count(const std::string& text) {
 }
 
 // --rdzv-endpoint host:port, or --master-addr and --master-port.
-rendezvous::Endpoint endpoint_of(const LaunchOptions& options) {
+rendezvous::Endpoint endpoint_of(const LaunchArguments& options) {
   rendezvous::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
   if (!options.endpoint.empty()) {
     const std::size_t colon = options.endpoint.rfind(':');
@@ -105,7 +105,7 @@ struct Output {
 };
 
 // Without --redirects and --tee, --log-dir takes both streams.
-Output output_of(const LaunchOptions& options) {
+Output output_of(const LaunchArguments& options) {
   Output output;
   if (!options.log_dir) {
     if (!options.redirects && !options.tee) return output;
@@ -129,9 +129,9 @@ void write_all(int fd, std::string_view bytes) {
   }
 }
 
-class Launcher {
+class NodeLauncher {
  public:
-  explicit Launcher(const LaunchOptions& options)
+  explicit NodeLauncher(const LaunchArguments& options)
       : options_(options),
         processes_(process_count(options.processes)),
         endpoint_(endpoint_of(options)),
@@ -328,7 +328,7 @@ class Launcher {
     }
   }
 
-  LaunchOptions options_;
+  LaunchArguments options_;
   int processes_;
   rendezvous::Endpoint endpoint_;
   Output output_;
@@ -354,7 +354,7 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
 }
 
 // What the options say, once all are known. Throws ConfigError.
-void resolve(LaunchOptions& options, bool has_node_rank) {
+void resolve(LaunchArguments& options, bool has_node_rank) {
   options.nodes = parse_node_count(options.node_count);
   if (options.backend == "c10d" && options.nodes > 1 && !has_node_rank) {
     throw ConfigError(
@@ -372,12 +372,12 @@ void resolve(LaunchOptions& options, bool has_node_rank) {
   }
 }
 
-int launch_programs(const LaunchOptions& options) {
+int launch_programs(const LaunchArguments& options) {
   // Some supervisors start their programs with SIGCHLD ignored. The launcher waits for its
   // children.
   ::signal(SIGCHLD, SIG_DFL);
   try {
-    return Launcher(options).run();
+    return NodeLauncher(options).run();
   } catch (const launcher::StartError& error) {
     std::cerr << "lockstep: " << error.what() << '\n';
     return error.shell_code();
@@ -409,7 +409,7 @@ Examples:
   lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 \
       --token-file ~/.lockstep-token ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
-  auto options = std::make_shared<LaunchOptions>();
+  auto options = std::make_shared<LaunchArguments>();
   command
       ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
                    "Processes on this node; auto: one a core")

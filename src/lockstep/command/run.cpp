@@ -141,7 +141,7 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
 }
 
 // Where a launcher started this process, all of them train together.
-void take_place(const std::optional<process::Place>& place, Node& document) {
+void take_place(const std::optional<process::LaunchedPlace>& place, Node& document) {
   if (!place || place->topology.world_size == 1) return;
   if (const Node* const engine = document.find("engine"); engine == nullptr || engine->is_null()) {
     config::set_at(document, "ddp", flag(true));

@@ -21,8 +21,8 @@ namespace {
 struct Launched {
   Topology topology;
   LaunchOptions options;
-  process::HostGroup* host_group = nullptr;  // where it forked
-  std::optional<process::Place> place;       // where a launcher started us
+  process::HostGroup* host_group = nullptr;     // where it forked
+  std::optional<process::LaunchedPlace> place;  // where a launcher started us
 };
 
 struct Process {
@@ -35,7 +35,7 @@ Process& process() {
   return process;
 }
 
-std::optional<process::Place> launcher_place() {
+std::optional<process::LaunchedPlace> launcher_place() {
   return process::find_place(process::current_environment());
 }
 
@@ -89,10 +89,10 @@ class LaunchScope {
   std::optional<ThreadScope> threads_;
 };
 
-using Worker = std::function<void(int, int)>;
+using WorkerFunction = std::function<void(int, int)>;
 
 // The others hear of what it throws before it goes its way.
-void work(const Worker& worker, const Launched& launched) {
+void work(const WorkerFunction& worker, const Launched& launched) {
   const LaunchScope scope(launched);
   try {
     worker(launched.topology.rank, launched.topology.world_size);
@@ -106,7 +106,7 @@ void work(const Worker& worker, const Launched& launched) {
   }
 }
 
-void fork_workers(const Worker& worker, const LaunchOptions& options, int workers) {
+void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, int workers) {
   const auto work_in = [&](process::HostGroup& host_group) {
     work(worker, {.topology = {.rank = host_group.rank(),
                                .world_size = host_group.size(),
@@ -230,7 +230,7 @@ class RankSampler : public data::Sampler {
 
 }  // namespace
 
-void launch(const Worker& worker, const LaunchOptions& options) {
+void launch(const WorkerFunction& worker, const LaunchOptions& options) {
   if (!worker) throw ConfigError("launch: expected a worker, got an empty function");
   if (process().launched != nullptr) throw ConfigError("launch: was called inside of a worker");
   if (is_initialized()) {

@@ -22,14 +22,14 @@ struct Box {
   double x, y, width, height;
 };
 
-struct TextStyle {
+struct SvgTextStyle {
   const char* anchor = "middle";
   double size = 12;
   bool bold = false;
   bool upright = false;  // turned by 90 degrees
 };
 
-std::string text(double x, double y, const std::string& content, const TextStyle& style = {}) {
+std::string text(double x, double y, const std::string& content, const SvgTextStyle& style = {}) {
   return fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}{}>{}</text>\n", x, y,
       style.anchor, style.size, style.bold ? " font-weight=\"600\"" : "",
@@ -38,9 +38,9 @@ std::string text(double x, double y, const std::string& content, const TextStyle
 }
 
 // One direction of a plot: values to pixels.
-class Axis {
+class PlotAxis {
  public:
-  Axis(bool log, double low, double high, double first, double last)
+  PlotAxis(bool log, double low, double high, double first, double last)
       : log_(log), low_(scaled(low)), high_(scaled(high)), first_(first), last_(last) {}
 
   double place(double value) const {
@@ -91,7 +91,7 @@ std::string frame(const Box& box) {
       box.y, box.width, box.height);
 }
 
-std::string path_of(const Line& line, const Axis& x, const Axis& y) {
+std::string path_of(const Line& line, const PlotAxis& x, const PlotAxis& y) {
   std::string path;
   bool pen_down = false;
   for (std::size_t i = 0; i < std::min(line.x.size(), line.y.size()); ++i) {
@@ -107,8 +107,8 @@ std::string path_of(const Line& line, const Axis& x, const Axis& y) {
 }
 
 // How many points of the lines lie in a box.
-std::size_t points_in(const Box& box, const std::vector<Line>& lines, const Axis& x,
-                      const Axis& y) {
+std::size_t points_in(const Box& box, const std::vector<Line>& lines, const PlotAxis& x,
+                      const PlotAxis& y) {
   std::size_t count = 0;
   for (const Line& line : lines) {
     for (std::size_t i = 0; i < std::min(line.x.size(), line.y.size()); ++i) {
@@ -121,7 +121,8 @@ std::size_t points_in(const Box& box, const std::vector<Line>& lines, const Axis
 }
 
 // In the corner where it hides least.
-std::string legend(const std::vector<Line>& lines, const Box& box, const Axis& x, const Axis& y) {
+std::string legend(const std::vector<Line>& lines, const Box& box, const PlotAxis& x,
+                   const PlotAxis& y) {
   std::size_t longest = 0, count = 0;
   for (const Line& line : lines) {
     longest = std::max(longest, line.label.size());
@@ -174,8 +175,8 @@ std::string draw(const LinePlot& plot, double left) {
     const double room = 0.05 * (ys.high - ys.low);
     ys = {ys.low >= 0 && ys.low <= 0.3 * ys.high ? 0.0 : ys.low - room, ys.high + room};
   }
-  const Axis x(plot.log_x, xs.low, xs.high, box.x, box.x + box.width);
-  const Axis y(plot.log_y, ys.low, ys.high, box.y + box.height, box.y);
+  const PlotAxis x(plot.log_x, xs.low, xs.high, box.x, box.x + box.width);
+  const PlotAxis y(plot.log_y, ys.low, ys.high, box.y + box.height, box.y);
   std::string svg;
   for (const auto& [tick, label] :
        labelled(plot.log_x ? log_ticks(xs.low, xs.high) : linear_ticks(xs.low, xs.high))) {

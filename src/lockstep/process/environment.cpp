@@ -27,7 +27,7 @@ std::optional<std::int64_t> parse(std::string_view text) {
   return number;
 }
 
-struct Range {
+struct ValueRange {
   int first = 0;
   int last = std::numeric_limits<int>::max();
   std::string reason = {};  // why not more, for the message
@@ -55,7 +55,7 @@ class Variables {
     return fmt::format("{}={}", name, value(name).value_or(""));
   }
 
-  std::optional<int> number(const std::string& name, const Range& range) const {
+  std::optional<int> number(const std::string& name, const ValueRange& range) const {
     const std::optional<std::string> text = value(name);
     if (!text) return std::nullopt;
     const std::optional<std::int64_t> number = parse(*text);
@@ -102,7 +102,7 @@ struct LocalSize {
 
 struct Found {
   Names names;
-  Place place;
+  LaunchedPlace place;
 };
 
 // The only process of all needs no LOCAL_RANK to be the first of its host.
@@ -125,15 +125,17 @@ std::optional<LocalSize> read_local_size(const Variables& variables, const Names
   return LocalSize{.value = *value, .source = variables.show(name)};
 }
 
-Place read_place(const Variables& variables, const Names& names,
-                 const std::optional<LocalSize>& local_size) {
-  Place place;
+LaunchedPlace read_place(const Variables& variables, const Names& names,
+                         const std::optional<LocalSize>& local_size) {
+  LaunchedPlace place;
   Topology& topology = place.topology;
   topology.world_size = read_size(variables, names);
-  const Range below_size{.last = topology.world_size - 1, .reason = variables.show(names.size)};
+  const ValueRange below_size{.last = topology.world_size - 1,
+                              .reason = variables.show(names.size)};
   topology.rank = *variables.number(names.rank, below_size);
-  const Range below_local_size =
-      local_size ? Range{.last = local_size->value - 1, .reason = local_size->source} : below_size;
+  const ValueRange below_local_size =
+      local_size ? ValueRange{.last = local_size->value - 1, .reason = local_size->source}
+                 : below_size;
   topology.local_rank = variables.number(names.local_rank, below_local_size).value_or(0);
 
   place.local_size_known = local_size || topology.world_size == 1;
@@ -157,7 +159,8 @@ void require_torchrun(const Variables& variables) {
 Found find_torchrun(const Variables& variables) {
   const Names& names = torchrun_names();
   require_torchrun(variables);
-  Place place = read_place(variables, names, read_local_size(variables, names, "LOCAL_WORLD_SIZE"));
+  LaunchedPlace place =
+      read_place(variables, names, read_local_size(variables, names, "LOCAL_WORLD_SIZE"));
   place.launcher = Launcher::kTorchrun;
   place.agent_store = variables.value("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (const auto id = variables.value("TORCHELASTIC_RUN_ID")) {
@@ -174,7 +177,7 @@ std::optional<Found> find_open_mpi(const Variables& variables) {
                     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK"};
   if (!variables.has(names.rank) && !variables.has(names.size)) return std::nullopt;
   variables.require(needed(variables, names));
-  Place place =
+  LaunchedPlace place =
       read_place(variables, names, read_local_size(variables, names, "OMPI_COMM_WORLD_LOCAL_SIZE"));
   place.launcher = Launcher::kOpenMpi;
   // Version 5 has only the first; in 4 both are the same number.
@@ -197,14 +200,14 @@ bool is_task_of_srun(const Variables& variables) {
   return !variables.has("SLURM_PTY_PORT") || variables.value("SLURM_STEP_NUM_TASKS") != "1";
 }
 
-struct Node {
+struct SlurmNode {
   std::int64_t index = 0;  // of this host among the step's
   std::int64_t total = 0;  // tasks on all hosts, to tell whether the list is this step's
 };
 
 // "2(x3),1" is three nodes with two tasks each, then one with one. Nothing where the list is
 // malformed or of something else than the step: it is only a hint.
-std::optional<int> tasks_on(const Node& node, std::string_view list) {
+std::optional<int> tasks_on(const SlurmNode& node, std::string_view list) {
   std::optional<int> found;
   std::int64_t nodes = 0;
   std::int64_t total = 0;
@@ -230,7 +233,7 @@ std::optional<int> tasks_on(const Node& node, std::string_view list) {
 std::optional<LocalSize> find_slurm_local_size(const Variables& variables, const Names& names) {
   const auto index = parse(variables.value("SLURM_NODEID").value_or(""));
   if (!index) return std::nullopt;
-  const Node node{.index = *index, .total = read_size(variables, names)};
+  const SlurmNode node{.index = *index, .total = read_size(variables, names)};
   for (const std::string name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const std::optional<int> tasks = tasks_on(node, variables.value(name).value_or(""));
     if (!tasks) continue;
@@ -249,7 +252,7 @@ std::optional<Found> find_slurm(const Variables& variables) {
                     .size = has_step_size ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
                     .local_rank = "SLURM_LOCALID"};
   variables.require(needed(variables, names));
-  Place place = read_place(variables, names, find_slurm_local_size(variables, names));
+  LaunchedPlace place = read_place(variables, names, find_slurm_local_size(variables, names));
   place.launcher = Launcher::kSlurm;
   if (const auto job = variables.value("SLURM_JOB_ID")) {
     place.run_id = fmt::format("{}.{}", *job, *variables.value("SLURM_STEP_ID"));
@@ -274,7 +277,8 @@ std::optional<Found> find_hydra(const Variables& variables) {
   if (!is_rank_of_hydra(variables)) return std::nullopt;
   const Names& names = hydra_names();
   variables.require(needed(variables, names));
-  Place place = read_place(variables, names, read_local_size(variables, names, "MPI_LOCALNRANKS"));
+  LaunchedPlace place =
+      read_place(variables, names, read_local_size(variables, names, "MPI_LOCALNRANKS"));
   place.launcher = Launcher::kHydra;
   // Each host has a daemon of its own, so what it is known by names a run only where there is one.
   const auto daemon = variables.number("PMI_FD", {});
@@ -304,7 +308,7 @@ Environment current_environment() {
   return result;
 }
 
-std::optional<Place> find_place(const Environment& environment) {
+std::optional<LaunchedPlace> find_place(const Environment& environment) {
   const Variables variables(environment);
   std::optional<Found> found = find_open_mpi(variables);
   if (!found) found = find_hydra(variables);

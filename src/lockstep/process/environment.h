@@ -13,7 +13,7 @@ namespace lockstep::process {
 // kHydra is the mpirun (mpiexec) of MPICH and Intel MPI.
 enum class Launcher { kTorchrun, kOpenMpi, kHydra, kSlurm };
 
-struct Place {
+struct LaunchedPlace {
   // Whose variables were believed. Whoever sets RANK and its kin by hand counts as torchrun.
   Launcher launcher = Launcher::kTorchrun;
   // local_size is a hint; who must be sure groups the processes by host.
@@ -42,7 +42,7 @@ Environment current_environment();
 //
 // Throws ConfigError, naming the variables and their values, where a launcher's are half set, are
 // not numbers or contradict each other. It is better to stop than to train as a rank of nothing.
-std::optional<Place> find_place(const Environment& environment);
+std::optional<LaunchedPlace> find_place(const Environment& environment);
 
 // Whether this process is a launcher's rank 0, or nobody launched it: who writes files and talks.
 bool is_primary_process();

@@ -48,9 +48,9 @@ std::string describe_end(const ChildEnd& end) {
 }
 
 // A process that this one forked. It does not outlive its owner.
-class Worker {
+class ForkedWorker {
  public:
-  Worker(const HostGroup& host_group, int rank, pid_t pid, FileDescriptor output)
+  ForkedWorker(const HostGroup& host_group, int rank, pid_t pid, FileDescriptor output)
       : rank_(rank), name_(host_group.name(rank)), process_(pid), output_(std::move(output)) {}
 
   int rank() const { return rank_; }
@@ -221,7 +221,7 @@ std::vector<int> names_of(const ForkedWorkersOptions& options) {
 // Watches the workers in a thread of the caller.
 class ForkedWorkers::Supervisor {
  public:
-  Supervisor(HostGroup& host_group, std::vector<Worker> workers,
+  Supervisor(HostGroup& host_group, std::vector<ForkedWorker> workers,
              const ForkedWorkersOptions& options)
       : host_group_(host_group),
         workers_(std::move(workers)),
@@ -250,14 +250,14 @@ class ForkedWorkers::Supervisor {
       const milliseconds limit(failed_at ? 20 : 100);
       const auto start = Clock::now();
       look(limit);
-      if (std::ranges::all_of(workers_, &Worker::is_reaped)) break;
+      if (std::ranges::all_of(workers_, &ForkedWorker::is_reaped)) break;
       // Not by the clock alone: where this process was stopped itself, nobody was late.
       if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
       if (joining > timeout_) miss_somebody();
       if (!failed_at && (host_group_.failure() || ending_)) failed_at = Clock::now();
       if (failed_at && (ending_ || Clock::now() - *failed_at > kGrace)) {
         announce();
-        for (const Worker& worker : workers_) worker.kill();
+        for (const ForkedWorker& worker : workers_) worker.kill();
       }
     }
     {
@@ -271,7 +271,7 @@ class ForkedWorkers::Supervisor {
   // Waits for news of any worker.
   void look(milliseconds limit) {
     std::vector<pollfd> polls{{.fd = wakeup_.fd(), .events = POLLIN, .revents = 0}};
-    for (const Worker& worker : workers_) {
+    for (const ForkedWorker& worker : workers_) {
       polls.push_back({.fd = worker.process(), .events = POLLIN, .revents = 0});
       polls.push_back({.fd = worker.output(), .events = POLLIN, .revents = 0});
     }
@@ -284,7 +284,7 @@ class ForkedWorkers::Supervisor {
     if (polls[0].revents != 0) wakeup_.clear();
   }
 
-  void reap(Worker& worker) {
+  void reap(ForkedWorker& worker) {
     const auto end = worker.reap();
     if (!end) return;
     while (read(worker)) {
@@ -296,10 +296,10 @@ class ForkedWorkers::Supervisor {
     host_group_.fail(worker.rank(), describe_end(*end));
   }
 
-  bool read(Worker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
+  bool read(ForkedWorker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
 
   void miss_somebody() {
-    for (const Worker& worker : workers_) {
+    for (const ForkedWorker& worker : workers_) {
       if (worker.is_reaped()) continue;
       host_group_.fail(worker.rank(),
                        fmt::format("the end: waited {} for it after rank {} was done",
@@ -343,7 +343,7 @@ class ForkedWorkers::Supervisor {
   }
 
   HostGroup& host_group_;
-  std::vector<Worker> workers_;
+  std::vector<ForkedWorker> workers_;
   milliseconds timeout_;
   std::function<void(int, const std::string&)> on_line_;
   Wakeup wakeup_;
@@ -378,7 +378,7 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
   host_group_->join();
   flush_output();  // or it would be printed once more by each worker
   const pid_t caller = ::getpid();
-  std::vector<Worker> workers;
+  std::vector<ForkedWorker> workers;
   workers.reserve(static_cast<std::size_t>(options.size));
   for (int rank = 1; rank < options.size; ++rank) {
     int ends[2] = {-1, -1};
@@ -398,7 +398,7 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != caller) ::_exit(1);  // it died before it could be watched
-      for (Worker& sibling : workers) sibling.disown();
+      for (ForkedWorker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();
       live({.host_group = own, .options = options, .work = work, .caller = caller},

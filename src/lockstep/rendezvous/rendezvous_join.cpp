@@ -52,7 +52,7 @@ std::string process_identity() {
 enum class Outcome { kWelcome, kTryAgain };
 
 // What an attempt to join came to, and why it failed.
-struct Attempt {
+struct JoinAttempt {
   Outcome outcome = Outcome::kTryAgain;
   std::string cause = {};
 };
@@ -68,7 +68,7 @@ class Joining {
   const Endpoint& server() const { return server_; }
 
   // Throws CommError where there is no hope.
-  Attempt shake_hands(FrameChannel& channel) const {
+  JoinAttempt shake_hands(FrameChannel& channel) const {
     const auto deadline = deadline_in(options_.timeout);
     const auto receive = [&] {
       if (auto frame = receive_frame(channel, deadline)) return *std::move(frame);
@@ -137,7 +137,7 @@ FrameChannel join_rendezvous(const RendezvousOptions& options) {
     try {
       const auto attempt = std::min<Clock::time_point>(deadline, Clock::now() + kLongestAttempt);
       FrameChannel channel(connect_to(joining.server(), attempt));
-      const Attempt made = joining.shake_hands(channel);
+      const JoinAttempt made = joining.shake_hands(channel);
       if (made.outcome == Outcome::kWelcome) return channel;
       cause = made.cause;
     } catch (const Joining::Refused& refused) {

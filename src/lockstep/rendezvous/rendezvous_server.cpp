@@ -56,9 +56,9 @@ struct Connection {
 
 }  // namespace
 
-class RendezvousServer::Loop {
+class RendezvousServer::EventLoop {
  public:
-  explicit Loop(ServerOptions options)
+  explicit EventLoop(ServerOptions options)
       : options_(checked(std::move(options))),
         listener_(listen_on({.address = options_.address, .port = options_.port})),
         port_(local_port(listener_)),
@@ -73,7 +73,7 @@ class RendezvousServer::Loop {
                  }),
         thread_([this] { run(); }) {}
 
-  ~Loop() {
+  ~EventLoop() {
     stop_ = true;
     wakeup_.wake();
     thread_.join();
@@ -236,7 +236,7 @@ class RendezvousServer::Loop {
 };
 
 RendezvousServer::RendezvousServer(ServerOptions options)
-    : loop_(std::make_unique<Loop>(std::move(options))) {
+    : loop_(std::make_unique<EventLoop>(std::move(options))) {
   port_ = loop_->port();
 }
 

@@ -54,9 +54,9 @@ class RendezvousServer {
   bool wait_until_empty(std::chrono::milliseconds timeout);
 
  private:
-  class Loop;
+  class EventLoop;
   int port_ = 0;
-  std::unique_ptr<Loop> loop_;
+  std::unique_ptr<EventLoop> loop_;
 };
 
 }  // namespace lockstep::rendezvous

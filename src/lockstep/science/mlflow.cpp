@@ -27,7 +27,7 @@ std::size_t collect(char* bytes, std::size_t size, std::size_t count, void* targ
   return size * count;
 }
 
-struct Request {
+struct HttpRequest {
   std::string method;
   std::string path;
   std::string body = {};
@@ -117,7 +117,7 @@ class MlflowTracker::Server {
 
   const MlflowOptions& options() const { return options_; }
 
-  Answer send(const Request& request) {
+  Answer send(const HttpRequest& request) {
     CURL* const curl = curl_.get();
     curl_easy_reset(curl);
     const std::string url = options_.uri + request.path;

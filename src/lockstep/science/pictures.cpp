@@ -56,14 +56,14 @@ Picture line_picture(const torch::Tensor& predict, const torch::Tensor& target) 
 }
 
 // The axes of a plane, and what is drawn: rows from the top.
-struct Plane {
+struct FieldPlane {
   torch::Tensor values;  // [rows, columns], the first row at the bottom
   const char* row;
   const char* column;
 };
 
 // The middle one of [x, y, z], or all of [x, y].
-Plane plane_of(const torch::Tensor& channel) {
+FieldPlane plane_of(const torch::Tensor& channel) {
   if (channel.dim() == 2) return {.values = channel, .row = "x", .column = "y"};
   return {.values = channel[channel.size(0) / 2], .row = "y", .column = "z"};
 }
@@ -73,7 +73,8 @@ struct Colors {
   plot::ColorMap map;
 };
 
-plot::FieldPlot field_plot(const std::string& title, const Plane& plane, const Colors& colors) {
+plot::FieldPlot field_plot(const std::string& title, const FieldPlane& plane,
+                           const Colors& colors) {
   return {.title = title,
           .raster = {.width = static_cast<int>(plane.values.size(1)),
                      .height = static_cast<int>(plane.values.size(0)),
@@ -211,8 +212,8 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
 Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
                       const std::optional<Range>& range) {
   if (target.dim() == 2) return line_picture(predict[0], target[0]);
-  const Plane t = plane_of(target[0]), p = plane_of(predict[0]);
-  const Plane difference{.values = p.values - t.values, .row = t.row, .column = t.column};
+  const FieldPlane t = plane_of(target[0]), p = plane_of(predict[0]);
+  const FieldPlane difference{.values = p.values - t.values, .row = t.row, .column = t.column};
   const Range shown = range ? *range : range_of(t.values, p.values);
   const double largest = std::max(finite_values(difference.values.abs())[-1].item<double>(), 1e-12);
   const Colors values{.range = shown, .map = plot::ColorMap::kSequential};

@@ -51,7 +51,7 @@ void LoaderPass::run(const Start& start) {
   const torch::AutoGradMode grad_mode(state_.is_train);
   const Profiler::Pass whole(profiler_);
   {
-    Profiler::Scope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
     notify_all(callbacks_, &Callback::on_loader_start, state_);
   }
 
@@ -134,7 +134,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   finish_shards();
   profiler_.count_batch();
   state_.can_snapshot = step_ != nullptr && step_->between_steps();
-  Profiler::Scope scope(profiler_, Phase::kCallbacks);
+  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
   notify_end(callbacks_, &Callback::on_step, state_);
 }
 
@@ -145,22 +145,22 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   state_.batch_metrics.clear();
   state_.said = {};
   {
-    Profiler::Scope scope(profiler_, Phase::kData);
+    Profiler::TimedScope scope(profiler_, Phase::kData);
     seed_shard(start, index, shard, Draws::kData);
     state_.batch = *stream.next();
     if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
   }
   seed_shard(start, index, shard, Draws::kModel);
   {
-    Profiler::Scope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
     notify_all(callbacks_, &Callback::on_batch_start, state_);
   }
   {
-    Profiler::Scope scope(profiler_, Phase::kForward);
+    Profiler::TimedScope scope(profiler_, Phase::kForward);
     handle_batch_(state_);
   }
   {
-    Profiler::Scope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
   check_loss();
@@ -179,7 +179,7 @@ void LoaderPass::finish_shards() {
     state_.batch_metrics = std::move(shard.metrics);
     state_.said = std::move(shard.said);
     record_batch_metrics();
-    Profiler::Scope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
   }
 }
@@ -194,7 +194,7 @@ void LoaderPass::decide() {
   if (state_.loader_end_requested) mine |= kEndLoader;
   std::uint64_t signal = 0;
   const auto votes = [&] {
-    Profiler::Scope scope(profiler_, Phase::kWait);
+    Profiler::TimedScope scope(profiler_, Phase::kWait);
     return state_.comm->vote(mine);
   }();
   for (const std::uint64_t vote : votes) {
@@ -257,10 +257,10 @@ void LoaderPass::backward() {
         state_.loader, settings_.loss_key, loss.numel());
   }
   {
-    Profiler::Scope scope(profiler_, Phase::kBackward);
+    Profiler::TimedScope scope(profiler_, Phase::kBackward);
     step_->backward(loss, state_.loss_over(), state_.batch.size());
   }
-  Profiler::Scope scope(profiler_, Phase::kCallbacks);
+  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
 }
 
