@@ -30,7 +30,7 @@ struct Process {
   std::unique_ptr<comm::World> world;  // the current group
 };
 
-Process& process() {
+Process& this_process() {
   static Process process;
   return process;
 }
@@ -41,7 +41,7 @@ std::optional<process::LaunchedPlace> launcher_place() {
 
 // The current group, or this process alone where that is all there is.
 comm::Communicator& group() {
-  const Process& here = process();
+  const Process& here = this_process();
   if (here.world != nullptr) return here.world->communicator();
   int size = 1;
   if (here.launched != nullptr) {
@@ -67,9 +67,9 @@ class LaunchScope {
  public:
   explicit LaunchScope(const Launched& launched) {
     if (launched.topology.local_size > 1) threads_.emplace(threads_of(launched));
-    process().launched = &launched;
+    this_process().launched = &launched;
   }
-  ~LaunchScope() { process().launched = nullptr; }
+  ~LaunchScope() { this_process().launched = nullptr; }
   LaunchScope(const LaunchScope&) = delete;
   LaunchScope& operator=(const LaunchScope&) = delete;
 
@@ -168,7 +168,7 @@ Topology own_place(const ProcessGroupOptions& options, const process::HostGroup*
 }
 
 std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
-  const Launched* launched = process().launched;
+  const Launched* launched = this_process().launched;
   const LaunchOptions defaults = launched != nullptr ? launched->options : LaunchOptions();
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
                                  .timeout = options.timeout.value_or(defaults.timeout),
@@ -232,7 +232,8 @@ class RankSampler : public data::Sampler {
 
 void launch(const WorkerFunction& worker, const LaunchOptions& options) {
   if (!worker) throw ConfigError("launch: expected a worker, got an empty function");
-  if (process().launched != nullptr) throw ConfigError("launch: was called inside of a worker");
+  if (this_process().launched != nullptr)
+    throw ConfigError("launch: was called inside of a worker");
   if (is_initialized()) {
     throw ConfigError("launch: this process has a group already; call cleanup() first");
   }
@@ -256,21 +257,21 @@ void init_process_group(const ProcessGroupOptions& options) {
   if (is_initialized()) {
     throw ConfigError("init_process_group: there is a group already; call cleanup() first");
   }
-  process().world = connect(options);
+  this_process().world = connect(options);
 }
 
 void cleanup() {
-  const auto world = std::move(process().world);
+  const auto world = std::move(this_process().world);
   if (world != nullptr) world->communicator().barrier();
 }
 
 void abort(std::string_view reason) noexcept {
-  const auto world = std::move(process().world);
+  const auto world = std::move(this_process().world);
   if (world != nullptr) world->communicator().abort(reason);
 }
 
 bool is_initialized() {
-  return process().world != nullptr;
+  return this_process().world != nullptr;
 }
 
 int get_rank() {
@@ -288,7 +289,7 @@ bool is_primary() {
 torch::Device get_device() {
   const int gpus = gpu_count();
   if (gpus == 0) return torch::kCPU;
-  const Process& here = process();
+  const Process& here = this_process();
   int local_rank = 0;
   if (here.world != nullptr) {
     local_rank = here.world->communicator().topology().local_rank;
