@@ -61,7 +61,7 @@ std::string describe_kind(const HostGroup& host_group, Operation operation, std:
 }  // namespace
 
 Shared::Shared(HostGroup& host_group)
-    : Communicator(topology_of(host_group)), host_group_(host_group) {
+    : Communicator(topology_of(host_group)), host_group_(host_group), slots_(host_group) {
   host_group_.set_describe_kind([&host_group](Operation operation, std::uint32_t kind) {
     return describe_kind(host_group, operation, kind);
   });
@@ -105,11 +105,11 @@ void Shared::do_broadcast(std::byte* data, const Elements& elements, int root) {
   const std::uint32_t kind = kind_of_broadcast(elements, root);
   std::size_t done = 0;
   do {
-    const std::size_t count = std::min(HostGroup::kSlotBytes, bytes - done);
+    const std::size_t count = std::min(MessageSlots::kSlotBytes, bytes - done);
     const int turn = next_turn();
-    if (rank() == root) copy_bytes(data + done, host_group_.slot(root, turn), count);
+    if (rank() == root) copy_bytes(data + done, slots_.slot(root, turn), count);
     host_group_.meet({.operation = Operation::kBroadcast, .detail = bytes, .kind = kind});
-    if (rank() != root) copy_bytes(host_group_.slot(root, turn), data + done, count);
+    if (rank() != root) copy_bytes(slots_.slot(root, turn), data + done, count);
     done += count;
   } while (done < bytes);
 }
@@ -125,19 +125,19 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
     longest = std::max(longest, length);
     if (receives) all[static_cast<std::size_t>(i)].resize(length);
   }
-  for (std::size_t done = 0; done < longest; done += HostGroup::kSlotBytes) {
+  for (std::size_t done = 0; done < longest; done += MessageSlots::kSlotBytes) {
     const int turn = next_turn();
     if (done < mine.size()) {
-      std::memcpy(host_group_.slot(rank(), turn), mine.data() + done,
-                  std::min(HostGroup::kSlotBytes, mine.size() - done));
+      std::memcpy(slots_.slot(rank(), turn), mine.data() + done,
+                  std::min(MessageSlots::kSlotBytes, mine.size() - done));
     }
     host_group_.meet({.operation = Operation::kGather, .detail = longest, .kind = kind});
     if (!receives) continue;
     for (int i = 0; i < size(); ++i) {
       std::string& text = all[static_cast<std::size_t>(i)];
       if (done >= text.size()) continue;
-      std::memcpy(text.data() + done, host_group_.slot(i, turn),
-                  std::min(HostGroup::kSlotBytes, text.size() - done));
+      std::memcpy(text.data() + done, slots_.slot(i, turn),
+                  std::min(MessageSlots::kSlotBytes, text.size() - done));
     }
   }
   return all;
@@ -149,7 +149,7 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
   // A slot takes a piece of each of a rank's nodes.
   const std::size_t most = std::max(outputs.size(), reduction.plan.most);
   if (most == 0) return;  // the leaves are on other hosts
-  const auto piece = static_cast<std::int64_t>(HostGroup::kSlotBytes / most / width / 64 * 64);
+  const auto piece = static_cast<std::int64_t>(MessageSlots::kSlotBytes / most / width / 64 * 64);
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
   const HostGroup::CollectiveCall call{
       .operation = reduction.gradients ? Operation::kGradients : Operation::kAllReduce,
@@ -172,7 +172,7 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
       return static_cast<const std::byte*>(reduction.data[node]) + offset;
     };
     for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      copy_bytes(own(i), host_group_.slot(rank(), turn) + i * piece_bytes, bytes);
+      copy_bytes(own(i), slots_.slot(rank(), turn) + i * piece_bytes, bytes);
     }
     host_group_.meet(call);
     // What is this rank's is read where it was: another copy of it would take room in the cache.
@@ -180,18 +180,17 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
     for (int r = 0; r < size(); ++r) {
       const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
       for (std::size_t i = 0; i < nodes; ++i) {
-        inputs.push_back((r == rank() ? own(i) : host_group_.slot(r, turn) + i * piece_bytes) +
-                         skip);
+        inputs.push_back((r == rank() ? own(i) : slots_.slot(r, turn) + i * piece_bytes) + skip);
       }
     }
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      sums[k] = direct ? outputs[k] + offset : host_group_.results(turn) + k * piece_bytes + skip;
+      sums[k] = direct ? outputs[k] + offset : slots_.results(turn) + k * piece_bytes + skip;
     }
     reduction.plan.tree.reduce(inputs, sums, end - begin, elements.type, reduction.op);
     if (!direct) {
       host_group_.meet(call);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
-        copy_bytes(host_group_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
+        copy_bytes(slots_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
       }
     }
     done += count;

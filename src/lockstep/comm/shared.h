@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/message_slots.h"
 #include "lockstep/process/host_group.h"
 
 namespace lockstep::comm {
@@ -38,6 +39,7 @@ class Shared : public Communicator {
   int next_turn() { return turn_ ^= 1; }
 
   process::HostGroup& host_group_;
+  MessageSlots slots_;
   int turn_ = 0;
 };
 

@@ -144,7 +144,7 @@ std::string_view name_of(Operation operation) {
 
 HostGroupMemory::HostGroupMemory(int size)
     : memory(kRecordsOffset + round_up(static_cast<std::size_t>(size) * kRecordBytes) +
-             (2 * static_cast<std::size_t>(size) + 2) * HostGroup::kSlotBytes) {
+             (static_cast<std::size_t>(size) + 1) * HostGroup::kMessageBytes) {
   std::memcpy(memory.data(), &size, sizeof size);
 }
 
@@ -173,14 +173,9 @@ HostGroup::MemberRecord& HostGroup::record(int rank) const {
                                           static_cast<std::size_t>(rank) * kRecordBytes);
 }
 
-std::byte* HostGroup::slot(int rank, int turn) const {
-  const std::size_t records = round_up(static_cast<std::size_t>(size_) * kRecordBytes);
-  return memory_->memory.data() + kRecordsOffset + records +
-         (2 * static_cast<std::size_t>(rank) + static_cast<std::size_t>(turn)) * kSlotBytes;
-}
-
-std::byte* HostGroup::results(int turn) const {
-  return slot(size_, turn);
+std::byte* HostGroup::messages() const {
+  return memory_->memory.data() + kRecordsOffset +
+         round_up(static_cast<std::size_t>(size_) * kRecordBytes);
 }
 
 int HostGroup::name(int rank) const {

@@ -105,11 +105,10 @@ class HostGroup {
   // The words of the last meeting, by rank.
   std::uint64_t word(int rank) const;
 
-  // This rank's share of the memory for messages: two, used in turns, so that one meeting an
-  // exchange is enough. kSlotBytes each.
-  static constexpr std::size_t kSlotBytes = 512 * 1024;
-  std::byte* slot(int rank, int turn) const;
-  std::byte* results(int turn) const;  // one for all
+  // Memory for what the ranks send each other: kMessageBytes for each rank and as much again for
+  // all. The transport decides what is where in it (comm/message_slots.h).
+  static constexpr std::size_t kMessageBytes = 1024 * 1024;
+  std::byte* messages() const;
 
   // Why a rank is late without being at fault, for those that wait for it.
   enum class LateReason : std::uint32_t {
