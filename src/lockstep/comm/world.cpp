@@ -139,7 +139,7 @@ class ConnectedWorld final : public World {
     Rendezvous& rendezvous = *session_.rendezvous;
     std::string own = host_identity();
     // Ranks that were forked together share memory with each other, and with nobody else.
-    if (forked_ != nullptr) own += fmt::format(" group of {}", forked_->pid(0));
+    if (forked_ != nullptr) own += fmt::format(" forked by {}", forked_->pid(0));
     rendezvous.set(fmt::format("host/{}", topology_.rank), own);
     std::map<std::string, std::size_t> known;
     for (int rank = 0; rank < topology_.world_size; ++rank) {
@@ -159,7 +159,7 @@ class ConnectedWorld final : public World {
     const auto& here = hosts_[host_];
     if (here.size() == 1) return true;
     Rendezvous& rendezvous = *session_.rendezvous;
-    const std::string key = fmt::format("group/{}", here.front());
+    const std::string key = fmt::format("host_group/{}", here.front());
     std::shared_ptr<process::HostGroupMemory> memory;
     try {
       if (topology_.local_rank == 0) {

@@ -99,7 +99,7 @@ struct alignas(64) HostGroup::MemberRecord {
   std::atomic<std::uint64_t> start_time;  // of its process, so that a later one is not taken for it
   std::atomic<std::int64_t> epoch;
   std::atomic<std::int64_t> batch;
-  std::atomic<std::uint32_t> late_reason;             // an LateReason
+  std::atomic<std::uint32_t> late_reason;             // a LateReason
   std::atomic<std::uint64_t> cores[kMostCores / 64];  // it may run on
   char reason[kReasonBytes];                          // of the failure that it reported
 };
