@@ -9,11 +9,11 @@
 
 #include "bench/median.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/meeting.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/rendezvous_store.h"
 #include "lockstep/comm/shared.h"
-#include "lockstep/launch/crew.h"
+#include "lockstep/process/forked_workers.h"
 
 namespace lockstep::bench {
 namespace {
@@ -46,15 +46,15 @@ struct Measured {
 // The contestants take turns, so that a machine that slows down slows all of them.
 class Worker {
  public:
-  explicit Worker(launch::Team& team)
-      : shared_(team),
-        met_(comm::meet_through(shared_, {.answer = kTimeout})),
+  explicit Worker(process::HostGroup& host_group)
+      : shared_(host_group),
+        session_(comm::meet_through(shared_, {.answer = kTimeout})),
         gloo_(comm::make_process_group(
-            c10::make_intrusive<comm::RendezvousStore>(met_.rendezvous, "bench/", kTimeout),
+            c10::make_intrusive<comm::RendezvousStore>(session_.rendezvous, "bench/", kTimeout),
             {.backend = "gloo",
              .address = "127.0.0.1",
-             .rank = team.rank(),
-             .size = team.size(),
+             .rank = host_group.rank(),
+             .size = host_group.size(),
              .timeout = kTimeout})) {}
   ~Worker() { shared_.barrier(); }
   Worker(const Worker&) = delete;
@@ -103,14 +103,14 @@ class Worker {
 
  private:
   comm::Shared shared_;
-  comm::Met met_;
+  comm::RendezvousSession session_;
   c10::intrusive_ptr<comm::ProcessGroup> gloo_;
 };
 
-nlohmann::json measure(launch::Team& team) {
-  const bool prints = team.rank() == 0;
+nlohmann::json measure(process::HostGroup& host_group) {
+  const bool prints = host_group.rank() == 0;
   nlohmann::json json;
-  Worker worker(team);
+  Worker worker(host_group);
   if (prints) {
     fmt::print("all_reduce of float32, {} workers, {} rounds; memcpy is one worker's\n\n", kWorkers,
                kRounds);
@@ -144,10 +144,10 @@ nlohmann::json measure(launch::Team& team) {
 }  // namespace
 
 nlohmann::json run_collectives() {
-  launch::Crew crew({.size = kWorkers, .timeout = kTimeout},
-                    [](launch::Team& team) { measure(team); });
-  nlohmann::json json = measure(crew.team());
-  crew.join();
+  process::ForkedWorkers forked({.size = kWorkers, .timeout = kTimeout},
+                                [](process::HostGroup& host_group) { measure(host_group); });
+  nlohmann::json json = measure(forked.host_group());
+  forked.join();
   return json;
 }
 

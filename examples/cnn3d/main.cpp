@@ -110,7 +110,7 @@ int main(int argc, char** argv) try {
                       {"below that by", fmt::format("{:.1f} %", margin)}};
   science::run(evaluation);
   for (const auto& tracker : trackers) tracker->finish();
-  if (!ls::launch::is_primary_process()) return 0;
+  if (!ls::process::is_primary_process()) return 0;
 
   std::cout << fmt::format("Validation loss {:.5f}, {:.1f} % {} predicting the mean ({:.5f})\n",
                            loss, std::abs(margin), margin < 0 ? "above" : "below", mean_loss)

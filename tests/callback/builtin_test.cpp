@@ -1,4 +1,4 @@
-#include "lockstep/runner/builtin.h"
+#include "lockstep/callback/builtin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/world.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -22,11 +22,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// The ranks of a team through Gloo alone.
-std::function<void(launch::Team&)> by_gloo(const std::function<void(Communicator&)>& body,
-                                           std::chrono::milliseconds timeout = 20s) {
-  return [=](launch::Team& team) {
-    const auto world = World::of_team(team, {.backend = "gloo", .timeout = timeout});
+// The ranks of a group through Gloo alone.
+std::function<void(process::HostGroup&)> by_gloo(const std::function<void(Communicator&)>& body,
+                                                 std::chrono::milliseconds timeout = 20s) {
+  return [=](process::HostGroup& host_group) {
+    const auto world = World::of_host_group(host_group, {.backend = "gloo", .timeout = timeout});
     body(world->communicator());
   };
 }
@@ -139,7 +139,7 @@ TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
     if (comm.rank() == 1) ::raise(SIGKILL);
     comm.all_reduce(torch::ones(100));
   };
-  launch::RankProcess other([&] {
+  RankProcess other([&] {
     const auto world =
         World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
                     {.backend = "gloo", .timeout = 20s});
@@ -147,7 +147,7 @@ TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
     return 0;
   });
   const auto start = Clock::now();
-  const std::string text = launch::message_of<WorkerError>([&] {
+  const std::string text = message_of<WorkerError>([&] {
     const auto world =
         World::meet({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
                     {.backend = "gloo", .timeout = 20s});
@@ -162,21 +162,21 @@ TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
   const int port = free_port();
   const auto start = [&](int rank, const std::string& address) {
     const Topology topology{.rank = rank, .world_size = 2};
-    const Met met =
+    const RendezvousSession session =
         meet_at({.topology = topology, .port = port, .token = "secret"}, {.answer = 20s});
-    return launch::message_of<Error>([&] {
+    return message_of<Error>([&] {
       try {
-        const C10d comm({.topology = topology, .address = address, .timeout = 20s}, met.rendezvous,
-                        {0, 1});
+        const C10d comm({.topology = topology, .address = address, .timeout = 20s},
+                        session.rendezvous, {0, 1});
       } catch (const std::exception& error) {
-        met.rendezvous->fail(error.what());
-        if (met.server != nullptr) met.server->wait_until_empty(1s);
+        session.rendezvous->fail(error.what());
+        if (session.server != nullptr) session.server->wait_until_empty(1s);
         throw;
       }
     });
   };
   const auto began = Clock::now();
-  launch::RankProcess other([&] {
+  RankProcess other([&] {
     const std::string text = start(1, "203.0.113.1");
     std::fprintf(stderr, "rank 1: %s\n", text.c_str());
     return text.starts_with("gloo: start: ") ? 0 : 1;
@@ -189,7 +189,7 @@ TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
 // An operation that never ends must not outlive the process's own end, nor hold it up.
 TEST(C10d, AProcessWithABrokenGroupEndsAtOnce) {
   const int port = free_port();
-  launch::RankProcess stopped([&] {
+  RankProcess stopped([&] {
     const auto world =
         World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
                     {.backend = "gloo", .timeout = 20s});
@@ -198,14 +198,14 @@ TEST(C10d, AProcessWithABrokenGroupEndsAtOnce) {
     return 0;
   });
   const auto began = Clock::now();
-  launch::RankProcess zero([&] {
+  RankProcess zero([&] {
     {
       const auto world =
           World::meet({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
                       {.backend = "gloo", .timeout = 1500ms});
       world->communicator().barrier();
       const std::string text =
-          launch::message_of<Error>([&] { world->communicator().all_reduce(torch::ones(100)); });
+          message_of<Error>([&] { world->communicator().all_reduce(torch::ones(100)); });
       if (text.find("rank 1") == std::string::npos) return 1;
     }
     std::exit(0);  // with static objects destroyed

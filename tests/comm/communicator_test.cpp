@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 // it refuses.
 
 std::string refused(const std::function<void(Communicator&)>& action) {
-  return error_of_ranks({.size = 2}, [&](launch::Team& team) {
-    Shared comm(team);
+  return error_of_ranks({.size = 2}, [&](process::HostGroup& host_group) {
+    Shared comm(host_group);
     action(comm);
   });
 }
@@ -86,9 +86,9 @@ TEST(Communicator, RefusesCollectivesThatDifferInMoreThanTheirSize) {
 
 // The order is: what the background has begun, then the collective of another thread.
 TEST(Communicator, ACollectiveWaitsForTheBackground) {
-  run_ranks(2, [](launch::Team& team) {
-    Shared comm(team);
-    const torch::Tensor part = torch::full({3}, team.rank() + 1.0F);
+  run_ranks(2, [](process::HostGroup& host_group) {
+    Shared comm(host_group);
+    const torch::Tensor part = torch::full({3}, host_group.rank() + 1.0F);
     std::thread background;
     int waited = 0;
     comm.set_background([&] {
@@ -108,11 +108,11 @@ TEST(Communicator, ACollectiveWaitsForTheBackground) {
 }
 
 TEST(Communicator, KnowsItsPlace) {
-  run_ranks(2, [](launch::Team& team) {
-    const Shared comm(team);
-    EXPECT_EQ(comm.topology().local_rank, team.rank());
+  run_ranks(2, [](process::HostGroup& host_group) {
+    const Shared comm(host_group);
+    EXPECT_EQ(comm.topology().local_rank, host_group.rank());
     EXPECT_EQ(comm.topology().local_size, 2);
-    EXPECT_EQ(comm.is_primary(), team.rank() == 0);
+    EXPECT_EQ(comm.is_primary(), host_group.rank() == 0);
   });
 }
 

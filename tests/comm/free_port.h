@@ -1,12 +1,12 @@
 // A port that nobody listened on a moment ago.
 #pragma once
 
-#include "lockstep/launch/socket.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::comm {
 
 inline int free_port() {
-  return launch::local_port(launch::listen_on({}));
+  return rendezvous::local_port(rendezvous::listen_on({}));
 }
 
 }  // namespace lockstep::comm

@@ -8,10 +8,10 @@
 
 #include "lockstep/comm/c10d.h"
 #include "lockstep/comm/local.h"
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/shared.h"
 #include "tests/comm/collectives.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -26,25 +26,26 @@ using Clock = std::chrono::steady_clock;
 
 // Ranks of this host that pretend to be of several: those of one share memory, their leaders have
 // Gloo.
-std::function<void(launch::Team&)> by_hosts(const Hosts& hosts,
-                                            const std::function<void(Communicator&)>& body,
-                                            std::chrono::milliseconds timeout = 20s) {
-  std::vector<std::shared_ptr<launch::TeamMemory>> memories;
+std::function<void(process::HostGroup&)> by_hosts(const Hosts& hosts,
+                                                  const std::function<void(Communicator&)>& body,
+                                                  std::chrono::milliseconds timeout = 20s) {
+  std::vector<std::shared_ptr<process::HostGroupMemory>> memories;
   for (const auto& ranks : hosts) {
-    memories.push_back(std::make_shared<launch::TeamMemory>(static_cast<int>(ranks.size())));
+    memories.push_back(std::make_shared<process::HostGroupMemory>(static_cast<int>(ranks.size())));
   }
-  return [=](launch::Team& all) {
+  return [=](process::HostGroup& all) {
     Shared everybody(all);
-    const Met met = meet_through(everybody, {.answer = timeout});
+    const RendezvousSession session = meet_through(everybody, {.answer = timeout});
     std::size_t host = 0;
     while (std::ranges::find(hosts[host], all.rank()) == hosts[host].end()) ++host;
     const auto& here = hosts[host];
     const auto local = static_cast<int>(std::ranges::find(here, all.rank()) - here.begin());
-    launch::Team team(memories[host], {.rank = local, .timeout = timeout, .names = here});
-    team.join();
+    process::HostGroup host_group(memories[host],
+                                  {.rank = local, .timeout = timeout, .names = here});
+    host_group.join();
     std::unique_ptr<Communicator> inside;
     if (here.size() > 1) {
-      inside = std::make_unique<Shared>(team);
+      inside = std::make_unique<Shared>(host_group);
     } else {
       inside = std::make_unique<Local>();
     }
@@ -57,7 +58,7 @@ std::function<void(launch::Team&)> by_hosts(const Hosts& hosts,
                                    .world_size = static_cast<int>(hosts.size())},
                       .group = "leaders",
                       .timeout = timeout},
-          met.rendezvous, ranks);
+          session.rendezvous, ranks);
     }
     Hierarchical comm({.topology = {.rank = all.rank(),
                                     .world_size = all.size(),
@@ -87,19 +88,19 @@ TEST_P(Layouts, DoesAllCollectives) {
 
 TEST(Hierarchical, ARankThatDoesNotComeIsKnownOnAllHosts) {
   const auto start = Clock::now();
-  const launch::SharedMemory memory(4 * 1000);  // each rank's error
+  const process::SharedMemory memory(4 * 1000);  // each rank's error
   run_ranks(4, by_hosts(
                    {{0, 1}, {2, 3}},
                    [&](Communicator& comm) {
                      comm.barrier();
                      std::string text;
                      if (comm.rank() == 3) {
-                       launch::eventually([&] {
-                         text = launch::message_of<Error>([&] { comm.check(); });
+                       eventually([&] {
+                         text = message_of<Error>([&] { comm.check(); });
                          return text != "";
                        });
                      } else {
-                       text = launch::message_of<Error>([&] { comm.all_reduce(torch::ones(10)); });
+                       text = message_of<Error>([&] { comm.all_reduce(torch::ones(10)); });
                      }
                      text.copy(reinterpret_cast<char*>(memory.data()) + 1000 * comm.rank(), 999);
                    },
@@ -118,13 +119,13 @@ TEST(Hierarchical, AnAbortReachesAllHosts) {
                 comm.abort("the disk is full");
                 return;
               }
-              EXPECT_EQ(launch::message_of<WorkerError>([&] { comm.all_reduce(torch::ones(10)); }),
+              EXPECT_EQ(message_of<WorkerError>([&] { comm.all_reduce(torch::ones(10)); }),
                         "rank 3: the disk is full");
             }));
 }
 
 TEST(Hierarchical, ARankThatIsOnNoHostIsRefused) {
-  EXPECT_THAT(launch::message_of<CommError>([] {
+  EXPECT_THAT(message_of<CommError>([] {
                 Hierarchical({.topology = {.rank = 2, .world_size = 3}, .hosts = {{0, 1}}},
                              std::make_unique<Local>(), nullptr);
               }),

@@ -10,10 +10,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "lockstep/comm/meeting.h"
+#include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/rendezvous_store.h"
 #include "lockstep/comm/shared.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::comm {
@@ -25,17 +25,16 @@ using ::testing::HasSubstr;
 
 TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
   EXPECT_THAT(available_backends(), Contains("gloo"));
-  run_ranks(2, [](launch::Team& team) {
-    Shared shared(team);
-    const Met met = meet_through(shared, {.answer = launch::kLimit});
-    const auto store =
-        c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
+  run_ranks(2, [](process::HostGroup& host_group) {
+    Shared shared(host_group);
+    const RendezvousSession session = meet_through(shared, {.answer = kLimit});
+    const auto store = c10::make_intrusive<RendezvousStore>(session.rendezvous, "test/", kLimit);
     const auto group = make_process_group(store, {.backend = "gloo",
                                                   .address = "127.0.0.1",
-                                                  .rank = team.rank(),
+                                                  .rank = host_group.rank(),
                                                   .size = 2,
-                                                  .timeout = launch::kLimit});
-    std::vector<torch::Tensor> tensors{torch::full({3}, team.rank() + 1.0F)};
+                                                  .timeout = kLimit});
+    std::vector<torch::Tensor> tensors{torch::full({3}, host_group.rank() + 1.0F)};
     group->allreduce(tensors)->wait();
     EXPECT_TRUE(tensors[0].equal(torch::full({3}, 3.0F)));
     shared.barrier();
@@ -57,14 +56,13 @@ std::map<std::string, bool> threads_that_broken_pipes_kill() {
 }
 
 TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
-  run_ranks(2, [](launch::Team& team) {
-    Shared shared(team);
-    const Met met = meet_through(shared, {.answer = launch::kLimit});
+  run_ranks(2, [](process::HostGroup& host_group) {
+    Shared shared(host_group);
+    const RendezvousSession session = meet_through(shared, {.answer = kLimit});
     const auto before = threads_that_broken_pipes_kill();
-    const auto store =
-        c10::make_intrusive<RendezvousStore>(met.rendezvous, "test/", launch::kLimit);
+    const auto store = c10::make_intrusive<RendezvousStore>(session.rendezvous, "test/", kLimit);
     const auto group = make_process_group(
-        store, {.address = "127.0.0.1", .rank = team.rank(), .size = 2, .timeout = launch::kLimit});
+        store, {.address = "127.0.0.1", .rank = host_group.rank(), .size = 2, .timeout = kLimit});
     const auto after = threads_that_broken_pipes_kill();
     EXPECT_GT(after.size(), before.size());
     for (const auto& [thread, dies] : after) {
@@ -76,7 +74,7 @@ TEST(ProcessGroup, ThePeersDeathDoesNotKillUs) {
 }
 
 TEST(ProcessGroup, ABackendThatIsNotThereIsRefusedWithThoseThatAre) {
-  EXPECT_THAT(launch::message_of<ConfigError>([] {
+  EXPECT_THAT(message_of<ConfigError>([] {
                 make_process_group(c10::make_intrusive<c10d::HashStore>(), {.backend = "glue"});
               }),
               AllOf(HasSubstr("shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));

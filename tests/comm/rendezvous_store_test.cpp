@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/rendezvous_server.h"
-#include "tests/launch/rank_process.h"
+#include "lockstep/rendezvous/rendezvous_server.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/slowdown.h"
 
 namespace lockstep::comm {
@@ -20,20 +20,20 @@ using Bytes = std::vector<std::uint8_t>;
 
 class RendezvousStoreTest : public ::testing::Test {
  protected:
-  std::shared_ptr<launch::Rendezvous> join(int rank) {
-    return std::make_shared<launch::Rendezvous>(
-        launch::RendezvousOptions{.port = server_.port(),
-                                  .token = "secret",
-                                  .rank = rank,
-                                  .world_size = 2,
-                                  .timeout = launch::kLimit});
+  std::shared_ptr<rendezvous::Rendezvous> join(int rank) {
+    return std::make_shared<rendezvous::Rendezvous>(
+        rendezvous::RendezvousOptions{.port = server_.port(),
+                                      .token = "secret",
+                                      .rank = rank,
+                                      .world_size = 2,
+                                      .timeout = kLimit});
   }
 
-  launch::RendezvousServer server_{{.token = "secret", .world_size = 2}};
-  std::shared_ptr<launch::Rendezvous> rank0_ = join(0);
-  std::shared_ptr<launch::Rendezvous> rank1_ = join(1);
-  RendezvousStore a_{rank0_, "group/", launch::kLimit};
-  RendezvousStore b_{rank1_, "group/", launch::kLimit};
+  rendezvous::RendezvousServer server_{{.token = "secret", .world_size = 2}};
+  std::shared_ptr<rendezvous::Rendezvous> rank0_ = join(0);
+  std::shared_ptr<rendezvous::Rendezvous> rank1_ = join(1);
+  RendezvousStore a_{rank0_, "group/", kLimit};
+  RendezvousStore b_{rank1_, "group/", kLimit};
 };
 
 TEST_F(RendezvousStoreTest, BytesOfOneRankReachTheOther) {
@@ -59,7 +59,7 @@ TEST_F(RendezvousStoreTest, GetAndWaitWaitForTheKey) {
 
 TEST_F(RendezvousStoreTest, AKeyThatNobodySetsIsNamedAfterTheTimeLimit) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(launch::message_of<CommError>([&] {
+  EXPECT_THAT(message_of<CommError>([&] {
                 b_.wait({"one", "two"}, 300ms);
               }),
               HasSubstr("group/one"));
@@ -74,7 +74,7 @@ TEST_F(RendezvousStoreTest, AddCounts) {
 }
 
 TEST_F(RendezvousStoreTest, PrefixesKeepGroupsApart) {
-  RendezvousStore other(rank1_, "another/", launch::kLimit);
+  RendezvousStore other(rank1_, "another/", kLimit);
   a_.set("key", Bytes{1});
   EXPECT_FALSE(other.check({"key"}));
   other.set("key", Bytes{2});
@@ -83,7 +83,7 @@ TEST_F(RendezvousStoreTest, PrefixesKeepGroupsApart) {
 
 TEST_F(RendezvousStoreTest, AFailureEndsAWait) {
   std::thread failing([&] { rank0_->fail("no memory"); });
-  EXPECT_THAT(launch::message_of<CommError>([&] { b_.get("key"); }), HasSubstr("no memory"));
+  EXPECT_THAT(message_of<CommError>([&] { b_.get("key"); }), HasSubstr("no memory"));
   failing.join();
 }
 

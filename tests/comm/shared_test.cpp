@@ -22,10 +22,10 @@ class SharedSizes : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Shared, SharedSizes, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(SharedSizes, DoesAllCollectives) {
-  run_ranks(GetParam(), [](launch::Team& team) {
-    Shared comm(team);
-    EXPECT_EQ(comm.rank(), team.rank());
-    EXPECT_EQ(comm.size(), team.size());
+  run_ranks(GetParam(), [](process::HostGroup& host_group) {
+    Shared comm(host_group);
+    EXPECT_EQ(comm.rank(), host_group.rank());
+    EXPECT_EQ(comm.size(), host_group.size());
     EXPECT_EQ(comm.name(), "shm");
     check_collectives(comm);
   });
@@ -33,8 +33,8 @@ TEST_P(SharedSizes, DoesAllCollectives) {
 
 TEST(Shared, MoreRanksThanCores) {
   const auto start = Clock::now();
-  run_ranks(8, [](launch::Team& team) {
-    Shared comm(team);
+  run_ranks(8, [](process::HostGroup& host_group) {
+    Shared comm(host_group);
     check_all_reduce(comm);
     check_votes(comm);
     check_sum_parts(comm);
@@ -44,8 +44,8 @@ TEST(Shared, MoreRanksThanCores) {
 
 // Pieces of one operation follow those of another without a pause.
 TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
-  run_ranks(3, [](launch::Team& team) {
-    Shared comm(team);
+  run_ranks(3, [](process::HostGroup& host_group) {
+    Shared comm(host_group);
     for (int round = 0; round < 300; ++round) {
       const torch::Tensor sum = torch::full({round * 37}, comm.rank() + round, torch::kFloat32);
       comm.all_reduce(sum);
@@ -61,8 +61,8 @@ TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
 
 TEST(Shared, DifferentOperationsAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
-                               Shared comm(team);
+                             [](process::HostGroup& host_group) {
+                               Shared comm(host_group);
                                if (comm.rank() == 0) {
                                  comm.all_reduce(torch::ones(10));
                                } else {
@@ -75,8 +75,8 @@ TEST(Shared, DifferentOperationsAreTold) {
 
 TEST(Shared, DifferentShapesAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
-                               Shared comm(team);
+                             [](process::HostGroup& host_group) {
+                               Shared comm(host_group);
                                comm.all_reduce(torch::ones(10 + comm.rank()));
                              }),
               AllOf(HasSubstr("'all_reduce of 40 bytes (sum of Float)'"),
@@ -85,8 +85,8 @@ TEST(Shared, DifferentShapesAreTold) {
 
 TEST(Shared, DifferentTypesAreTold) {
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) {
-                               Shared comm(team);
+                             [](process::HostGroup& host_group) {
+                               Shared comm(host_group);
                                comm.all_gather(comm.rank() == 0 ? torch::ones({2}, torch::kFloat32)
                                                                 : torch::ones({2}, torch::kInt64));
                              }),
@@ -97,8 +97,8 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
   const auto start = Clock::now();
   EXPECT_THAT(
       error_of_ranks({.size = 3, .timeout = 500ms},
-                     [](launch::Team& team) {
-                       Shared comm(team);
+                     [](process::HostGroup& host_group) {
+                       Shared comm(host_group);
                        comm.set_progress(4, 2);
                        comm.barrier();
                        if (comm.rank() == 1) std::this_thread::sleep_for(10s);
@@ -113,8 +113,8 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
 
 TEST(Shared, AnAbortReachesTheOthers) {
   EXPECT_EQ(error_of_ranks({.size = 3},
-                           [](launch::Team& team) {
-                             Shared comm(team);
+                           [](process::HostGroup& host_group) {
+                             Shared comm(host_group);
                              if (comm.rank() == 2) comm.abort("the disk is full");
                              comm.barrier();
                            }),
@@ -122,13 +122,13 @@ TEST(Shared, AnAbortReachesTheOthers) {
 }
 
 TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
-  run_ranks(1, [](launch::Team& team) {
-    const Shared comm(team);
+  run_ranks(1, [](process::HostGroup& host_group) {
+    const Shared comm(host_group);
     const_cast<Shared&>(comm).check();
   });
   EXPECT_EQ(error_of_ranks({.size = 2},
-                           [](launch::Team& team) {
-                             Shared comm(team);
+                           [](process::HostGroup& host_group) {
+                             Shared comm(host_group);
                              if (comm.rank() == 1) throw Error("out of memory");
                              for (const auto start = Clock::now(); Clock::now() - start < 10s;) {
                                comm.check();
@@ -140,8 +140,8 @@ TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
 TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {
   const auto start = Clock::now();
   EXPECT_THAT(error_of_ranks({.size = 3},
-                             [](launch::Team& team) {
-                               Shared comm(team);
+                             [](process::HostGroup& host_group) {
+                               Shared comm(host_group);
                                const torch::Tensor large = torch::ones({4'000'000});
                                for (int i = 0; i < 1000; ++i) {
                                  if (comm.rank() == 2 && i == 3) ::raise(SIGKILL);
@@ -153,15 +153,15 @@ TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {
 }
 
 TEST(Shared, MemoryOutlivesItsMaker) {
-  run_ranks(2, [](launch::Team& team) {
+  run_ranks(2, [](process::HostGroup& host_group) {
     torch::Tensor memory;
     {
-      Shared comm(team);
+      Shared comm(host_group);
       memory = *comm.shared_memory(4);
       comm.barrier();
     }
-    if (team.rank() == 1) memory.fill_(7);
-    team.meet({});
+    if (host_group.rank() == 1) memory.fill_(7);
+    host_group.meet({});
     EXPECT_EQ(memory.sum().item<std::int64_t>(), 28);
   });
 }

@@ -46,12 +46,12 @@ torch::Tensor expected(const std::vector<torch::Tensor>& leaves, ReduceOp op) {
 }
 
 struct Array {
-  Node node;
+  TreeNode node;
   torch::Tensor tensor;
 };
 
 std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceOp op) {
-  std::vector<Node> nodes;
+  std::vector<TreeNode> nodes;
   std::vector<const void*> inputs;
   for (const Array& array : arrays) {
     nodes.push_back(array.node);
@@ -61,7 +61,7 @@ std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceO
   std::vector<Array> made;
   std::vector<void*> outputs;
   const torch::Tensor& like = arrays.front().tensor;
-  for (const Node& node : tree.outputs()) {
+  for (const TreeNode& node : tree.outputs()) {
     outputs.push_back(made.emplace_back(Array{node, torch::empty_like(like)}).tensor.data_ptr());
   }
   tree.reduce(inputs, outputs, like.numel(), like.scalar_type(), op);
@@ -190,7 +190,7 @@ TEST(Tree, NodesThatAreNoNeighboursStayApart) {
                   4);
   EXPECT_FALSE(tree.is_whole());
   EXPECT_THAT(tree.outputs(),
-              ElementsAre(Node{.level = 0, .index = 1}, Node{.level = 1, .index = 1}));
+              ElementsAre(TreeNode{.level = 0, .index = 1}, TreeNode{.level = 1, .index = 1}));
   EXPECT_TRUE(Tree(leaf_nodes({.begin = 0, .end = 7}), 7).is_whole());
 }
 
@@ -218,7 +218,7 @@ TEST(RunningSums, AddUpInTheOrderOfTheTree) {
     for (int ranks = 1; ranks <= std::min(leaves, 4); ++ranks) {
       for (const bool keep_all : {false, true}) {
         std::vector<torch::Tensor> terms;
-        std::vector<Node> nodes;
+        std::vector<TreeNode> nodes;
         for (int rank = 0; rank < ranks; ++rank) {
           const Share share{.rank = rank, .size = ranks};
           const LeafRange range = leaves_of(share, leaves);

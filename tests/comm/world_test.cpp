@@ -8,7 +8,7 @@
 
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
-#include "tests/launch/rank_process.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -16,9 +16,6 @@ namespace lockstep::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using launch::kLimit;
-using launch::message_of;
-using launch::RankProcess;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -218,25 +215,25 @@ class Programs : public WorldTest {
  protected:
   void run_program(int first_rank, const std::string& backend,
                    const std::function<void(Communicator&)>& body) {
-    const auto work = [&](launch::Team& team) {
-      const auto world = World::meet({.topology = {.rank = first_rank + team.rank(),
+    const auto work = [&](process::HostGroup& host_group) {
+      const auto world = World::meet({.topology = {.rank = first_rank + host_group.rank(),
                                                    .world_size = 4,
-                                                   .local_rank = team.rank(),
+                                                   .local_rank = host_group.rank(),
                                                    .local_size = 2},
                                       .port = port_,
                                       .token = "secret"},
-                                     {.backend = backend, .timeout = timeout_}, &team);
+                                     {.backend = backend, .timeout = timeout_}, &host_group);
       body(world->communicator());
     };
-    launch::Crew crew({.size = 2, .first_rank = first_rank, .timeout = timeout_},
-                      [&](launch::Team& team) {
-                        const int before = failed_expectations();
-                        work(team);
-                        if (failed_expectations() > before)
-                          throw Error("an expectation failed, see above");
-                      });
-    work(crew.team());
-    crew.join();
+    process::ForkedWorkers forked({.size = 2, .first_rank = first_rank, .timeout = timeout_},
+                                  [&](process::HostGroup& host_group) {
+                                    const int before = failed_expectations();
+                                    work(host_group);
+                                    if (failed_expectations() > before)
+                                      throw Error("an expectation failed, see above");
+                                  });
+    work(forked.host_group());
+    forked.join();
   }
 
   std::chrono::milliseconds timeout_ = kLimit;
@@ -335,16 +332,18 @@ TEST_F(Programs, CannotShareMemory) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-TEST(World, OfATeam) {
-  run_ranks(2, [](launch::Team& team) {
+TEST(World, OfAHostGroup) {
+  run_ranks(2, [](process::HostGroup& host_group) {
     for (const std::string backend : {"auto", "shm", "gloo", "auto"}) {
-      const auto world = World::of_team(team, {.backend = backend, .timeout = kLimit});
+      const auto world = World::of_host_group(host_group, {.backend = backend, .timeout = kLimit});
       EXPECT_EQ(world->communicator().name(), backend == "gloo" ? "gloo" : "shm");
       world->communicator().barrier();
     }
   });
   EXPECT_THAT(error_of_ranks({.size = 2},
-                             [](launch::Team& team) { World::of_team(team, {.backend = "tcp"}); }),
+                             [](process::HostGroup& host_group) {
+                               World::of_host_group(host_group, {.backend = "tcp"});
+                             }),
               HasSubstr("got 'tcp'"));
 }
 
@@ -352,7 +351,7 @@ TEST(World, OfALauncher) {
   const std::string run = "world-" + std::to_string(::getpid());
   const auto body = [&](int rank) {
     const auto world = World::attach(
-        {.launcher = launch::Launcher::kOpenMpi,
+        {.launcher = process::Launcher::kOpenMpi,
          .topology = {.rank = rank, .world_size = 2, .local_rank = rank, .local_size = 2},
          .local_size_known = true,
          .run_id = run},

@@ -94,8 +94,8 @@ if grep -q 'found no' err; then fail "rank 1 looks for a server that is there"; 
 launcher=$!
 for _ in $(seq $(scaled 200)); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
 [ "$(wc -l < pids)" -eq 4 ] || fail "the ranks did not start"
-keeper=$(pgrep -P $launcher -x lockstep-keeper) || fail "there is no keeper"
-echo "$keeper" >> pids
+reaper=$(pgrep -P $launcher -x lockstep-reaper) || fail "there is no orphan reaper"
+echo "$reaper" >> pids
 kill -9 $launcher
 wait $launcher 2>/dev/null || true
 alive() { for pid in $(cat pids); do grep -qsE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" && echo "$pid"; done; true; }

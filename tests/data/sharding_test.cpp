@@ -16,7 +16,7 @@ Loader loader(std::int64_t samples, LoaderOptions options) {
   return Loader(std::make_shared<TensorDataset>(values, values), std::move(options));
 }
 
-// What the workers of a team see of an epoch, batch by batch.
+// What the workers of a group see of an epoch, batch by batch.
 std::vector<std::int64_t> seen(const ShardedEpoch& epoch, std::int64_t shards) {
   std::vector<std::int64_t> all;
   for (std::int64_t shard = 0; shard < shards; ++shard) {
@@ -49,7 +49,7 @@ TEST(ShardedEpoch, AGlobalBatchIsASliceOfTheOrderAndAShardASliceOfThat) {
   std::int64_t next = 0;
   for (std::int64_t k = 0; k < epoch.batches(); ++k) {
     for (std::int64_t s = 0; s < 3; ++s) {
-      const Slice slice = epoch.slice(k, s);
+      const SampleSlice slice = epoch.slice(k, s);
       EXPECT_EQ(slice.first, next);
       next += slice.count;
       EXPECT_LE(slice.count, 4);
@@ -110,7 +110,7 @@ TEST(BatchSplit, AGlobalBatchSizeIsOfAllShards) {
     for (std::int64_t batch = 0; batch < 3; ++batch) {
       EXPECT_EQ(epoch.samples(batch), batch < 2 ? 10 : 5);
       for (std::int64_t shard = 0; shard < shards; ++shard) {
-        const Slice slice = epoch.slice(batch, shard);
+        const SampleSlice slice = epoch.slice(batch, shard);
         EXPECT_TRUE(slice.count == 0 || slice.first == next);
         next += slice.count;
       }

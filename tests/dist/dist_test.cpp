@@ -15,7 +15,7 @@
 
 #include "lockstep/data/loader.h"
 #include "lockstep/data/tensor_dataset.h"
-#include "lockstep/launch/affinity.h"
+#include "lockstep/process/affinity.h"
 #include "tests/dist/workers.h"
 #include "tests/support/torch_fork.h"
 
@@ -172,7 +172,7 @@ TEST(Launch, RefusesWhatMakesNoSense) {
 TEST(Launch, SharesTheCores) {
   const int threads = torch::get_num_threads();
   run_workers({.count = 2}, [](int, int) {
-    const int each = std::max(1, launch::usable_cores() / 2);
+    const int each = std::max(1, process::usable_cores() / 2);
     EXPECT_EQ(torch::get_num_threads(), each);
   });
   EXPECT_EQ(torch::get_num_threads(), threads);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/affinity.h"
+#include "lockstep/process/affinity.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +28,7 @@ std::string error_of(const DistributedDataParallelOptions& options) {
 
 TEST(DistributedEngine, DefaultsAreTheMachines) {
   const DistributedDataParallelEngine engine;
-  EXPECT_EQ(engine.workers(), launch::usable_cores());
+  EXPECT_EQ(engine.workers(), process::usable_cores());
   EXPECT_EQ(engine.shards(), engine.workers());
   EXPECT_TRUE(engine.device().is_cpu());
   const DistributedDataParallelEngine few({.shards = 1});
@@ -47,7 +47,7 @@ TEST(DistributedEngine, RefusesWhatCannotBe) {
 
 TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {
   const int threads = torch::get_num_threads();
-  const auto cores = launch::available_cores();
+  const auto cores = process::available_cores();
   const pid_t caller = ::getpid();
   int prepared = 0;
   DistributedDataParallelEngine engine({.workers = 3});
@@ -64,18 +64,18 @@ TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {
                   }});
   EXPECT_TRUE(was_caller);
   EXPECT_EQ(torch::get_num_threads(), threads);
-  EXPECT_EQ(launch::available_cores(), cores);
+  EXPECT_EQ(process::available_cores(), cores);
 }
 
 TEST(DistributedEngine, PinsWorkersThatTakeAllCores) {
-  const auto cores = launch::available_cores();
+  const auto cores = process::available_cores();
   if (cores.size() < 2) GTEST_SKIP() << "this machine has one core";
   DistributedDataParallelEngine engine(
       {.workers = static_cast<int>(cores.size()), .timeout = std::chrono::seconds(30)});
   engine.run({.prepare = [] {},
               .work =
                   [&](comm::Communicator& comm) {
-                    const auto own = launch::available_cores();
+                    const auto own = process::available_cores();
                     if (own != std::vector<int>{cores[static_cast<std::size_t>(comm.rank())]}) {
                       throw Error("rank {} has {} cores", comm.rank(), own.size());
                     }
@@ -85,7 +85,7 @@ TEST(DistributedEngine, PinsWorkersThatTakeAllCores) {
   loose.run({.prepare = [] {},
              .work =
                  [&](comm::Communicator&) {
-                   if (launch::available_cores() != cores) throw Error("pinned all the same");
+                   if (process::available_cores() != cores) throw Error("pinned all the same");
                  }});
 }
 

@@ -13,8 +13,8 @@ namespace {
 
 // Counts the reductions that begin before backward() is over.
 TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     NamedTensors parameters;
     for (int i = 0; i < 4; ++i) {
       parameters.emplace_back(std::to_string(i), torch::full({100}, i + 1.0).requires_grad_());
@@ -79,8 +79,8 @@ struct Chain {
 };
 
 TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     Chain chain(comm);
     optim::FlatParameters flat(chain.parameters);
     GradientBuckets buckets(flat, comm, {.leaves = 2, .bytes = 400});
@@ -100,15 +100,15 @@ TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
 }
 
 TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
-  const std::string error =
-      error_of_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-        comm::Shared comm(team);
+  const std::string error = error_of_ranks(
+      {.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+        comm::Shared comm(host_group);
         Chain chain(comm);
         optim::FlatParameters flat(chain.parameters);
         GradientBuckets buckets(flat, comm, {.leaves = 2, .bytes = 400});
         buckets.arm();
         // Rank 0 has the last parameter's gradient, so its bucket goes off before the function.
-        chain.backward(team.rank() == 0);
+        chain.backward(host_group.rank() == 0);
         flat.collect_grads();
         buckets.finish();
       });
@@ -117,8 +117,8 @@ TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
 }
 
 TEST(GradientBuckets, ASingleOneLeavesNothingToOverlap) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     optim::FlatParameters flat({{"only", torch::rand({10}).requires_grad_()}});
     const GradientBuckets buckets(flat, comm, {.leaves = 2});
     EXPECT_FALSE(buckets.worth_it());

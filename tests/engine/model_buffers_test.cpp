@@ -52,8 +52,8 @@ TEST(ModelBuffers, AllShardsGoOnWithTheFirstOnes) {
   comm::Local alone;
   run(alone, true);
   for (const int size : {2, 3, 4}) {
-    run_ranks({.size = size, .probe = compute::autograd_works}, [](launch::Team& team) {
-      comm::Shared comm(team);
+    run_ranks({.size = size, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+      comm::Shared comm(host_group);
       for (const bool ranks_meet : {true, false}) run(comm, ranks_meet);
     });
   }

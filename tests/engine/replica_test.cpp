@@ -68,12 +68,13 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
        {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
         Case{.backend = "gloo"}, Case{.backend = "gloo", .bucket_bytes = 1000}}) {
     for (const int size : {2, 3}) {
-      run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
-        const auto world = comm::World::of_team(team, {.backend = how.backend});
-        EXPECT_EQ(trained(world->communicator(), how), expected)
-            << how.backend << " " << how.share_memory << " " << how.bucket_bytes;
-        world->communicator().barrier();
-      });
+      run_ranks(
+          {.size = size, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+            const auto world = comm::World::of_host_group(host_group, {.backend = how.backend});
+            EXPECT_EQ(trained(world->communicator(), how), expected)
+                << how.backend << " " << how.share_memory << " " << how.bucket_bytes;
+            world->communicator().barrier();
+          });
     }
   }
 }
@@ -92,12 +93,13 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
           .bucket_bytes = 1000,
           .one_batch_an_update = true}}) {
       for (const int size : {2, 3}) {
-        run_ranks({.size = size, .probe = compute::autograd_works}, [&](launch::Team& team) {
-          const auto world = comm::World::of_team(team, {});
-          EXPECT_EQ(trained(world->communicator(), how), expected)
-              << shards << " " << how.share_memory << " " << how.bucket_bytes;
-          world->communicator().barrier();
-        });
+        run_ranks({.size = size, .probe = compute::autograd_works},
+                  [&](process::HostGroup& host_group) {
+                    const auto world = comm::World::of_host_group(host_group, {});
+                    EXPECT_EQ(trained(world->communicator(), how), expected)
+                        << shards << " " << how.share_memory << " " << how.bucket_bytes;
+                    world->communicator().barrier();
+                  });
       }
     }
   }
@@ -114,8 +116,8 @@ TEST(Replica, NeedsFewSetsOfGradients) {
 // buffers, not for its gradients only.
 TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
   for (const bool share_memory : {false, true}) {
-    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
-      comm::Shared comm(team);
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      comm::Shared comm(host_group);
       NamedTensors parameters;
       for (int i = 0; i < 3; ++i) {
         parameters.emplace_back(std::to_string(i), torch::ones({300}).requires_grad_());
@@ -126,13 +128,13 @@ TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
       const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
       for (int step = 1; step <= 50; ++step) {
         replica.begin_shard(0, true);
-        buffer.fill_(1000 * team.rank() + step);
+        buffer.fill_(1000 * host_group.rank() + step);
         torch::Tensor loss = torch::zeros({});
         for (const auto& [name, parameter] : parameters) loss = loss + parameter.sum();
         replica.before_backward();
         loss.backward();
         replica.end_shard(0);
-        if (team.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (host_group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         replica.update(*optimizer, {});
         ASSERT_TRUE(buffer.eq(step).all().item<bool>()) << "step " << step << " " << share_memory;
       }
@@ -184,8 +186,8 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
   for (const Case& how :
        {Case{}, Case{.share_memory = false}, Case{.share_memory = false, .bucket_bytes = 1000},
         Case{.backend = "gloo"}}) {
-    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](launch::Team& team) {
-      const auto world = comm::World::of_team(team, {.backend = how.backend});
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      const auto world = comm::World::of_host_group(host_group, {.backend = how.backend});
       const Uneven ours;
       Replica replica(ours.parameters, {}, world->communicator(),
                       {.shards = kShards,
@@ -218,11 +220,11 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
 }
 
 TEST(Replica, RefusesModelsThatDiffer) {
-  const std::string error = error_of_ranks({.size = 3}, [](launch::Team& team) {
-    const auto world = comm::World::of_team(team, {});
+  const std::string error = error_of_ranks({.size = 3}, [](process::HostGroup& host_group) {
+    const auto world = comm::World::of_host_group(host_group, {});
     const NamedTensors parameters{
         {"0.weight", torch::rand({3}).requires_grad_()},
-        {"1.weight", torch::rand({team.rank() == 2 ? 5 : 4}).requires_grad_()}};
+        {"1.weight", torch::rand({host_group.rank() == 2 ? 5 : 4}).requires_grad_()}};
     const Replica replica(parameters, {}, world->communicator(), {.shards = 3});
   });
   EXPECT_THAT(error, testing::HasSubstr("ranks 0 and 2 differ"));

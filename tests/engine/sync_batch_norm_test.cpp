@@ -29,14 +29,14 @@ Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
 
 // Two workers with unequal shares of a batch are one worker with all of it.
 TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     torch::manual_seed(5);
     const torch::Tensor rows = torch::randn({10, 3, 4, 2}) * 3 + 1;
     const torch::Tensor factors = torch::randn({10, 3, 4, 2});
     const Outcome whole = batch_norm(rows, factors);
-    const std::int64_t first = team.rank() == 0 ? 0 : 7;
-    const std::int64_t count = team.rank() == 0 ? 7 : 3;
+    const std::int64_t first = host_group.rank() == 0 ? 0 : 7;
+    const std::int64_t count = host_group.rank() == 0 ? 7 : 3;
     const auto own = [&](const torch::Tensor& all) { return all.narrow(0, first, count); };
     const auto close = [](const torch::Tensor& a, const torch::Tensor& b) {
       return torch::allclose(a, b, 1e-4, 1e-5);
@@ -60,12 +60,14 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
 
 // Affine or not, with running statistics or not: each of them as one worker has it with all rows.
 TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
     torch::manual_seed(5);
     const torch::Tensor rows = torch::randn({6, 3, 4}) * 3 + 1;
     const torch::Tensor factors = torch::randn({6, 3, 4});
-    const auto own = [&](const torch::Tensor& all) { return all.narrow(0, team.rank() * 3, 3); };
+    const auto own = [&](const torch::Tensor& all) {
+      return all.narrow(0, host_group.rank() * 3, 3);
+    };
     for (const bool affine : {false, true}) {
       for (const bool tracks : {false, true}) {
         SCOPED_TRACE(fmt::format("affine {}, track_running_stats {}", affine, tracks));
@@ -91,16 +93,16 @@ TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
     const torch::NoGradGuard no_grad;
     const torch::Tensor alone = layer(own(rows));
     const SyncBatchNormScope scope(&comm);
-    if (team.rank() == 0) {
+    if (host_group.rank() == 0) {
       EXPECT_TRUE(layer(own(rows)).equal(alone));
     }
   });
 }
 
 TEST(SyncBatchNorm, LeavesInstanceNormAlone) {
-  run_ranks({.size = 2, .probe = compute::autograd_works}, [](launch::Team& team) {
-    comm::Shared comm(team);
-    torch::manual_seed(team.rank());
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
+    torch::manual_seed(host_group.rank());
     const torch::Tensor rows = torch::randn({4, 3, 5, 5}) * 3 + 1;
     const auto run = [&] {
       torch::nn::InstanceNorm2d layer(

@@ -30,8 +30,8 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
 #include "lockstep/data/idx.h"
-#include "lockstep/launch/frame.h"
 #include "lockstep/log/csv_table.h"
+#include "lockstep/rendezvous/frame.h"
 
 namespace lockstep {
 namespace {
@@ -85,13 +85,13 @@ std::string idx_file() {
 }
 
 void read_frames(const std::string& input) {
-  launch::FrameReader reader;
+  rendezvous::FrameReader reader;
   // In two pieces, as a network may cut it.
   for (const std::string_view piece : {std::string_view(input).substr(0, input.size() / 2),
                                        std::string_view(input).substr(input.size() / 2)}) {
     reader.append(piece);
-    while (const auto frame = reader.next(launch::kLargestHello)) {
-      launch::FieldReader fields(frame->payload);
+    while (const auto frame = reader.next(rendezvous::kLargestHello)) {
+      rendezvous::FieldReader fields(frame->payload);
       fields.integer();
       fields.text();
     }
@@ -99,9 +99,9 @@ void read_frames(const std::string& input) {
 }
 
 std::string frame() {
-  return launch::encode_frame(
-      launch::FrameKind::kSet,
-      launch::FieldWriter().integer(1).text("a key").text("a value").payload());
+  return rendezvous::encode_frame(
+      rendezvous::FrameKind::kSet,
+      rendezvous::FieldWriter().integer(1).text("a key").text("a value").payload());
 }
 
 std::vector<Reader> readers() {

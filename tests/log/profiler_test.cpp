@@ -17,7 +17,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 
 void spend(Profiler& profiler, Phase phase, int milliseconds) {
-  const Profiler::Scope scope(profiler, phase);
+  const Profiler::TimedScope scope(profiler, phase);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (std::chrono::steady_clock::now() < end) {
   }

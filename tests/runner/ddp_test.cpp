@@ -27,38 +27,38 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-struct Team {
+struct Setup {
   int workers = 1;
   int shards = 4;
   std::string backend = "auto";
   bool share_updates = true;
 };
 
-std::shared_ptr<Engine> engine(const Team& team) {
+std::shared_ptr<Engine> engine(const Setup& setup) {
   return std::make_shared<DistributedDataParallelEngine>(
-      DistributedDataParallelOptions{.workers = team.workers,
-                                     .shards = team.shards,
-                                     .backend = team.backend,
-                                     .share_updates = team.share_updates,
+      DistributedDataParallelOptions{.workers = setup.workers,
+                                     .shards = setup.shards,
+                                     .backend = setup.backend,
+                                     .share_updates = setup.share_updates,
                                      .timeout = std::chrono::seconds(60)});
 }
 
-TrainOptions with(const Team& team) {
+TrainOptions with(const Setup& setup) {
   TrainOptions options = toy::options();
   options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3})};
-  options.engine = engine(team);
+  options.engine = engine(setup);
   return options;
 }
 
 // Dropout and batch norm are in the toy model.
 TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   const auto alone = toy::train(with({.workers = 1}));
-  for (const Team& team :
-       {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 4},
-        Team{.workers = 2, .backend = "gloo"}, Team{.workers = 4, .backend = "gloo"},
-        Team{.workers = 3, .share_updates = false}}) {
-    SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
-    const auto many = toy::train(with(team));
+  for (const Setup& setup :
+       {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 4},
+        Setup{.workers = 2, .backend = "gloo"}, Setup{.workers = 4, .backend = "gloo"},
+        Setup{.workers = 3, .share_updates = false}}) {
+    SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+    const auto many = toy::train(with(setup));
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
     EXPECT_EQ(many.history, alone.history) << "every metric of every epoch, to the bit";
   }
@@ -70,10 +70,10 @@ TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   torch::manual_seed(5);
   const auto images =
       std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}), torch::randint(3, {40}));
-  const auto run = [&](const Team& team, std::int64_t accumulation_steps) {
+  const auto run = [&](const Setup& setup, std::int64_t accumulation_steps) {
     namespace nn = torch::nn;
     torch::manual_seed(6);
-    TrainOptions options = with(team);
+    TrainOptions options = with(setup);
     nn::Sequential model;
     model->push_back(nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)));
     model->push_back(nn::ReLU());
@@ -91,11 +91,11 @@ TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   };
   for (const std::int64_t accumulation_steps : {1, 3}) {
     const auto alone = run({.workers = 1}, accumulation_steps);
-    for (const Team& team :
-         {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 2, .backend = "gloo"},
-          Team{.workers = 2, .share_updates = false}}) {
-      SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
-      EXPECT_EQ(run(team, accumulation_steps).weights_hash, alone.weights_hash);
+    for (const Setup& setup :
+         {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 2, .backend = "gloo"},
+          Setup{.workers = 2, .share_updates = false}}) {
+      SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+      EXPECT_EQ(run(setup, accumulation_steps).weights_hash, alone.weights_hash);
     }
   }
   const double loss = run({.workers = 1}, 1).last_metrics.at("train").at("loss");
@@ -121,14 +121,14 @@ TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
   };
   for (std::size_t i = 0; i < variants.size(); ++i) {
     SCOPED_TRACE(i);
-    const auto run = [&](const Team& team) {
-      TrainOptions options = with(team);
+    const auto run = [&](const Setup& setup) {
+      TrainOptions options = with(setup);
       variants[i](options);
       return toy::train(options);
     };
     const auto alone = run({.workers = 1});
-    for (const Team& team : {Team{.workers = 3}, Team{.workers = 2, .backend = "gloo"}}) {
-      const auto many = run(team);
+    for (const Setup& setup : {Setup{.workers = 3}, Setup{.workers = 2, .backend = "gloo"}}) {
+      const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, alone.weights_hash);
       EXPECT_EQ(many.history, alone.history);
     }
@@ -235,13 +235,13 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
        })}};
   for (const auto& [what, criterion] : criterions) {
     SCOPED_TRACE(what);
-    const auto run = [&, &loss = criterion](const Team& team) {
+    const auto run = [&, &loss = criterion](const Setup& setup) {
       torch::manual_seed(4);
-      TrainOptions options = with(team);
+      TrainOptions options = with(setup);
       options.model = nn::Sequential(nn::Linear(4, 3));  // nothing random, no batch statistics
       options.criterion = loss;
       options.optimizer = optim::SGD{.lr = 0.01};
-      options.loaders = toy::loaders(32 / team.shards);
+      options.loaders = toy::loaders(32 / setup.shards);
       options.callbacks = {};
       options.num_epochs = 2;
       return toy::train(options);
@@ -257,11 +257,11 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
       const double shown = whole.last_metrics.at(loader).at("loss");
       EXPECT_NEAR(four.last_metrics.at(loader).at("loss"), shown, 1e-4 * shown) << loader;
     }
-    for (const Team& team :
-         {Team{.workers = 2}, Team{.workers = 3}, Team{.workers = 3, .backend = "gloo"}}) {
-      const auto many = run(team);
-      EXPECT_EQ(many.weights_hash, four.weights_hash) << team.workers;
-      EXPECT_EQ(many.history, four.history) << team.workers;
+    for (const Setup& setup :
+         {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 3, .backend = "gloo"}}) {
+      const auto many = run(setup);
+      EXPECT_EQ(many.weights_hash, four.weights_hash) << setup.workers;
+      EXPECT_EQ(many.history, four.history) << setup.workers;
     }
   }
 }
@@ -280,15 +280,15 @@ TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
     data::Loaders get_loaders() override { return loaders; }
     data::Loaders loaders;
   };
-  const auto run = [&](const Team& team, std::int64_t accumulation_steps) {
+  const auto run = [&](const Setup& setup, std::int64_t accumulation_steps) {
     torch::manual_seed(4);
-    TrainOptions options = with(team);
+    TrainOptions options = with(setup);
     options.model = nn::Sequential(nn::Conv1d(4, 4, 1));
     options.optimizer = optim::SGD{.lr = 0.1};
     options.callbacks = {};
     options.valid_loader = std::nullopt;
     options.accumulation_steps = accumulation_steps;
-    const std::int64_t parts = team.shards * accumulation_steps;
+    const std::int64_t parts = setup.shards * accumulation_steps;
     return OwnData({{"train", {data, {.batch_size = 8 / parts}}}}).train(options);
   };
   const auto whole = run({.workers = 1, .shards = 1}, 1);
@@ -305,8 +305,8 @@ TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
   near(four);
   near(run({.workers = 1, .shards = 1}, 4));
   near(run({.workers = 2, .shards = 2}, 2));
-  for (const Team& team : {Team{.workers = 2}, Team{.workers = 3, .backend = "gloo"}}) {
-    const auto many = run(team, 1);
+  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 3, .backend = "gloo"}}) {
+    const auto many = run(setup, 1);
     EXPECT_EQ(many.weights_hash, four.weights_hash);
     EXPECT_EQ(many.history, four.history);
   }
@@ -378,8 +378,8 @@ TEST(Ddp, SavesInsideEpochsThatTheIntervalDoesNotDivide) {
 TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
   TemporaryDirectory folder;
   const auto straight = toy::train(with({.workers = 1}));
-  const auto stopped = [&](const Team& team, const std::string& name) {
-    TrainOptions options = with(team);
+  const auto stopped = [&](const Setup& setup, const std::string& name) {
+    TrainOptions options = with(setup);
     options.logdir = folder / name;
     options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
     auto hooks = std::make_shared<toy::Hooks>();
@@ -393,12 +393,12 @@ TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
     EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("the power went"));
   };
   stopped({.workers = 3}, "three");
-  for (const Team& team :
-       {Team{.workers = 2}, Team{.workers = 4, .backend = "gloo"}, Team{.workers = 1}}) {
+  for (const Setup& setup :
+       {Setup{.workers = 2}, Setup{.workers = 4, .backend = "gloo"}, Setup{.workers = 1}}) {
     std::filesystem::remove_all(folder / "copy");
     std::filesystem::copy(folder / "three", folder / "copy",
                           std::filesystem::copy_options::recursive);
-    TrainOptions options = with(team);
+    TrainOptions options = with(setup);
     options.logdir = folder / "copy";
     options.resume = "last";
     const auto resumed = toy::train(options);
@@ -438,8 +438,8 @@ TEST(Ddp, OneWorkersWishIsEverybodys) {
 }
 
 TEST(Ddp, AChangeOfTheModelIsMadeOncePerCopy) {
-  for (const Team& team : {Team{.workers = 2}, Team{.workers = 2, .backend = "gloo"}}) {
-    TrainOptions options = with(team);
+  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 2, .backend = "gloo"}}) {
+    TrainOptions options = with(setup);
     options.num_epochs = 1;
     options.optimizer = optim::SGD{.lr = 0};
     const auto before = options.model.parameters().front().second.detach().clone();
@@ -465,8 +465,8 @@ Model partly_frozen() {
 // between batches whose gradients make one update.
 TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
   for (const std::int64_t accumulation_steps : {1, 3}) {
-    const auto run = [&](const Team& team) {
-      TrainOptions options = with(team);
+    const auto run = [&](const Setup& setup) {
+      TrainOptions options = with(setup);
       options.model = partly_frozen();
       options.accumulation_steps = accumulation_steps;
       auto hooks = std::make_shared<toy::Hooks>();
@@ -487,10 +487,10 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
       return toy::train(options);
     };
     const auto alone = run({.workers = 1});
-    for (const Team& team : {Team{.workers = 2}, Team{.workers = 2, .share_updates = false},
-                             Team{.workers = 3, .backend = "gloo"}}) {
-      SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
-      const auto many = run(team);
+    for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 2, .share_updates = false},
+                               Setup{.workers = 3, .backend = "gloo"}}) {
+      SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+      const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, alone.weights_hash);
       EXPECT_EQ(many.history, alone.history);
     }
@@ -500,8 +500,8 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
 // Every rank moves its own copy of a frozen parameter, as a target network follows the trained one:
 // in memory of all ranks it would be moved once for each of them.
 TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
-  const auto run = [](const Team& team) {
-    TrainOptions options = with(team);
+  const auto run = [](const Setup& setup) {
+    TrainOptions options = with(setup);
     options.model = partly_frozen();
     auto hooks = std::make_shared<toy::Hooks>();
     hooks->step = [](State& s) {
@@ -521,8 +521,8 @@ TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
 
 // Epoch 2 trains the other parts of the model than epochs 1 and 3.
 TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
-  const auto run = [](const Team& team) {
-    TrainOptions options = with(team);
+  const auto run = [](const Setup& setup) {
+    TrainOptions options = with(setup);
     options.model = partly_frozen();
     options.optimizer = optim::SGD{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
     const auto named = [](const State& s, const std::string& name) {
@@ -551,10 +551,10 @@ TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
     return toy::train(options);
   };
   const auto alone = run({.workers = 1});
-  for (const Team& team : {Team{.workers = 2}, Team{.workers = 3, .share_updates = false},
-                           Team{.workers = 2, .backend = "gloo"}}) {
-    SCOPED_TRACE(fmt::format("{} workers over {}", team.workers, team.backend));
-    const auto many = run(team);
+  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 3, .share_updates = false},
+                             Setup{.workers = 2, .backend = "gloo"}}) {
+    SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+    const auto many = run(setup);
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
     EXPECT_EQ(many.history, alone.history);
   }

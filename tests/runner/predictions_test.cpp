@@ -1,5 +1,7 @@
 #include "lockstep/runner/predictions.h"
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/toy.h"

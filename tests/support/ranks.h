@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/crew.h"
+#include "lockstep/process/forked_workers.h"
 
 namespace lockstep {
 
@@ -25,25 +25,26 @@ inline int failed_expectations() {
 
 // The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
 // expectation that fails there.
-inline void run_ranks(const RanksOptions& options, const std::function<void(launch::Team&)>& body) {
-  launch::Crew crew({.size = options.size, .timeout = options.timeout, .probe = options.probe},
-                    [&](launch::Team& team) {
-                      const int before = failed_expectations();
-                      body(team);
-                      if (failed_expectations() > before)
-                        throw Error("an expectation failed, see above");
-                    });
-  body(crew.team());
-  crew.join();
+inline void run_ranks(const RanksOptions& options,
+                      const std::function<void(process::HostGroup&)>& body) {
+  process::ForkedWorkers forked(
+      {.size = options.size, .timeout = options.timeout, .probe = options.probe},
+      [&](process::HostGroup& host_group) {
+        const int before = failed_expectations();
+        body(host_group);
+        if (failed_expectations() > before) throw Error("an expectation failed, see above");
+      });
+  body(forked.host_group());
+  forked.join();
 }
 
-inline void run_ranks(int size, const std::function<void(launch::Team&)>& body) {
+inline void run_ranks(int size, const std::function<void(process::HostGroup&)>& body) {
   run_ranks({.size = size}, body);
 }
 
 // What the ranks' error says; empty where there is none.
 inline std::string error_of_ranks(const RanksOptions& options,
-                                  const std::function<void(launch::Team&)>& body) {
+                                  const std::function<void(process::HostGroup&)>& body) {
   try {
     run_ranks(options, body);
   } catch (const Error& error) {

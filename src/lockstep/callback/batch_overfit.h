@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "lockstep/data/loaders.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

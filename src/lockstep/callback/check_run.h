@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

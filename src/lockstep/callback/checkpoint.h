@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "lockstep/checkpoint/store.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include "lockstep/metric/accuracy.h"
 #include "lockstep/metric/auc.h"
 #include "lockstep/metric/precision_recall.h"
-#include "lockstep/runner/merge.h"
+#include "lockstep/train/merge.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/metric/metric.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

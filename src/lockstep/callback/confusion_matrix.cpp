@@ -1,8 +1,8 @@
 #include "lockstep/callback/confusion_matrix.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/log/confusion_image.h"
-#include "lockstep/runner/merge.h"
+#include "lockstep/plot/confusion_image.h"
+#include "lockstep/train/merge.h"
 
 namespace lockstep {
 namespace {
@@ -46,9 +46,9 @@ void ConfusionMatrixCallback::on_loader_end(State& state) {
   if (state.loggers.empty()) return;
   const torch::Tensor values = metric_.values().contiguous();
   const double* cells = values.data_ptr<double>();
-  const Image image = draw_confusion_matrix({.class_names = options_.class_names,
-                                             .cells = {cells, cells + values.numel()},
-                                             .normalized = options_.normalized});
+  const Image image = plot::draw_confusion_matrix({.class_names = options_.class_names,
+                                                   .cells = {cells, cells + values.numel()},
+                                                   .normalized = options_.normalized});
   for (const auto& logger : state.loggers) {
     logger->log_image(state.loader, options_.prefix + "confusion_matrix", image, state.progress);
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/metric/confusion_matrix.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

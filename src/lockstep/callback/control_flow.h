@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "lockstep/runner/callback.h"
-#include "lockstep/runner/criterion.h"
+#include "lockstep/train/callback.h"
+#include "lockstep/train/criterion.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "lockstep/log/progress_bar.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

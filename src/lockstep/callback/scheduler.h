@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lockstep/optim/scheduler.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

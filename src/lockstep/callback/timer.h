@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "lockstep/metric/additive.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep {
 

@@ -60,7 +60,7 @@ Directory find_directory(Bytes file) {
           .entries = number<std::uint16_t>(file, end + 10)};
 }
 
-struct Entry {
+struct ArchiveEntry {
   std::string_view name;
   std::uint64_t size = 0;
   std::uint64_t offset = 0;  // of its local header
@@ -86,15 +86,15 @@ void read_large_numbers(Bytes extra, std::uint64_t& size, std::uint64_t& packed,
   }
 }
 
-Entry read_entry(Bytes file, std::uint64_t at) {
+ArchiveEntry read_entry(Bytes file, std::uint64_t at) {
   expect_signature(file, at, "PK\1\2");
   const Bytes header = part(file, at, 46);
   const auto name_size = number<std::uint16_t>(header, 28);
   const auto extra_size = number<std::uint16_t>(header, 30);
-  Entry entry{.name = text(part(file, at + 46, name_size)),
-              .size = number<std::uint32_t>(header, 24),
-              .offset = number<std::uint32_t>(header, 42),
-              .next = at + 46 + name_size + extra_size + number<std::uint16_t>(header, 32)};
+  ArchiveEntry entry{.name = text(part(file, at + 46, name_size)),
+                     .size = number<std::uint32_t>(header, 24),
+                     .offset = number<std::uint32_t>(header, 42),
+                     .next = at + 46 + name_size + extra_size + number<std::uint16_t>(header, 32)};
   std::uint64_t packed = number<std::uint32_t>(header, 20);
   read_large_numbers(part(file, at + 46 + name_size, extra_size), entry.size, packed, entry.offset);
   const bool is_encrypted = (number<std::uint16_t>(header, 8) & 1U) != 0;
@@ -108,7 +108,7 @@ Entry read_entry(Bytes file, std::uint64_t at) {
   return entry;
 }
 
-Bytes content(Bytes file, const Entry& entry) {
+Bytes content(Bytes file, const ArchiveEntry& entry) {
   expect_signature(file, entry.offset, "PK\3\4");
   const Bytes header = part(file, entry.offset, 30);
   const std::uint64_t before =
@@ -124,7 +124,7 @@ Archive::Archive(Bytes bytes) {
   std::uint64_t total = 0;
   std::string folder;
   for (std::uint64_t i = 0; i < directory.entries; ++i) {
-    const Entry entry = read_entry(bytes, at);
+    const ArchiveEntry entry = read_entry(bytes, at);
     at = entry.next;
     total += entry.size;
     if (total > bytes.size()) throw CheckpointError("damaged: entries of the archive overlap");

@@ -167,9 +167,9 @@ class Pickler {
   }
 
   // The same numbers in memory, in the same order.
-  using Place = std::tuple<const void*, torch::ScalarType, std::vector<std::int64_t>,
-                           std::vector<std::int64_t>, bool, bool>;
-  static Place place_of(const torch::Tensor& tensor) {
+  using StorageView = std::tuple<const void*, torch::ScalarType, std::vector<std::int64_t>,
+                                 std::vector<std::int64_t>, bool, bool>;
+  static StorageView place_of(const torch::Tensor& tensor) {
     const bool is_flat = tensor.is_contiguous();
     return {tensor.data_ptr(),
             tensor.scalar_type(),
@@ -199,7 +199,7 @@ class Pickler {
 
   std::string out_;
   std::vector<torch::Tensor> storages_;
-  std::map<Place, std::size_t> places_;
+  std::map<StorageView, std::size_t> places_;
   std::map<std::string, std::size_t> names_;
 };
 

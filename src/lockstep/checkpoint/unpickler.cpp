@@ -205,9 +205,9 @@ Result encode(const Arguments& arguments) {
 Result rebuild_from_type(const Arguments& arguments);
 
 // What a pickle may call.
-using Function = Result (*)(const Arguments&);
-Function function_named(std::string_view name) {
-  static const std::unordered_map<std::string_view, Function> functions = {
+using PickledFunction = Result (*)(const Arguments&);
+PickledFunction function_named(std::string_view name) {
+  static const std::unordered_map<std::string_view, PickledFunction> functions = {
       {"collections.OrderedDict", make_dict},
       {"collections.Counter", make_counter},
       {"torch._utils._rebuild_tensor", rebuild_tensor},
@@ -242,9 +242,9 @@ bool is_plain(std::string_view name) {
   return names.contains(name) || storage_type_named(name);
 }
 
-Function function_of(Ref callee) {
+PickledFunction function_of(Ref callee) {
   const std::string& name = expect<Name>(callee, "a function").text;
-  const Function function = function_named(name);
+  const PickledFunction function = function_named(name);
   if (function == nullptr) throw CheckpointError("damaged: its pickle calls {}", name);
   return function;
 }

@@ -153,11 +153,11 @@ class BrokenGroups {
 // The process group, and what to do when it does not answer.
 class C10d::Group {
  public:
-  Group(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+  Group(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
         std::vector<int> world_ranks)
       : backend_(options.backend),
         timeout_(options.timeout),
-        team_(options.team),
+        host_group_(options.host_group),
         inside_(options.inside),
         rendezvous_(std::move(rendezvous)),
         world_ranks_(std::move(world_ranks)),
@@ -182,7 +182,7 @@ class C10d::Group {
   }
 
   const std::string& backend() const { return backend_; }
-  launch::Rendezvous& rendezvous() { return *rendezvous_; }
+  rendezvous::Rendezvous& rendezvous() { return *rendezvous_; }
 
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -215,19 +215,19 @@ class C10d::Group {
   }
 
   void check() {
-    if (team_ != nullptr && team_->failure()) {
+    if (host_group_ != nullptr && host_group_->failure()) {
       broken_ = true;
-      team_->check();
+      host_group_->check();
     }
     const auto failure = rendezvous_->failure();
     if (!failure) return;
     broken_ = true;
-    for (const auto start = Clock::now(); team_ != nullptr && Clock::now() - start < kMoment;
+    for (const auto start = Clock::now(); host_group_ != nullptr && Clock::now() - start < kMoment;
          std::this_thread::sleep_for(milliseconds(1))) {
-      team_->check();
+      host_group_->check();
     }
-    throw WorkerError(launch::describe_failure(failure->rank, status_of(failure->rank).progress,
-                                               failure->reason));
+    throw WorkerError(process::describe_failure(failure->rank, status_of(failure->rank).progress,
+                                                failure->reason));
   }
 
   void set_alone(bool alone) {
@@ -238,16 +238,16 @@ class C10d::Group {
   void set_broken() { broken_ = true; }
   void set_progress(std::int64_t epoch, std::int64_t batch) {
     status_.progress = fmt::format(" (in epoch {}, batch {})", epoch, batch);
-    if (team_ != nullptr) team_->set_progress(epoch, batch);
+    if (host_group_ != nullptr) host_group_->set_progress(epoch, batch);
   }
 
  private:
   // For as long as this rank waits for other hosts, those of its own are told so.
   class WaitScope {
    public:
-    explicit WaitScope(launch::Team* inside) : inside_(inside) {}
+    explicit WaitScope(process::HostGroup* inside) : inside_(inside) {}
     ~WaitScope() {
-      if (told_) inside_->set_errand(before_);
+      if (told_) inside_->set_late_reason(before_);
     }
     WaitScope(const WaitScope&) = delete;
     WaitScope& operator=(const WaitScope&) = delete;
@@ -255,13 +255,13 @@ class C10d::Group {
     void tell() {
       if (inside_ == nullptr || told_) return;
       told_ = true;
-      before_ = inside_->set_errand(launch::Team::Errand::kOtherHosts);
+      before_ = inside_->set_late_reason(process::HostGroup::LateReason::kOtherHosts);
     }
 
    private:
-    launch::Team* inside_;
+    process::HostGroup* inside_;
     bool told_ = false;
-    launch::Team::Errand before_ = launch::Team::Errand::kNone;
+    process::HostGroup::LateReason before_ = process::HostGroup::LateReason::kNone;
   };
 
   // Waits for the operation, with an eye on the others.
@@ -284,7 +284,7 @@ class C10d::Group {
       looked = now;
       check();
       compare();
-      if (waited > timeout_ || alone / launch::Team::kAloneLimits > timeout_) time_out();
+      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) time_out();
     }
   }
 
@@ -304,7 +304,7 @@ class C10d::Group {
 
   milliseconds group_timeout() const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kLater + launch::Team::kAloneLimits * std::min(timeout_, kForever);
+    return kLater + process::HostGroup::kAloneLimits * std::min(timeout_, kForever);
   }
 
   void publish() { rendezvous_->set_status(status_.text()); }
@@ -375,21 +375,21 @@ class C10d::Group {
     }
     const std::string reason = fmt::format(
         "{}: waited {}: {} came, {} did not", status_.what,
-        format_duration(std::chrono::duration<double>(timeout_).count()), launch::list_ranks(came),
-        missing.empty() ? "but what they sent" : launch::list_ranks(missing));
+        format_duration(std::chrono::duration<double>(timeout_).count()), process::list_ranks(came),
+        missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =
         missing.empty() ? fmt::format("{}: {}", backend_, reason)
-                        : launch::describe_failure(missing.front(),
-                                                   status_of(missing.front()).progress, reason);
+                        : process::describe_failure(missing.front(),
+                                                    status_of(missing.front()).progress, reason);
     rendezvous_->fail(text);
     throw CommError(text);
   }
 
   std::string backend_;
   milliseconds timeout_;
-  launch::Team* team_;
-  launch::Team* inside_;
-  std::shared_ptr<launch::Rendezvous> rendezvous_;
+  process::HostGroup* host_group_;
+  process::HostGroup* inside_;
+  std::shared_ptr<rendezvous::Rendezvous> rendezvous_;
   std::vector<int> world_ranks_;
   int rank_;
   c10::intrusive_ptr<ProcessGroup> group_;
@@ -398,7 +398,7 @@ class C10d::Group {
   bool broken_ = false;
 };
 
-C10d::C10d(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+C10d::C10d(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
            std::vector<int> world_ranks)
     : Communicator(options.topology),
       group_(std::make_unique<Group>(options, std::move(rendezvous), std::move(world_ranks))) {}

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/process/host_group.h"
+#include "lockstep/rendezvous/rendezvous.h"
 
 namespace lockstep::comm {
 
@@ -22,16 +22,16 @@ struct C10dOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // Of ranks that were forked on this host: the process that made them knows best what became of
   // one.
-  launch::Team* team = nullptr;
+  process::HostGroup* host_group = nullptr;
   // Of this host's ranks, where this one acts for them: they are told while it waits for others.
-  launch::Team* inside = nullptr;
+  process::HostGroup* inside = nullptr;
 };
 
 class C10d : public Communicator {
  public:
   // Collective among the ranks of the group. `rendezvous` has the ranks of the whole run;
   // `world_ranks` are this group's among them.
-  C10d(const C10dOptions& options, std::shared_ptr<launch::Rendezvous> rendezvous,
+  C10d(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
        std::vector<int> world_ranks);
   ~C10d() override;
 

@@ -75,8 +75,8 @@ void check_dense(const torch::Tensor& tensor) {
                   tensor.defined() ? "a sparse one" : "an undefined one");
 }
 
-std::vector<Node> joined(const std::vector<std::vector<Node>>& nodes) {
-  std::vector<Node> all;
+std::vector<TreeNode> joined(const std::vector<std::vector<TreeNode>>& nodes) {
+  std::vector<TreeNode> all;
   for (const auto& of_rank : nodes) all.insert(all.end(), of_rank.begin(), of_rank.end());
   return all;
 }
@@ -102,21 +102,25 @@ std::string describe_reduction(torch::ScalarType type, ReduceOp op) {
   return fmt::format("{} of {}", name(), c10::toString(type));
 }
 
-Communicator::Plan::Plan(std::vector<std::vector<Node>> nodes_of_ranks, int leaves)
+Communicator::ReductionPlan::ReductionPlan(std::vector<std::vector<TreeNode>> nodes_of_ranks,
+                                           int leaves)
     : nodes(std::move(nodes_of_ranks)), tree(joined(nodes), leaves), leaves(leaves) {
   for (const auto& of_rank : nodes) most = std::max(most, of_rank.size());
 }
 
-const Communicator::Order& Communicator::order(int leaves, const std::vector<Node>& terms) {
+const Communicator::ReductionOrder& Communicator::order(int leaves,
+                                                        const std::vector<TreeNode>& terms) {
   const std::pair key(leaves, terms);
   if (const auto known = orders_.find(key); known != orders_.end()) return known->second;
-  std::vector<std::vector<Node>> all;
+  std::vector<std::vector<TreeNode>> all;
   for (int rank = 0; rank < size(); ++rank) {
     all.push_back(nodes_of({.rank = rank, .size = size()}, leaves));
   }
   const LeafRange own = leaves_of({.rank = rank(), .size = size()}, leaves);
   Tree tree(terms.empty() ? leaf_nodes(own) : terms, leaves);
-  return orders_.emplace(key, Order{Plan(std::move(all), leaves), std::move(tree)}).first->second;
+  return orders_
+      .emplace(key, ReductionOrder{ReductionPlan(std::move(all), leaves), std::move(tree)})
+      .first->second;
 }
 
 void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
@@ -219,7 +223,7 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   if (parts.leaves < 1)
     throw CommError("sum_parts: leaves: expected 1 or more, got {}", parts.leaves);
   const LeafRange range = leaves_of({.rank = rank(), .size = size()}, parts.leaves);
-  const std::vector<Node> nodes = parts.nodes.empty() ? leaf_nodes(range) : parts.nodes;
+  const std::vector<TreeNode> nodes = parts.nodes.empty() ? leaf_nodes(range) : parts.nodes;
   if (nodes.size() != parts.tensors.size()) {
     throw CommError("sum_parts: expected {} tensors on rank {}, got {}", nodes.size(), rank(),
                     parts.tensors.size());
@@ -241,10 +245,10 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
   // place of its first term.
   const auto& [plan, own] = order(parts.leaves, parts.nodes);
-  const auto first_leaf = [](const Node& node) { return node.index << node.level; };
+  const auto first_leaf = [](const TreeNode& node) { return node.index << node.level; };
   std::vector<const void*> terms;
   std::vector<void*> sums;
-  for (const Node& node : own.outputs()) {
+  for (const TreeNode& node : own.outputs()) {
     const auto first = std::ranges::find(nodes, first_leaf(node), first_leaf);
     terms.push_back(
         sums.emplace_back(staged[static_cast<std::size_t>(first - nodes.begin())].data()));

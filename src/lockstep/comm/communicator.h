@@ -50,7 +50,7 @@ struct Parts {
   std::vector<torch::Tensor> tensors;  // one a leaf, alike; used as scratch
   // What the tensors are where some leaves were added up before (RunningSums); empty: one leaf
   // each.
-  std::vector<Node> nodes = {};
+  std::vector<TreeNode> nodes = {};
 };
 
 class Communicator {
@@ -113,7 +113,7 @@ class Communicator {
 
   // Not collective: whether this rank now does work of its own that the others have no part in, and
   // that may take long: loading, saving, a callback. The time limit of those that wait for it does
-  // not count then; see Team::kAloneLimits.
+  // not count then; see HostGroup::kAloneLimits.
   virtual void set_alone(bool /*alone*/) {}
 
   // "shm", "gloo", … for messages and logs.
@@ -132,16 +132,16 @@ class Communicator {
   virtual std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) = 0;
   // Who has which terms of a sum, and the order of adding them. It is the same for every sum over
   // so many leaves, and costs more to make than a small sum.
-  struct Plan {
-    Plan(std::vector<std::vector<Node>> nodes_of_ranks, int leaves);
+  struct ReductionPlan {
+    ReductionPlan(std::vector<std::vector<TreeNode>> nodes_of_ranks, int leaves);
 
-    std::vector<std::vector<Node>> nodes;  // every rank's
-    Tree tree;                             // of all nodes, rank after rank
-    std::size_t most = 0;                  // nodes of a rank
+    std::vector<std::vector<TreeNode>> nodes;  // every rank's
+    Tree tree;                                 // of all nodes, rank after rank
+    std::size_t most = 0;                      // nodes of a rank
     int leaves = 1;
   };
   struct Reduction {
-    const Plan& plan;
+    const ReductionPlan& plan;
     std::span<const void* const> data;  // one array for each of this rank's nodes
     Elements elements;                  // of every array
     ReduceOp op = ReduceOp::kSum;
@@ -151,18 +151,19 @@ class Communicator {
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
 
  private:
-  struct Order {
-    Plan plan;  // of all ranks' nodes
-    Tree own;   // of this rank's terms
+  struct ReductionOrder {
+    ReductionPlan plan;  // of all ranks' nodes
+    Tree own;            // of this rank's terms
   };
-  const Order& order(int leaves, const std::vector<Node>& terms = {});
+  const ReductionOrder& order(int leaves, const std::vector<TreeNode>& terms = {});
   void wait_for_background() const {
     if (background_) background_();
   }
 
   Topology topology_;
   std::function<void()> background_;
-  std::map<std::pair<int, std::vector<Node>>, Order> orders_;  // by leaves and this rank's terms
+  // By leaves and this rank's terms.
+  std::map<std::pair<int, std::vector<TreeNode>>, ReductionOrder> orders_;
 };
 
 // Work of a rank's own for as long as it lives.

@@ -39,7 +39,7 @@ Hierarchical::Hierarchical(const HierarchicalOptions& options, std::unique_ptr<C
       local_(std::move(local)),
       leaders_(std::move(leaders)) {}
 
-Hierarchical::Place Hierarchical::place_of(int rank) const {
+Hierarchical::HostRank Hierarchical::place_of(int rank) const {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     for (std::size_t local = 0; local < hosts_[host].size(); ++local) {
       if (hosts_[host][local] == rank) {
@@ -90,7 +90,7 @@ std::vector<std::uint64_t> Hierarchical::do_vote(std::uint64_t word) {
 }
 
 void Hierarchical::do_broadcast(std::byte* data, const Elements& elements, int root) {
-  const Place from = place_of(root);
+  const HostRank from = place_of(root);
   passing_on([&] {
     // To the root's leader, to all leaders, to everybody.
     if (host_ == from.host && from.local != 0) local_->do_broadcast(data, elements, from.local);
@@ -120,18 +120,18 @@ std::vector<std::string> Hierarchical::do_gather(std::string_view mine, std::opt
 }
 
 // Inside the hosts, as far as their nodes go together, and between them.
-const Hierarchical::Plans& Hierarchical::plans(const Plan& plan) {
+const Hierarchical::Plans& Hierarchical::plans(const ReductionPlan& plan) {
   if (const auto known = plans_.find(plan.leaves); known != plans_.end()) return known->second;
-  std::vector<Plan> inside;
-  std::vector<std::vector<Node>> left;
+  std::vector<ReductionPlan> inside;
+  std::vector<std::vector<TreeNode>> left;
   for (const auto& ranks : hosts_) {
-    std::vector<std::vector<Node>> nodes;
+    std::vector<std::vector<TreeNode>> nodes;
     for (const int rank : ranks) nodes.push_back(plan.nodes[static_cast<std::size_t>(rank)]);
     inside.emplace_back(std::move(nodes), plan.leaves);
     left.push_back(inside.back().tree.outputs());
   }
   Plans made{.inside = std::move(inside[static_cast<std::size_t>(host_)]),
-             .between = Plan(std::move(left), plan.leaves)};
+             .between = ReductionPlan(std::move(left), plan.leaves)};
   return plans_.emplace(plan.leaves, std::move(made)).first->second;
 }
 

@@ -37,21 +37,21 @@ class Hierarchical : public Communicator {
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 
  private:
-  struct Place {
+  struct HostRank {
     int host = 0;
     int local = 0;
   };
-  Place place_of(int rank) const;
+  HostRank place_of(int rank) const;
 
   // An error on one level is made known on the other.
   template <typename Action>
   auto passing_on(const Action& action);
 
   struct Plans {
-    Plan inside;   // of this host's ranks
-    Plan between;  // of what is left on every host
+    ReductionPlan inside;   // of this host's ranks
+    ReductionPlan between;  // of what is left on every host
   };
-  const Plans& plans(const Plan& plan);
+  const Plans& plans(const ReductionPlan& plan);
 
   std::string name_;
   std::vector<std::vector<int>> hosts_;

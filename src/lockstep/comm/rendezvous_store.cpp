@@ -4,8 +4,8 @@
 
 namespace lockstep::comm {
 
-RendezvousStore::RendezvousStore(std::shared_ptr<launch::Rendezvous> rendezvous, std::string prefix,
-                                 std::chrono::milliseconds timeout)
+RendezvousStore::RendezvousStore(std::shared_ptr<rendezvous::Rendezvous> rendezvous,
+                                 std::string prefix, std::chrono::milliseconds timeout)
     : Store(timeout), rendezvous_(std::move(rendezvous)), prefix_(std::move(prefix)) {}
 
 void RendezvousStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {

@@ -6,14 +6,14 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "lockstep/launch/rendezvous.h"
+#include "lockstep/rendezvous/rendezvous.h"
 
 namespace lockstep::comm {
 
 class RendezvousStore : public c10d::Store {
  public:
   // All keys begin with `prefix`: several process groups may share a meeting place.
-  RendezvousStore(std::shared_ptr<launch::Rendezvous> rendezvous, std::string prefix,
+  RendezvousStore(std::shared_ptr<rendezvous::Rendezvous> rendezvous, std::string prefix,
                   std::chrono::milliseconds timeout);
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
@@ -30,7 +30,7 @@ class RendezvousStore : public c10d::Store {
  private:
   std::vector<std::string> prefixed(const std::vector<std::string>& keys) const;
 
-  std::shared_ptr<launch::Rendezvous> rendezvous_;
+  std::shared_ptr<rendezvous::Rendezvous> rendezvous_;
   std::string prefix_;
 };
 

@@ -8,14 +8,14 @@
 namespace lockstep::comm {
 namespace {
 
-using launch::Operation;
-using launch::Team;
+using process::HostGroup;
+using process::Operation;
 
-Topology topology_of(const Team& team) {
-  return {.rank = team.rank(),
-          .world_size = team.size(),
-          .local_rank = team.rank(),
-          .local_size = team.size()};
+Topology topology_of(const HostGroup& host_group) {
+  return {.rank = host_group.rank(),
+          .world_size = host_group.size(),
+          .local_rank = host_group.rank(),
+          .local_size = host_group.size()};
 }
 
 // Up to this many bytes a rank sums everything itself; beyond, each sums its part for all, which is
@@ -27,7 +27,7 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// What Team compares beside the operation and the size.
+// What HostGroup compares beside the operation and the size.
 std::uint32_t kind_of_reduction(const Elements& elements, ReduceOp op) {
   return (static_cast<std::uint32_t>(elements.type) << 8) | static_cast<std::uint32_t>(op);
 }
@@ -40,7 +40,7 @@ std::uint32_t kind_of_gather(const std::optional<int>& root) {
   return root ? static_cast<std::uint32_t>(*root) + 1 : 0;
 }
 
-std::string describe_kind(const Team& team, Operation operation, std::uint32_t kind) {
+std::string describe_kind(const HostGroup& host_group, Operation operation, std::uint32_t kind) {
   switch (operation) {
     case Operation::kAllReduce:
     case Operation::kGradients:
@@ -49,10 +49,10 @@ std::string describe_kind(const Team& team, Operation operation, std::uint32_t k
     case Operation::kBroadcast:
       return fmt::format("{} from rank {}",
                          c10::toString(static_cast<torch::ScalarType>(kind >> 16)),
-                         team.name(static_cast<int>(kind & 0xffff)));
+                         host_group.name(static_cast<int>(kind & 0xffff)));
     case Operation::kGather:
       return kind == 0 ? "to all ranks"
-                       : fmt::format("to rank {}", team.name(static_cast<int>(kind) - 1));
+                       : fmt::format("to rank {}", host_group.name(static_cast<int>(kind) - 1));
     default:
       return "";
   }
@@ -60,38 +60,39 @@ std::string describe_kind(const Team& team, Operation operation, std::uint32_t k
 
 }  // namespace
 
-Shared::Shared(Team& team) : Communicator(topology_of(team)), team_(team) {
-  team_.set_describe_kind([&team](Operation operation, std::uint32_t kind) {
-    return describe_kind(team, operation, kind);
+Shared::Shared(HostGroup& host_group)
+    : Communicator(topology_of(host_group)), host_group_(host_group), slots_(host_group) {
+  host_group_.set_describe_kind([&host_group](Operation operation, std::uint32_t kind) {
+    return describe_kind(host_group, operation, kind);
   });
 }
 
 std::vector<std::uint64_t> Shared::do_vote(std::uint64_t word) {
-  team_.meet({.operation = Operation::kVote, .word = word});
+  host_group_.meet({.operation = Operation::kVote, .word = word});
   std::vector<std::uint64_t> words(static_cast<std::size_t>(size()));
-  for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = team_.word(i);
+  for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = host_group_.word(i);
   return words;
 }
 
 void Shared::do_barrier() {
-  team_.meet({.operation = Operation::kBarrier});
+  host_group_.meet({.operation = Operation::kBarrier});
 }
 
 void Shared::do_synchronize() {
-  team_.meet({.operation = Operation::kUpdate});
+  host_group_.meet({.operation = Operation::kUpdate});
 }
 
 std::optional<torch::Tensor> Shared::shared_memory(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
-  std::shared_ptr<launch::SharedMemory> memory;
+  std::shared_ptr<process::SharedMemory> memory;
   std::string handle;
   if (rank() == 0) {
-    memory = std::make_shared<launch::SharedMemory>(bytes);
+    memory = std::make_shared<process::SharedMemory>(bytes);
     handle = memory->handle();
   }
   handle = broadcast_bytes(handle, 0);
   if (rank() != 0) {
-    memory = std::make_shared<launch::SharedMemory>(launch::SharedMemory::open(handle));
+    memory = std::make_shared<process::SharedMemory>(process::SharedMemory::open(handle));
   }
   barrier();
   memory->close_handle();
@@ -104,11 +105,11 @@ void Shared::do_broadcast(std::byte* data, const Elements& elements, int root) {
   const std::uint32_t kind = kind_of_broadcast(elements, root);
   std::size_t done = 0;
   do {
-    const std::size_t count = std::min(Team::kSlotBytes, bytes - done);
+    const std::size_t count = std::min(MessageSlots::kSlotBytes, bytes - done);
     const int turn = next_turn();
-    if (rank() == root) copy_bytes(data + done, team_.slot(root, turn), count);
-    team_.meet({.operation = Operation::kBroadcast, .detail = bytes, .kind = kind});
-    if (rank() != root) copy_bytes(team_.slot(root, turn), data + done, count);
+    if (rank() == root) copy_bytes(data + done, slots_.slot(root, turn), count);
+    host_group_.meet({.operation = Operation::kBroadcast, .detail = bytes, .kind = kind});
+    if (rank() != root) copy_bytes(slots_.slot(root, turn), data + done, count);
     done += count;
   } while (done < bytes);
 }
@@ -118,25 +119,25 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
   std::vector<std::string> all(static_cast<std::size_t>(size()));
   std::uint64_t longest = 0;
   const std::uint32_t kind = kind_of_gather(root);
-  team_.meet({.operation = Operation::kGather, .kind = kind, .word = mine.size()});
+  host_group_.meet({.operation = Operation::kGather, .kind = kind, .word = mine.size()});
   for (int i = 0; i < size(); ++i) {
-    const std::uint64_t length = team_.word(i);
+    const std::uint64_t length = host_group_.word(i);
     longest = std::max(longest, length);
     if (receives) all[static_cast<std::size_t>(i)].resize(length);
   }
-  for (std::size_t done = 0; done < longest; done += Team::kSlotBytes) {
+  for (std::size_t done = 0; done < longest; done += MessageSlots::kSlotBytes) {
     const int turn = next_turn();
     if (done < mine.size()) {
-      std::memcpy(team_.slot(rank(), turn), mine.data() + done,
-                  std::min(Team::kSlotBytes, mine.size() - done));
+      std::memcpy(slots_.slot(rank(), turn), mine.data() + done,
+                  std::min(MessageSlots::kSlotBytes, mine.size() - done));
     }
-    team_.meet({.operation = Operation::kGather, .detail = longest, .kind = kind});
+    host_group_.meet({.operation = Operation::kGather, .detail = longest, .kind = kind});
     if (!receives) continue;
     for (int i = 0; i < size(); ++i) {
       std::string& text = all[static_cast<std::size_t>(i)];
       if (done >= text.size()) continue;
-      std::memcpy(text.data() + done, team_.slot(i, turn),
-                  std::min(Team::kSlotBytes, text.size() - done));
+      std::memcpy(text.data() + done, slots_.slot(i, turn),
+                  std::min(MessageSlots::kSlotBytes, text.size() - done));
     }
   }
   return all;
@@ -148,9 +149,9 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
   // A slot takes a piece of each of a rank's nodes.
   const std::size_t most = std::max(outputs.size(), reduction.plan.most);
   if (most == 0) return;  // the leaves are on other hosts
-  const auto piece = static_cast<std::int64_t>(Team::kSlotBytes / most / width / 64 * 64);
+  const auto piece = static_cast<std::int64_t>(MessageSlots::kSlotBytes / most / width / 64 * 64);
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * width;
-  const Team::Meeting meeting{
+  const HostGroup::CollectiveCall call{
       .operation = reduction.gradients ? Operation::kGradients : Operation::kAllReduce,
       .detail = elements.bytes(),
       .kind = kind_of_reduction(elements, reduction.op)};
@@ -171,25 +172,25 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
       return static_cast<const std::byte*>(reduction.data[node]) + offset;
     };
     for (std::size_t i = 0; i < reduction.data.size(); ++i) {
-      copy_bytes(own(i), team_.slot(rank(), turn) + i * piece_bytes, bytes);
+      copy_bytes(own(i), slots_.slot(rank(), turn) + i * piece_bytes, bytes);
     }
-    team_.meet(meeting);
+    host_group_.meet(call);
     // What is this rank's is read where it was: another copy of it would take room in the cache.
     inputs.clear();
     for (int r = 0; r < size(); ++r) {
       const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();
       for (std::size_t i = 0; i < nodes; ++i) {
-        inputs.push_back((r == rank() ? own(i) : team_.slot(r, turn) + i * piece_bytes) + skip);
+        inputs.push_back((r == rank() ? own(i) : slots_.slot(r, turn) + i * piece_bytes) + skip);
       }
     }
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      sums[k] = direct ? outputs[k] + offset : team_.results(turn) + k * piece_bytes + skip;
+      sums[k] = direct ? outputs[k] + offset : slots_.results(turn) + k * piece_bytes + skip;
     }
     reduction.plan.tree.reduce(inputs, sums, end - begin, elements.type, reduction.op);
     if (!direct) {
-      team_.meet(meeting);
+      host_group_.meet(call);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
-        copy_bytes(team_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
+        copy_bytes(slots_.results(turn) + k * piece_bytes, outputs[k] + offset, bytes);
       }
     }
     done += count;

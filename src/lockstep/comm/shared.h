@@ -4,23 +4,25 @@
 #include <memory>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/comm/message_slots.h"
+#include "lockstep/process/host_group.h"
 
 namespace lockstep::comm {
 
-// `topology` is of these ranks alone: its rank and size are the team's. The team outlives it.
+// `topology` is of these ranks alone: its rank and size are the group's. The group outlives it.
 class Shared : public Communicator {
  public:
-  explicit Shared(launch::Team& team);
+  explicit Shared(process::HostGroup& host_group);
 
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
-  void abort(std::string_view reason) noexcept override { team_.fail(rank(), reason); }
-  void check() override { team_.check(); }
+  void abort(std::string_view reason) noexcept override { host_group_.fail(rank(), reason); }
+  void check() override { host_group_.check(); }
   void set_progress(std::int64_t epoch, std::int64_t batch) override {
-    team_.set_progress(epoch, batch);
+    host_group_.set_progress(epoch, batch);
   }
   void set_alone(bool alone) override {
-    team_.set_errand(alone ? launch::Team::Errand::kAlone : launch::Team::Errand::kNone);
+    host_group_.set_late_reason(alone ? process::HostGroup::LateReason::kAlone
+                                      : process::HostGroup::LateReason::kNone);
   }
   std::string name() const override { return "shm"; }
 
@@ -36,7 +38,8 @@ class Shared : public Communicator {
   // The next of the two slots; after a meeting with everybody, what is in it is there to read.
   int next_turn() { return turn_ ^= 1; }
 
-  launch::Team& team_;
+  process::HostGroup& host_group_;
+  MessageSlots slots_;
   int turn_ = 0;
 };
 

@@ -62,8 +62,8 @@ void combine(const T* a, const T* b, T* out, std::int64_t count, ReduceOp op) {
 
 }  // namespace
 
-Tree::Tree(std::vector<Node> inputs, int leaves) {
-  std::map<Node, int> here;  // node -> term
+Tree::Tree(std::vector<TreeNode> inputs, int leaves) {
+  std::map<TreeNode, int> here;  // node -> term
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     here[inputs[i]] = static_cast<int>(terms_.size());
     terms_.push_back({.input = static_cast<int>(i)});
@@ -163,14 +163,14 @@ LeafRange leaves_of(const Share& share, int leaves) {
   return {.begin = leaves * share.rank / share.size, .end = leaves * (share.rank + 1) / share.size};
 }
 
-std::vector<Node> leaf_nodes(const LeafRange& range) {
-  std::vector<Node> nodes;
+std::vector<TreeNode> leaf_nodes(const LeafRange& range) {
+  std::vector<TreeNode> nodes;
   for (int leaf = range.begin; leaf < range.end; ++leaf)
     nodes.push_back({.level = 0, .index = leaf});
   return nodes;
 }
 
-std::vector<Node> nodes_of(const Share& share, int leaves) {
+std::vector<TreeNode> nodes_of(const Share& share, int leaves) {
   return Tree(leaf_nodes(leaves_of(share, leaves)), leaves).outputs();
 }
 
@@ -182,8 +182,8 @@ RunningSums::RunningSums(const Options& options) {
     arrays_ = std::max(arrays_, static_cast<int>(nodes_.size()));
     const bool last = leaf + 1 == range.end;
     while (!options.keep_all && !last && nodes_.size() > 1) {
-      const Node right = nodes_.back();
-      const Node left = nodes_[nodes_.size() - 2];
+      const TreeNode right = nodes_.back();
+      const TreeNode left = nodes_[nodes_.size() - 2];
       if (left.level != right.level || right.index % 2 == 0 || left.index + 1 != right.index) break;
       const int from = static_cast<int>(nodes_.size()) - 1;
       step.additions.push_back({.to = from - 1, .from = from});

@@ -21,21 +21,21 @@ namespace lockstep::comm {
 
 enum class ReduceOp { kSum, kMean, kMin, kMax, kProduct };
 
-struct Node {
+struct TreeNode {
   int level = 0;
   int index = 0;
 
-  friend auto operator<=>(const Node&, const Node&) = default;
+  friend auto operator<=>(const TreeNode&, const TreeNode&) = default;
 };
 
 // How the nodes that are there make fewer and larger ones, as far as they can.
 class Tree {
  public:
   // Each leaf is in one of `inputs` at most.
-  Tree(std::vector<Node> inputs, int leaves);
+  Tree(std::vector<TreeNode> inputs, int leaves);
 
   // What comes out; one where all leaves went in.
-  const std::vector<Node>& outputs() const { return outputs_; }
+  const std::vector<TreeNode>& outputs() const { return outputs_; }
   bool is_whole() const { return whole_; }
 
   // outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be the array
@@ -57,7 +57,7 @@ class Tree {
 
   std::vector<Term> terms_;
   std::vector<int> roots_;  // terms, one an output
-  std::vector<Node> outputs_;
+  std::vector<TreeNode> outputs_;
   bool whole_ = false;
 };
 
@@ -77,10 +77,10 @@ struct Share {
 // Neighbours go together, and the first rank has the first leaf.
 LeafRange leaves_of(const Share& share, int leaves);
 
-std::vector<Node> leaf_nodes(const LeafRange& range);
+std::vector<TreeNode> leaf_nodes(const LeafRange& range);
 
 // What is left of a rank's leaves once it has added up what it can.
-std::vector<Node> nodes_of(const Share& share, int leaves);
+std::vector<TreeNode> nodes_of(const Share& share, int leaves);
 
 // How a rank adds up its leaves where they come one after the other, in as few arrays as the order
 // of the tree allows: log2 of its leaves and one where they begin at the first leaf, else at most
@@ -112,7 +112,7 @@ class RunningSums {
   }
 
   // What the first arrays hold in the end, one node each.
-  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<TreeNode>& nodes() const { return nodes_; }
 
  private:
   struct Step {
@@ -120,7 +120,7 @@ class RunningSums {
     std::vector<Addition> additions;
   };
   std::vector<Step> steps_;  // one a leaf
-  std::vector<Node> nodes_;
+  std::vector<TreeNode> nodes_;
   int arrays_ = 0;
 };
 

@@ -19,7 +19,7 @@
 namespace lockstep::comm {
 namespace {
 
-using launch::Rendezvous;
+using rendezvous::Rendezvous;
 
 // The same for processes that can share memory: one boot of one kernel, one view of processes.
 std::string host_identity() {
@@ -50,16 +50,20 @@ class ConnectedWorld final : public World {
     communicator_ = std::move(communicator);
   }
 
-  ConnectedWorld(Met met, const WorldOptions& options, launch::Team* team)
-      : met_(std::move(met)), topology_(met_.topology), options_(options), forked_(team) {
+  ConnectedWorld(RendezvousSession session, const WorldOptions& options,
+                 process::HostGroup* host_group)
+      : session_(std::move(session)),
+        topology_(session_.topology),
+        options_(options),
+        forked_(host_group) {
     try {
       connect();
     } catch (const std::exception& error) {
-      met_.rendezvous->fail(error.what());
+      session_.rendezvous->fail(error.what());
       // What fails here mostly fails for all, each of which is to find out by itself.
-      if (met_.server != nullptr) {
-        met_.rendezvous->leave();
-        met_.server->wait_until_empty(kOthers);
+      if (session_.server != nullptr) {
+        session_.rendezvous->leave();
+        session_.server->wait_until_empty(kOthers);
       }
       throw;
     }
@@ -71,19 +75,19 @@ class ConnectedWorld final : public World {
     // More than when it was made: a world may be made and used while an exception is handled.
     const bool failing = std::uncaught_exceptions() > exceptions_;
     communicator_.reset();
-    if (launch::Team* team = team_of_host()) team->set_wait_listener({});
-    if (team_ != nullptr) leave_team(failing);
-    if (met_.rendezvous == nullptr) return;
-    if (failing) met_.rendezvous->fail(kException);
-    const bool in_order = !met_.rendezvous->failure();
-    met_.rendezvous->leave();
-    if (met_.server != nullptr && in_order) met_.server->wait_until_empty(kDoor);
+    if (process::HostGroup* host_group = group_of_host()) host_group->set_wait_listener({});
+    if (host_group_ != nullptr) leave_host_group(failing);
+    if (session_.rendezvous == nullptr) return;
+    if (failing) session_.rendezvous->fail(kException);
+    const bool in_order = !session_.rendezvous->failure();
+    session_.rendezvous->leave();
+    if (session_.server != nullptr && in_order) session_.server->wait_until_empty(kDoor);
   }
 
  private:
-  void leave_team(bool failing) {
-    if (failing) team_->fail(team_->rank(), kException);
-    team_->set_state(launch::SeatState::kLeft);
+  void leave_host_group(bool failing) {
+    if (failing) host_group_->fail(host_group_->rank(), kException);
+    host_group_->set_state(process::MemberState::kLeft);
   }
 
   void connect() {
@@ -96,7 +100,7 @@ class ConnectedWorld final : public World {
       communicator_ = make_c10d(topology_, "world", everybody());
       return;
     }
-    if (!agree(forked_ != nullptr || make_team())) {
+    if (!agree(forked_ != nullptr || make_host_group())) {
       refuse_shm("not every rank can open the memory of the others on its host");
       communicator_ = make_c10d(topology_, "world", everybody());
       return;
@@ -114,10 +118,13 @@ class ConnectedWorld final : public World {
   }
 
   // Of this host's ranks; null where there is one.
-  launch::Team* team_of_host() const { return forked_ != nullptr ? forked_ : team_.get(); }
+  process::HostGroup* group_of_host() const {
+    return forked_ != nullptr ? forked_ : host_group_.get();
+  }
 
   std::unique_ptr<Communicator> make_inside() const {
-    if (launch::Team* team = team_of_host()) return std::make_unique<Shared>(*team);
+    if (process::HostGroup* host_group = group_of_host())
+      return std::make_unique<Shared>(*host_group);
     return std::make_unique<Local>();
   }
 
@@ -129,10 +136,10 @@ class ConnectedWorld final : public World {
 
   // Every rank learns of every other's host. Ranks of a host are in the order of their ranks.
   void group_by_host() {
-    Rendezvous& rendezvous = *met_.rendezvous;
+    Rendezvous& rendezvous = *session_.rendezvous;
     std::string own = host_identity();
     // Ranks that were forked together share memory with each other, and with nobody else.
-    if (forked_ != nullptr) own += fmt::format(" team of {}", forked_->pid(0));
+    if (forked_ != nullptr) own += fmt::format(" forked by {}", forked_->pid(0));
     rendezvous.set(fmt::format("host/{}", topology_.rank), own);
     std::map<std::string, std::size_t> known;
     for (int rank = 0; rank < topology_.world_size; ++rank) {
@@ -148,20 +155,20 @@ class ConnectedWorld final : public World {
   }
 
   // Shared memory of processes that were started apart. False where it cannot be had.
-  bool make_team() {
+  bool make_host_group() {
     const auto& here = hosts_[host_];
     if (here.size() == 1) return true;
-    Rendezvous& rendezvous = *met_.rendezvous;
-    const std::string key = fmt::format("team/{}", here.front());
-    std::shared_ptr<launch::TeamMemory> memory;
+    Rendezvous& rendezvous = *session_.rendezvous;
+    const std::string key = fmt::format("host_group/{}", here.front());
+    std::shared_ptr<process::HostGroupMemory> memory;
     try {
       if (topology_.local_rank == 0) {
-        memory = std::make_shared<launch::TeamMemory>(static_cast<int>(here.size()));
+        memory = std::make_shared<process::HostGroupMemory>(static_cast<int>(here.size()));
         rendezvous.set(key, memory->memory.handle());
       } else {
         const std::string handle = rendezvous.get(key, options_.timeout);
         if (handle == kNoMemory) return false;
-        memory = std::make_shared<launch::TeamMemory>(launch::SharedMemory::open(handle));
+        memory = std::make_shared<process::HostGroupMemory>(process::SharedMemory::open(handle));
       }
     } catch (const CommError&) {
       if (rendezvous.failure()) throw;
@@ -169,16 +176,16 @@ class ConnectedWorld final : public World {
       if (topology_.local_rank == 0) rendezvous.set(key, kNoMemory);
       return false;
     }
-    team_ = std::make_unique<launch::Team>(
-        memory, launch::TeamOptions{
+    host_group_ = std::make_unique<process::HostGroup>(
+        memory, process::HostGroupOptions{
                     .rank = topology_.local_rank, .timeout = options_.timeout, .names = here});
-    team_->join();
+    host_group_->join();
     return true;
   }
 
   // Whether all ranks say yes.
   bool agree(bool yes) {
-    Rendezvous& rendezvous = *met_.rendezvous;
+    Rendezvous& rendezvous = *session_.rendezvous;
     rendezvous.set(fmt::format("shares/{}", topology_.rank), yes ? "yes" : "no");
     bool all = true;
     for (int rank = 0; rank < topology_.world_size; ++rank) {
@@ -195,16 +202,16 @@ class ConnectedWorld final : public World {
 
   std::unique_ptr<Communicator> make_c10d(const Topology& topology, const std::string& group,
                                           std::vector<int> world_ranks,
-                                          launch::Team* inside = nullptr) const {
+                                          process::HostGroup* inside = nullptr) const {
     const bool sharing = options_.backend == "auto" || options_.backend == "shm";
     return std::make_unique<C10d>(C10dOptions{.topology = topology,
                                               .backend = sharing ? "gloo" : options_.backend,
-                                              .address = met_.own_address,
+                                              .address = session_.own_address,
                                               .group = group,
                                               .timeout = options_.timeout,
-                                              .team = forked_,
+                                              .host_group = forked_,
                                               .inside = inside},
-                                  met_.rendezvous, std::move(world_ranks));
+                                  session_.rendezvous, std::move(world_ranks));
   }
 
   std::unique_ptr<Communicator> make_hierarchical() const {
@@ -214,26 +221,27 @@ class ConnectedWorld final : public World {
                      .world_size = static_cast<int>(hosts_.size())};
       std::vector<int> world_ranks;
       for (const auto& host : hosts_) world_ranks.push_back(host.front());
-      leaders = make_c10d(among, "leaders", std::move(world_ranks), team_of_host());
+      leaders = make_c10d(among, "leaders", std::move(world_ranks), group_of_host());
     }
     // The hosts that wait for this one are told which of its ranks is late.
-    if (launch::Team* team = team_of_host())
-      team->set_wait_listener([rendezvous = met_.rendezvous](const std::vector<int>& late) {
-        rendezvous->set_waits_for(fmt::format("{}", fmt::join(late, " ")));
-      });
+    if (process::HostGroup* host_group = group_of_host())
+      host_group->set_wait_listener(
+          [rendezvous = session_.rendezvous](const std::vector<int>& late) {
+            rendezvous->set_waits_for(fmt::format("{}", fmt::join(late, " ")));
+          });
     return std::make_unique<Hierarchical>(
         HierarchicalOptions{.topology = topology_, .hosts = hosts_, .name = "shm+gloo"},
         make_inside(), std::move(leaders));
   }
 
   const int exceptions_ = std::uncaught_exceptions();
-  Met met_;
+  RendezvousSession session_;
   Topology topology_;
   WorldOptions options_;
   std::vector<std::vector<int>> hosts_;
   std::size_t host_ = 0;
-  launch::Team* forked_ = nullptr;      // of this host's ranks, where one process forked them
-  std::unique_ptr<launch::Team> team_;  // of ranks that were started apart
+  process::HostGroup* forked_ = nullptr;  // of this host's ranks, where one process forked them
+  std::unique_ptr<process::HostGroup> host_group_;  // of ranks that were started apart
 };
 
 }  // namespace
@@ -250,22 +258,25 @@ void check_backend(const std::string& backend) {
           : "");
 }
 
-std::unique_ptr<World> World::of_team(launch::Team& team, const WorldOptions& options) {
+std::unique_ptr<World> World::of_host_group(process::HostGroup& host_group,
+                                            const WorldOptions& options) {
   check_backend(options.backend);
-  auto shared = std::make_unique<Shared>(team);
+  auto shared = std::make_unique<Shared>(host_group);
   if (options.backend == "auto" || options.backend == "shm") {
     return std::make_unique<ConnectedWorld>(std::move(shared));
   }
-  return std::make_unique<ConnectedWorld>(meet_through(*shared, options.limits()), options, &team);
+  return std::make_unique<ConnectedWorld>(meet_through(*shared, options.limits()), options,
+                                          &host_group);
 }
 
-std::unique_ptr<World> World::meet(const Meeting& meeting, const WorldOptions& options,
-                                   launch::Team* team) {
+std::unique_ptr<World> World::meet(const RendezvousSettings& settings, const WorldOptions& options,
+                                   process::HostGroup* host_group) {
   check_backend(options.backend);
-  return std::make_unique<ConnectedWorld>(meet_at(meeting, options.limits()), options, team);
+  return std::make_unique<ConnectedWorld>(meet_at(settings, options.limits()), options, host_group);
 }
 
-std::unique_ptr<World> World::attach(const launch::Place& place, const WorldOptions& options) {
+std::unique_ptr<World> World::attach(const process::LaunchedPlace& place,
+                                     const WorldOptions& options) {
   check_backend(options.backend);
   if (place.topology.world_size == 1) {
     return std::make_unique<ConnectedWorld>(std::make_unique<Local>());

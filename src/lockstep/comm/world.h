@@ -8,9 +8,9 @@
 #include <string>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/comm/meeting.h"
-#include "lockstep/launch/environment.h"
-#include "lockstep/launch/team.h"
+#include "lockstep/comm/rendezvous_session.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/process/host_group.h"
 
 namespace lockstep::comm {
 
@@ -38,16 +38,19 @@ class World {
 
   Communicator& communicator() { return *communicator_; }
 
-  // The ranks of one host, forked from one process. The team outlives the world.
-  static std::unique_ptr<World> of_team(launch::Team& team, const WorldOptions& options);
+  // The ranks of one host, forked from one process. The group outlives the world.
+  static std::unique_ptr<World> of_host_group(process::HostGroup& host_group,
+                                              const WorldOptions& options);
 
-  // Ranks that know where rank 0 is to be met. Where some of them were forked on this host, `team`
-  // is theirs. Throws CommError with the address, and who did not come.
-  static std::unique_ptr<World> meet(const Meeting& meeting, const WorldOptions& options,
-                                     launch::Team* team = nullptr);
+  // Ranks that know where rank 0 is to be met. Where some of them were forked on this host,
+  // `host_group` is theirs. Throws CommError with the address, and who did not come.
+  static std::unique_ptr<World> meet(const RendezvousSettings& settings,
+                                     const WorldOptions& options,
+                                     process::HostGroup* host_group = nullptr);
 
   // Ranks that a launcher started.
-  static std::unique_ptr<World> attach(const launch::Place& place, const WorldOptions& options);
+  static std::unique_ptr<World> attach(const process::LaunchedPlace& place,
+                                       const WorldOptions& options);
 
  protected:
   std::unique_ptr<Communicator> communicator_;

@@ -23,8 +23,8 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/socket.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::command {
 namespace {
@@ -121,10 +121,10 @@ void check_blas(Report& report) {
 }
 
 void check_threads(Report& report) {
-  const int cores = launch::usable_cores();
+  const int cores = process::usable_cores();
   std::string found =
       fmt::format("{} to use", cores == 1 ? "1 core" : fmt::format("{} cores", cores));
-  if (const auto quota = launch::cpu_quota()) {
+  if (const auto quota = process::cpu_quota()) {
     found += fmt::format(", a quota of {:.1f} cores", *quota);
   }
   const char* const omp = std::getenv("OMP_NUM_THREADS");
@@ -181,9 +181,9 @@ void check_memory(Report& report) {
 
 void check_network(Report& report) {
   try {
-    const auto listener = launch::listen_on({.address = "127.0.0.1", .port = 0});
-    launch::connect_to({.address = "127.0.0.1", .port = launch::local_port(listener)},
-                       Clock::now() + std::chrono::seconds(1));
+    const auto listener = rendezvous::listen_on({.address = "127.0.0.1", .port = 0});
+    rendezvous::connect_to({.address = "127.0.0.1", .port = rendezvous::local_port(listener)},
+                           Clock::now() + std::chrono::seconds(1));
     report.good("loopback", "127.0.0.1 answers");
   } catch (const Error& error) {
     report.bad("loopback", error.what(), "bring it up: ip link set lo up");

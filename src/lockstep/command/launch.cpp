@@ -14,19 +14,19 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/environment.h"
-#include "lockstep/launch/handshake.h"
-#include "lockstep/launch/network.h"
-#include "lockstep/launch/nodes.h"
-#include "lockstep/launch/programs.h"
-#include "lockstep/launch/rank_environment.h"
-#include "lockstep/launch/token.h"
+#include "lockstep/launcher/nodes.h"
+#include "lockstep/launcher/programs.h"
+#include "lockstep/launcher/rank_environment.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/handshake.h"
+#include "lockstep/rendezvous/network.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::command {
 namespace {
 
-struct LaunchOptions {
+struct LaunchArguments {
   std::string processes = "auto";
   std::string node_count = "1";  // as the user wrote it
   int nodes = 1;
@@ -58,7 +58,7 @@ int process_count(const std::string& text) {
   if (text == "gpu" && gpus == 0)
     throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
-  if (text == "auto" || text == "cpu") return launch::usable_cores();
+  if (text == "auto" || text == "cpu") return process::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {
     throw ConfigError("--nproc-per-node: expected a positive integer, cpu, gpu or auto, got '{}'",
@@ -68,8 +68,8 @@ int process_count(const std::string& text) {
 }
 
 // --rdzv-endpoint host:port, or --master-addr and --master-port.
-launch::Endpoint endpoint_of(const LaunchOptions& options) {
-  launch::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
+rendezvous::Endpoint endpoint_of(const LaunchArguments& options) {
+  rendezvous::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
   if (!options.endpoint.empty()) {
     const std::size_t colon = options.endpoint.rfind(':');
     // Without a port it is torchrun's; port 0, any that is free, makes sense on one node.
@@ -105,7 +105,7 @@ struct Output {
 };
 
 // Without --redirects and --tee, --log-dir takes both streams.
-Output output_of(const LaunchOptions& options) {
+Output output_of(const LaunchArguments& options) {
   Output output;
   if (!options.log_dir) {
     if (!options.redirects && !options.tee) return output;
@@ -129,14 +129,14 @@ void write_all(int fd, std::string_view bytes) {
   }
 }
 
-class Launcher {
+class NodeLauncher {
  public:
-  explicit Launcher(const LaunchOptions& options)
+  explicit NodeLauncher(const LaunchArguments& options)
       : options_(options),
         processes_(process_count(options.processes)),
         endpoint_(endpoint_of(options)),
         output_(output_of(options)),
-        environment_(launch::current_environment()) {
+        environment_(process::current_environment()) {
     if (options.node_rank < 0 || options.node_rank >= options.nodes) {
       throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes - 1,
                         options.node_rank);
@@ -149,17 +149,19 @@ class Launcher {
     }
     check_seconds("--grace", options.grace);
     check_seconds("--timeout", options.timeout);
-    if (!options.interface.empty()) environment_[launch::kInterfaceVariable] = options.interface;
+    if (!options.interface.empty())
+      environment_[rendezvous::kInterfaceVariable] = options.interface;
     if (options.nodes > 1) {
-      const launch::NetworkChoice network = launch::choose_network(
+      const rendezvous::NetworkChoice network = rendezvous::choose_network(
           {.address = endpoint_.address, .interface = options.interface}, environment_);
-      const std::string token = launch::resolve_token({.file = options.token_file,
-                                                       .run = options.rdzv_id,
-                                                       .place = to_string(endpoint_),
-                                                       .beyond_host = network.beyond_host,
-                                                       .allow_guessable = options.allow_guessable},
-                                                      environment_);
-      nodes_.emplace(launch::NodesOptions{
+      const std::string token =
+          rendezvous::resolve_token({.file = options.token_file,
+                                     .run = options.rdzv_id,
+                                     .place = to_string(endpoint_),
+                                     .beyond_host = network.beyond_host,
+                                     .allow_guessable = options.allow_guessable},
+                                    environment_);
+      nodes_.emplace(launcher::NodesOptions{
           .nodes = options.nodes,
           .node_rank = options.node_rank,
           .endpoint = endpoint_,
@@ -172,8 +174,8 @@ class Launcher {
 
   int run() {
     for (int attempt = 0;; ++attempt) {
-      const launch::Meeting meeting = meet(attempt);
-      const launch::ProgramsEnd ended = run_attempt(attempt, meeting);
+      const launcher::AttemptSettings settings = meet(attempt);
+      const launcher::ProgramsEnd ended = run_attempt(attempt, settings);
       if (ended.interrupted != 0) {
         if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", ended.interrupted));
         say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
@@ -182,7 +184,7 @@ class Launcher {
       }
       const auto failure = conclude(attempt, ended);
       if (!failure) {
-        say("all {} ended well after {}", ranks_of(meeting.world_size),
+        say("all {} ended well after {}", ranks_of(settings.world_size),
             format_duration(seconds_of(ended)));
         return kDone;
       }
@@ -213,70 +215,71 @@ class Launcher {
     return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
   }
 
-  static double seconds_of(const launch::ProgramsEnd& ended) {
+  static double seconds_of(const launcher::ProgramsEnd& ended) {
     double longest = 0;
     for (const auto& rank : ended.ranks) longest = std::max(longest, rank.seconds);
     return longest;
   }
 
   // What ended the attempt on any node; nothing where all ranks ended well.
-  std::optional<launch::RemoteFailure> conclude(int attempt, const launch::ProgramsEnd& ended) {
-    std::optional<launch::RemoteFailure> failure = failure_of(ended);
+  std::optional<launcher::RemoteFailure> conclude(int attempt, const launcher::ProgramsEnd& ended) {
+    std::optional<launcher::RemoteFailure> failure = failure_of(ended);
     if (nodes_) {
       try {
         failure = nodes_->conclude(attempt, failure);
       } catch (const CommError&) {
-        failure = launch::RemoteFailure{
+        failure = launcher::RemoteFailure{
             .rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
       }
     }
-    const bool stopped = std::ranges::any_of(ended.ranks, &launch::RankEnd::stopped);
+    const bool stopped = std::ranges::any_of(ended.ranks, &launcher::RankEnd::stopped);
     if (!failure && stopped) {
       failure =
-          launch::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
+          launcher::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
     }
     return failure;
   }
 
-  launch::Meeting meet(int attempt) {
+  launcher::AttemptSettings meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
     // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
-    if (endpoint_.port == 0) reserved_ = launch::reserve_port({.address = launch::kLoopback});
-    return {
-        .first_rank = 0,
-        .world_size = processes_,
-        .master = {.address = endpoint_.address,
-                   .port = endpoint_.port != 0 ? endpoint_.port : launch::local_port(reserved_)},
-        .run_id = launch::random_run_id(),
-        .token = launch::random_token()};
+    if (endpoint_.port == 0)
+      reserved_ = rendezvous::reserve_port({.address = rendezvous::kLoopback});
+    return {.first_rank = 0,
+            .world_size = processes_,
+            .master = {.address = endpoint_.address,
+                       .port = endpoint_.port != 0 ? endpoint_.port
+                                                   : rendezvous::local_port(reserved_)},
+            .run_id = launcher::random_run_id(),
+            .token = rendezvous::random_token()};
   }
 
-  launch::ProgramsEnd run_attempt(int attempt, const launch::Meeting& meeting) {
-    launch::ProgramsOptions programs{.command = options_.command,
-                                     .environments = {},
-                                     .first_rank = meeting.first_rank,
-                                     .log_dir = options_.log_dir,
-                                     .logged = output_.logged,
-                                     .append_logs = attempt > 0,
-                                     .on_lines = {}};
+  launcher::ProgramsEnd run_attempt(int attempt, const launcher::AttemptSettings& settings) {
+    launcher::ProgramsOptions programs{.command = options_.command,
+                                       .environments = {},
+                                       .first_rank = settings.first_rank,
+                                       .log_dir = options_.log_dir,
+                                       .logged = output_.logged,
+                                       .append_logs = attempt > 0,
+                                       .on_lines = {}};
     programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
     for (int local = 0; local < processes_; ++local) {
-      programs.environments.push_back(launch::rank_environment(
-          environment_, {.topology = {.rank = meeting.first_rank + local,
-                                      .world_size = meeting.world_size,
+      programs.environments.push_back(launcher::rank_environment(
+          environment_, {.topology = {.rank = settings.first_rank + local,
+                                      .world_size = settings.world_size,
                                       .local_rank = local,
                                       .local_size = processes_},
                          .node_rank = options_.node_rank,
                          .nodes = options_.nodes,
-                         .master = meeting.master,
-                         .run_id = meeting.run_id,
-                         .token = meeting.token,
+                         .master = settings.master,
+                         .run_id = settings.run_id,
+                         .token = settings.token,
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
-                         .threads = std::max(1, launch::usable_cores() / processes_),
+                         .threads = std::max(1, process::usable_cores() / processes_),
                          .role = options_.role}));
     }
-    const bool prefix = options_.prefix && meeting.world_size > 1;
+    const bool prefix = options_.prefix && settings.world_size > 1;
     programs.on_lines = [prefix, shown = output_.shown](int rank, std::size_t stream,
                                                         const std::vector<std::string>& lines) {
       if (!shown[stream]) return;
@@ -287,30 +290,30 @@ class Launcher {
       write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
     };
     try {
-      return launch::run_programs(programs, keeper_, nodes_ ? nodes_->failure_fd() : -1);
+      return launcher::run_programs(programs, reaper_, nodes_ ? nodes_->failure_fd() : -1);
     } catch (const Error& error) {
       if (nodes_) nodes_->abandon(error.what());
       throw;
     }
   }
 
-  static std::optional<launch::RemoteFailure> failure_of(const launch::ProgramsEnd& ended) {
+  static std::optional<launcher::RemoteFailure> failure_of(const launcher::ProgramsEnd& ended) {
     if (!ended.first_failure) return std::nullopt;
-    const launch::RankEnd& rank = ended.ranks[*ended.first_failure];
-    return launch::RemoteFailure{
+    const launcher::RankEnd& rank = ended.ranks[*ended.first_failure];
+    return launcher::RemoteFailure{
         .rank = rank.rank, .shell_code = rank.end.shell_code(), .how = to_string(rank.end)};
   }
 
   // Who ended how; the one that failed first in detail.
-  void report(const launch::ProgramsEnd& ended) const {
-    for (const launch::RankEnd& rank : ended.ranks) {
+  void report(const launcher::ProgramsEnd& ended) const {
+    for (const launcher::RankEnd& rank : ended.ranks) {
       if (!rank.suspended) continue;
       say("rank {} is the likely cause: a signal had stopped it (SIGSTOP or Ctrl-Z), so it did not "
           "answer the others",
           rank.rank);
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
-      const launch::RankEnd& rank = ended.ranks[i];
+      const launcher::RankEnd& rank = ended.ranks[i];
       if (ended.first_failure == i) {
         say("rank {} failed first: {}, after {}{}", rank.rank, to_string(rank.end),
             format_duration(rank.seconds),
@@ -320,19 +323,19 @@ class Launcher {
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
       if (ended.first_failure == i) continue;
-      const launch::RankEnd& rank = ended.ranks[i];
+      const launcher::RankEnd& rank = ended.ranks[i];
       say("rank {}: {}{}", rank.rank, to_string(rank.end), rank.stopped ? ", told to stop" : "");
     }
   }
 
-  LaunchOptions options_;
+  LaunchArguments options_;
   int processes_;
-  launch::Endpoint endpoint_;
+  rendezvous::Endpoint endpoint_;
   Output output_;
-  launch::Environment environment_;
-  FileDescriptor reserved_;  // the port of an attempt's ranks, where all are on this host
-  launch::Keeper keeper_;    // before there are connections or threads: it is forked
-  std::optional<launch::Nodes> nodes_;
+  process::Environment environment_;
+  FileDescriptor reserved_;        // the port of an attempt's ranks, where all are on this host
+  launcher::OrphanReaper reaper_;  // before there are connections or threads: it is forked
+  std::optional<launcher::Nodes> nodes_;
 };
 
 void check_command(const CLI::App& app, const std::vector<std::string>& command) {
@@ -351,7 +354,7 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
 }
 
 // What the options say, once all are known. Throws ConfigError.
-void resolve(LaunchOptions& options, bool has_node_rank) {
+void resolve(LaunchArguments& options, bool has_node_rank) {
   options.nodes = parse_node_count(options.node_count);
   if (options.backend == "c10d" && options.nodes > 1 && !has_node_rank) {
     throw ConfigError(
@@ -369,13 +372,13 @@ void resolve(LaunchOptions& options, bool has_node_rank) {
   }
 }
 
-int launch_programs(const LaunchOptions& options) {
+int launch_programs(const LaunchArguments& options) {
   // Some supervisors start their programs with SIGCHLD ignored. The launcher waits for its
   // children.
   ::signal(SIGCHLD, SIG_DFL);
   try {
-    return Launcher(options).run();
-  } catch (const launch::StartError& error) {
+    return NodeLauncher(options).run();
+  } catch (const launcher::StartError& error) {
     std::cerr << "lockstep: " << error.what() << '\n';
     return error.shell_code();
   }
@@ -406,7 +409,7 @@ Examples:
   lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 \
       --token-file ~/.lockstep-token ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
-  auto options = std::make_shared<LaunchOptions>();
+  auto options = std::make_shared<LaunchArguments>();
   command
       ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
                    "Processes on this node; auto: one a core")

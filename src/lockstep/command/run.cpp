@@ -13,8 +13,8 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/launch/crew.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/process/forked_workers.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
 #include "lockstep/recipe/shorthand.h"
@@ -141,7 +141,7 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
 }
 
 // Where a launcher started this process, all of them train together.
-void take_place(const std::optional<launch::Place>& place, Node& document) {
+void take_place(const std::optional<process::LaunchedPlace>& place, Node& document) {
   if (!place || place->topology.world_size == 1) return;
   if (const Node* const engine = document.find("engine"); engine == nullptr || engine->is_null()) {
     config::set_at(document, "ddp", flag(true));
@@ -173,7 +173,7 @@ void write_out(const recipe::Recipe& recipe, Node& document) {
 int run(const RunOptions& options) {
   Node document = load_documents(options);
   apply_flags(options, document);
-  const auto place = launch::find_place(launch::current_environment());
+  const auto place = process::find_place(process::current_environment());
   take_place(place, document);
   recipe::Recipe recipe = recipe::read_recipe(document);
   if (options.resume && recipe.stages.size() > 1) {
@@ -192,7 +192,7 @@ int run(const RunOptions& options) {
   if (const auto logdir = logdir_of(document); logdir && !recipe.stages.empty()) {
     recipe.stages.front().options.callbacks.add(recipe::RecordCallback(*logdir, documents));
   }
-  launch::end_on_failure(kWorkerFailed);
+  process::end_on_failure(kWorkerFailed);
   recipe::run_recipe(recipe);
   return kDone;
 }

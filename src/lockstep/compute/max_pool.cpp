@@ -7,7 +7,7 @@
 
 #include "lockstep/base/vectorize.h"
 #include "lockstep/compute/lanes.h"
-#include "lockstep/optim/parallel.h"
+#include "lockstep/compute/parallel.h"
 
 namespace lockstep::compute {
 namespace {
@@ -22,7 +22,7 @@ struct TapRow {
 };
 
 // What is the same for all planes.
-struct Plan {
+struct MaxPoolPlan {
   const WindowGeometry& geometry;
   std::vector<Inside> columns;                // for each kw
   std::vector<std::vector<TapRow>> tap_rows;  // for each row of outputs
@@ -32,7 +32,7 @@ struct Plan {
   bool separate;         // no element is in two windows
   bool covers;           // every element is in a window
 
-  explicit Plan(const WindowGeometry& g) : geometry(g) {
+  explicit MaxPoolPlan(const WindowGeometry& g) : geometry(g) {
     for (std::int64_t kw = 0; kw < g.kernel[2]; ++kw) columns.push_back(inside(g, 2, kw));
     for (std::int64_t od = 0; od < g.out[0]; ++od) {
       for (std::int64_t oh = 0; oh < g.out[1]; ++oh) tap_rows.push_back(rows_under(od, oh));
@@ -91,7 +91,7 @@ LOCKSTEP_ALWAYS_INLINE inline void take_greater(float value, std::int32_t tap, f
 }
 
 struct ForwardLoop {
-  const Plan& plan;
+  const MaxPoolPlan& plan;
   const PoolForward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
@@ -141,7 +141,7 @@ struct ForwardLoop {
 
 // No element is in two windows: each is written, not added to.
 struct SeparateBackwardLoop {
-  const Plan& plan;
+  const MaxPoolPlan& plan;
   const PoolBackward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
@@ -182,7 +182,7 @@ struct PairForwardLoop {
   using Ints = typename Lanes<kWidth>::Ints;
   using Bytes = typename Lanes<kWidth>::Bytes;
 
-  const Plan& plan;
+  const MaxPoolPlan& plan;
   const PoolForward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
@@ -254,7 +254,7 @@ struct PairBackwardLoop {
   using Ints = typename Lanes<kWidth>::Ints;
   using Bytes = typename Lanes<kWidth>::Bytes;
 
-  const Plan& plan;
+  const MaxPoolPlan& plan;
   const PoolBackward& pass;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const PlaneRange& range) const {
@@ -331,10 +331,10 @@ void scatter(const WindowGeometry& g, const PoolBackward& pass, const PlaneRange
 
 void for_planes(const WindowGeometry& g, const std::function<void(const PlaneRange&)>& body) {
   if (g.planes == 0 || g.in_size() == 0 || g.out_size() == 0) return;
-  optim::for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
-                    [&](std::int64_t begin, std::int64_t end) {
-                      body({begin, end});
-                    });
+  for_ranges({.size = g.planes, .grain = std::max<std::int64_t>(1, kGrain / g.in_size())},
+             [&](std::int64_t begin, std::int64_t end) {
+               body({begin, end});
+             });
 }
 
 }  // namespace
@@ -344,7 +344,7 @@ bool can_choose(const WindowGeometry& geometry) {
 }
 
 void max_pool(const WindowGeometry& geometry, const PoolForward& pass) {
-  const Plan plan(geometry);
+  const MaxPoolPlan plan(geometry);
   for_planes(geometry, [&](const PlaneRange& range) {
     if (plan.vectors(8)) {
       run_best(PairForwardLoop<8>{plan, pass}, range);
@@ -357,7 +357,7 @@ void max_pool(const WindowGeometry& geometry, const PoolForward& pass) {
 }
 
 void max_pool_backward(const WindowGeometry& geometry, const PoolBackward& pass) {
-  const Plan plan(geometry);
+  const MaxPoolPlan plan(geometry);
   for_planes(geometry, [&](const PlaneRange& range) {
     if (plan.separate && plan.vectors(8)) {
       run_best(PairBackwardLoop<8>{plan, pass}, range);

@@ -11,8 +11,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "lockstep/compute/parallel.h"
 #include "lockstep/compute/switches.h"
-#include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
 
@@ -35,8 +35,8 @@ namespace {
 
 // In this thread and in those that LibTorch's operations use with it.
 void set_in_all_threads(unsigned mode) {
-  optim::for_ranges({.size = at::get_num_threads()},
-                    [=](std::int64_t, std::int64_t) { _mm_setcsr(mode); });
+  for_ranges({.size = at::get_num_threads()},
+             [=](std::int64_t, std::int64_t) { _mm_setcsr(mode); });
   _mm_setcsr(mode);
 }
 

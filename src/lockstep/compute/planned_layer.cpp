@@ -14,10 +14,10 @@
 
 #include "lockstep/compute/elementwise.h"
 #include "lockstep/compute/matrix_product.h"
+#include "lockstep/compute/parallel.h"
 #include "lockstep/compute/patches.h"
 #include "lockstep/compute/pooling.h"
 #include "lockstep/compute/switches.h"
-#include "lockstep/optim/parallel.h"
 
 namespace lockstep::compute {
 namespace {
@@ -333,7 +333,7 @@ class ConvLayer : public PlannedLayer {
     auto* const sum = grad_of(module_->weight).template data_ptr<float>();
     Tensor others;
     if (parts > 1) others = at::zeros({parts - 1, module_->weight.numel()});
-    optim::for_ranges({.size = parts}, [&](std::int64_t first, std::int64_t last) {
+    for_ranges({.size = parts}, [&](std::int64_t first, std::int64_t last) {
       std::vector<float> scratch;
       if (!has_columns) scratch.resize(static_cast<std::size_t>(patch_size(g) * g.out_size()));
       for (std::int64_t part = first; part < last; ++part) {
@@ -392,10 +392,10 @@ class ConvLayer : public PlannedLayer {
                           const std::function<void(std::int64_t)>& body) {
     constexpr std::int64_t kGrain = 64 * 1024;  // elements that are worth a thread
     const std::int64_t size = std::max<std::int64_t>(1, patch_size(g) * g.out_size());
-    optim::for_ranges({.size = samples, .grain = std::max<std::int64_t>(1, kGrain / size)},
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t s = begin; s < end; ++s) body(s);
-                      });
+    for_ranges({.size = samples, .grain = std::max<std::int64_t>(1, kGrain / size)},
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t s = begin; s < end; ++s) body(s);
+               });
   }
 
   std::shared_ptr<Module> module_;

@@ -51,9 +51,9 @@ DirectGradients::~DirectGradients() {
   direct_gradients = previous_;
 }
 
-class PlannedSequential::Plan {
+class PlannedSequential::ExecutionPlan {
  public:
-  explicit Plan(std::vector<std::shared_ptr<nn::Module>> modules)
+  explicit ExecutionPlan(std::vector<std::shared_ptr<nn::Module>> modules)
       : modules_(std::move(modules)), layers_(plan_layers(modules_)) {}
 
   bool is_of(const std::vector<std::shared_ptr<nn::Module>>& modules) const {
@@ -176,7 +176,7 @@ class PlannedSequential::Plan {
 };
 
 struct PlannedSequential::Backward : torch::autograd::Node {
-  Backward(std::shared_ptr<Plan> plan_of, std::shared_ptr<nn::SequentialImpl> module_of,
+  Backward(std::shared_ptr<ExecutionPlan> plan_of, std::shared_ptr<nn::SequentialImpl> module_of,
            Workspace&& memory, std::vector<Tensor> trained_of)
       : plan(std::move(plan_of)),
         module(std::move(module_of)),
@@ -232,7 +232,7 @@ struct PlannedSequential::Backward : torch::autograd::Node {
     }
   }
 
-  std::shared_ptr<Plan> plan;
+  std::shared_ptr<ExecutionPlan> plan;
   std::shared_ptr<nn::SequentialImpl> module;
   std::optional<Workspace> workspace;
   std::vector<Tensor> trained;
@@ -245,12 +245,12 @@ PlannedSequential::PlannedSequential(std::shared_ptr<nn::SequentialImpl> module)
 
 PlannedSequential::~PlannedSequential() = default;
 
-std::shared_ptr<PlannedSequential::Plan> PlannedSequential::plan() {
+std::shared_ptr<PlannedSequential::ExecutionPlan> PlannedSequential::plan() {
   std::vector<std::shared_ptr<nn::Module>> modules;
   for (const auto& child : *module_) modules.push_back(child.ptr());
   const std::lock_guard lock(mutex_);
   if (plan_ == nullptr || !plan_->is_of(modules)) {
-    plan_ = std::make_shared<Plan>(std::move(modules));
+    plan_ = std::make_shared<ExecutionPlan>(std::move(modules));
   }
   return plan_;
 }
@@ -262,7 +262,7 @@ Tensor PlannedSequential::forward(const Tensor& input) {
       typeid(object) != typeid(nn::SequentialImpl)) {
     return module_->forward(input);
   }
-  const std::shared_ptr<Plan> plan = this->plan();
+  const std::shared_ptr<ExecutionPlan> plan = this->plan();
   if (!plan->may_take(input)) return module_->forward(input);
   std::vector<Tensor> trained;
   if (torch::GradMode::is_enabled()) {

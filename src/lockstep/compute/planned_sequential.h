@@ -40,14 +40,14 @@ class PlannedSequential {
   torch::Tensor forward(const torch::Tensor& input);
 
  private:
-  class Plan;
+  class ExecutionPlan;
   struct Backward;
 
-  std::shared_ptr<Plan> plan();  // of the modules as they are now
+  std::shared_ptr<ExecutionPlan> plan();  // of the modules as they are now
 
   std::shared_ptr<torch::nn::SequentialImpl> module_;
-  std::mutex mutex_;            // of what follows
-  std::shared_ptr<Plan> plan_;  // null until it is needed
+  std::mutex mutex_;                     // of what follows
+  std::shared_ptr<ExecutionPlan> plan_;  // null until it is needed
 };
 
 }  // namespace lockstep::compute

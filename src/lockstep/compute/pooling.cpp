@@ -31,11 +31,11 @@ std::optional<Extent> extent(IntArrayRef values, std::size_t dims, std::int64_t 
   return extent;
 }
 
-struct Axis {
+struct PooledAxis {
   std::int64_t in, kernel, stride, padding, dilation;
 };
 
-std::int64_t pooled_size(const Axis& axis, bool ceil_mode) {
+std::int64_t pooled_size(const PooledAxis& axis, bool ceil_mode) {
   const std::int64_t room = axis.in + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
   if (room < 0) return 0;
   std::int64_t out = (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
@@ -162,8 +162,8 @@ std::optional<WindowGeometry> pool_geometry(const Tensor& input, const PoolOptio
     geometry.in[3 - dims + d] = input.size(static_cast<std::int64_t>(dim - dims + d));
   }
   for (std::size_t d = 0; d < 3; ++d) {
-    const Axis axis{geometry.in[d], geometry.kernel[d], geometry.stride[d], geometry.padding[d],
-                    geometry.dilation[d]};
+    const PooledAxis axis{geometry.in[d], geometry.kernel[d], geometry.stride[d],
+                          geometry.padding[d], geometry.dilation[d]};
     // What makes no sense is LibTorch's to refuse.
     if (axis.kernel < 1 || axis.stride < 1 || axis.dilation < 1 || axis.padding < 0 ||
         axis.padding > axis.kernel / 2) {

@@ -16,7 +16,7 @@
 namespace lockstep::config {
 
 // Where a node was written: "mnist.yml" and its line from 1, or the command line without one.
-struct Place {
+struct SourceLocation {
   std::string source = {};
   int line = 0;
 };
@@ -62,8 +62,8 @@ class Node {
   Node& set(std::string_view key, Node value);
   void erase(std::string_view key);
 
-  const Place& place() const { return place_; }
-  void set_place(Place place) { place_ = std::move(place); }
+  const SourceLocation& place() const { return place_; }
+  void set_place(SourceLocation place) { place_ = std::move(place); }
   // "loaders/train/batch_size"; empty for a whole document.
   const std::string& path() const { return path_; }
 
@@ -88,7 +88,7 @@ class Node {
   bool plain_ = false;
   std::vector<Node> items_;
   std::vector<Entry> entries_;
-  Place place_;
+  SourceLocation place_;
   std::string path_;
 };
 

@@ -29,7 +29,7 @@ class BatchStream::Source {
   std::optional<Batch> next() {
     if (at_ == plan_.batches.size()) return std::nullopt;
     const torch::NoGradGuard no_grad;
-    const Slice& slice = plan_.batches[at_];
+    const SampleSlice& slice = plan_.batches[at_];
     const auto indices =
         std::span<const std::int64_t>(plan_.order)
             .subspan(static_cast<std::size_t>(slice.first), static_cast<std::size_t>(slice.count));
@@ -109,7 +109,7 @@ BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
     throw ConfigError("BatchStream: prefetch: expected 0 or more batches, got {}", plan.prefetch);
   }
   const auto samples = static_cast<std::int64_t>(plan.order.size());
-  for (const Slice& slice : plan.batches) {
+  for (const SampleSlice& slice : plan.batches) {
     if (slice.first < 0 || slice.count < 0 || slice.first > samples - slice.count) {
       throw ConfigError("BatchStream: {} samples from {} on reach beyond the {} of the order",
                         slice.count, slice.first, samples);

@@ -16,14 +16,14 @@
 namespace lockstep::data {
 
 // A part of an order.
-struct Slice {
+struct SampleSlice {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
 struct StreamPlan {
-  std::vector<std::int64_t> order;  // sample indices
-  std::vector<Slice> batches;       // batch k has the samples of this slice of the order
+  std::vector<std::int64_t> order;   // sample indices
+  std::vector<SampleSlice> batches;  // batch k has the samples of this slice of the order
   // Batches prepared ahead by a thread; 0: by next() itself. Pays where a batch takes longer to
   // make than a thread to wake, tens of microseconds; small tensors in memory do not.
   std::int64_t prefetch = 0;

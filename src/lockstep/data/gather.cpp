@@ -55,7 +55,7 @@ void copy_scalars(const torch::Tensor& rows, std::span<const std::int64_t> indic
 }
 
 // One channel of one image.
-struct Plane {
+struct PixelPlane {
   const std::uint8_t* from;
   float* to;
   std::int64_t pixels;
@@ -65,7 +65,7 @@ struct Plane {
 };
 
 template <bool kNormalise>
-LOCKSTEP_ALWAYS_INLINE inline void convert_plane(const Plane& plane, std::int64_t stride) {
+LOCKSTEP_ALWAYS_INLINE inline void convert_plane(const PixelPlane& plane, std::int64_t stride) {
   const std::uint8_t* __restrict from = plane.from;
   float* __restrict to = plane.to;
   const float mean = plane.mean;
@@ -77,7 +77,7 @@ LOCKSTEP_ALWAYS_INLINE inline void convert_plane(const Plane& plane, std::int64_
 }
 
 template <bool kNormalise>
-LOCKSTEP_ALWAYS_INLINE inline void convert(const Plane& plane) {
+LOCKSTEP_ALWAYS_INLINE inline void convert(const PixelPlane& plane) {
   // The strides of grey and colour as constants, so that their loops are vectorised.
   if (plane.stride == 1) {
     convert_plane<kNormalise>(plane, 1);
@@ -90,7 +90,9 @@ LOCKSTEP_ALWAYS_INLINE inline void convert(const Plane& plane) {
 
 template <bool kNormalise>
 struct ConvertLoop {
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Plane& plane) const { convert<kNormalise>(plane); }
+  LOCKSTEP_ALWAYS_INLINE void operator()(const PixelPlane& plane) const {
+    convert<kNormalise>(plane);
+  }
 };
 
 }  // namespace
@@ -156,12 +158,12 @@ void gather_bytes_to_float(const torch::Tensor& rows, std::span<const std::int64
   for_each_row(rows, indices, out, [&](std::int64_t k, const char* from) {
     for (std::int64_t c = 0; c < map.channels; ++c) {
       const std::size_t at = map.mean.size() == 1 ? 0 : static_cast<std::size_t>(c);
-      const Plane plane{.from = reinterpret_cast<const std::uint8_t*>(from) + c,
-                        .to = to + k * row + c * pixels,
-                        .pixels = pixels,
-                        .stride = map.channels,
-                        .mean = normalise ? map.mean[at] : 0.0F,
-                        .std = normalise ? map.std[at] : 1.0F};
+      const PixelPlane plane{.from = reinterpret_cast<const std::uint8_t*>(from) + c,
+                             .to = to + k * row + c * pixels,
+                             .pixels = pixels,
+                             .stride = map.channels,
+                             .mean = normalise ? map.mean[at] : 0.0F,
+                             .std = normalise ? map.std[at] : 1.0F};
       if (normalise) {
         run_best(ConvertLoop<true>(), plane);
       } else {

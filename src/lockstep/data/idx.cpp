@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxDimensions = 8;
 
-struct Header {
+struct IdxHeader {
   torch::ScalarType type = torch::kUInt8;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;  // that must follow
@@ -52,7 +52,7 @@ void read_header_bytes(ByteReader& reader, const std::string& file, std::span<st
   }
 }
 
-Header read_header(ByteReader& reader, const std::string& file) {
+IdxHeader read_header(ByteReader& reader, const std::string& file) {
   std::array<std::uint8_t, 4> magic{};
   read_header_bytes(reader, file, magic);
   if (magic[0] != 0 || magic[1] != 0) {
@@ -62,7 +62,7 @@ Header read_header(ByteReader& reader, const std::string& file) {
         "number of dimensions",
         file, magic[0], magic[1], magic[2], magic[3]);
   }
-  Header header{.type = scalar_type(file, magic[2])};
+  IdxHeader header{.type = scalar_type(file, magic[2])};
   const std::size_t dimensions = magic[3];
   if (dimensions == 0 || dimensions > kMaxDimensions) {
     throw DataError("{}: {} dimensions: expected 1 to {}", file, dimensions, kMaxDimensions);
@@ -118,7 +118,7 @@ namespace {
 torch::Tensor read_idx_file(const std::filesystem::path& path) {
   const std::string file = path.string();
   ByteReader reader(path);
-  const Header header = read_header(reader, file);
+  const IdxHeader header = read_header(reader, file);
   const auto promised = [&] {
     return fmt::format("dimensions [{}] of {} need {} bytes", fmt::join(header.shape, ", "),
                        c10::toString(header.type), header.bytes);

@@ -73,7 +73,7 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size,
   samples_ = samples_of_replica(dataset_size, options);
 }
 
-DistributedSampler DistributedSampler::of_replica(const Replica& replica) const {
+DistributedSampler DistributedSampler::of_replica(const ReplicaIndex& replica) const {
   if (options_.num_replicas && *options_.num_replicas != replica.count) {
     throw ConfigError(
         "DistributedSampler: num_replicas: expected {}, as many as the run has shards, got {}; "

@@ -69,12 +69,12 @@ class DistributedSampler : public Sampler {
   explicit DistributedSampler(std::int64_t dataset_size,
                               const DistributedSamplerOptions& options = {});
 
-  struct Replica {
+  struct ReplicaIndex {
     std::int64_t index = 0;
     std::int64_t count = 1;
   };
   // The same for one of `count` replicas. Throws ConfigError where it was made for another number.
-  DistributedSampler of_replica(const Replica& replica) const;
+  DistributedSampler of_replica(const ReplicaIndex& replica) const;
 
   std::int64_t dataset_size() const { return dataset_size_; }
   const DistributedSamplerOptions& options() const { return options_; }

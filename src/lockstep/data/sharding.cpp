@@ -78,7 +78,7 @@ ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64
   }
 }
 
-Slice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
+SampleSlice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
   if (distributed(loader_) != nullptr) {
     const std::int64_t first = batch * split_.least;
     return {.first = shard * per_replica_ + first,
@@ -97,7 +97,7 @@ BatchStream ShardedEpoch::stream(const Worker& worker) const {
   StreamPlan plan{.order = order_, .prefetch = loader_.options().prefetch};
   for (std::int64_t batch = worker.first_batch; batch < batches(); ++batch) {
     for (std::int64_t i = 0; i < worker.count; ++i) {
-      const Slice part = slice(batch, worker.first_shard + i);
+      const SampleSlice part = slice(batch, worker.first_shard + i);
       if (part.count > 0) plan.batches.push_back(part);
     }
   }

@@ -46,7 +46,7 @@ class ShardedEpoch {
   // Shard s of global batch k: with batch_size, what one process would have as batch k * shards +
   // s. At the end of the epoch it may have fewer samples, or none. With a DistributedSampler,
   // replica s's batch k.
-  Slice slice(std::int64_t batch, std::int64_t shard) const;
+  SampleSlice slice(std::int64_t batch, std::int64_t shard) const;
 
   // Samples of global batch k.
   std::int64_t samples(std::int64_t batch) const;

@@ -9,10 +9,10 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/engine/thread_scope.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/crew.h"
-#include "lockstep/launch/environment.h"
-#include "lockstep/launch/socket.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/process/forked_workers.h"
+#include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::dist {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 struct Launched {
   Topology topology;
   LaunchOptions options;
-  launch::Team* team = nullptr;        // where it forked
-  std::optional<launch::Place> place;  // where a launcher started us
+  process::HostGroup* host_group = nullptr;     // where it forked
+  std::optional<process::LaunchedPlace> place;  // where a launcher started us
 };
 
 struct Process {
@@ -30,18 +30,18 @@ struct Process {
   std::unique_ptr<comm::World> world;  // the current group
 };
 
-Process& process() {
+Process& this_process() {
   static Process process;
   return process;
 }
 
-std::optional<launch::Place> launcher_place() {
-  return launch::find_place(launch::current_environment());
+std::optional<process::LaunchedPlace> launcher_place() {
+  return process::find_place(process::current_environment());
 }
 
 // The current group, or this process alone where that is all there is.
 comm::Communicator& group() {
-  const Process& here = process();
+  const Process& here = this_process();
   if (here.world != nullptr) return here.world->communicator();
   int size = 1;
   if (here.launched != nullptr) {
@@ -67,19 +67,21 @@ class LaunchScope {
  public:
   explicit LaunchScope(const Launched& launched) {
     if (launched.topology.local_size > 1) threads_.emplace(threads_of(launched));
-    process().launched = &launched;
+    this_process().launched = &launched;
   }
-  ~LaunchScope() { process().launched = nullptr; }
+  ~LaunchScope() { this_process().launched = nullptr; }
   LaunchScope(const LaunchScope&) = delete;
   LaunchScope& operator=(const LaunchScope&) = delete;
 
  private:
   static ThreadScopeOptions threads_of(const Launched& launched) {
     ThreadScopeOptions options{
-        .threads = std::max(1, launch::usable_cores() / launched.topology.local_size),
+        .threads = std::max(1, process::usable_cores() / launched.topology.local_size),
         .timeout = launched.options.timeout};
-    if (launch::Team* const team = launched.team) {
-      options.on_hang = [team](const std::string& reason) { team->fail(team->rank(), reason); };
+    if (process::HostGroup* const host_group = launched.host_group) {
+      options.on_hang = [host_group](const std::string& reason) {
+        host_group->fail(host_group->rank(), reason);
+      };
     }
     return options;
   }
@@ -87,10 +89,10 @@ class LaunchScope {
   std::optional<ThreadScope> threads_;
 };
 
-using Worker = std::function<void(int, int)>;
+using WorkerFunction = std::function<void(int, int)>;
 
 // The others hear of what it throws before it goes its way.
-void work(const Worker& worker, const Launched& launched) {
+void work(const WorkerFunction& worker, const Launched& launched) {
   const LaunchScope scope(launched);
   try {
     worker(launched.topology.rank, launched.topology.world_size);
@@ -104,27 +106,27 @@ void work(const Worker& worker, const Launched& launched) {
   }
 }
 
-void fork_workers(const Worker& worker, const LaunchOptions& options, int workers) {
-  const auto work_in = [&](launch::Team& team) {
-    work(worker, {.topology = {.rank = team.rank(),
-                               .world_size = team.size(),
-                               .local_rank = team.rank(),
-                               .local_size = team.size()},
+void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, int workers) {
+  const auto work_in = [&](process::HostGroup& host_group) {
+    work(worker, {.topology = {.rank = host_group.rank(),
+                               .world_size = host_group.size(),
+                               .local_rank = host_group.rank(),
+                               .local_size = host_group.size()},
                   .options = options,
-                  .team = &team});
+                  .host_group = &host_group});
   };
-  launch::Crew crew({.size = workers, .timeout = options.timeout, .probe = compute::autograd_works},
-                    work_in);
+  process::ForkedWorkers forked(
+      {.size = workers, .timeout = options.timeout, .probe = compute::autograd_works}, work_in);
   try {
-    work_in(crew.team());
+    work_in(forked.host_group());
   } catch (const std::exception& error) {
-    crew.team().fail(0, message_of(error));
+    forked.host_group().fail(0, message_of(error));
     throw;
   } catch (...) {
-    crew.team().fail(0, "threw something that is no exception");
+    forked.host_group().fail(0, "threw something that is no exception");
     throw;
   }
-  crew.join();
+  forked.join();
 }
 
 // Throws where the user's word is not what `giver` says.
@@ -142,7 +144,7 @@ void check_place(const ProcessGroupOptions& options, const Topology& given,
 }
 
 // The place of a process that must know it itself.
-Topology own_place(const ProcessGroupOptions& options, const launch::Team* team) {
+Topology own_place(const ProcessGroupOptions& options, const process::HostGroup* host_group) {
   if (!options.rank || !options.world_size) {
     throw ConfigError("init_process_group: expected a rank and a world_size beside port {}, got {}",
                       *options.port,
@@ -158,22 +160,22 @@ Topology own_place(const ProcessGroupOptions& options, const launch::Team* team)
     throw ConfigError("init_process_group: port: expected 1 to 65535, got {}", *options.port);
   }
   Topology place{.rank = *options.rank, .world_size = *options.world_size};
-  if (team != nullptr) {
-    place.local_rank = team->rank();
-    place.local_size = team->size();
+  if (host_group != nullptr) {
+    place.local_rank = host_group->rank();
+    place.local_size = host_group->size();
   }
   return place;
 }
 
 std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
-  const Launched* launched = process().launched;
+  const Launched* launched = this_process().launched;
   const LaunchOptions defaults = launched != nullptr ? launched->options : LaunchOptions();
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
                                  .timeout = options.timeout.value_or(defaults.timeout),
                                  .join_timeout = options.join_timeout};
-  launch::Team* team = launched != nullptr ? launched->team : nullptr;
+  process::HostGroup* host_group = launched != nullptr ? launched->host_group : nullptr;
   if (options.port) {
-    const Topology place = own_place(options, team);
+    const Topology place = own_place(options, host_group);
     if (place.world_size == 1) return comm::World::attach({}, world);
     return comm::World::meet({.topology = place,
                               .address = options.address,
@@ -182,11 +184,11 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
                               .token_file = options.token_file,
                               .allow_guessable_token = options.allow_guessable_token,
                               .interface = options.interface},
-                             world, team);
+                             world, host_group);
   }
-  if (team != nullptr) {
+  if (host_group != nullptr) {
     check_place(options, launched->topology, "launch()");
-    return comm::World::of_team(*team, world);
+    return comm::World::of_host_group(*host_group, world);
   }
   if (const auto place = launched != nullptr ? launched->place : launcher_place()) {
     check_place(options, place->topology, "the launcher");
@@ -228,9 +230,10 @@ class RankSampler : public data::Sampler {
 
 }  // namespace
 
-void launch(const Worker& worker, const LaunchOptions& options) {
+void launch(const WorkerFunction& worker, const LaunchOptions& options) {
   if (!worker) throw ConfigError("launch: expected a worker, got an empty function");
-  if (process().launched != nullptr) throw ConfigError("launch: was called inside of a worker");
+  if (this_process().launched != nullptr)
+    throw ConfigError("launch: was called inside of a worker");
   if (is_initialized()) {
     throw ConfigError("launch: this process has a group already; call cleanup() first");
   }
@@ -242,7 +245,7 @@ void launch(const Worker& worker, const LaunchOptions& options) {
     return;
   }
   const int gpus = options.workers ? 0 : gpu_count();
-  const int workers = options.workers.value_or(gpus > 0 ? gpus : launch::usable_cores());
+  const int workers = options.workers.value_or(gpus > 0 ? gpus : process::usable_cores());
   if (workers == 1) {
     work(worker, {.options = options});
   } else {
@@ -254,21 +257,21 @@ void init_process_group(const ProcessGroupOptions& options) {
   if (is_initialized()) {
     throw ConfigError("init_process_group: there is a group already; call cleanup() first");
   }
-  process().world = connect(options);
+  this_process().world = connect(options);
 }
 
 void cleanup() {
-  const auto world = std::move(process().world);
+  const auto world = std::move(this_process().world);
   if (world != nullptr) world->communicator().barrier();
 }
 
 void abort(std::string_view reason) noexcept {
-  const auto world = std::move(process().world);
+  const auto world = std::move(this_process().world);
   if (world != nullptr) world->communicator().abort(reason);
 }
 
 bool is_initialized() {
-  return process().world != nullptr;
+  return this_process().world != nullptr;
 }
 
 int get_rank() {
@@ -286,7 +289,7 @@ bool is_primary() {
 torch::Device get_device() {
   const int gpus = gpu_count();
   if (gpus == 0) return torch::kCPU;
-  const Process& here = process();
+  const Process& here = this_process();
   int local_rank = 0;
   if (here.world != nullptr) {
     local_rank = here.world->communicator().topology().local_rank;
@@ -359,7 +362,7 @@ void print_in_order(std::string_view text) {
 }
 
 int find_free_port() {
-  return launch::local_port(launch::listen_on({}));
+  return rendezvous::local_port(rendezvous::listen_on({}));
 }
 
 }  // namespace lockstep::dist

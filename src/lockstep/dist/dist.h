@@ -42,7 +42,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/log/console.h"
-#include "lockstep/runner/model.h"
+#include "lockstep/train/model.h"
 
 namespace lockstep::dist {
 

@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "lockstep/runner/model.h"
+#include "lockstep/train/model.h"
 
 namespace lockstep::dist {
 

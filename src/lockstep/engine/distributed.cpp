@@ -17,9 +17,9 @@
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/sync_batch_norm.h"
 #include "lockstep/engine/thread_scope.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/crew.h"
 #include "lockstep/log/console.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/forked_workers.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +86,7 @@ void check_positive(const char* name, const std::optional<int>& value) {
 }  // namespace
 
 DistributedDataParallelEngine::DistributedDataParallelEngine(DistributedDataParallelOptions options)
-    : options_(std::move(options)), place_(launch::find_place(launch::current_environment())) {
+    : options_(std::move(options)), place_(process::find_place(process::current_environment())) {
   resolve();
 }
 
@@ -105,7 +105,7 @@ void DistributedDataParallelEngine::resolve() {
     throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
                       options_.device->str());
   }
-  const int cores = launch::usable_cores();
+  const int cores = process::usable_cores();
   int local_rank = 0;
   if (place_) {
     world_size_ = place_->topology.world_size;
@@ -175,13 +175,13 @@ void DistributedDataParallelEngine::run(const Job& job) {
 
 void DistributedDataParallelEngine::work_as(const Topology& local, const Job& job,
                                             comm::Communicator& communicator) {
-  const auto cores = launch::available_cores();
+  const auto cores = process::available_cores();
   const bool all = local.local_size * threads_ == static_cast<int>(cores.size());
   const bool pin = options_.pin.value_or(all && local.local_size > 1);
-  const launch::PinnedScope pinned(pin ? launch::cores_of(cores, {.local_rank = local.local_rank,
-                                                                  .workers = local.local_size,
-                                                                  .threads = threads_})
-                                       : std::vector<int>());
+  const process::PinnedScope pinned(pin ? process::cores_of(cores, {.local_rank = local.local_rank,
+                                                                    .workers = local.local_size,
+                                                                    .threads = threads_})
+                                        : std::vector<int>());
   const ThreadScope threads(
       {.threads = threads_, .timeout = options_.timeout, .on_hang = [&](const std::string& reason) {
          communicator.abort(reason);
@@ -216,20 +216,20 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     return;
   }
   // What every worker does, forked or not.
-  const auto work = [&](launch::Team& team) {
+  const auto work = [&](process::HostGroup& host_group) {
     // Through the pipe to the caller, who shows it with its rank.
-    if (team.rank() != 0) set_warning_handler({});
-    const Topology local{.rank = options_.first_rank + team.rank(),
+    if (host_group.rank() != 0) set_warning_handler({});
+    const Topology local{.rank = options_.first_rank + host_group.rank(),
                          .world_size = world_size_,
-                         .local_rank = team.rank(),
-                         .local_size = team.size()};
+                         .local_rank = host_group.rank(),
+                         .local_size = host_group.size()};
     if (device_.is_cuda()) {
-      device_ =
-          torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(team.rank() % gpu_count()));
+      device_ = torch::Device(torch::kCUDA,
+                              static_cast<torch::DeviceIndex>(host_group.rank() % gpu_count()));
     }
     std::unique_ptr<comm::World> world;
     if (world_size_ == local_workers_) {
-      world = comm::World::of_team(team, world_options());
+      world = comm::World::of_host_group(host_group, world_options());
     } else {
       world = comm::World::meet({.topology = local,
                                  .address = options_.address,
@@ -238,13 +238,13 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
                                  .token_file = options_.token_file,
                                  .allow_guessable_token = options_.allow_guessable_token,
                                  .interface = options_.interface},
-                                world_options(), &team);
+                                world_options(), &host_group);
     }
     work_as(local, job, world->communicator());
     world->communicator().barrier();
   };
   WorkerOutput output;
-  launch::Crew crew(
+  process::ForkedWorkers forked(
       {.size = local_workers_,
        .first_rank = options_.first_rank,
        .timeout = options_.timeout,
@@ -252,12 +252,12 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
        .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
       work);
   try {
-    work(crew.team());
+    work(forked.host_group());
   } catch (const std::exception& error) {
-    crew.team().fail(0, message_of(error));
+    forked.host_group().fail(0, message_of(error));
     throw;
   }
-  crew.join();
+  forked.join();
 }
 
 }  // namespace lockstep

@@ -75,7 +75,7 @@ class DistributedDataParallelEngine : public Engine {
   comm::WorldOptions world_options() const;
 
   DistributedDataParallelOptions options_;
-  std::optional<launch::Place> place_;  // that a launcher gave
+  std::optional<process::LaunchedPlace> place_;  // that a launcher gave
   int local_workers_ = 1;
   int world_size_ = 1;
   int shards_ = 1;

@@ -15,16 +15,17 @@
 
 namespace lockstep {
 
-class GradientBuckets::State : public std::enable_shared_from_this<State> {
+class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketState> {
  public:
-  State(optim::FlatParameters& parameters, comm::Communicator& communicator, BucketOptions options)
+  BucketState(optim::FlatParameters& parameters, comm::Communicator& communicator,
+              BucketOptions options)
       : parameters_(parameters), communicator_(communicator), options_(std::move(options)) {
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
       if (parameters_.buffers()[i].is_awake()) fill(i);
     }
   }
 
-  ~State() {
+  ~BucketState() {
     if (armed_) communicator_.set_background({});
     if (!thread_.joinable()) return;
     {
@@ -127,19 +128,20 @@ class GradientBuckets::State : public std::enable_shared_from_this<State> {
   // A parameter that does not require a gradient has no accumulator yet.
   void hook(Member& member) {
     if (member.accumulator != nullptr) return;
-    struct Hook : torch::autograd::FunctionPostHook {
-      Hook(std::weak_ptr<State> owner, std::size_t of) : state(std::move(owner)), member(of) {}
+    struct AccumulationHook : torch::autograd::FunctionPostHook {
+      AccumulationHook(std::weak_ptr<BucketState> owner, std::size_t of)
+          : state(std::move(owner)), member(of) {}
       torch::autograd::variable_list operator()(
           const torch::autograd::variable_list& outputs,
           const torch::autograd::variable_list& /*inputs*/) override {
         if (const auto alive = state.lock()) alive->on_gradient(member);
         return outputs;
       }
-      std::weak_ptr<State> state;
+      std::weak_ptr<BucketState> state;
       std::size_t member;
     };
     member.accumulator = torch::autograd::impl::grad_accumulator(member.parameter);
-    member.accumulator->add_post_hook(std::make_unique<Hook>(
+    member.accumulator->add_post_hook(std::make_unique<AccumulationHook>(
         weak_from_this(), static_cast<std::size_t>(&member - members_.data())));
   }
 
@@ -211,7 +213,7 @@ class GradientBuckets::State : public std::enable_shared_from_this<State> {
 
 GradientBuckets::GradientBuckets(optim::FlatParameters& parameters,
                                  comm::Communicator& communicator, const BucketOptions& options)
-    : state_(std::make_shared<State>(parameters, communicator, options)) {}
+    : state_(std::make_shared<BucketState>(parameters, communicator, options)) {}
 
 GradientBuckets::~GradientBuckets() = default;
 

@@ -17,7 +17,7 @@ struct BucketOptions {
   int leaves = 1;
   // What the first sets of gradients hold when all gradients are there (comm::RunningSums); the
   // last of them is filled last. Empty: each set holds one of this rank's leaves.
-  std::vector<comm::Node> nodes = {};
+  std::vector<comm::TreeNode> nodes = {};
   std::int64_t bytes = 8 << 20;
 };
 
@@ -43,8 +43,8 @@ class GradientBuckets {
   void finish();
 
  private:
-  class State;
-  std::shared_ptr<State> state_;  // hooks of the model's parameters hold it, too
+  class BucketState;
+  std::shared_ptr<BucketState> state_;  // hooks of the model's parameters hold it, too
 };
 
 }  // namespace lockstep

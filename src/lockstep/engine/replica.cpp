@@ -8,8 +8,8 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/compute/parallel.h"
 #include "lockstep/engine/gradient_buckets.h"
-#include "lockstep/optim/parallel.h"
 
 namespace lockstep {
 namespace {
@@ -100,7 +100,7 @@ comm::RunningSums Replica::sums_of(int rank) const {
 // All ranks' sets of gradients, rank after rank. Returns how many there are.
 std::int64_t Replica::plan_shared_sets() {
   std::int64_t total = 0;
-  std::vector<comm::Node> nodes;
+  std::vector<comm::TreeNode> nodes;
   for (int rank = 0; rank < communicator_.size(); ++rank) {
     const comm::RunningSums sums = sums_of(rank);
     if (rank == communicator_.rank()) first_set_ = total;
@@ -219,7 +219,7 @@ void Replica::end_shard(int local) {
 
 // A piece at a time: it is still in the cache when its memory is cleared.
 void Replica::add_sets(const comm::RunningSums::Addition& addition) {
-  const Profiler::Scope scope(*options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(*options_.profiler, Phase::kReduce);
   static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
   for (const auto& buffer : parameters_->buffers()) {
     if (!buffer.is_awake()) continue;
@@ -235,7 +235,7 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const auto at = [&](const torch::Tensor& set, std::int64_t element) {
       return static_cast<std::byte*>(set.data_ptr()) + element * width;
     };
-    optim::for_ranges(
+    compute::for_ranges(
         {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
           for (std::int64_t i = first; i < last; i += kPiece) {
             const std::int64_t count = std::min(kPiece, last - i);
@@ -253,7 +253,7 @@ bool Replica::overlaps() const {
 }
 
 void Replica::wait_for_all() {
-  const Profiler::Scope scope(*options_.profiler, Phase::kWait);
+  const Profiler::TimedScope scope(*options_.profiler, Phase::kWait);
   communicator_.synchronize();
 }
 
@@ -272,7 +272,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   parameters_->set_mark(false);
   std::optional<double> norm;
   {
-    const Profiler::Scope scope(*options_.profiler, Phase::kOptimizer);
+    const Profiler::TimedScope scope(*options_.profiler, Phase::kOptimizer);
     if (update.clip_value && steps) parameters_->clip_grad_value(*update.clip_value / scale, part);
     if (update.clip_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
   }
@@ -285,7 +285,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);
   if (shared_ && !in_parts) parameters_->bind_grads(0);
   if (steps) {
-    const Profiler::Scope scope(*options_.profiler, Phase::kOptimizer);
+    const Profiler::TimedScope scope(*options_.profiler, Phase::kOptimizer);
     optimizer.step({.grad_scale = scale, .zero_grad = true, .part = part});
   } else {
     parameters_->mark_updated();
@@ -307,7 +307,7 @@ void Replica::sum_gradients() {
     }
     wait_for_all();
   }
-  const Profiler::Scope scope(*options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(*options_.profiler, Phase::kReduce);
   if (shared_) {
     parameters_->read_marks(marks_);
     sum_own_part();

@@ -158,9 +158,9 @@ Tensor batch_norm(const Tensor& input, const OptionalTensor& weight, const Optio
 Tensor instance_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                      const OptionalTensor& running_mean, const OptionalTensor& running_var,
                      bool use_input_stats, double momentum, double eps, bool cudnn_enabled) {
-  struct Inside {
-    Inside() : before(std::exchange(in_instance_norm, true)) {}
-    ~Inside() { in_instance_norm = before; }
+  struct InstanceNormScope {
+    InstanceNormScope() : before(std::exchange(in_instance_norm, true)) {}
+    ~InstanceNormScope() { in_instance_norm = before; }
     bool before;
   } const inside;
   return at::native::instance_norm(input, weight, bias, running_mean, running_var, use_input_stats,

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/launch/watchdog.h"
+#include "lockstep/process/watchdog.h"
 
 namespace lockstep {
 
@@ -23,10 +23,10 @@ ThreadScope::~ThreadScope() {
 }
 
 void ThreadScope::set(int threads) const {
-  const launch::Watchdog watchdog({.work = "setting up LibTorch's threads",
-                                   .hint = "is the number of threads limited (ulimit -u)?",
-                                   .timeout = options_.timeout,
-                                   .on_hang = options_.on_hang});
+  const process::Watchdog watchdog({.work = "setting up LibTorch's threads",
+                                    .hint = "is the number of threads limited (ulimit -u)?",
+                                    .timeout = options_.timeout,
+                                    .on_hang = options_.on_hang});
   torch::set_num_threads(threads);
 }
 

@@ -11,7 +11,7 @@ struct ThreadScopeOptions {
   int threads = 1;
   // For LibTorch to start them. Its thread pool waits for ever where the system refuses a thread.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Called where it does not, before this process ends (launch::Watchdog): tells the other ranks.
+  // Called where it does not, before this process ends (process::Watchdog): tells the other ranks.
   std::function<void(const std::string& reason)> on_hang;
 };
 

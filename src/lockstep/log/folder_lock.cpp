@@ -54,11 +54,11 @@ FileDescriptor open_lock(const fs::path& path) {
   return fd;
 }
 
-enum class Attempt { kTaken, kRefused, kUnsupported };
+enum class LockAttempt { kTaken, kRefused, kUnsupported };
 
-Attempt try_lock(const FileDescriptor& fd) {
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return Attempt::kTaken;
-  return errno == EWOULDBLOCK || errno == EINTR ? Attempt::kRefused : Attempt::kUnsupported;
+LockAttempt try_lock(const FileDescriptor& fd) {
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return LockAttempt::kTaken;
+  return errno == EWOULDBLOCK || errno == EINTR ? LockAttempt::kRefused : LockAttempt::kUnsupported;
 }
 
 }  // namespace
@@ -68,14 +68,14 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lock"), owner_
   const auto deadline = steady_clock::now() + std::chrono::seconds(1);
   while (true) {
     FileDescriptor fd = open_lock(path_);
-    const Attempt attempt = try_lock(fd);
-    if (attempt == Attempt::kUnsupported) {
+    const LockAttempt attempt = try_lock(fd);
+    if (attempt == LockAttempt::kUnsupported) {
       // The file stays: another process may have a lock on it.
       warn(fmt::format("{}: cannot be locked ({}): make sure that no other run writes there",
                        folder.string(), std::strerror(errno)));
       return;
     }
-    if (attempt == Attempt::kTaken && is_still_there(fd, path_)) {
+    if (attempt == LockAttempt::kTaken && is_still_there(fd, path_)) {
       const std::string text = this_process();
       // What is written is for messages alone. A full disk is noticed elsewhere, and in another
       // user's file this run stays without a name.
@@ -85,7 +85,7 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lock"), owner_
       fd_ = std::move(fd);
       return;
     }
-    if (attempt == Attempt::kRefused && steady_clock::now() > deadline) {
+    if (attempt == LockAttempt::kRefused && steady_clock::now() > deadline) {
       throw Error(
           "{}: is in use by {}; two runs cannot write to one log folder: wait until that run has "
           "ended, or choose another folder",

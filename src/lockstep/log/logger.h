@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "lockstep/base/metrics.h"
-#include "lockstep/log/image.h"
+#include "lockstep/plot/image.h"
 
 namespace lockstep {
 

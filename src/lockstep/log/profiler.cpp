@@ -68,12 +68,12 @@ Profiler& Profiler::none() {
   return off;
 }
 
-Profiler::Scope::Scope(Profiler& profiler, Phase phase)
+Profiler::TimedScope::TimedScope(Profiler& profiler, Phase phase)
     : profiler_(profiler.enabled_ ? &profiler : nullptr), phase_(phase) {
   if (profiler_ != nullptr) start_ = std::chrono::steady_clock::now();
 }
 
-Profiler::Scope::~Scope() {
+Profiler::TimedScope::~TimedScope() {
   if (profiler_ == nullptr) return;
   const auto end = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(end - start_).count();

@@ -32,12 +32,12 @@ class Profiler {
   static Profiler& none();
 
   // Measures from its construction to its end.
-  class Scope {
+  class TimedScope {
    public:
-    Scope(Profiler& profiler, Phase phase);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
+    TimedScope(Profiler& profiler, Phase phase);
+    ~TimedScope();
+    TimedScope(const TimedScope&) = delete;
+    TimedScope& operator=(const TimedScope&) = delete;
 
    private:
     Profiler* profiler_;

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "lockstep/base/metrics.h"
-#include "lockstep/log/image.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/proto.h"
+#include "lockstep/plot/image.h"
 
 namespace lockstep::proto {
 

@@ -10,7 +10,7 @@
 namespace lockstep::metric {
 namespace {
 
-using Keys = std::vector<std::uint32_t>;
+using SortKeys = std::vector<std::uint32_t>;
 
 // Unsigned integers in the order of the floats, -0 equal to +0.
 std::uint32_t to_key(float score) {
@@ -20,10 +20,10 @@ std::uint32_t to_key(float score) {
 }
 
 // Three passes of 11 bits each: several times faster than std::sort once it is past a few hundred.
-void radix_sort(Keys& keys) {
+void radix_sort(SortKeys& keys) {
   constexpr int kBits = 11;
   constexpr std::size_t kBuckets = 1u << kBits;
-  Keys other(keys.size());
+  SortKeys other(keys.size());
   for (int shift = 0; shift < 32; shift += kBits) {
     const auto bucket = [shift](std::uint32_t key) { return key >> shift & (kBuckets - 1); };
     std::array<std::uint32_t, kBuckets> place{};
@@ -35,9 +35,9 @@ void radix_sort(Keys& keys) {
   }
 }
 
-Keys sorted_keys(const std::vector<float>& scores) {
+SortKeys sorted_keys(const std::vector<float>& scores) {
   constexpr std::size_t kWorthRadix = 512;
-  Keys keys(scores.size());
+  SortKeys keys(scores.size());
   std::ranges::transform(scores, keys.begin(), to_key);
   if (keys.size() < kWorthRadix) {
     std::ranges::sort(keys);
@@ -51,8 +51,8 @@ Keys sorted_keys(const std::vector<float>& scores) {
 
 double roc_area(const std::vector<float>& positives, const std::vector<float>& negatives) {
   if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const Keys above = sorted_keys(positives);
-  const Keys below = sorted_keys(negatives);
+  const SortKeys above = sorted_keys(positives);
+  const SortKeys below = sorted_keys(negatives);
   std::uint64_t twice = 0;  // pairs won, ties counted once and wins twice
   std::size_t lower = 0, not_higher = 0;
   for (const std::uint32_t key : above) {

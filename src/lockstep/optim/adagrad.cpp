@@ -8,10 +8,10 @@ namespace lockstep::optim {
 namespace {
 
 constexpr auto kFields =
-    std::tuple(Field("lr", &Adagrad::lr), Field("lr_decay", &Adagrad::lr_decay),
-               Field("weight_decay", &Adagrad::weight_decay),
-               Field("initial_accumulator_value", &Adagrad::initial_accumulator_value),
-               Field("eps", &Adagrad::eps));
+    std::tuple(OptionField("lr", &Adagrad::lr), OptionField("lr_decay", &Adagrad::lr_decay),
+               OptionField("weight_decay", &Adagrad::weight_decay),
+               OptionField("initial_accumulator_value", &Adagrad::initial_accumulator_value),
+               OptionField("eps", &Adagrad::eps));
 
 Check check() {
   return Check("optimizer Adagrad");

@@ -40,10 +40,11 @@ class AdamOptimizer final : public FlatOptimizer {
   enum SlotIndex { kExpAvg, kExpAvgSq, kMaxExpAvgSq };
   static constexpr bool kDecoupled = std::is_same_v<Options, AdamW>;
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
-  static constexpr auto kFields = std::tuple(
-      Field("lr", &Options::lr), Field("beta1", &Options::beta1), Field("beta2", &Options::beta2),
-      Field("eps", &Options::eps), Field("weight_decay", &Options::weight_decay),
-      Field("amsgrad", &Options::amsgrad));
+  static constexpr auto kFields =
+      std::tuple(OptionField("lr", &Options::lr), OptionField("beta1", &Options::beta1),
+                 OptionField("beta2", &Options::beta2), OptionField("eps", &Options::eps),
+                 OptionField("weight_decay", &Options::weight_decay),
+                 OptionField("amsgrad", &Options::amsgrad));
 
   static Check check() { return Check(std::string("optimizer ") + kName); }
 

@@ -1,6 +1,7 @@
 // The fields of an options aggregate by name: how hyper-parameters get into a state and back.
 //
-//   constexpr auto kFields = std::tuple(Field("lr", &SGD::lr), Field("momentum", &SGD::momentum));
+//   constexpr auto kFields =
+//       std::tuple(OptionField("lr", &SGD::lr), OptionField("momentum", &SGD::momentum));
 #pragma once
 
 #include <tuple>
@@ -10,15 +11,16 @@
 namespace lockstep::optim {
 
 template <typename Options, typename T>
-struct Field {
-  constexpr Field(const char* name, T Options::*member) : name(name), member(member) {}
+struct OptionField {
+  constexpr OptionField(const char* name, T Options::*member) : name(name), member(member) {}
 
   const char* name;
   T Options::*member;
 };
 
 template <typename Options, typename... T>
-StateDict fields_to_state(const std::tuple<Field<Options, T>...>& fields, const Options& options) {
+StateDict fields_to_state(const std::tuple<OptionField<Options, T>...>& fields,
+                          const Options& options) {
   StateDict state;
   std::apply([&](const auto&... field) { (state.set(field.name, options.*field.member), ...); },
              fields);
@@ -27,7 +29,8 @@ StateDict fields_to_state(const std::tuple<Field<Options, T>...>& fields, const 
 
 // Throws CheckpointError for a field that is missing or of another type.
 template <typename Options, typename... T>
-Options fields_from_state(const std::tuple<Field<Options, T>...>& fields, const StateDict& state) {
+Options fields_from_state(const std::tuple<OptionField<Options, T>...>& fields,
+                          const StateDict& state) {
   Options options;
   std::apply(
       [&](const auto&... field) { ((options.*field.member = state.get<T>(field.name)), ...); },

@@ -10,9 +10,9 @@
 
 #include <torch/types.h>
 
+#include "lockstep/compute/parallel.h"
 #include "lockstep/optim/kernels.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/optim/parallel.h"
 #include "lockstep/optim/tensor_updates.h"
 
 namespace lockstep::optim {
@@ -121,8 +121,8 @@ void apply_fused(const Update& update, const UpdateTensors& tensors, const Eleme
   for (std::size_t i = 0; i < arrays.state.size(); ++i) {
     if (tensors.state[i].defined()) arrays.state[i] = tensors.state[i].data_ptr<T>();
   }
-  for_ranges({.size = range.size(), .grain = kElementsPerThread}, [&](std::int64_t begin,
-                                                                      std::int64_t end) {
+  compute::for_ranges({.size = range.size(), .grain = kElementsPerThread}, [&](std::int64_t begin,
+                                                                               std::int64_t end) {
     kernels::apply(update, arrays, {.begin = range.begin + begin, .end = range.begin + end});
   });
 }

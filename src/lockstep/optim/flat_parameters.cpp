@@ -12,8 +12,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/compute/parallel.h"
 #include "lockstep/optim/kernels.h"
-#include "lockstep/optim/parallel.h"
 
 namespace lockstep::optim {
 namespace {
@@ -250,14 +250,14 @@ std::int64_t blocks_in(std::int64_t size) {
 template <typename T>
 void squared_norms(const torch::Tensor& flat, const ElementRange& range, double* sums) {
   const T* data = flat.data_ptr<T>() + range.begin;
-  for_ranges({.size = blocks_in(range.size()), .grain = 16},
-             [&](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t block = begin; block < end; ++block) {
-                 const std::int64_t first = block * kernels::kSumBlock;
-                 sums[block] = kernels::sum_of_squares(
-                     data + first, std::min(kernels::kSumBlock, range.size() - first));
-               }
-             });
+  compute::for_ranges({.size = blocks_in(range.size()), .grain = 16},
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t block = begin; block < end; ++block) {
+                          const std::int64_t first = block * kernels::kSumBlock;
+                          sums[block] = kernels::sum_of_squares(
+                              data + first, std::min(kernels::kSumBlock, range.size() - first));
+                        }
+                      });
 }
 
 bool has_kernels(const torch::Tensor& flat) {

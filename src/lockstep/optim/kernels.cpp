@@ -16,7 +16,7 @@ struct AdamLoop {
   const AdamUpdate& update;
   const Arrays<T>& arrays;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
     T* __restrict exp_avg = arrays.state[0];
@@ -59,7 +59,7 @@ struct SGDLoop {
   const SGDUpdate& update;
   const Arrays<T>& arrays;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
     T* __restrict momentum_buffer = arrays.state[0];
@@ -90,7 +90,7 @@ struct RMSpropLoop {
   const RMSpropUpdate& update;
   const Arrays<T>& arrays;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
     T* __restrict square_avg = arrays.state[0];
@@ -134,7 +134,7 @@ struct AdagradLoop {
   const AdagradUpdate& update;
   const Arrays<T>& arrays;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
     T* __restrict sum = arrays.state[0];
@@ -160,7 +160,7 @@ struct SquaresLoop {
   const T* data;
   double& result;
 
-  LOCKSTEP_ALWAYS_INLINE void operator()(const Range& range) const {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     // The sums of every 16th element are independent, so they fit vector registers as they are.
     constexpr int kLanes = 16;
     double lanes[kLanes] = {};
@@ -183,7 +183,7 @@ struct SquaresLoop {
 };
 
 template <typename T>
-void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, Range range) {
+void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, IndexRange range) {
   if (arrays.state[2] != nullptr) {
     run_best(AdamLoop<T, true>{update, arrays}, range);
   } else {
@@ -192,7 +192,7 @@ void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, Range range) 
 }
 
 template <typename T>
-void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, Range range) {
+void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, IndexRange range) {
   if (update.momentum != 0.0) {
     run_best(SGDLoop<T, true>{update, arrays}, range);
   } else {
@@ -201,7 +201,7 @@ void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, Range range) {
 }
 
 template <typename T>
-void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, Range range) {
+void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, IndexRange range) {
   const bool centered = arrays.state[1] != nullptr;
   const bool momentum = update.momentum != 0.0;
   if (centered && momentum) {
@@ -218,41 +218,41 @@ void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, Range r
 template <typename T>
 double sum_squares(const T* data, std::int64_t size) {
   double result = 0.0;
-  run_best(SquaresLoop<T>{data, result}, Range{0, size});
+  run_best(SquaresLoop<T>{data, result}, IndexRange{0, size});
   return result;
 }
 
 }  // namespace
 
-void apply(const AdamUpdate& update, const Arrays<float>& arrays, Range range) {
+void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   apply_adam(update, arrays, range);
 }
 
-void apply(const AdamUpdate& update, const Arrays<double>& arrays, Range range) {
+void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
   apply_adam(update, arrays, range);
 }
 
-void apply(const SGDUpdate& update, const Arrays<float>& arrays, Range range) {
+void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   apply_sgd(update, arrays, range);
 }
 
-void apply(const SGDUpdate& update, const Arrays<double>& arrays, Range range) {
+void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range) {
   apply_sgd(update, arrays, range);
 }
 
-void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, Range range) {
+void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   apply_rmsprop(update, arrays, range);
 }
 
-void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, Range range) {
+void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range) {
   apply_rmsprop(update, arrays, range);
 }
 
-void apply(const AdagradUpdate& update, const Arrays<float>& arrays, Range range) {
+void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   run_best(AdagradLoop<float>{update, arrays}, range);
 }
 
-void apply(const AdagradUpdate& update, const Arrays<double>& arrays, Range range) {
+void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range) {
   run_best(AdagradLoop<double>{update, arrays}, range);
 }
 

@@ -19,19 +19,19 @@ struct Arrays {
   std::array<T*, 3> state{};  // in the order the update names them; null where it has none
 };
 
-struct Range {
+struct IndexRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-void apply(const AdamUpdate& update, const Arrays<float>& arrays, Range range);
-void apply(const AdamUpdate& update, const Arrays<double>& arrays, Range range);
-void apply(const SGDUpdate& update, const Arrays<float>& arrays, Range range);
-void apply(const SGDUpdate& update, const Arrays<double>& arrays, Range range);
-void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, Range range);
-void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, Range range);
-void apply(const AdagradUpdate& update, const Arrays<float>& arrays, Range range);
-void apply(const AdagradUpdate& update, const Arrays<double>& arrays, Range range);
+void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range);
 
 // In double, in an order that depends on `size` alone. Longer arrays are summed block by block.
 inline constexpr std::int64_t kSumBlock = 4096;

@@ -13,23 +13,24 @@ namespace {
 
 constexpr const char* kName = "OneCycleLR";
 
-struct Point {
+struct OneCyclePoint {
   double lr = 0.0;
   double momentum = 0.0;
 };
 
-struct Phase {
+struct OneCyclePhase {
   double end_step = 0.0;
-  Point start;
-  Point end;
+  OneCyclePoint start;
+  OneCyclePoint end;
 };
 
-std::vector<Phase> make_phases(const OneCycleLR& options, std::int64_t total_steps) {
+std::vector<OneCyclePhase> make_phases(const OneCycleLR& options, std::int64_t total_steps) {
   const double max_lr = *options.max_lr;
   const double initial_lr = max_lr / options.div_factor;
-  const Point initial{.lr = initial_lr, .momentum = options.max_momentum};
-  const Point top{.lr = max_lr, .momentum = options.base_momentum};
-  const Point last{.lr = initial_lr / options.final_div_factor, .momentum = options.max_momentum};
+  const OneCyclePoint initial{.lr = initial_lr, .momentum = options.max_momentum};
+  const OneCyclePoint top{.lr = max_lr, .momentum = options.base_momentum};
+  const OneCyclePoint last{.lr = initial_lr / options.final_div_factor,
+                           .momentum = options.max_momentum};
   const auto total = static_cast<double>(total_steps);
   const double up = options.pct_start * total;
   if (!options.three_phase) {
@@ -93,14 +94,14 @@ class OneCycleScheduler final : public Scheduler {
     return end + (start - end) / 2.0 * (std::cos(std::numbers::pi * part) + 1.0);
   }
 
-  Point point_at(std::int64_t step) const {
+  OneCyclePoint point_at(std::int64_t step) const {
     const auto now = static_cast<double>(step);
     double start_step = 0.0;
     std::size_t i = 0;
     for (; i + 1 < phases_.size() && now > phases_[i].end_step; ++i) {
       start_step = phases_[i].end_step;
     }
-    const Phase& phase = phases_[i];
+    const OneCyclePhase& phase = phases_[i];
     const double length = phase.end_step - start_step;
     // A phase of no length is over as it starts.
     const double part = length == 0.0 ? 1.0 : std::min(1.0, (now - start_step) / length);
@@ -108,14 +109,14 @@ class OneCycleScheduler final : public Scheduler {
             .momentum = anneal(phase.start.momentum, phase.end.momentum, part)};
   }
 
-  void set(const Point& point) {
+  void set(const OneCyclePoint& point) {
     optimizer_.set_lr(point.lr);
     if (options_.cycle_momentum) optimizer_.set_momentum(point.momentum);
   }
 
   OneCycleLR options_;
   std::int64_t total_steps_;
-  std::vector<Phase> phases_;
+  std::vector<OneCyclePhase> phases_;
   Optimizer& optimizer_;
   std::int64_t num_steps_ = 0;
 };

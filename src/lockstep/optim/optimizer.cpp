@@ -13,7 +13,7 @@
 namespace lockstep::optim {
 namespace {
 
-struct Make {
+struct MakeOptimizer {
   FlatParameters& parameters;
   const std::vector<ParameterSettings>& settings;
 
@@ -49,7 +49,7 @@ std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const
   if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_awake)) {
     throw ConfigError("optimizer: the model has no parameter that requires a gradient");
   }
-  return std::visit(Make{parameters, settings_}, choice_);
+  return std::visit(MakeOptimizer{parameters, settings_}, choice_);
 }
 
 }  // namespace lockstep::optim

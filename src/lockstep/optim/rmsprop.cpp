@@ -7,10 +7,10 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr auto kFields =
-    std::tuple(Field("lr", &RMSprop::lr), Field("alpha", &RMSprop::alpha),
-               Field("eps", &RMSprop::eps), Field("weight_decay", &RMSprop::weight_decay),
-               Field("momentum", &RMSprop::momentum), Field("centered", &RMSprop::centered));
+constexpr auto kFields = std::tuple(
+    OptionField("lr", &RMSprop::lr), OptionField("alpha", &RMSprop::alpha),
+    OptionField("eps", &RMSprop::eps), OptionField("weight_decay", &RMSprop::weight_decay),
+    OptionField("momentum", &RMSprop::momentum), OptionField("centered", &RMSprop::centered));
 
 Check check() {
   return Check("optimizer RMSprop");

@@ -8,7 +8,7 @@
 namespace lockstep::optim {
 namespace {
 
-struct Make {
+struct MakeScheduler {
   Optimizer& optimizer;
   const ScheduleContext& context;
 
@@ -26,7 +26,7 @@ struct Make {
 
 std::unique_ptr<Scheduler> SchedulerSpec::make(Optimizer& optimizer,
                                                const ScheduleContext& context) const {
-  return std::visit(Make{optimizer, context}, choice_);
+  return std::visit(MakeScheduler{optimizer, context}, choice_);
 }
 
 }  // namespace lockstep::optim

@@ -8,8 +8,9 @@ namespace lockstep::optim {
 namespace {
 
 constexpr auto kFields = std::tuple(
-    Field("lr", &SGD::lr), Field("momentum", &SGD::momentum), Field("dampening", &SGD::dampening),
-    Field("weight_decay", &SGD::weight_decay), Field("nesterov", &SGD::nesterov));
+    OptionField("lr", &SGD::lr), OptionField("momentum", &SGD::momentum),
+    OptionField("dampening", &SGD::dampening), OptionField("weight_decay", &SGD::weight_decay),
+    OptionField("nesterov", &SGD::nesterov));
 
 Check check() {
   return Check("optimizer SGD");

@@ -9,6 +9,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/callback/builtin.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/confusion_matrix.h"
 #include "lockstep/checkpoint/file.h"
@@ -18,8 +19,7 @@
 #include "lockstep/engine/distributed.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/recipe/targets.h"
-#include "lockstep/runner/builtin.h"
-#include "lockstep/runner/train_step.h"
+#include "lockstep/train/train_step.h"
 
 namespace lockstep::recipe {
 namespace {

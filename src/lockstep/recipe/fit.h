@@ -8,8 +8,8 @@
 #include "lockstep/config/node.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/runner/options.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/train/options.h"
 
 namespace lockstep::recipe {
 

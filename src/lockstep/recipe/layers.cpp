@@ -66,7 +66,7 @@ struct ConvOptions {
   bool bias = true;
 };
 
-struct PoolOptions {
+struct PoolLayerOptions {
   Numbers kernel_size;
   Numbers stride;
   Numbers padding = {0};
@@ -202,7 +202,7 @@ void add_conv_transpose(Targets& targets, const std::string& name) {
 
 template <std::size_t N, typename Module, typename ModuleOptions>
 void add_pool(Targets& targets, const std::string& name, const std::string& about) {
-  using O = PoolOptions;
+  using O = PoolLayerOptions;
   targets.layers.add<O>(
       name, about,
       {config::required("kernel_size", &O::kernel_size, "one number for all dimensions, or each"),

@@ -15,7 +15,7 @@
 #include "lockstep/config/fields.h"
 #include "lockstep/config/node.h"
 #include "lockstep/recipe/targets.h"
-#include "lockstep/runner/options.h"
+#include "lockstep/train/options.h"
 
 namespace lockstep::recipe {
 

@@ -11,9 +11,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/version.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/launch/affinity.h"
-#include "lockstep/launch/environment.h"
-#include "lockstep/launch/token.h"
+#include "lockstep/process/affinity.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/token.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -41,7 +41,7 @@ bool is_of_interest(const std::string& name) {
   static const std::vector<std::string> prefixes = {"LOCKSTEP_", "OMP_",  "MKL_",  "OPENBLAS_",
                                                     "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};
   static const std::vector<std::string> names = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-  if (name == launch::kTokenVariable) return false;  // the run's secret
+  if (name == rendezvous::kTokenVariable) return false;  // the run's secret
   return std::ranges::find(names, name) != names.end() ||
          std::ranges::any_of(prefixes,
                              [&](const auto& prefix) { return name.starts_with(prefix); });
@@ -74,9 +74,9 @@ std::string describe_environment() {
   json["host"] = system.nodename;
   json["system"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   json["cpu"] = cpu_name();
-  json["cores"] = launch::usable_cores();
+  json["cores"] = process::usable_cores();
   json["variables"] = nlohmann::json::object();
-  for (const auto& [name, value] : launch::current_environment()) {
+  for (const auto& [name, value] : process::current_environment()) {
     if (is_of_interest(name)) json["variables"][name] = value;
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/config/node.h"
-#include "lockstep/runner/callback.h"
+#include "lockstep/train/callback.h"
 
 namespace lockstep::recipe {
 

@@ -7,18 +7,18 @@
 namespace lockstep::recipe {
 
 // Which cubes of a field.
-enum class FieldPart { kAll, kTrain, kValid };
+enum class FieldSplit { kAll, kTrain, kValid };
 
 }  // namespace lockstep::recipe
 
 namespace lockstep::config {
 
 template <>
-struct EnumNames<recipe::FieldPart> {
-  static constexpr std::pair<recipe::FieldPart, const char*> names[] = {
-      {recipe::FieldPart::kAll, "all"},
-      {recipe::FieldPart::kTrain, "train"},
-      {recipe::FieldPart::kValid, "valid"}};
+struct EnumNames<recipe::FieldSplit> {
+  static constexpr std::pair<recipe::FieldSplit, const char*> names[] = {
+      {recipe::FieldSplit::kAll, "all"},
+      {recipe::FieldSplit::kTrain, "train"},
+      {recipe::FieldSplit::kValid, "valid"}};
 };
 
 }  // namespace lockstep::config
@@ -27,7 +27,7 @@ namespace lockstep::recipe {
 namespace {
 
 struct FieldOptions : science::Hdf5Options {
-  FieldPart part = FieldPart::kAll;
+  FieldSplit part = FieldSplit::kAll;
 };
 
 template <typename T>
@@ -54,14 +54,14 @@ std::shared_ptr<const science::FieldData> field_data(const science::Hdf5Options&
 }
 
 data::DatasetPtr load(FieldOptions options) {
-  if (options.part == FieldPart::kAll) {
+  if (options.part == FieldSplit::kAll) {
     options.train_fraction.reset();
   } else if (!options.train_fraction) {
     throw ConfigError(
         "train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
   }
   const auto data = field_data(options);
-  const auto& part = options.part == FieldPart::kValid ? data->valid : data->train;
+  const auto& part = options.part == FieldSplit::kValid ? data->valid : data->train;
   return {data, part.get()};  // a part keeps the whole
 }
 

@@ -23,10 +23,10 @@
 #include "lockstep/log/logger.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
-#include "lockstep/runner/callback.h"
-#include "lockstep/runner/criterion.h"
-#include "lockstep/runner/model.h"
 #include "lockstep/runner/runner.h"
+#include "lockstep/train/callback.h"
+#include "lockstep/train/criterion.h"
+#include "lockstep/train/model.h"
 
 namespace lockstep::recipe {
 

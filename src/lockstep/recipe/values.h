@@ -11,7 +11,7 @@
 #include "lockstep/log/logger.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
-#include "lockstep/runner/state.h"
+#include "lockstep/train/state.h"
 
 namespace lockstep::config {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "lockstep/data/loader.h"
-#include "lockstep/runner/model.h"
+#include "lockstep/train/model.h"
 
 namespace lockstep {
 

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/launch/interrupt.h"
-#include "lockstep/runner/agreement.h"
-#include "lockstep/runner/builtin.h"
-#include "lockstep/runner/failure.h"
-#include "lockstep/runner/loop.h"
+#include "lockstep/process/interrupt.h"
+#include "lockstep/train/agreement.h"
+#include "lockstep/train/failure.h"
+#include "lockstep/train/loop.h"
 
 namespace lockstep {
 namespace {
@@ -33,7 +33,7 @@ class Borrowed {
 
 // Signals are nobody's again when a run is over, however it ended.
 struct Released {
-  ~Released() { launch::InterruptGuard::release(); }
+  ~Released() { process::InterruptGuard::release(); }
 };
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
@@ -95,7 +95,7 @@ TrainResult Runner::train(TrainOptions options) {
                    }});
   if (interrupt) {
     // Everything is put away: now the signal may do what it does by default.
-    launch::InterruptGuard::release();
+    process::InterruptGuard::release();
     std::raise(interrupt->signal_number);
     throw *interrupt;
   }

@@ -13,10 +13,10 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/runner/callback.h"
-#include "lockstep/runner/options.h"
 #include "lockstep/runner/predictions.h"
-#include "lockstep/runner/state.h"
+#include "lockstep/train/callback.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/state.h"
 
 namespace lockstep {
 

@@ -111,9 +111,9 @@ hid_t open_dataset(hid_t file, const char* name) {
   return H5Dopen2(file, name, access.get());
 }
 
-class Dataset {
+class Hdf5Dataset {
  public:
-  Dataset(hid_t file, const fs::path& path, const std::string& name)
+  Hdf5Dataset(hid_t file, const fs::path& path, const std::string& name)
       : id_(open_dataset(file, name.c_str()), H5Dclose),
         where_(fmt::format("{}: dataset '{}'", path.string(), name)) {
     if (!id_) {
@@ -219,11 +219,11 @@ class OpenFile {
 
   std::vector<std::string> names() const { return names_in(id_.get()); }
 
-  const Dataset& dataset(const std::string& name) {
+  const Hdf5Dataset& dataset(const std::string& name) {
     auto& dataset = datasets_[name];
     if (dataset == nullptr) {
       try {
-        dataset = std::make_unique<Dataset>(id_.get(), path_, name);
+        dataset = std::make_unique<Hdf5Dataset>(id_.get(), path_, name);
       } catch (...) {
         datasets_.erase(name);
         throw;
@@ -236,7 +236,7 @@ class OpenFile {
   fs::path path_;
   Version version_;
   Handle id_;
-  std::map<std::string, std::unique_ptr<Dataset>> datasets_;  // closed before their file
+  std::map<std::string, std::unique_ptr<Hdf5Dataset>> datasets_;  // closed before their file
 };
 
 // The files that are open, the one used last in front. Only in a thread's turn.

@@ -7,7 +7,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/science/parameters.h"
 
 namespace lockstep::science {
@@ -75,7 +75,7 @@ torch::Tensor KRR::predict(const data::Loader& loader) {
 
 void KRR::save(const std::filesystem::path& folder) const {
   require_model("save");
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   make_directories(folder);
   checkpoint::save(folder / "model.pt", StateDict{{"samples", samples_}, {"weights", weights_}});
   save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = {}});

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/science/tracker.h"
 
 namespace lockstep::science {
@@ -27,7 +27,7 @@ std::size_t collect(char* bytes, std::size_t size, std::size_t count, void* targ
   return size * count;
 }
 
-struct Request {
+struct HttpRequest {
   std::string method;
   std::string path;
   std::string body = {};
@@ -117,7 +117,7 @@ class MlflowTracker::Server {
 
   const MlflowOptions& options() const { return options_; }
 
-  Answer send(const Request& request) {
+  Answer send(const HttpRequest& request) {
     CURL* const curl = curl_.get();
     curl_easy_reset(curl);
     const std::string url = options_.uri + request.path;
@@ -204,7 +204,7 @@ class MlflowTracker::Server {
 };
 
 MlflowTracker::MlflowTracker(MlflowOptions options) {
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   server_ = std::make_unique<Server>(std::move(options));
   const MlflowOptions& asked = server_->options();
   json tags = json::array({{{"key", "mlflow.runName"}, {"value", asked.run_name}}});

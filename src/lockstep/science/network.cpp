@@ -13,8 +13,8 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/log/console.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/science/parameters.h"
 
@@ -72,7 +72,7 @@ std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
 
 // Once, where a launcher started several of us.
 void announce(const std::string& name, const Engine& engine) {
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   Console::standard().line(fmt::format("{}: trains on {} with {} worker{}", name,
                                        engine.device().str(), engine.workers(),
                                        engine.workers() == 1 ? "" : "s"));
@@ -183,7 +183,7 @@ std::string Network::describe() const {
 
 void Network::save(const fs::path& folder) const {
   require_model("save");
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   make_directories(folder);
   checkpoint::save(folder / "model.pt", StateDict{{"epoch", epoch_},
                                                   {"model_state_dict", model_.state()},

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/runner/criterion.h"
-#include "lockstep/runner/model.h"
 #include "lockstep/science/cubes.h"
 #include "lockstep/science/estimator.h"
 #include "lockstep/state/state_dict.h"
+#include "lockstep/train/criterion.h"
+#include "lockstep/train/model.h"
 
 namespace lockstep::science {
 

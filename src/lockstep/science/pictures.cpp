@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "lockstep/plot/plot.h"
 #include "lockstep/science/csv.h"
-#include "lockstep/science/plot.h"
 #include "lockstep/science/spectrum.h"
 
 namespace lockstep::science {
@@ -43,36 +43,38 @@ Picture line_picture(const torch::Tensor& predict, const torch::Tensor& target) 
            .text =
                "The first sample's first channel, and how much was predicted too high (above 0) "
                "or too low.",
-           .svg = to_svg({LinePlot{.title = "Target and predicted",
-                                   .x_label = "x",
-                                   .y_label = "value",
-                                   .lines = {{"target", x, t}, {"predicted", x, p, true}}},
-                          LinePlot{.title = "Predicted - target",
-                                   .x_label = "x",
-                                   .y_label = "difference",
-                                   .lines = {{"", x, d}}}})},
+           .svg =
+               plot::to_svg({plot::LinePlot{.title = "Target and predicted",
+                                            .x_label = "x",
+                                            .y_label = "value",
+                                            .lines = {{"target", x, t}, {"predicted", x, p, true}}},
+                             plot::LinePlot{.title = "Predicted - target",
+                                            .x_label = "x",
+                                            .y_label = "difference",
+                                            .lines = {{"", x, d}}}})},
       .csv = to_csv({{"x", x}, {"target", t}, {"predicted", p}, {"difference", d}})};
 }
 
 // The axes of a plane, and what is drawn: rows from the top.
-struct Plane {
+struct FieldPlane {
   torch::Tensor values;  // [rows, columns], the first row at the bottom
   const char* row;
   const char* column;
 };
 
 // The middle one of [x, y, z], or all of [x, y].
-Plane plane_of(const torch::Tensor& channel) {
+FieldPlane plane_of(const torch::Tensor& channel) {
   if (channel.dim() == 2) return {.values = channel, .row = "x", .column = "y"};
   return {.values = channel[channel.size(0) / 2], .row = "y", .column = "z"};
 }
 
 struct Colors {
   Range range;
-  ColorMap map;
+  plot::ColorMap map;
 };
 
-FieldPlot field_plot(const std::string& title, const Plane& plane, const Colors& colors) {
+plot::FieldPlot field_plot(const std::string& title, const FieldPlane& plane,
+                           const Colors& colors) {
   return {.title = title,
           .raster = {.width = static_cast<int>(plane.values.size(1)),
                      .height = static_cast<int>(plane.values.size(0)),
@@ -108,14 +110,15 @@ Picture picture_of(const Spectra& spectra, const std::string& text) {
                          "turbulence. What is less than 1e-8 of the largest is not drawn. k counts "
                          "waves in the shortest side. " +
                          text,
-                 .svg = to_svg({LinePlot{.title = "Power spectrum",
-                                         .x_label = "wave number k",
-                                         .y_label = "E(k)",
-                                         .lines = {{"target", t.wave_number, drawn(t.energy)},
-                                                   {"predicted", p.wave_number, drawn(p.energy)},
-                                                   {"k^(-5/3)", t.wave_number, line, true}},
-                                         .log_x = true,
-                                         .log_y = true}})},
+                 .svg = plot::to_svg(
+                     {plot::LinePlot{.title = "Power spectrum",
+                                     .x_label = "wave number k",
+                                     .y_label = "E(k)",
+                                     .lines = {{"target", t.wave_number, drawn(t.energy)},
+                                               {"predicted", p.wave_number, drawn(p.energy)},
+                                               {"k^(-5/3)", t.wave_number, line, true}},
+                                     .log_x = true,
+                                     .log_y = true}})},
       .csv = to_csv({{"k", t.wave_number},
                      {"target", t.energy},
                      {"predicted", p.energy},
@@ -144,31 +147,31 @@ Spectrum mean_spectrum(const torch::Tensor& samples, const BoxLengths& box, Spec
 }  // namespace
 
 Picture loss_picture(const std::map<std::int64_t, EpochMetrics>& history) {
-  std::vector<Line> lines;
+  std::vector<plot::Line> lines;
   for (const auto& [epoch, loaders] : history) {
     for (const auto& [loader, metrics] : loaders) {
       const auto loss = metrics.find("loss");
       if (loss == metrics.end()) continue;
-      auto line = std::ranges::find(lines, loader, &Line::label);
+      auto line = std::ranges::find(lines, loader, &plot::Line::label);
       if (line == lines.end())
-        line = lines.insert(lines.end(), Line{.label = loader, .x = {}, .y = {}});
+        line = lines.insert(lines.end(), plot::Line{.label = loader, .x = {}, .y = {}});
       line->x.push_back(static_cast<double>(epoch));
       line->y.push_back(loss->second);
     }
   }
   std::vector<CsvColumn> columns;
-  for (const Line& line : lines) {
+  for (const plot::Line& line : lines) {
     if (columns.empty()) columns.emplace_back("epoch", line.x);
     columns.emplace_back(line.label, line.y);
   }
   return {.name = "loss",
           .report = {.title = "Training",
                      .text = "The loss after each epoch.",
-                     .svg = to_svg({LinePlot{.title = "Loss",
-                                             .x_label = "epoch",
-                                             .y_label = "loss",
-                                             .lines = lines,
-                                             .log_y = true}})},
+                     .svg = plot::to_svg({plot::LinePlot{.title = "Loss",
+                                                         .x_label = "epoch",
+                                                         .y_label = "loss",
+                                                         .lines = lines,
+                                                         .log_y = true}})},
           .csv = to_csv(columns)};
 }
 
@@ -185,17 +188,18 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
                                      "value. The largest distance between the two curves on the "
                                      "right is the Kolmogorov-Smirnov statistic, {:.4f}.",
                                      ks_statistic(ps, ts)),
-                 .svg = to_svg({LinePlot{.title = "PDF",
-                                         .x_label = "value",
-                                         .y_label = "density",
-                                         .lines = {{"target", middles(t.edge), t.density},
-                                                   {"predicted", middles(p.edge), p.density, true}},
-                                         .log_y = true},
-                                LinePlot{.title = "CDF",
-                                         .x_label = "value",
-                                         .y_label = "fraction",
-                                         .lines = {{"target", tc.value, tc.fraction},
-                                                   {"predicted", pc.value, pc.fraction, true}}}})},
+                 .svg = plot::to_svg(
+                     {plot::LinePlot{.title = "PDF",
+                                     .x_label = "value",
+                                     .y_label = "density",
+                                     .lines = {{"target", middles(t.edge), t.density},
+                                               {"predicted", middles(p.edge), p.density, true}},
+                                     .log_y = true},
+                      plot::LinePlot{.title = "CDF",
+                                     .x_label = "value",
+                                     .y_label = "fraction",
+                                     .lines = {{"target", tc.value, tc.fraction},
+                                               {"predicted", pc.value, pc.fraction, true}}}})},
       .csv = to_csv({{"value", middles(t.edge)},
                      {"target_pdf", t.density},
                      {"predicted_pdf", p.density},
@@ -208,26 +212,27 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
 Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
                       const std::optional<Range>& range) {
   if (target.dim() == 2) return line_picture(predict[0], target[0]);
-  const Plane t = plane_of(target[0]), p = plane_of(predict[0]);
-  const Plane difference{.values = p.values - t.values, .row = t.row, .column = t.column};
+  const FieldPlane t = plane_of(target[0]), p = plane_of(predict[0]);
+  const FieldPlane difference{.values = p.values - t.values, .row = t.row, .column = t.column};
   const Range shown = range ? *range : range_of(t.values, p.values);
   const double largest = std::max(finite_values(difference.values.abs())[-1].item<double>(), 1e-12);
-  const Colors values{.range = shown, .map = ColorMap::kSequential};
-  const Colors signs{.range = {.first = -largest, .last = largest}, .map = ColorMap::kDiverging};
+  const Colors values{.range = shown, .map = plot::ColorMap::kSequential};
+  const Colors signs{.range = {.first = -largest, .last = largest},
+                     .map = plot::ColorMap::kDiverging};
   const auto place =
       torch::meshgrid({torch::arange(t.values.size(0)), torch::arange(t.values.size(1))}, "ij");
-  return {
-      .name = "slices",
-      .report = {.title = "A slice",
-                 .text = "The middle plane of the first channel, both with the same colours, "
-                         "and what was predicted too high (red) or too low (blue).",
-                 .svg = to_svg({field_plot("Target", t, values), field_plot("Predicted", p, values),
-                                field_plot("Predicted - target", difference, signs)})},
-      .csv = to_csv({{t.row, list_of(place[0])},
-                     {t.column, list_of(place[1])},
-                     {"target", list_of(t.values)},
-                     {"predicted", list_of(p.values)},
-                     {"difference", list_of(difference.values)}})};
+  return {.name = "slices",
+          .report = {.title = "A slice",
+                     .text = "The middle plane of the first channel, both with the same colours, "
+                             "and what was predicted too high (red) or too low (blue).",
+                     .svg = plot::to_svg({field_plot("Target", t, values),
+                                          field_plot("Predicted", p, values),
+                                          field_plot("Predicted - target", difference, signs)})},
+          .csv = to_csv({{t.row, list_of(place[0])},
+                         {t.column, list_of(place[1])},
+                         {"target", list_of(t.values)},
+                         {"predicted", list_of(p.values)},
+                         {"difference", list_of(difference.values)}})};
 }
 
 Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,

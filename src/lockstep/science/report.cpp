@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/science/markup.h"
+#include "lockstep/plot/markup.h"
 
 namespace lockstep::science {
 namespace {
@@ -23,8 +23,8 @@ details { margin-top: 24px; } summary { cursor: pointer; }
 std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string html = "<table>\n";
   for (const auto& [name, value] : rows) {
-    html +=
-        fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
+    html += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", plot::escape_markup(name),
+                        plot::escape_markup(value));
   }
   return html + "</table>\n";
 }
@@ -37,10 +37,12 @@ std::string to_html(const ReportContent& content) {
       "<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n<title>{0}</title>\n"
       "<style>{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n<p>{2}</p>\n{3}",
-      escape_markup(content.title), kStyle, escape_markup(content.summary), table(content.facts));
+      plot::escape_markup(content.title), kStyle, plot::escape_markup(content.summary),
+      table(content.facts));
   for (const ReportPicture& picture : content.pictures) {
     html += fmt::format("<h2>{}</h2>\n<p>{}</p>\n<figure>\n{}</figure>\n",
-                        escape_markup(picture.title), escape_markup(picture.text), picture.svg);
+                        plot::escape_markup(picture.title), plot::escape_markup(picture.text),
+                        picture.svg);
   }
   if (!content.parameters.empty()) {
     html += "<details><summary>Parameters</summary>\n" + table(content.parameters) + "</details>\n";

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/environment.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::science {
 namespace {
@@ -35,7 +35,7 @@ Criterion ScriptedNetwork::criterion() const {
 
 void ScriptedNetwork::save(const std::filesystem::path& folder) const {
   Network::save(folder);
-  if (!launch::is_primary_process()) return;
+  if (!process::is_primary_process()) return;
   std::istringstream in(script_);
   torch::jit::Module module = torch::jit::load(in);
   const torch::NoGradGuard no_grad;

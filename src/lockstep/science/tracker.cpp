@@ -6,8 +6,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/environment.h"
 #include "lockstep/log/csv_table.h"
+#include "lockstep/process/environment.h"
 
 namespace lockstep::science {
 namespace {
@@ -18,7 +18,7 @@ constexpr const char* kMetrics = "metrics.csv";
 }  // namespace
 
 FileTracker::FileTracker(FileTrackerOptions options)
-    : options_(std::move(options)), is_active_(launch::is_primary_process()) {
+    : options_(std::move(options)), is_active_(process::is_primary_process()) {
   if (!is_active_) return;
   make_directories(folder());
   if (!options_.append || !std::filesystem::exists(folder() / kMetrics)) {

@@ -3,7 +3,7 @@
 // stopped.
 #pragma once
 
-#include <lockstep/launch/environment.h>
+#include <lockstep/process/environment.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/science/cubes.h>
 #include <lockstep/science/estimator.h>
@@ -45,7 +45,7 @@ class Backend : public science::Estimator {
 
   void save(const std::filesystem::path& folder) const override {
     require_model();
-    if (!lockstep::launch::is_primary_process()) return;
+    if (!lockstep::process::is_primary_process()) return;
     std::filesystem::create_directories(folder);
     lockstep::checkpoint::save(folder / "model.pt",
                                lockstep::StateDict{{"model_state_dict", model_.state()}});

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <lockstep/command/command.h>
-#include <lockstep/launch/environment.h>
+#include <lockstep/process/environment.h>
 #include <lockstep/science/experiment.h>
 
 #include "@NAME@.h"
@@ -51,7 +51,7 @@ int train(int argc, char** argv) try {
                       {"best epoch", std::to_string(estimator.best_epoch())},
                       {"its validation loss", fmt::format("{:.5g}", estimator.best_loss())}};
   const auto result = science::run(evaluation);
-  if (!ls::launch::is_primary_process()) return 0;
+  if (!ls::process::is_primary_process()) return 0;
   std::cout << "Epoch " << estimator.best_epoch() << ", the best: mean square error " << result.mse
             << ", of predicting the mean " << result.mse_of_mean << '\n'
             << "Report: " << (config.logdir / "report" / "report.html").string() << '\n';

@@ -25,7 +25,7 @@ inline constexpr const char* kSyntheticField = "data/synthetic.h5";
 inline std::filesystem::path synthetic_field() {
   const std::filesystem::path path = kSyntheticField;
   const bool is_there = std::filesystem::exists(path);
-  if (ls::launch::is_primary_process()) {
+  if (ls::process::is_primary_process()) {
     std::cout << "No --field was given: training on synthetic turbulence, " << path.string()
               << (is_there ? "" : ", which is made now") << std::endl;
   }

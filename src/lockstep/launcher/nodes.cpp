@@ -1,0 +1,173 @@
+#include "lockstep/launcher/nodes.h"
+
+#include <charconv>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include <poll.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/rendezvous/handshake.h"
+
+namespace lockstep::launcher {
+namespace {
+
+constexpr int kWatchMilliseconds = 100;
+
+std::string encode(const RemoteFailure& failure) {
+  return fmt::format("{} {} {}", failure.rank, failure.shell_code, failure.how);
+}
+
+RemoteFailure decode(const std::string& text) {
+  RemoteFailure failure;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%d %d %n", &failure.rank, &failure.shell_code, &used) != 2) {
+    throw CommError("another node's launcher sent '{}', expected how a rank failed",
+                    printable(text));
+  }
+  failure.how = text.substr(static_cast<std::size_t>(used));
+  return failure;
+}
+
+// A number that another node's launcher sent.
+int number_in(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  throw CommError("another node's launcher sent '{}', expected a number", printable(text));
+}
+
+}  // namespace
+
+std::string random_run_id() {
+  std::random_device device;
+  return to_hex((static_cast<std::uint64_t>(device()) << 32) | device());
+}
+
+Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
+  if (options_.node_rank == 0) {
+    server_ = std::make_unique<rendezvous::RendezvousServer>(
+        rendezvous::ServerOptions{.address = options_.network.listen,
+                                  .port = options_.endpoint.port,
+                                  .token = options_.token,
+                                  .run = options_.run,
+                                  .world_size = options_.nodes});
+  }
+  const bool first = options_.node_rank == 0;
+  rendezvous_ = std::make_unique<rendezvous::Rendezvous>(rendezvous::RendezvousOptions{
+      .address = first ? options_.network.own : options_.endpoint.address,
+      .port = options_.endpoint.port,
+      .token = options_.token,
+      .run = options_.run,
+      .rank = options_.node_rank,
+      .world_size = options_.nodes,
+      .timeout = options_.timeout});
+  watcher_ = std::thread([this] { watch(); });
+}
+
+Nodes::~Nodes() {
+  ending_.wake();
+  watcher_.join();
+  rendezvous_->leave();
+  if (server_) server_->wait_until_empty(std::chrono::seconds(2));
+}
+
+std::string Nodes::key(const char* name, int attempt) const {
+  return fmt::format("{}/{}", name, attempt);
+}
+
+AttemptSettings Nodes::meet(int attempt, int local_ranks) {
+  rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
+                   std::to_string(local_ranks));
+  AttemptSettings settings{
+      .first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}, .token = {}};
+  for (int node = 0; node < options_.nodes; ++node) {
+    if (node == options_.node_rank) settings.first_rank = settings.world_size;
+    try {
+      settings.world_size += number_in(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+    } catch (const CommError& error) {
+      if (const auto failure = rendezvous_->failure()) {
+        throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
+      }
+      throw CommError("node {} did not come in {}: {}", node,
+                      format_duration(std::chrono::duration<double>(options_.timeout).count()),
+                      error.what());
+    }
+  }
+  // Not the endpoint's own port: there the launchers meet.
+  if (options_.node_rank == 0) {
+    reserved_ = rendezvous::reserve_port({.address = options_.network.listen, .port = 0});
+    rendezvous_->set(key("run", attempt), random_run_id());
+    rendezvous_->set(key("port", attempt), std::to_string(rendezvous::local_port(reserved_)));
+  }
+  settings.run_id = rendezvous_->get(key("run", attempt));
+  settings.token = rendezvous::derive_token(options_.token, "ranks of run " + settings.run_id);
+  settings.master.port = number_in(rendezvous_->get(key("port", attempt)));
+  const std::lock_guard lock(watching_);
+  failed_.clear();
+  attempt_ = attempt;
+  return settings;
+}
+
+std::optional<RemoteFailure> Nodes::failure_of(int attempt) {
+  if (const auto failure = rendezvous_->failure()) {
+    return RemoteFailure{
+        .rank = -1,
+        .shell_code = 1,
+        .how = fmt::format("the launcher of node {} is gone: {}", failure->rank, failure->reason)};
+  }
+  const auto told = rendezvous_->try_get(key("failed", attempt));
+  if (!told) return std::nullopt;
+  return decode(*told);
+}
+
+std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<RemoteFailure>& own) {
+  {
+    const std::lock_guard lock(watching_);
+    attempt_ = -1;
+  }
+  if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
+    rendezvous_->set(key("failed", attempt), encode(*own));  // the first is the cause
+  }
+  rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank), own ? "failed" : "ok");
+  // Ranks of other nodes may train on for hours after those of this one have ended.
+  for (int node = 0; node < options_.nodes; ++node) {
+    const std::string done = fmt::format("done/{}/{}", attempt, node);
+    while (!rendezvous_->try_get(done)) {
+      if (rendezvous_->failure()) return failure_of(attempt);
+      if (has_left(node) && !rendezvous_->try_get(done)) {
+        return RemoteFailure{.rank = -1,
+                             .shell_code = 1,
+                             .how = fmt::format("the launcher of node {} has left", node)};
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
+    }
+  }
+  return failure_of(attempt);
+}
+
+bool Nodes::has_left(int node) const {
+  return rendezvous_->peers()[static_cast<std::size_t>(node)].left;
+}
+
+void Nodes::abandon(const std::string& why) {
+  rendezvous_->fail(why);
+}
+
+void Nodes::watch() {
+  process::enter_background_thread("lockstep-nodes");
+  for (pollfd ending{ending_.fd(), POLLIN, 0}; ::poll(&ending, 1, kWatchMilliseconds) == 0;) {
+    // Held while asking: what is found out about an attempt must not end the next one.
+    const std::lock_guard lock(watching_);
+    if (attempt_ < 0) continue;
+    try {
+      if (failure_of(attempt_)) failed_.wake();
+    } catch (const CommError&) {
+      failed_.wake();  // without an answer, nothing more can come of this attempt
+    }
+  }
+}
+
+}  // namespace lockstep::launcher

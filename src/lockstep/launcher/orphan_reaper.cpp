@@ -1,0 +1,96 @@
+#include "lockstep/launcher/orphan_reaper.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launcher {
+namespace {
+
+// As many ranks as a host can have, and then some.
+constexpr std::size_t kMostGroups = 4096;
+
+// In the forked process: nothing here allocates, locks or throws.
+[[noreturn]] void keep_watch(int pipe) noexcept {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "lockstep-reaper");
+  for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(ignored, SIG_IGN);
+  // Whoever reads the launcher's output sees its end when the launcher ends.
+  const int nothing = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
+
+  static std::array<pid_t, kMostGroups> groups = {};
+  for (;;) {
+    pid_t message = 0;
+    const ssize_t size = ::read(pipe, &message, sizeof message);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof message) break;
+    const pid_t wanted = message > 0 ? 0 : -message;  // a free place, or the one to forget
+    for (pid_t& group : groups) {
+      if (group != wanted) continue;
+      group = message > 0 ? message : 0;
+      break;
+    }
+  }
+  for (const pid_t group : groups) {
+    if (group > 0) ::kill(-group, SIGKILL);
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+OrphanReaper::OrphanReaper() {
+  // A pipe that took the place of a standard stream would be closed with it.
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+  }
+  std::array<int, 2> ends = {};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error("cannot make a pipe: {}", std::strerror(errno));
+  const FileDescriptor reading(ends[0]);
+  pipe_ = FileDescriptor(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error("cannot fork: {}", std::strerror(errno));
+  if (pid == 0) {
+    ::close(ends[1]);
+    keep_watch(ends[0]);
+  }
+  process_ = process::ChildProcess(pid);
+}
+
+OrphanReaper::~OrphanReaper() {
+  pipe_ = FileDescriptor();
+  process_.reap();
+}
+
+void OrphanReaper::watch(pid_t group) {
+  tell(group);
+}
+
+void OrphanReaper::forget(pid_t group) {
+  tell(-group);
+}
+
+void OrphanReaper::tell(pid_t message) const {
+  // Where the orphan reaper itself was killed, the ranks still die with this process.
+  sigset_t pipe, before;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
+  }
+  const timespec now{};
+  ::sigtimedwait(&pipe, nullptr, &now);  // takes the signal that the write may have left
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,28 @@
+// What a launcher tells a program about its place: torchrun's variables.
+#pragma once
+
+#include <string>
+
+#include "lockstep/base/topology.h"
+#include "lockstep/process/environment.h"
+#include "lockstep/rendezvous/socket.h"
+
+namespace lockstep::launcher {
+
+struct RankPlace {
+  Topology topology;
+  int node_rank = 0;
+  int nodes = 1;
+  rendezvous::Endpoint master;
+  std::string run_id;
+  std::string token = {};  // the ranks' secret
+  int restarts = 0;
+  int max_restarts = 0;
+  int threads = 1;               // for OMP_NUM_THREADS, where nobody has set it
+  std::string role = "default";  // torchrun's name for what the ranks of a group do
+};
+
+// `base` with the variables of this rank in it.
+process::Environment rank_environment(const process::Environment& base, const RankPlace& place);
+
+}  // namespace lockstep::launcher

@@ -1,0 +1,71 @@
+#include "lockstep/process/interrupt.h"
+
+#include <csignal>
+
+namespace lockstep::process {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+
+// A signal handler can reach nothing but globals.
+volatile std::sig_atomic_t pending_signal = 0;
+bool taken = false;
+
+void remember(int signal_number) {
+  pending_signal = signal_number;
+}
+
+void remember_once(int signal_number) {
+  pending_signal = signal_number;
+  std::signal(signal_number, SIG_DFL);
+}
+
+bool is_handled_by(void (*handler)(int), int signal_number) {
+  struct sigaction current;
+  sigaction(signal_number, nullptr, &current);
+  return current.sa_handler == handler;
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  for (const int signal_number : kSignals) {
+    if (!is_handled_by(SIG_DFL, signal_number)) continue;  // the user's, or another guard's
+    std::signal(signal_number, remember_once);
+    caught_.push_back(signal_number);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (caught_.empty() || taken) return;
+  for (const int signal_number : caught_) std::signal(signal_number, SIG_DFL);
+  const int pending = pending_signal;
+  pending_signal = 0;
+  if (pending != 0) std::raise(pending);
+}
+
+int InterruptGuard::pending() {
+  return pending_signal;
+}
+
+void InterruptGuard::take() {
+  pending_signal = 0;
+  taken = true;
+}
+
+void InterruptGuard::release() {
+  if (!taken) return;
+  for (const int signal_number : kSignals) {
+    if (is_handled_by(remember_once, signal_number)) std::signal(signal_number, SIG_DFL);
+  }
+  pending_signal = 0;
+  taken = false;
+}
+
+void InterruptGuard::catch_for_good() {
+  for (const int signal_number : kSignals) {
+    if (is_handled_by(SIG_DFL, signal_number)) std::signal(signal_number, remember);
+  }
+}
+
+}  // namespace lockstep::process

@@ -1,0 +1,114 @@
+#include "lockstep/process/shared_memory.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::process {
+namespace {
+
+// Since Linux 6.3; the headers of older systems do not have it.
+constexpr unsigned kNoExecSeal = 0x0008U;
+
+// A file in memory that can never be executed, where the kernel knows how to promise that.
+FileDescriptor memory_file() {
+  FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC | kNoExecSeal));
+  if (!file && errno == EINVAL) file = FileDescriptor(::memfd_create("lockstep", MFD_CLOEXEC));
+  return file;
+}
+
+// Takes the pages now. Pages that are taken at the first write would end the process with SIGBUS
+// where there is no memory left. More than the host has is not even tried: the kernel would end
+// other processes to find it.
+int take_pages(int descriptor, std::size_t size) {
+  struct sysinfo host {};
+  if (::sysinfo(&host) == 0 && size / host.mem_unit > host.totalram + host.totalswap) {
+    errno = ENOMEM;
+    return -1;
+  }
+  int result = 0;
+  do {
+    result = ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::size_t size) : descriptor_(memory_file()), size_(size) {
+  if (!descriptor_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) != 0 ||
+      take_pages(descriptor_.get(), size) != 0) {
+    throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
+  }
+  map();
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : descriptor_(std::move(other.descriptor_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void SharedMemory::map() {
+  void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.get(), 0);
+  if (address == MAP_FAILED) {
+    throw CommError("shared memory: cannot map {} bytes: {}", size_, std::strerror(errno));
+  }
+  data_ = static_cast<std::byte*>(address);
+}
+
+// A memory file's inode tells it from whatever else may have that number by now.
+std::string SharedMemory::handle() const {
+  struct stat status {};
+  if (!descriptor_ || ::fstat(descriptor_.get(), &status) != 0) {
+    throw CommError("shared memory: its handle is closed");
+  }
+  return fmt::format("{} {} {} {}", ::getpid(), descriptor_.get(), size_,
+                     static_cast<unsigned long>(status.st_ino));
+}
+
+SharedMemory SharedMemory::open(std::string_view handle) {
+  const std::string text(handle);
+  int pid = 0;
+  int fd = 0;
+  std::size_t size = 0;
+  unsigned long inode = 0;
+  if (std::sscanf(text.c_str(), "%d %d %zu %lu", &pid, &fd, &size, &inode) != 4) {
+    throw CommError("shared memory: expected a handle, got '{}'", text);
+  }
+  SharedMemory memory;
+  memory.size_ = size;
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  memory.descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat status {};
+  if (!memory.descriptor_ || ::fstat(memory.descriptor_.get(), &status) != 0) {
+    throw CommError("shared memory of process {}: {}", pid, std::strerror(errno));
+  }
+  if (status.st_ino != inode || static_cast<std::size_t>(status.st_size) != size) {
+    throw CommError("shared memory of process {}: it is not there any more", pid);
+  }
+  memory.map();
+  memory.descriptor_ = FileDescriptor();
+  return memory;
+}
+
+}  // namespace lockstep::process

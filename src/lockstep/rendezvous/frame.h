@@ -1,0 +1,96 @@
+// What goes over the wire: frames of a magic, a version, a kind, a length and a payload of fields.
+// A stream that is anything else is recognised by its first bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::rendezvous {
+
+enum class FrameKind : std::uint16_t {
+  // The handshake of handshake.h.
+  kHello = 1,   // the client's nonce
+  kChallenge,   // the server's nonce and proof
+  kProof,       // what the client claims (rank, world size, process) and its proof
+  kWelcome,     // the server's answer to it, or
+  kTurnedAway,  // a reason, or
+  kComeLater,   // the rank's place is about to be free: try again
+
+  kBeat,     // a status and which ranks this one waits for: "still here"; answered with
+  kRoster,   // what the server knows of all ranks, also sent when one joins, leaves or fails
+  kSet,      // a request id, a key, a value. Requests are answered with
+  kAnswer,   // the request's id and what was asked for, or
+  kRefusal,  // the request's id and a reason
+  kGet,      // id, key
+  kAwait,    // id, key: answered once the key is set
+  kCancel,   // id of a kAwait; not answered
+  kAdd,      // id, key, delta
+  kErase,    // id, key
+  kCount,    // id
+  kFail,     // id, reason
+  kLeave,    // id
+};
+
+// The other side has another version of this protocol.
+struct OtherVersion : CommError {
+  OtherVersion(std::uint64_t theirs, std::uint64_t ours)
+      : CommError("the other side has version {} of the protocol, this one has version {}", theirs,
+                  ours) {}
+};
+
+struct Frame {
+  FrameKind kind = FrameKind::kHello;
+  std::string payload = {};
+};
+
+inline constexpr std::size_t kFrameHeaderSize = 12;
+inline constexpr std::size_t kLargestPayload = 64 << 20;
+// From a peer that has not yet proved that it knows the token.
+inline constexpr std::size_t kLargestHello = 4096;
+
+// Throws CommError where the payload is beyond kLargestPayload.
+std::string encode_frame(FrameKind kind, std::string_view payload);
+
+// Cuts a stream of bytes into frames.
+class FrameReader {
+ public:
+  void append(std::string_view bytes) { bytes_.append(bytes); }
+
+  // The next frame, once it is there. Throws CommError where the stream is not one of frames or a
+  // payload is larger than `largest`: nothing that follows can be read.
+  std::optional<Frame> next(std::size_t largest = kLargestPayload);
+
+ private:
+  std::string bytes_;
+  std::size_t done_ = 0;  // bytes that were cut off, removed when all that is there was read
+};
+
+// A payload's fields in their order: integers of 8 bytes, texts with their length.
+class FieldWriter {
+ public:
+  FieldWriter& integer(std::int64_t value);
+  FieldWriter& text(std::string_view value);
+  const std::string& payload() const { return payload_; }
+
+ private:
+  std::string payload_;
+};
+
+// Reads what FieldWriter wrote. Throws CommError where a payload is shorter than its fields.
+class FieldReader {
+ public:
+  explicit FieldReader(std::string_view payload) : rest_(payload) {}
+  std::int64_t integer();
+  std::string text();
+
+ private:
+  std::string_view take(std::size_t size);
+  std::string_view rest_;
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,46 @@
+#include "lockstep/rendezvous/frame_channel.h"
+
+#include <cerrno>
+#include <vector>
+
+#include <sys/socket.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+// In one call of receive(), so that a peer with much to say leaves room for the others.
+constexpr std::size_t kChunk = 256 << 10;
+
+bool may_try_later() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+}  // namespace
+
+void FrameChannel::send(FrameKind kind, std::string_view payload) {
+  output_ += encode_frame(kind, payload);
+  flush();
+}
+
+void FrameChannel::flush() {
+  while (sent_ < output_.size()) {
+    const ssize_t n =
+        ::send(socket_.get(), output_.data() + sent_, output_.size() - sent_, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && may_try_later()) return;
+    if (n < 0) break;  // nobody will read the rest
+    sent_ += static_cast<std::size_t>(n);
+  }
+  output_.clear();
+  sent_ = 0;
+}
+
+bool FrameChannel::receive() {
+  thread_local std::vector<char> chunk(kChunk);
+  const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
+  if (n < 0) return may_try_later();
+  reader_.append({chunk.data(), static_cast<std::size_t>(n)});
+  return n > 0;
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,253 @@
+#include "lockstep/train/agreement.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <typeinfo>
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/util/Type.h>
+#include <fmt/ranges.h>
+#include <torch/utils.h>
+#include <torch/version.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/compute/switches.h"
+#include "lockstep/optim/describe.h"
+#include "lockstep/train/loop.h"
+
+namespace lockstep {
+namespace {
+
+template <typename T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? fmt::format("{}", *value) : "none";
+}
+
+// Its type and its size; of one of the user's, also a hash of its first order, which nothing else
+// tells. Orders that are too long for that are compared by their size alone.
+std::string describe(const data::Sampler& sampler) {
+  constexpr std::int64_t kMost = 1'000'000;
+  std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
+  if (sampler.size() > kMost) return text;
+  // Each rank may have made it for its own rank; which shard is whose is the run's to say.
+  if (const auto* known = dynamic_cast<const data::DistributedSampler*>(&sampler)) {
+    const data::DistributedSamplerOptions& options = known->options();
+    return text + fmt::format(" of {} samples ({}, seed {}{})", known->dataset_size(),
+                              options.shuffle ? "shuffled" : "in order", options.seed,
+                              options.drop_last ? ", drop_last" : "");
+  }
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const std::int64_t index : sampler.indices(1)) {
+    hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
+  }
+  return text + fmt::format(" (order {:016x})", hash);
+}
+
+std::string describe(const data::Loader& loader) {
+  const data::LoaderOptions& options = loader.options();
+  std::string order = options.shuffle ? "shuffled" : "in order";
+  if (options.sampler) order = "by " + describe(*options.sampler);
+  return fmt::format("{} samples, {} {}{}, {}", loader.dataset()->size(),
+                     options.global_batch_size ? "global batch size" : "batch size",
+                     options.global_batch_size.value_or(options.batch_size),
+                     options.drop_last ? " (drop_last)" : "",
+                     options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order);
+}
+
+// What LibTorch's kernels were chosen for: "AVX2", say.
+std::string cpu_capability() {
+  const std::string config = at::show_config();
+  const std::string key = "CPU capability usage: ";
+  const auto at = config.find(key);
+  if (at == std::string::npos) return "unknown";
+  return config.substr(at + key.size(), config.find('\n', at) - at - key.size());
+}
+
+std::string enabled_speedups() {
+  using compute::Speedup;
+  std::vector<std::string> names;
+  for (const auto& [speedup, name] :
+       {std::pair(Speedup::kPlan, "plan"), std::pair(Speedup::kPatches, "patches"),
+        std::pair(Speedup::kPool, "pool"), std::pair(Speedup::kDenormals, "denormals")}) {
+    if (compute::is_enabled(speedup)) names.emplace_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+std::string seed_of(const TrainOptions& options) {
+  if (options.seed) return fmt::format("{}", *options.seed);
+  return options.resume ? "the checkpoint's" : "42";
+}
+
+void add_options(Agreement& agreement, const TrainOptions& options) {
+  agreement.insert(agreement.end(),
+                   {{"seed", seed_of(options)},
+                    {"num_epochs", fmt::format("{}", options.num_epochs)},
+                    // Rank 0 reads them for all. The others may know the file by another path.
+                    {"resume", options.resume ? "a checkpoint" : "none"},
+                    {"weights", options.weights ? "a file" : "none"},
+                    {"valid_loader", text_of(options.valid_loader)},
+                    {"valid_metric", text_of(options.valid_metric)},
+                    {"minimize_valid_metric", text_of(options.minimize_valid_metric)},
+                    {"load_best_on_end", fmt::format("{}", options.load_best_on_end)},
+                    {"profile", fmt::format("{}", options.profile)},
+                    {"accumulation_steps", fmt::format("{}", options.accumulation_steps)},
+                    {"clip_grad_norm", text_of(options.clip_grad_norm)},
+                    {"clip_grad_value", text_of(options.clip_grad_value)},
+                    {"terminate_on_nan", fmt::format("{}", options.terminate_on_nan)}});
+}
+
+// Names and values, one a line; a value's own line breaks are not among them.
+std::string packed(const Agreement& agreement) {
+  std::string text;
+  for (const auto& [name, value] : agreement) {
+    std::string line = fmt::format("{}\t{}", name, value);
+    std::ranges::replace(line, '\n', ' ');
+    text += line + '\n';
+  }
+  return text;
+}
+
+Agreement unpacked(const std::string& text) {
+  Agreement agreement;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    const std::size_t tab = text.find('\t', at);
+    agreement.emplace_back(text.substr(at, tab - at), text.substr(tab + 1, end - tab - 1));
+    at = end + 1;
+  }
+  return agreement;
+}
+
+// "rank 0 has 42, ranks 1 and 2 have 43"
+std::string who_has_what(const std::vector<std::string>& values) {
+  std::vector<std::pair<std::string, std::vector<int>>> ranks_of;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    const auto same = [&](const auto& known) { return known.first == values[rank]; };
+    auto found = std::ranges::find_if(ranks_of, same);
+    if (found == ranks_of.end()) {
+      ranks_of.emplace_back(values[rank], std::vector<int>());
+      found = std::prev(ranks_of.end());
+    }
+    found->second.push_back(static_cast<int>(rank));
+  }
+  std::vector<std::string> parts;
+  for (const auto& [value, ranks] : ranks_of) {
+    constexpr std::size_t kMost =
+        8;  // names of ranks; a list of a thousand would hide the rest of the message
+    std::vector<int> named(
+        ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
+    const std::size_t others = ranks.size() - named.size();
+    parts.push_back(fmt::format("rank{} {}{} {} {}", ranks.size() == 1 ? "" : "s",
+                                fmt::join(named, ", "),
+                                others > 0 ? fmt::format(" and {} more", others) : "",
+                                ranks.size() == 1 ? "has" : "have", value));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// What is to be done about a difference, where that is not to start all ranks alike.
+std::string remedy(const std::string& name) {
+  if (name == "CPU capability") {
+    return "; set ATEN_CPU_CAPABILITY to what all machines have (default, avx2 or avx512)";
+  }
+  if (name == "threads of a worker") return "; set the engine's threads";
+  if (name == "callbacks") {
+    return "; a callback of rank 0 alone overrides ranks() to return Ranks::kPrimary";
+  }
+  return "";
+}
+
+}  // namespace
+
+void add_loaders(Agreement& agreement, const data::Loaders& loaders) {
+  agreement.emplace_back("loaders", fmt::format("{}", fmt::join(loaders.names(), ", ")));
+  for (const auto& [name, loader] : loaders) {
+    agreement.emplace_back(fmt::format("loader '{}'", name), describe(loader));
+  }
+}
+
+// Those of rank 0 alone are its own affair.
+void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
+  std::vector<std::string> names;
+  for (const auto& callback : callbacks) {
+    if (callback->ranks() == Ranks::kAll) names.push_back(callback->name());
+  }
+  agreement.emplace_back("callbacks",
+                         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+void add_engine(Agreement& agreement, const Engine& engine) {
+  agreement.insert(agreement.end(),
+                   {{"shards", fmt::format("{}", engine.shards())},
+                    {"workers", fmt::format("{}", engine.workers())},
+                    {"device", c10::DeviceTypeName(engine.device().type(), true)},
+                    {"sync_bn", fmt::format("{}", engine.synchronizes_batch_norm())},
+                    {"share_updates", fmt::format("{}", engine.shares_updates())}});
+}
+
+void add_machine(Agreement& agreement) {
+  const at::Context& context = at::globalContext();
+  agreement.insert(
+      agreement.end(),
+      {{"library version", fmt::format("{} with LibTorch {}", LOCKSTEP_VERSION, TORCH_VERSION)},
+       {"precision",
+        fmt::format("{}, matrix products {}", c10::toString(c10::get_default_dtype_as_scalartype()),
+                    static_cast<int>(context.float32MatmulPrecision()))},
+       {"deterministic algorithms", fmt::format("{}", context.deterministicAlgorithms())},
+       {"CPU capability", cpu_capability()},
+       {"threads of a worker", fmt::format("{}", torch::get_num_threads())},
+       {"LOCKSTEP_DISABLE leaves", enabled_speedups()}});
+}
+
+Agreement agreement_of(const Plan& plan) {
+  Agreement agreement;
+  add_options(agreement, plan.options);
+  add_engine(agreement, *plan.engine);
+  add_loaders(agreement, plan.loaders);
+  agreement.emplace_back("criterion", plan.criterion.describe());
+  agreement.emplace_back("optimizer", optim::describe(plan.optimizer));
+  agreement.emplace_back("scheduler", optim::describe(plan.scheduler));
+  add_callbacks(agreement, plan.callbacks);
+  add_machine(agreement);
+  return agreement;
+}
+
+void check_agreement(const Agreement& mine, comm::Communicator& communicator) {
+  if (communicator.size() == 1) return;
+  const std::string text = packed(mine);
+  const auto hashes = communicator.vote(std::hash<std::string>{}(text));
+  const bool alike = std::ranges::all_of(hashes, [&](auto hash) { return hash == hashes.front(); });
+  if (alike) return;
+  std::vector<std::map<std::string, std::string>> of_rank;
+  std::vector<std::string> names;  // in the order of the first that has them
+  for (const std::string& theirs : communicator.all_gather_bytes(text)) {
+    of_rank.emplace_back();
+    for (auto& [name, value] : unpacked(theirs)) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      of_rank.back()[name] = std::move(value);
+    }
+  }
+  std::vector<std::string> differences;
+  for (const std::string& name : names) {
+    std::vector<std::string> values;
+    for (const auto& theirs : of_rank) {
+      const auto found = theirs.find(name);
+      values.push_back(found == theirs.end() ? "nothing" : found->second);
+    }
+    if (std::set<std::string>(values.begin(), values.end()).size() == 1) continue;
+    differences.push_back(fmt::format("the {}: {}{}", name, who_has_what(values), remedy(name)));
+  }
+  if (differences.empty()) return;
+  throw ConfigError("ranks disagree about {}; start every rank with the same options",
+                    fmt::join(differences, "; and about "));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,552 @@
+#include "lockstep/train/loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/data/sharding.h"
+#include "lockstep/log/console_logger.h"
+#include "lockstep/log/csv_logger.h"
+#include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/process/interrupt.h"
+#include "lockstep/state/hash.h"
+#include "lockstep/train/agreement.h"
+#include "lockstep/train/failure.h"
+#include "lockstep/train/merge.h"
+#include "lockstep/train/report.h"
+#include "lockstep/train/snapshot.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// "8 epochs, 2 workers, train: 60,000 samples, batch 64 = 2 shards x 32": what batch_size, which is
+// of one shard, comes to.
+std::string first_line(const Plan& plan) {
+  const TrainOptions& options = plan.options;
+  const auto count = [](std::int64_t number, const char* what) {
+    return fmt::format("{} {}{}", with_thousands(number), what, number == 1 ? "" : "s");
+  };
+  std::string line = fmt::format("{}, {}", count(options.num_epochs, "epoch"),
+                                 count(plan.engine->workers(), "worker"));
+  for (const auto& [name, loader] : plan.loaders) {
+    if (!is_train_loader(name)) continue;
+    const std::int64_t shards = plan.engine->shards();
+    line += fmt::format(", {}: {}, batch {}", name,
+                        count(data::epoch_size(loader, shards).samples, "sample"),
+                        describe(data::batch_split(loader, shards)));
+  }
+  return line;
+}
+
+// The user's, and what the run itself knows; the user's word counts.
+HParams complete_hparams(const Plan& plan, const State& state, double lr) {
+  HParams hparams = state.hparams;
+  hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
+  hparams.try_emplace("num_epochs", plan.options.num_epochs);
+  hparams.try_emplace("optimizer", state.optimizer->name());
+  hparams.try_emplace("lr", lr);
+  const std::int64_t shards = plan.engine->shards();
+  hparams.try_emplace("shards", shards);
+  for (const auto& [name, loader] : plan.loaders) {
+    const data::BatchSplit split = data::batch_split(loader, shards);
+    hparams.try_emplace(name + "_batch_size", split.largest());
+    // Of the first train loader, which is what an update is made of.
+    if (is_train_loader(name)) hparams.try_emplace("global_batch_size", split.global);
+  }
+  return hparams;
+}
+
+bool uses_gradients(const std::vector<CallbackPtr>& callbacks) {
+  return std::ranges::any_of(callbacks,
+                             [](const CallbackPtr& item) { return item->uses_gradients(); });
+}
+
+// Whether a callback of one of the ranks looks at gradients. Those of rank 0 alone count, too: what
+// a rank sends, and when, must be the same for all.
+bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Communicator& comm) {
+  const auto votes = comm.vote(uses_gradients(callbacks) ? 1 : 0);
+  return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
+}
+
+// The plan that this rank follows, where all ranks have the same one. Rank 0 writes: what the
+// others are asked to write or show is left out of theirs.
+Plan plan_for(Plan plan, comm::Communicator& comm) {
+  // A sampler of the user's is asked for its order: only where there is a rank to compare with.
+  if (comm.size() > 1) check_agreement(agreement_of(plan), comm);
+  if (comm.is_primary()) return plan;
+  plan.options.console = false;
+  plan.options.loggers.clear();
+  std::erase_if(plan.callbacks,
+                [](const CallbackPtr& item) { return item->ranks() == Ranks::kPrimary; });
+  return plan;
+}
+
+}  // namespace
+
+Loop::Loop(Plan plan, comm::Communicator& communicator)
+    : plan_(plan_for(std::move(plan), communicator)),
+      comm_(communicator),
+      profiler_(plan_.options.profile) {
+  const TrainOptions& options = plan_.options;
+  const std::int64_t shards = plan_.engine->shards();
+  plan_.model.to(plan_.engine->device());
+  plan_.criterion.to(plan_.engine->device());
+  const bool unseen_gradients = !any_rank_uses_gradients(plan_.callbacks, comm_);
+  replica_ = std::make_unique<Replica>(
+      plan_.model.parameters(), plan_.model.buffers(), comm_,
+      ReplicaOptions{.shards = static_cast<int>(shards),
+                     .share_memory = plan_.engine->shares_updates(),
+                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients,
+                     .one_batch_an_update = options.accumulation_steps == 1,
+                     .profiler = &profiler_});
+  optimizer_ = plan_.optimizer.make(replica_->parameters());
+  initial_lr_ = optimizer_->lr();
+  // One that a function makes says its numbers only now.
+  check_agreement({{"optimizer", optimizer_->name()},
+                   {"learning rate", fmt::format("{}", initial_lr_)},
+                   {"momentum", fmt::format("{}", optimizer_->momentum().value_or(0))}},
+                  comm_);
+  if (plan_.scheduler) {
+    scheduler_ = plan_.scheduler.make(
+        *optimizer_,
+        {.num_epochs = options.num_epochs,
+         .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps, shards)});
+  }
+  step_ =
+      std::make_unique<TrainStep>(*replica_, *optimizer_,
+                                  StepSettings{.accumulation_steps = options.accumulation_steps,
+                                               .clip_grad_norm = options.clip_grad_norm,
+                                               .clip_grad_value = options.clip_grad_value,
+                                               .shards = shards,
+                                               .sync_bn = plan_.engine->synchronizes_batch_norm()});
+
+  state_.model = plan_.model;
+  state_.criterion = plan_.criterion;
+  state_.optimizer = optimizer_.get();
+  state_.scheduler = scheduler_.get();
+  state_.engine = plan_.engine;
+  state_.comm = &comm_;
+  state_.loaders = plan_.loaders;
+  state_.logdir = options.logdir;
+  state_.seed = options.seed.value_or(state_.seed);
+  state_.hparams = options.hparams;
+  state_.progress.num_epochs = options.num_epochs;
+  state_.better = [all = plan_.callbacks, loss = plan_.loss_key](std::string_view metric) {
+    return better_of(metric, loss, all);
+  };
+  state_.snapshot = [this] { return snapshot(); };
+  state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
+  if (plan_.runner_metrics) {
+    state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key, *plan_.runner_metrics);
+  }
+  if (options.valid_loader) {
+    state_.selection.key =
+        MetricKey{*options.valid_loader, options.valid_metric.value_or(plan_.loss_key)};
+    check_metric_key(state_, *state_.selection.key, "valid_metric");
+    state_.selection.minimize = minimizes(state_, {.said = options.minimize_valid_metric,
+                                                   .metric = state_.selection.key->metric,
+                                                   .who = "valid_metric",
+                                                   .option = "minimize_valid_metric"});
+  }
+  pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
+                                       profiler_,
+                                       PassSettings{.loss_key = plan_.loss_key,
+                                                    .terminate_on_nan = options.terminate_on_nan,
+                                                    .log_batches = options.log_batches,
+                                                    .shards = shards,
+                                                    .unseen_gradients = unseen_gradients});
+}
+
+Loop::~Loop() = default;
+
+// Batch norm over all workers needs all of them in every batch.
+void Loop::check_sync_bn() const {
+  if (!plan_.engine->synchronizes_batch_norm()) return;
+  const std::int64_t shards = plan_.engine->shards();
+  for (const auto& [name, loader] : plan_.loaders) {
+    if (!is_train_loader(name)) continue;
+    const data::ShardedEpoch epoch(loader, {}, shards);
+    if (epoch.batches() == 0 || epoch.slice(epoch.batches() - 1, shards - 1).count > 0) continue;
+    throw ConfigError(
+        "sync_bn: loader '{}': the last batch has no sample for every one of {} workers; set its "
+        "drop_last",
+        name, shards);
+  }
+}
+
+TrainResult Loop::run() {
+  const process::InterruptGuard interrupts;
+  const TrainOptions& options = plan_.options;
+  // But for its batches, a rank may take its time: files, loggers and callbacks are its own.
+  const comm::AloneScope alone(comm_);
+  std::exception_ptr late;
+  try {
+    check_sync_bn();
+    for (const auto& callback : plan_.callbacks) callback->check(state_);
+    say(plan_.options, first_line(plan_));
+    take_weights();
+    const bool continued = resume();
+    if (comm_.is_primary()) prepare_logging(continued);
+    comm_.barrier();  // the parameters may be in memory that all write to when they resume
+    begun_ = true;
+    notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+    agree_to_stop();
+    run_epochs();
+  } catch (const Interrupted&) {
+    fail();
+    if (comm_.is_primary()) report_interruption(state_, options);
+    throw;
+  } catch (const std::exception& error) {
+    // First of all: no other rank shall wait for this one.
+    comm_.abort(message_of(error));
+    fail();
+    rethrow_from(failed_in());
+  } catch (...) {
+    comm_.abort("threw something that is no exception");
+    fail();
+    throw;
+  }
+  try {
+    notify_end(plan_.callbacks, &Callback::on_run_end, state_);
+  } catch (...) {
+    late = std::current_exception();  // what was trained is still worth its summary
+  }
+  TrainResult result = finish();
+  if (late) std::rethrow_exception(late);
+  return result;
+}
+
+// The place of the exception that ended the run; empty where it has not begun an epoch.
+std::string Loop::failed_in() const {
+  if (!pass_->failed_in().empty()) return pass_->failed_in();
+  const bool in_epoch = state_.progress.epoch > epochs_before_;
+  return in_epoch ? fmt::format("epoch {}", state_.progress.epoch) : "";
+}
+
+void Loop::fail() {
+  state_.exception = std::current_exception();
+  if (begun_) notify_failure(plan_.callbacks, state_);
+  close_loggers();
+}
+
+void Loop::take_weights() {
+  const TrainOptions& options = plan_.options;
+  if (!options.weights || options.resume) return;  // a resumed run took them when it began
+  // Rank 0 reads: the others may not see its disk.
+  if (comm_.is_primary()) {
+    const StateDict weights = checkpoint::load_weights(*options.weights);
+    try {
+      state_.model.load_state(weights);
+    } catch (const CheckpointError& error) {
+      throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
+    }
+  }
+  replica_->send(*optimizer_);
+  say(options, fmt::format("=> Loading weights {}", options.weights->string()));
+}
+
+// Resume keeps the checkpoint's learning rate. Warns where the options ask for another one.
+void Loop::keep_lr(const StateDict& snapshot) {
+  const double saved = snapshot.get_or<double>("lr", initial_lr_);
+  if (saved == initial_lr_) return;
+  if (comm_.is_primary()) {
+    warn(fmt::format(
+        "resume: lr: the run was begun with {}, this one asks for {}: it goes on with the "
+        "checkpoint's; to begin anew from its weights, use weights instead of resume",
+        saved, initial_lr_));
+  }
+  initial_lr_ = saved;
+}
+
+// Whether the run goes on in the files of the run that it resumes.
+bool Loop::resume() {
+  const TrainOptions& options = plan_.options;
+  if (!options.resume) return false;
+  std::optional<fs::path> folder;
+  if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
+  // Rank 0 reads: the others may not see its disk.
+  checkpoint::Loaded loaded;
+  if (comm_.is_primary()) loaded = checkpoint::load_by_name(*options.resume, folder);
+  if (comm_.size() > 1) {
+    const StateDict small =
+        comm_.is_primary() ? without_tensors(loaded.state, *optimizer_) : StateDict();
+    StateDict received = broadcast(small, comm_);
+    if (!comm_.is_primary()) loaded.state = std::move(received);
+  }
+  try {
+    if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
+    Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
+    epochs_before_ = restored.position.finished_epochs;
+    inside_epoch_ = !restored.position.loader.empty();
+    if (inside_epoch_) {
+      const auto names = state_.loaders.names();
+      loader_index_ = static_cast<std::size_t>(std::ranges::find(names, restored.position.loader) -
+                                               names.begin());
+      first_batch_ = restored.position.loader_batches_done;
+      pass_->load_averages(restored.averages);
+    }
+  } catch (const CheckpointError& error) {
+    throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
+  }
+  replica_->send(*optimizer_);
+  keep_lr(loaded.state);
+  find_best_of_history(loaded.path.parent_path() / "best.pth");
+  say(plan_.options,
+      fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
+                  state_.progress.epoch,
+                  inside_epoch_ ? fmt::format(", and {} batches of '{}'", first_batch_,
+                                              state_.loaders.names()[loader_index_])
+                                : ""));
+  std::error_code ignored;
+  return folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
+}
+
+void Loop::prepare_logging(bool continued) {
+  const TrainOptions& options = plan_.options;
+  if (options.console) {
+    ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
+    if (const auto& key = state_.selection.key) shown.first.push_back(key->metric);
+    state_.loggers.push_back(std::make_shared<ConsoleLogger>(Console::standard(), shown));
+  }
+  if (options.logdir) {
+    logdir_ = prepare_logdir(*options.logdir, {.resume = continued});
+    if (logdir_.moved_to) {
+      say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
+                               logdir_.moved_to->string()));
+    }
+    state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
+    state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
+        *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
+  }
+  for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
+  const RunStart start{state_.progress, continued, complete_hparams(plan_, state_, initial_lr_)};
+  for (const auto& logger : state_.loggers) logger->start(start);
+  // Of the epoch that is resumed inside, these were logged by a run whose rows beyond the last
+  // whole epoch are dropped now.
+  if (!inside_epoch_) return;
+  Progress progress = state_.progress;
+  progress.epoch += 1;
+  for (const auto& [loader, metrics] : state_.epoch_metrics) {
+    const Record record{Scope::kLoader, loader, progress, metrics};
+    for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  }
+}
+
+void Loop::run_epochs() {
+  if (state_.progress.epoch >= state_.progress.num_epochs) {
+    warn(
+        fmt::format("resume: the checkpoint has finished {} epochs and num_epochs is {}: there is "
+                    "nothing left to train",
+                    state_.progress.epoch, state_.progress.num_epochs));
+  }
+  while (state_.progress.epoch < state_.progress.num_epochs && !state_.stop_reason) {
+    state_.progress.epoch += 1;
+    run_epoch();
+    agree_to_stop();
+  }
+}
+
+void Loop::run_epoch() {
+  const bool resumed_inside = std::exchange(inside_epoch_, true);
+  if (!resumed_inside) {
+    state_.epoch_metrics.clear();
+    loader_index_ = 0;
+    first_batch_ = 0;
+  }
+  notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
+  const auto names = state_.loaders.names();
+  for (; loader_index_ < names.size(); ++loader_index_) {
+    const auto start = Clock::now();
+    const std::int64_t samples_before = state_.progress.sample_step;
+    comm_.set_alone(false);
+    pass_->run({.loader = names[loader_index_],
+                .index = static_cast<std::int64_t>(loader_index_),
+                .first_batch = std::exchange(first_batch_, 0)});
+    comm_.set_alone(true);
+    if (state_.is_train) {
+      train_seconds_ += seconds_since(start);
+      train_samples_ += state_.progress.sample_step - samples_before;
+    }
+    finish_loader();
+  }
+  finish_epoch();
+}
+
+void Loop::finish_loader() {
+  state_.epoch_metrics[state_.loader] = state_.loader_metrics;
+  const Record record{Scope::kLoader, state_.loader, state_.progress, state_.loader_metrics};
+  for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  // At the earliest moment it can be known.
+  const auto& key = state_.selection.key;
+  if (key && key->loader == state_.loader) metric_value(state_, *key, "valid_metric");
+}
+
+void Loop::finish_epoch() {
+  Metrics epoch{{"lr", optimizer_->lr()}};
+  if (const auto momentum = optimizer_->momentum()) epoch["momentum"] = *momentum;
+  state_.epoch_metrics[kEpochKey] = epoch;
+  state_.history[state_.progress.epoch] = state_.epoch_metrics;
+  update_best();
+  const Record record{Scope::kEpoch, kEpochKey, state_.progress, epoch};
+  for (const auto& logger : state_.loggers) logger->log_metrics(record);
+  inside_epoch_ = false;
+  state_.can_snapshot = true;
+  notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
+  state_.can_snapshot = false;
+  for (const auto& logger : state_.loggers) logger->flush();
+}
+
+// One rank's wish is everybody's, for the reason that the first of them has.
+void Loop::agree_to_stop() {
+  const auto pending = static_cast<std::uint64_t>(process::InterruptGuard::pending());
+  const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
+  std::uint64_t signal = 0;
+  for (const std::uint64_t vote : votes) signal = std::max(signal, vote >> 8);
+  if (signal != 0) {
+    process::InterruptGuard::take();
+    throw Interrupted(static_cast<int>(signal));
+  }
+  const auto first =
+      std::ranges::find_if(votes, [](std::uint64_t vote) { return (vote & 1) != 0; });
+  if (first == votes.end()) return;
+  state_.stop_reason = comm_.broadcast_bytes(state_.stop_reason.value_or(""),
+                                             static_cast<int>(first - votes.begin()));
+}
+
+void Loop::update_best() {
+  const Selection& selection = state_.selection;
+  if (!selection.key) {
+    state_.best = {state_.progress.epoch, std::numeric_limits<double>::quiet_NaN(),
+                   state_.epoch_metrics};
+    return;
+  }
+  const double score = metric_value(state_, *selection.key, "valid_metric");
+  if (!is_better(score)) return;
+  state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
+  if (plan_.options.load_best_on_end) best_weights_ = state_.model.state();
+}
+
+bool Loop::is_better(double score) const {
+  if (std::isnan(score)) return false;
+  if (state_.best.epoch == 0) return true;
+  return state_.selection.minimize ? score < state_.best.score : score > state_.best.score;
+}
+
+// The best epoch before a resume, by what this run says is best. Its weights are in `checkpoint`,
+// if that is still of the same epoch.
+void Loop::find_best_of_history(const fs::path& checkpoint) {
+  const auto& key = state_.selection.key;
+  for (const auto& [epoch, metrics] : state_.history) {
+    if (!key) {
+      state_.best = {epoch, std::numeric_limits<double>::quiet_NaN(), metrics};
+      continue;
+    }
+    const auto loader = metrics.find(key->loader);
+    if (loader == metrics.end()) continue;
+    const auto score = loader->second.find(key->metric);
+    if (score == loader->second.end() || !is_better(score->second)) continue;
+    state_.best = {epoch, score->second, metrics};
+  }
+  if (!plan_.options.load_best_on_end || state_.best.epoch == 0) return;
+  if (state_.best.epoch == state_.progress.epoch && !inside_epoch_) {
+    best_weights_ = state_.model.state();
+    return;
+  }
+  StateDict weights;
+  if (comm_.is_primary() && fs::exists(checkpoint)) {
+    const StateDict saved = checkpoint::load(checkpoint);
+    if (saved.contains("run") &&
+        saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
+      weights = saved.get<StateDict>("model_state_dict");
+    }
+  }
+  weights = broadcast(weights, comm_);
+  if (weights.size() > 0) best_weights_ = std::move(weights);
+}
+
+StateDict Loop::snapshot() {
+  if (!state_.can_snapshot) {
+    throw Error(
+        "a snapshot was asked for where the run could not be resumed exactly; look at "
+        "state.can_snapshot");
+  }
+  Position position{.finished_epochs = state_.progress.epoch};
+  StateDict averages;
+  if (inside_epoch_) {
+    position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
+    pass_->gather();
+    for (const auto& callback : plan_.callbacks) callback->gather(comm_);
+    averages = pass_->averages();
+  }
+  if (!comm_.is_primary()) return {};
+  StateDict made = make_snapshot(state_, position, plan_.callbacks, averages);
+  made.set("lr", initial_lr_);
+  StateDict documents;
+  for (const auto& [name, text] : plan_.options.documents) documents.set(name, text);
+  if (documents.size() > 0) made.set("documents", std::move(documents));
+  return made;
+}
+
+void Loop::close_loggers() noexcept {
+  for (const auto& logger : state_.loggers) {
+    try {
+      logger->close();
+    } catch (const std::exception& error) {
+      warn(fmt::format("while a logger was closed: {}", message_of(error)));
+    }
+  }
+}
+
+TrainResult Loop::finish() {
+  const TrainOptions& options = plan_.options;
+  TrainResult result;
+  result.weights_hash = weights_hash(state_.model.weights());
+  comm_.barrier();  // all have read the weights, which may be the same memory
+  if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
+    if (best_weights_) {
+      state_.model.load_state(*best_weights_);
+    } else if (comm_.is_primary()) {
+      warn(fmt::format(
+          "load_best_on_end: the weights of the best epoch, {}, are gone: it was before "
+          "the resume, and its checkpoint was not beside the one that was resumed",
+          state_.best.epoch));
+    }
+  }
+  state_.model.train(false);
+
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  replica_->finish();
+  result.model = state_.model;
+  result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
+  result.best_epoch = state_.best.epoch;
+  result.best_metrics = state_.best.metrics;
+  result.last_metrics = state_.epoch_metrics;
+  result.history = state_.history;
+  result.epochs = state_.progress.epoch - epochs_before_;
+  result.best_checkpoint = state_.best_checkpoint;
+  result.last_checkpoint = state_.last_checkpoint;
+  result.stop_reason = state_.stop_reason;
+  result.train_samples_per_second =
+      train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
+  result.seconds = seconds_since(start_);
+  result.rank = comm_.rank();
+  std::vector<std::string> profiles;
+  if (options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
+  if (comm_.is_primary()) report_run(result, state_, options, profiles);
+  close_loggers();
+  return result;
+}
+
+}  // namespace lockstep

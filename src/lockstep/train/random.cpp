@@ -1,0 +1,31 @@
+#include "lockstep/train/random.h"
+
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+// splitmix64: every bit of the input reaches every bit of the output.
+std::uint64_t splitmix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+std::uint64_t mix_seed(const DrawKey& key) {
+  std::uint64_t mixed = splitmix(key.seed);
+  for (const std::int64_t part :
+       {key.epoch, key.loader, key.batch, key.shard, static_cast<std::int64_t>(key.draws)}) {
+    mixed = splitmix(mixed ^ static_cast<std::uint64_t>(part));
+  }
+  return mixed;
+}
+
+void seed_draws(const DrawKey& key) {
+  torch::manual_seed(mix_seed(key));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "lockstep/train/state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+
+Interrupted::Interrupted(int signal)
+    : Error("interrupted by {}", signal == SIGINT ? "Ctrl-C" : strsignal(signal)),
+      signal_number(signal) {}
+
+namespace {
+
+void check_over(const LossOver& over, std::string_view what) {
+  // Written so that NaN is refused, too.
+  if (over.weight >= 0 && std::isfinite(over.weight)) return;
+  throw DataError("{}: expected to be a mean over 0 or more, got {}", what, over.weight);
+}
+
+}  // namespace
+
+void State::set_loss(torch::Tensor loss, const LossOver& over) {
+  check_over(over, loss_key);
+  said.loss = loss;
+  said.loss_over = over;
+  batch.set(loss_key, std::move(loss));
+}
+
+void State::add_loss(const torch::Tensor& term, const LossOver& over) {
+  if (!batch.contains(loss_key)) {
+    set_loss(term, over);
+    return;
+  }
+  // Means over equal weights are the mean of the sum, however that weight is said.
+  const auto size = static_cast<double>(batch.size());
+  const auto weighted = [&](const LossOver& given) {
+    return given.kind == LossOver::Kind::kSamples ? mean_over(size) : given;
+  };
+  const LossOver before = loss_over();
+  const bool alike = weighted(before) == weighted(over);
+  set_loss(batch[loss_key] + term, alike ? before : LossOver{.kind = LossOver::Kind::kMixed});
+}
+
+LossOver State::loss_over() const {
+  const bool is_said =
+      said.loss.defined() && batch.contains(loss_key) && batch[loss_key].is_same(said.loss);
+  return is_said ? said.loss_over : mean_over_samples();
+}
+
+void State::set_metric(const std::string& name, double value, const LossOver& over) {
+  check_over(over, name);
+  batch_metrics[name] = value;
+  said.metrics[name] = over;
+}
+
+bool is_train_loader(std::string_view name) {
+  return name.starts_with("train");
+}
+
+void check_metric_key(const State& state, const MetricKey& key, std::string_view who) {
+  if (!state.loaders.contains(key.loader)) {
+    throw ConfigError("{}: there is no loader '{}'; {}", who, key.loader,
+                      suggest(key.loader, state.loaders.names()));
+  }
+  if (!state.known_metrics) return;
+  if (std::ranges::find(*state.known_metrics, key.metric) == state.known_metrics->end()) {
+    throw ConfigError(
+        "{}: nobody computes a metric '{}'; {} (a runner whose handle_batch computes it says so in "
+        "metric_names())",
+        who, key.metric, suggest(key.metric, *state.known_metrics));
+  }
+}
+
+bool minimizes(const State& state, const DirectionRequest& request) {
+  if (request.said) return *request.said;
+  const auto better = state.better ? state.better(request.metric) : std::nullopt;
+  if (better) return *better == Better::kSmaller;
+  throw ConfigError(
+      "{}: nothing says whether a smaller or a larger '{}' is the better one; set {} = true or "
+      "false, or override better() of the callback that computes it",
+      request.who, request.metric, request.option);
+}
+
+double metric_value(const State& state, const MetricKey& key, std::string_view who) {
+  const auto loader = state.epoch_metrics.find(key.loader);
+  if (loader == state.epoch_metrics.end()) {
+    throw ConfigError("{}: loader '{}' did not run in epoch {}", who, key.loader,
+                      state.progress.epoch);
+  }
+  const auto value = loader->second.find(key.metric);
+  if (value != loader->second.end()) return value->second;
+  std::vector<std::string> names;
+  for (const auto& [name, ignored] : loader->second) names.push_back(name);
+  throw ConfigError("{}: loader '{}' has no metric '{}'; {}", who, key.loader, key.metric,
+                    suggest(key.metric, names));
+}
+
+}  // namespace lockstep

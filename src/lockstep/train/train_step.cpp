@@ -1,0 +1,149 @@
+#include "lockstep/train/train_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/sharding.h"
+#include "lockstep/train/state.h"
+
+namespace lockstep {
+
+void check_settings(const StepSettings& settings) {
+  if (settings.accumulation_steps < 1) {
+    throw ConfigError("accumulation_steps: expected 1 or more, got {}",
+                      settings.accumulation_steps);
+  }
+  for (const auto& [name, limit] : {std::pair("clip_grad_norm", settings.clip_grad_norm),
+                                    std::pair("clip_grad_value", settings.clip_grad_value)}) {
+    // Written so that NaN is refused, too.
+    if (limit && !(*limit > 0)) {
+      throw ConfigError("{}: expected a positive number, got {}", name, *limit);
+    }
+  }
+}
+
+namespace {
+
+void check_kinds(bool sums, bool means) {
+  if (!sums || !means) return;
+  throw ConfigError(
+      "some losses of one update are sums and others are means, so they have no common gradient: "
+      "say the same kind in every batch (state.set_loss)");
+}
+
+}  // namespace
+
+std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
+                             std::int64_t shards) {
+  std::int64_t steps = 0;
+  for (const auto& [name, loader] : loaders) {
+    if (!is_train_loader(name)) continue;
+    const std::int64_t batches = data::epoch_size(loader, shards).batches;
+    steps += (batches + accumulation_steps - 1) / accumulation_steps;
+  }
+  return steps;
+}
+
+TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
+    : replica_(replica),
+      optimizer_(optimizer),
+      settings_(settings),
+      own_(static_cast<std::size_t>(replica.shards().count()), 0.0) {
+  check_settings(settings_);
+}
+
+void TrainStep::begin_batch(const GlobalBatch& batch) {
+  batch_ = batch;
+  ++batches_;
+  samples_ += batch.samples;
+}
+
+void TrainStep::begin_shard(int local) {
+  local_ = static_cast<std::size_t>(local);
+  replica_.begin_shard(local, due(batch_.last));
+}
+
+void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::int64_t samples) {
+  using Kind = LossOver::Kind;
+  if (over.kind == Kind::kMixed && is_split()) {
+    throw ConfigError(
+        "the loss is a sum of terms that are means over different things, so the losses of {} "
+        "cannot make up that of the whole: give all terms the same weight in state.set_loss and "
+        "state.add_loss, or train with one shard and without accumulation",
+        settings_.shards > 1 ? fmt::format("{} shards", settings_.shards)
+                             : fmt::format("{} batches", settings_.accumulation_steps));
+  }
+  const double weight = over.kind == Kind::kWeight ? over.weight : static_cast<double>(samples);
+  note_weight(over.kind == Kind::kSum ? kSum : weight, samples);
+  // A mean over nothing may be NaN, and zero times it would be, too.
+  if (weight == 0 && !std::isfinite(loss.item<double>())) {
+    if (!settings_.sync_bn) return;
+    throw ConfigError(
+        "sync_bn: the loss of this worker's samples is {} and has weight 0, so it has no gradient, "
+        "but batch norm over all workers needs one from each: give state.set_loss a loss that is 0 "
+        "there, for example a sum divided by max(weight, 1)",
+        loss.item<double>());
+  }
+  replica_.before_backward();
+  if (weight == 0) {
+    loss.backward(torch::zeros_like(loss));
+    return;
+  }
+  // In full shards: most are one, and need no factor.
+  const double factor = !is_split() || over.kind == Kind::kSum
+                            ? 1.0
+                            : weight / static_cast<double>(batch_.batch_size);
+  if (factor == 1) {
+    loss.backward();
+  } else {
+    loss.backward(torch::full_like(loss, factor));
+  }
+}
+
+void TrainStep::note_weight(double weight, std::int64_t samples) {
+  if (weight != static_cast<double>(samples)) replica_.mark_weights();
+  if (weight == 0) return;
+  double& own = own_[local_];
+  const bool other_kind = own != 0 && (own == kSum) != (weight == kSum);
+  if (other_kind) check_kinds(true, true);
+  own = weight == kSum ? kSum : own + weight;
+}
+
+void TrainStep::end_shard(int local) {
+  replica_.end_shard(local);
+}
+
+bool TrainStep::due(bool last) const {
+  return batches_ > 0 && (last || batches_ == settings_.accumulation_steps);
+}
+
+double TrainStep::scale_of(std::span<const double> weights) const {
+  double total = weights.empty() ? static_cast<double>(samples_) : 0;
+  bool sums = false;
+  for (const double weight : weights) {
+    if (weight == kSum) {
+      sums = true;
+    } else {
+      total += weight;
+    }
+  }
+  check_kinds(sums, total > 0);
+  if (sums || !is_split()) return 1.0;
+  return total > 0 ? 1.0 / (total / static_cast<double>(batch_.batch_size)) : 0.0;
+}
+
+void TrainStep::update(Metrics& metrics) {
+  const auto norm = replica_.update(
+      optimizer_,
+      {.weights = own_,
+       .scale_of = [this](std::span<const double> weights) { return scale_of(weights); },
+       .clip_value = settings_.clip_grad_value,
+       .clip_norm = settings_.clip_grad_norm});
+  if (norm) metrics["gradient/norm"] = *norm;
+  batches_ = 0;
+  samples_ = 0;
+  std::ranges::fill(own_, 0.0);
+}
+
+}  // namespace lockstep

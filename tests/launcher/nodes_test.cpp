@@ -1,0 +1,142 @@
+#include "lockstep/launcher/nodes.h"
+
+#include <functional>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using testing::HasSubstr;
+
+int free_port() {
+  return rendezvous::local_port(rendezvous::listen_on({}));
+}
+
+NodesOptions node(int rank, int port) {
+  return {.nodes = 2,
+          .node_rank = rank,
+          .endpoint = {.address = "127.0.0.1", .port = port},
+          .token = "secret",
+          .timeout = std::chrono::seconds(10)};
+}
+
+// Node 0's part here, node 1's in a thread.
+void run_nodes(const std::function<void(Nodes&)>& first,
+               const std::function<void(Nodes&)>& second) {
+  const int port = free_port();
+  auto other = std::async(std::launch::async, [&] {
+    Nodes nodes(node(1, port));
+    second(nodes);
+  });
+  {
+    Nodes nodes(node(0, port));
+    first(nodes);
+  }
+  other.get();
+}
+
+bool is_readable(int fd, int milliseconds) {
+  pollfd waiting{fd, POLLIN, 0};
+  return ::poll(&waiting, 1, milliseconds) == 1;
+}
+
+TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {
+  AttemptSettings first, second;
+  run_nodes(
+      [&](Nodes& nodes) {
+        first = nodes.meet(0, 3);
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      },
+      [&](Nodes& nodes) {
+        second = nodes.meet(0, 2);
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      });
+  EXPECT_EQ(first.first_rank, 0);
+  EXPECT_EQ(second.first_rank, 3);
+  EXPECT_EQ(first.world_size, 5);
+  EXPECT_EQ(second.world_size, 5);
+  EXPECT_EQ(first.run_id, second.run_id);
+  EXPECT_EQ(first.run_id.size(), 16u);
+  EXPECT_EQ(first.master.port, second.master.port);
+  EXPECT_EQ(first.token, second.token);
+  EXPECT_EQ(first.token.size(), 64u) << "the ranks' own, not the launchers'";
+}
+
+TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
+  const RemoteFailure failure{.rank = 4, .shell_code = 7, .how = "exit code 7"};
+  run_nodes(
+      [&](Nodes& nodes) {
+        nodes.meet(0, 2);
+        EXPECT_TRUE(is_readable(nodes.failure_fd(), 5000));
+        const auto concluded = nodes.conclude(0, std::nullopt);
+        ASSERT_TRUE(concluded);
+        EXPECT_EQ(concluded->rank, 4);
+        EXPECT_EQ(concluded->shell_code, 7);
+        EXPECT_EQ(concluded->how, "exit code 7");
+        nodes.meet(1, 2);  // another attempt
+        EXPECT_FALSE(is_readable(nodes.failure_fd(), 300));
+        EXPECT_FALSE(nodes.conclude(1, std::nullopt));
+      },
+      [&](Nodes& nodes) {
+        nodes.meet(0, 2);
+        // As its launcher does: it tells, and waits for the others to end theirs.
+        EXPECT_EQ(nodes.conclude(0, failure)->rank, 4);
+        nodes.meet(1, 2);
+        EXPECT_FALSE(nodes.conclude(1, std::nullopt));
+      });
+}
+
+TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
+  const int port = free_port();
+  auto other = std::async(std::launch::async, [&] {
+    // Joins, agrees and disappears without a word, as if it had been killed.
+    rendezvous::Rendezvous rendezvous(
+        {.address = "127.0.0.1", .port = port, .token = "secret", .rank = 1, .world_size = 2});
+    rendezvous.set("ranks/0/1", "2");
+    rendezvous.get("port/0");
+    rendezvous.fail("killed");
+  });
+  Nodes nodes(node(0, port));
+  nodes.meet(0, 2);
+  EXPECT_TRUE(is_readable(nodes.failure_fd(), 5000));
+  const auto failure = nodes.conclude(0, std::nullopt);
+  ASSERT_TRUE(failure);
+  EXPECT_THAT(failure->how, HasSubstr("the launcher of node 1 is gone"));
+  EXPECT_LT(failure->rank, 0);
+  other.get();
+}
+
+TEST(Nodes, AnotherRunsTokenIsTurnedAway) {
+  const int port = free_port();
+  rendezvous::RendezvousServer server(
+      {.address = "127.0.0.1", .port = port, .token = "ours", .world_size = 2});
+  EXPECT_THROW(Nodes(node(1, port)), CommError);
+}
+
+// Between the launcher's choice and the program's listening, the port is nobody else's.
+TEST(Nodes, ThePortOfTheProgramsIsHeldForThem) {
+  run_nodes(
+      [&](Nodes& nodes) {
+        const int port = nodes.meet(0, 1).master.port;
+        for (int i = 0; i < 100; ++i) EXPECT_NE(free_port(), port);
+        EXPECT_NO_THROW(rendezvous::listen_on({.address = "127.0.0.1", .port = port}));
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      },
+      [&](Nodes& nodes) {
+        nodes.meet(0, 1);
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+      });
+}
+
+TEST(Nodes, RunIdsDiffer) {
+  EXPECT_NE(random_run_id(), random_run_id());
+}
+
+}  // namespace
+}  // namespace lockstep::launcher

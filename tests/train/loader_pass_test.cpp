@@ -1,0 +1,127 @@
+#include "lockstep/train/loader_pass.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/comm/local.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+
+// Evaluates a loader of 1, 2, … 10 by a "model" that returns what it got.
+struct PassTest : testing::Test {
+  PassTest() {
+    const auto values = torch::arange(1.0, 11.0).unsqueeze(1);
+    auto dataset = std::make_shared<data::TensorDataset>(values, values);
+    state.model = torch::nn::Sequential(torch::nn::Identity());
+    state.engine = std::make_shared<DeviceEngine>();
+    state.comm = &alone;
+    state.loaders.set("valid", {dataset, {.batch_size = 4}});
+  }
+
+  void run(std::int64_t first_batch = 0, StateDict averages = {}) {
+    LoaderPass pass(state, callbacks, handle, nullptr, profiler, {});
+    if (first_batch > 0) pass.load_averages(averages);
+    pass.run({.loader = "valid", .first_batch = first_batch});
+    saved = pass.averages();
+  }
+
+  comm::Local alone;
+  State state;
+  std::vector<CallbackPtr> callbacks;
+  std::function<void(State&)> handle = [](State& s) {
+    s.batch.set("loss", s.batch["features"].mean());
+    s.batch_metrics["size"] = static_cast<double>(s.batch.size());
+  };
+  Profiler profiler{false};
+  StateDict saved;
+};
+
+TEST_F(PassTest, AveragesAreWeightedBySamples) {
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5) << "a mean of means would be 6.17";
+  EXPECT_FALSE(state.loader_metrics.contains("loss/mean")) << "one name for one number";
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("size"), (4 * 4 + 4 * 4 + 2 * 2) / 10.0);
+}
+
+TEST_F(PassTest, CountsBatchesAndSamples) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> seen;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [&](State& s) { seen.emplace_back(s.loader_batch, s.loader_samples); };
+  callbacks = {hooks};
+  run();
+  EXPECT_THAT(seen, ElementsAre(std::pair(1, 4), std::pair(2, 8), std::pair(3, 10)));
+  EXPECT_EQ(state.loader_batches, 3);
+  EXPECT_EQ(state.loader_sample_count, 10);
+}
+
+TEST_F(PassTest, ARequestEndsItAfterTheBatch) {
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [](State& s) {
+    if (s.loader_batch == 2) s.request_loader_end();
+  };
+  callbacks = {hooks};
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 4.5);
+}
+
+TEST_F(PassTest, GoesOnInTheMiddleWithTheSameResult) {
+  auto stop = std::make_shared<toy::Hooks>();
+  stop->batch_end = [](State& s) { s.request_loader_end(); };
+  callbacks = {stop};
+  run();
+  callbacks = {};
+  state.loader_end_requested = false;
+  run(1, saved);
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5);
+}
+
+TEST_F(PassTest, RunningMetricsShowThePassSoFar) {
+  std::vector<double> seen;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_end = [&](State& s) { seen.push_back(s.running_metrics().at("loss")); };
+  callbacks = {hooks};
+  run();
+  EXPECT_THAT(seen, ElementsAre(2.5, 4.5, 5.5));
+}
+
+TEST_F(PassTest, NothingRecordsGradientsInEvaluation) {
+  state.model = toy::model();
+  state.loaders.set("valid", {toy::points(10), {.batch_size = 4}});
+  handle = [](State& s) {
+    EXPECT_FALSE(s.model(s.batch["features"]).requires_grad());
+    EXPECT_FALSE(torch::GradMode::is_enabled());
+  };
+  run();
+}
+
+// Batches of 4, 4 and 2; the first two weigh 1 and 3, nothing counts in the last.
+TEST_F(PassTest, AveragesAreOverWhatWasSaid) {
+  handle = [](State& s) {
+    const double weight[] = {1, 3, 0};
+    const auto over = mean_over(weight[s.loader_batch - 1]);
+    s.set_loss(s.loader_batch == 3 ? torch::tensor(NAN) : s.batch["features"].mean(), over);
+    s.set_metric("mine", static_cast<double>(s.loader_batch), over);
+  };
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), (1 * 2.5 + 3 * 6.5) / 4);
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("mine"), (1 * 1.0 + 3 * 2.0) / 4);
+}
+
+TEST_F(PassTest, ASumIsShownPerSample) {
+  handle = [](State& s) { s.set_loss(s.batch["features"].sum(), sum_over_samples()); };
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5);
+}
+
+TEST_F(PassTest, ALossOfNothingIsNotANumber) {
+  handle = [](State& s) { s.set_loss(torch::tensor(0.0), mean_over(0)); };
+  run();
+  EXPECT_TRUE(std::isnan(state.loader_metrics.at("loss")));
+}
+
+}  // namespace
+}  // namespace lockstep

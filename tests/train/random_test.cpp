@@ -1,0 +1,34 @@
+#include "lockstep/train/random.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace lockstep {
+namespace {
+
+TEST(Draws, DependOnThePlaceInTheRunAlone) {
+  seed_draws({.seed = 1, .epoch = 2, .loader = 0, .batch = 3});
+  const auto first = torch::rand({4});
+  torch::rand({100});
+  seed_draws({.seed = 1, .epoch = 2, .loader = 0, .batch = 3});
+  EXPECT_TRUE(torch::rand({4}).equal(first));
+}
+
+TEST(Draws, DifferBetweenAllPlaces) {
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t seed : {0, 1, 2}) {
+    for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+      for (std::int64_t loader = 0; loader < 3; ++loader) {
+        for (std::int64_t batch = 0; batch < 20; ++batch) {
+          seeds.insert(mix_seed({seed, epoch, loader, batch}));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seeds.size(), 3u * 5 * 3 * 20);
+}
+
+}  // namespace
+}  // namespace lockstep

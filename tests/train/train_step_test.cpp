@@ -1,0 +1,171 @@
+#include "lockstep/train/train_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/comm/local.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+// A line through the origin, fitted by one step of SGD.
+struct Line {
+  torch::Tensor weight = torch::tensor({1.0, -2.0}, torch::kDouble).requires_grad_();
+  comm::Local alone;
+  Replica replica{{{"weight", weight}}, {}, alone, {}};
+  std::unique_ptr<optim::Optimizer> optimizer =
+      optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
+
+  torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
+};
+
+const torch::Tensor kData =
+    torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}}, torch::kDouble);
+
+// One batch of one shard; a full one would have two samples.
+void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
+  step.begin_batch({.samples = part.size(0), .batch_size = 2});
+  step.begin_shard(0);
+  step.backward(line.loss(part), mean_over_samples(), part.size(0));
+  step.end_shard(0);
+}
+
+torch::Tensor after_whole_batch(StepSettings settings = {}) {
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, settings);
+  add(step, line, kData);
+  Metrics metrics;
+  step.update(metrics);
+  return line.weight.detach().clone();
+}
+
+TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
+  for (const auto& part : kData.split_with_sizes({2, 2, 1})) {
+    EXPECT_FALSE(step.due(false));
+    add(step, line, part);
+  }
+  ASSERT_TRUE(step.due(false));
+  EXPECT_FALSE(step.between_steps());
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(step.between_steps());
+  EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12)) << line.weight;
+}
+
+TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
+  EXPECT_FALSE(step.due(true)) << "nothing to update with";
+  add(step, line, kData);
+  ASSERT_TRUE(step.due(true));
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12));
+}
+
+// torch.nn.utils.clip_grad_norm_ on the mean gradient, by hand.
+TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().mean().backward();
+  const double norm = weight.grad().norm().item<double>();
+  const auto expected = weight.detach() - 0.1 * weight.grad() * (0.5 / (norm + 1e-6));
+  EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
+
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 2, .clip_grad_norm = 0.5});
+  for (const auto& part : kData.split_with_sizes({4, 1})) add(step, line, part);
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(torch::allclose(line.weight, expected, 1e-12)) << "clipped once, not each batch";
+  EXPECT_NEAR(metrics.at("gradient/norm"), norm, 1e-12 * norm);
+}
+
+TEST(TrainStep, ClipsTheValuesOfTheMeanGradient) {
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().mean().backward();
+  const auto expected = weight.detach() - 0.1 * weight.grad().clamp(-0.5, 0.5);
+  EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_value = 0.5}), expected, 1e-12));
+}
+
+TEST(TrainStep, RefusesSettingsWithoutMeaning) {
+  Line line;
+  const auto with = [&](StepSettings settings) {
+    return toy::error_of([&] { TrainStep(line.replica, *line.optimizer, settings); });
+  };
+  EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
+  EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));
+  EXPECT_THAT(with({.clip_grad_value = std::nan("")}), testing::HasSubstr("clip_grad_value"));
+}
+
+// Three batches make one update; each has a loss of its own kind.
+torch::Tensor after_batches(const std::vector<std::pair<torch::Tensor, LossOver>>& losses,
+                            const Line& line) {
+  TrainStep step(const_cast<Replica&>(line.replica), *line.optimizer,
+                 {.accumulation_steps = static_cast<std::int64_t>(losses.size())});
+  for (const auto& [loss, over] : losses) {
+    step.begin_batch({.samples = 2, .batch_size = 2});
+    step.begin_shard(0);
+    step.backward(loss, over, 2);
+    step.end_shard(0);
+  }
+  Metrics metrics;
+  step.update(metrics);
+  return line.weight.detach().clone();
+}
+
+TEST(TrainStep, ALossCountsByWhatItIsAMeanOver) {
+  Line line;
+  const auto parts = kData.split_with_sizes({2, 3});
+  const auto expected = after_whole_batch();
+  const auto found = after_batches({{line.loss(parts[0]), mean_over(2)},
+                                    {line.loss(parts[1]), mean_over(3)},
+                                    {line.loss(parts[1]) * NAN, mean_over(0)}},
+                                   line);
+  EXPECT_TRUE(torch::allclose(found, expected, 1e-12)) << found;
+}
+
+// Skipped, the other workers would wait in batch norm's backward() for this one.
+TEST(TrainStep, WithSyncBnALossWithoutAGradientIsRefused) {
+  Line line;
+  TrainStep step(line.replica, *line.optimizer, {.shards = 2, .sync_bn = true});
+  step.begin_batch({.samples = 2, .batch_size = 2});
+  step.begin_shard(0);
+  EXPECT_THAT(toy::error_of([&] { step.backward(line.loss(kData) * NAN, mean_over(0), 2); }),
+              testing::AllOf(testing::HasSubstr("sync_bn"), testing::HasSubstr("max(weight, 1)")));
+}
+
+TEST(TrainStep, SumsAreSummed) {
+  Line line;
+  const auto parts = kData.split_with_sizes({2, 3});
+  const auto sum = [&](std::size_t i) { return parts[i].matmul(line.weight).square().sum(); };
+  const auto found =
+      after_batches({{sum(0), sum_over_samples()}, {sum(1), sum_over_samples()}}, line);
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().sum().backward();
+  EXPECT_TRUE(torch::allclose(found, weight.detach() - 0.1 * weight.grad(), 1e-12));
+}
+
+TEST(TrainStep, RefusesLossesThatHaveNoCommonGradient) {
+  Line line;
+  const auto loss = [&] { return line.loss(kData); };
+  EXPECT_THAT(toy::error_of([&] {
+                after_batches({{loss(), mean_over(2)}, {loss(), sum_over_samples()}}, line);
+              }),
+              testing::HasSubstr("sums and others are means"));
+  const LossOver mixed{.kind = LossOver::Kind::kMixed};
+  EXPECT_THAT(toy::error_of([&] {
+                after_batches({{loss(), mixed}, {loss(), mixed}}, line);
+              }),
+              testing::HasSubstr("means over different things"));
+  Line alone;
+  EXPECT_TRUE(torch::allclose(after_batches({{alone.loss(kData), mixed}}, alone),
+                              after_whole_batch(), 1e-12))
+      << "a batch that is not split";
+}
+
+}  // namespace
+}  // namespace lockstep
