@@ -266,7 +266,8 @@ TEST(LaunchEnvironment, ADaemonOfMpichNamesARunOfOneHost) {
         .run_id;
   };
   EXPECT_THAT(run_id("4"), ::testing::StartsWith("pmi-"));
-  const Place several = find_place(with(kHydra, {{"PMI_FD", std::to_string(rank.get())}})).value();
+  const LaunchedPlace several =
+      find_place(with(kHydra, {{"PMI_FD", std::to_string(rank.get())}})).value();
   EXPECT_LT(several.topology.local_size, several.topology.world_size);
   EXPECT_EQ(several.run_id, "");
 }

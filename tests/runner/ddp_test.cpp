@@ -27,14 +27,14 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-struct Setup {
+struct Workers {
   int workers = 1;
   int shards = 4;
   std::string backend = "auto";
   bool share_updates = true;
 };
 
-std::shared_ptr<Engine> engine(const Setup& setup) {
+std::shared_ptr<Engine> engine(const Workers& setup) {
   return std::make_shared<DistributedDataParallelEngine>(
       DistributedDataParallelOptions{.workers = setup.workers,
                                      .shards = setup.shards,
@@ -43,7 +43,7 @@ std::shared_ptr<Engine> engine(const Setup& setup) {
                                      .timeout = std::chrono::seconds(60)});
 }
 
-TrainOptions with(const Setup& setup) {
+TrainOptions with(const Workers& setup) {
   TrainOptions options = toy::options();
   options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3})};
   options.engine = engine(setup);
@@ -53,10 +53,10 @@ TrainOptions with(const Setup& setup) {
 // Dropout and batch norm are in the toy model.
 TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   const auto alone = toy::train(with({.workers = 1}));
-  for (const Setup& setup :
-       {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 4},
-        Setup{.workers = 2, .backend = "gloo"}, Setup{.workers = 4, .backend = "gloo"},
-        Setup{.workers = 3, .share_updates = false}}) {
+  for (const Workers& setup :
+       {Workers{.workers = 2}, Workers{.workers = 3}, Workers{.workers = 4},
+        Workers{.workers = 2, .backend = "gloo"}, Workers{.workers = 4, .backend = "gloo"},
+        Workers{.workers = 3, .share_updates = false}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
     const auto many = toy::train(with(setup));
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
@@ -70,7 +70,7 @@ TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   torch::manual_seed(5);
   const auto images =
       std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}), torch::randint(3, {40}));
-  const auto run = [&](const Setup& setup, std::int64_t accumulation_steps) {
+  const auto run = [&](const Workers& setup, std::int64_t accumulation_steps) {
     namespace nn = torch::nn;
     torch::manual_seed(6);
     TrainOptions options = with(setup);
@@ -91,9 +91,9 @@ TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   };
   for (const std::int64_t accumulation_steps : {1, 3}) {
     const auto alone = run({.workers = 1}, accumulation_steps);
-    for (const Setup& setup :
-         {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 2, .backend = "gloo"},
-          Setup{.workers = 2, .share_updates = false}}) {
+    for (const Workers& setup :
+         {Workers{.workers = 2}, Workers{.workers = 3}, Workers{.workers = 2, .backend = "gloo"},
+          Workers{.workers = 2, .share_updates = false}}) {
       SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
       EXPECT_EQ(run(setup, accumulation_steps).weights_hash, alone.weights_hash);
     }
@@ -121,13 +121,13 @@ TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
   };
   for (std::size_t i = 0; i < variants.size(); ++i) {
     SCOPED_TRACE(i);
-    const auto run = [&](const Setup& setup) {
+    const auto run = [&](const Workers& setup) {
       TrainOptions options = with(setup);
       variants[i](options);
       return toy::train(options);
     };
     const auto alone = run({.workers = 1});
-    for (const Setup& setup : {Setup{.workers = 3}, Setup{.workers = 2, .backend = "gloo"}}) {
+    for (const Workers& setup : {Workers{.workers = 3}, Workers{.workers = 2, .backend = "gloo"}}) {
       const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, alone.weights_hash);
       EXPECT_EQ(many.history, alone.history);
@@ -235,7 +235,7 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
        })}};
   for (const auto& [what, criterion] : criterions) {
     SCOPED_TRACE(what);
-    const auto run = [&, &loss = criterion](const Setup& setup) {
+    const auto run = [&, &loss = criterion](const Workers& setup) {
       torch::manual_seed(4);
       TrainOptions options = with(setup);
       options.model = nn::Sequential(nn::Linear(4, 3));  // nothing random, no batch statistics
@@ -257,8 +257,8 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
       const double shown = whole.last_metrics.at(loader).at("loss");
       EXPECT_NEAR(four.last_metrics.at(loader).at("loss"), shown, 1e-4 * shown) << loader;
     }
-    for (const Setup& setup :
-         {Setup{.workers = 2}, Setup{.workers = 3}, Setup{.workers = 3, .backend = "gloo"}}) {
+    for (const Workers& setup :
+         {Workers{.workers = 2}, Workers{.workers = 3}, Workers{.workers = 3, .backend = "gloo"}}) {
       const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, four.weights_hash) << setup.workers;
       EXPECT_EQ(many.history, four.history) << setup.workers;
@@ -280,7 +280,7 @@ TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
     data::Loaders get_loaders() override { return loaders; }
     data::Loaders loaders;
   };
-  const auto run = [&](const Setup& setup, std::int64_t accumulation_steps) {
+  const auto run = [&](const Workers& setup, std::int64_t accumulation_steps) {
     torch::manual_seed(4);
     TrainOptions options = with(setup);
     options.model = nn::Sequential(nn::Conv1d(4, 4, 1));
@@ -305,7 +305,7 @@ TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
   near(four);
   near(run({.workers = 1, .shards = 1}, 4));
   near(run({.workers = 2, .shards = 2}, 2));
-  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 3, .backend = "gloo"}}) {
+  for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 3, .backend = "gloo"}}) {
     const auto many = run(setup, 1);
     EXPECT_EQ(many.weights_hash, four.weights_hash);
     EXPECT_EQ(many.history, four.history);
@@ -378,7 +378,7 @@ TEST(Ddp, SavesInsideEpochsThatTheIntervalDoesNotDivide) {
 TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
   TemporaryDirectory folder;
   const auto straight = toy::train(with({.workers = 1}));
-  const auto stopped = [&](const Setup& setup, const std::string& name) {
+  const auto stopped = [&](const Workers& setup, const std::string& name) {
     TrainOptions options = with(setup);
     options.logdir = folder / name;
     options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
@@ -393,8 +393,8 @@ TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
     EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("the power went"));
   };
   stopped({.workers = 3}, "three");
-  for (const Setup& setup :
-       {Setup{.workers = 2}, Setup{.workers = 4, .backend = "gloo"}, Setup{.workers = 1}}) {
+  for (const Workers& setup :
+       {Workers{.workers = 2}, Workers{.workers = 4, .backend = "gloo"}, Workers{.workers = 1}}) {
     std::filesystem::remove_all(folder / "copy");
     std::filesystem::copy(folder / "three", folder / "copy",
                           std::filesystem::copy_options::recursive);
@@ -438,7 +438,7 @@ TEST(Ddp, OneWorkersWishIsEverybodys) {
 }
 
 TEST(Ddp, AChangeOfTheModelIsMadeOncePerCopy) {
-  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 2, .backend = "gloo"}}) {
+  for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 2, .backend = "gloo"}}) {
     TrainOptions options = with(setup);
     options.num_epochs = 1;
     options.optimizer = optim::SGD{.lr = 0};
@@ -465,7 +465,7 @@ Model partly_frozen() {
 // between batches whose gradients make one update.
 TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
   for (const std::int64_t accumulation_steps : {1, 3}) {
-    const auto run = [&](const Setup& setup) {
+    const auto run = [&](const Workers& setup) {
       TrainOptions options = with(setup);
       options.model = partly_frozen();
       options.accumulation_steps = accumulation_steps;
@@ -487,8 +487,8 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
       return toy::train(options);
     };
     const auto alone = run({.workers = 1});
-    for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 2, .share_updates = false},
-                               Setup{.workers = 3, .backend = "gloo"}}) {
+    for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 2, .share_updates = false},
+                               Workers{.workers = 3, .backend = "gloo"}}) {
       SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
       const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, alone.weights_hash);
@@ -500,7 +500,7 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
 // Every rank moves its own copy of a frozen parameter, as a target network follows the trained one:
 // in memory of all ranks it would be moved once for each of them.
 TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
-  const auto run = [](const Setup& setup) {
+  const auto run = [](const Workers& setup) {
     TrainOptions options = with(setup);
     options.model = partly_frozen();
     auto hooks = std::make_shared<toy::Hooks>();
@@ -521,7 +521,7 @@ TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
 
 // Epoch 2 trains the other parts of the model than epochs 1 and 3.
 TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
-  const auto run = [](const Setup& setup) {
+  const auto run = [](const Workers& setup) {
     TrainOptions options = with(setup);
     options.model = partly_frozen();
     options.optimizer = optim::SGD{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
@@ -551,8 +551,8 @@ TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
     return toy::train(options);
   };
   const auto alone = run({.workers = 1});
-  for (const Setup& setup : {Setup{.workers = 2}, Setup{.workers = 3, .share_updates = false},
-                             Setup{.workers = 2, .backend = "gloo"}}) {
+  for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 3, .share_updates = false},
+                             Workers{.workers = 2, .backend = "gloo"}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
     const auto many = run(setup);
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
