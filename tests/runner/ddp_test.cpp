@@ -487,8 +487,9 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
       return toy::train(options);
     };
     const auto alone = run({.workers = 1});
-    for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 2, .share_updates = false},
-                               Workers{.workers = 3, .backend = "gloo"}}) {
+    for (const Workers& setup :
+         {Workers{.workers = 2}, Workers{.workers = 2, .share_updates = false},
+          Workers{.workers = 3, .backend = "gloo"}}) {
       SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
       const auto many = run(setup);
       EXPECT_EQ(many.weights_hash, alone.weights_hash);
@@ -552,7 +553,7 @@ TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
   };
   const auto alone = run({.workers = 1});
   for (const Workers& setup : {Workers{.workers = 2}, Workers{.workers = 3, .share_updates = false},
-                             Workers{.workers = 2, .backend = "gloo"}}) {
+                               Workers{.workers = 2, .backend = "gloo"}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
     const auto many = run(setup);
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
