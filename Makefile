@@ -5,14 +5,15 @@ ifneq ($(PRESET),release)
 BUILD  := build/$(PRESET)
 endif
 JOBS   ?= $(shell nproc)
-# The quickstart does without the packages that only tests need.
+# The quickstart does without the packages that only tests and other components need.
 WITH_TESTS := ON
+WITH_ALL   := ON
 # How long `make faults` and `make fuzz` go on.
 ROUNDS       ?= 100
 MINUTES      ?= 60
 FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build test test-debian13 test-long faults fuzz bench interop check format clean configure
+.PHONY: help quickstart build package test test-debian13 test-long faults fuzz bench interop check format clean configure
 
 help:
 	@echo "make quickstart      install, build, train on 60,000 real images"
@@ -22,6 +23,7 @@ help:
 	@echo "make fuzz            damaged inputs for every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
 	@echo "make test-long       all of these, with 1,000 faults: hours"
 	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
+	@echo "make package         a Debian package with the libraries, the headers and the command"
 	@echo "make bench           measure against PyTorch; WORK=A,B: some of it"
 	@echo "make interop         what we write is read by the newest PyTorch, from PyPI"
 	@echo "make check           layers, format, every source has its test"
@@ -30,12 +32,13 @@ help:
 
 quickstart:
 	@scripts/bootstrap
-	@$(MAKE) --no-print-directory configure WITH_TESTS=OFF
+	@$(MAKE) --no-print-directory configure WITH_TESTS=OFF WITH_ALL=OFF
 	@cmake --build $(BUILD) --target quickstart -j $(JOBS)
 	@$(BUILD)/bin/quickstart
 
 configure:
-	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev -DLOCKSTEP_TESTS=$(WITH_TESTS) > /dev/null
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev -DLOCKSTEP_TESTS=$(WITH_TESTS) \
+		-DLOCKSTEP_SCIENCE=$(WITH_ALL) -DLOCKSTEP_COMMAND=$(WITH_ALL) > /dev/null
 
 build:
 	@scripts/bootstrap test
@@ -80,6 +83,10 @@ interop:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_app
 	@scripts/interop $(BUILD)/bin/lockstep
+
+# build/package/liblockstep-dev_VERSION_ARCHITECTURE.deb
+package: build
+	@cd $(BUILD) && cpack --config CPackConfig.cmake > /dev/null && ls package/*.deb
 
 check:
 	@scripts/check

@@ -1,13 +1,10 @@
+# Finds the libraries of the components in lockstep_components, and curl if lockstep_downloads is true.
 # Everything here is in Debian; scripts/bootstrap installs it.
 find_package(Torch REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(yaml-cpp REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
-find_package(PNG REQUIRED)
 find_package(Threads REQUIRED)
 
 # xxHash comes without a CMake package.
@@ -20,19 +17,29 @@ if(NOT TARGET lockstep::xxhash)
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
 endif()
 
-# HDF5 and FFTW: fields and their spectra. Of HDF5 Debian has a serial and a parallel build; ours is the
-# serial one, found by its pkg-config file.
-find_package(PkgConfig REQUIRED)
-foreach(pair hdf5=hdf5-serial fftw=fftw3)
-  string(REPLACE "=" ";" pair ${pair})
-  list(GET pair 0 name)
-  list(GET pair 1 package)
-  if(NOT TARGET lockstep::${name})
-    pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${package})
-    add_library(lockstep::${name} INTERFACE IMPORTED GLOBAL)
-    target_link_libraries(lockstep::${name} INTERFACE PkgConfig::${name})
-  endif()
-endforeach()
-
 # c10d's process groups name Gloo's types; the code is in LibTorch.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)
+
+if(lockstep_downloads OR "science" IN_LIST lockstep_components)
+  find_package(CURL REQUIRED)
+endif()
+
+if("science" IN_LIST lockstep_components)
+  # Of HDF5 Debian has a serial and a parallel build; ours is the serial one, found by its pkg-config file.
+  find_package(PkgConfig REQUIRED)
+  foreach(pair hdf5=hdf5-serial fftw=fftw3)
+    string(REPLACE "=" ";" pair ${pair})
+    list(GET pair 0 name)
+    list(GET pair 1 package)
+    if(NOT TARGET lockstep::${name})
+      pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${package})
+      add_library(lockstep::${name} INTERFACE IMPORTED GLOBAL)
+      target_link_libraries(lockstep::${name} INTERFACE PkgConfig::${name})
+    endif()
+  endforeach()
+endif()
+
+if("command" IN_LIST lockstep_components)
+  find_package(yaml-cpp REQUIRED)
+  find_package(CLI11 REQUIRED)
+endif()

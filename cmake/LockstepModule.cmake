@@ -1,12 +1,22 @@
-# lockstep_module(name [TENSORS|TORCH] DEPENDS modules... LINK libraries...)
+# lockstep_module(name [TENSORS|TORCH] [COMPONENT component] DEPENDS modules... LINK libraries...
+#                 [EXCLUDE sources...])
 #
-# One static library for src/lockstep/<name>, exported as lockstep::<name>. A module says how much of
+# Nothing is made if the component is not built; modules of such a component are left out of DEPENDS.
+# EXCLUDE names sources that a build with these options does without. One static library for src/lockstep/<name>, exported as lockstep::<name>. A module says how much of
 # torch it needs, and shares that precompiled header: TENSORS for tensors alone, TORCH for layers,
 # too. The others never see torch and compile in a second. What torch's header leaves pending is
 # instantiated once a group of files, not once a file.
 function(lockstep_module name)
-  cmake_parse_arguments(M "TENSORS;TORCH" "" "DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(M "TENSORS;TORCH" "COMPONENT" "DEPENDS;LINK;PRIVATE_LINK;EXCLUDE" ${ARGN})
+  if(NOT M_COMPONENT)
+    set(M_COMPONENT train)
+  endif()
+  if(NOT M_COMPONENT IN_LIST LOCKSTEP_COMPONENTS)
+    return()
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  list(TRANSFORM M_EXCLUDE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+  list(REMOVE_ITEM sources ${M_EXCLUDE} "")
   set(target lockstep_${name})
   add_library(${target} STATIC ${sources})
   add_library(lockstep::${name} ALIAS ${target})
@@ -17,6 +27,11 @@ function(lockstep_module name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   list(TRANSFORM M_DEPENDS PREPEND lockstep_)
+  foreach(depend ${M_DEPENDS})
+    if(NOT TARGET ${depend})
+      list(REMOVE_ITEM M_DEPENDS ${depend})
+    endif()
+  endforeach()
   target_link_libraries(${target} PUBLIC ${M_DEPENDS} ${M_LINK} PRIVATE ${M_PRIVATE_LINK})
   if(M_TENSORS OR M_TORCH)
     target_link_libraries(${target} PUBLIC ${TORCH_LIBRARIES})
@@ -29,6 +44,7 @@ function(lockstep_module name)
     target_precompile_headers(${target} REUSE_FROM lockstep_tensors_pch)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES ${target})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES_OF_${M_COMPONENT} ${target})
 endfunction()
 
 # A precompiled header for many targets. torch costs half a minute a file without one. With one, GCC
@@ -50,10 +66,17 @@ function(lockstep_precompiled_header name)
     <string_view> <utility> <variant> <vector> <fmt/format.h> ${P_HEADERS})
 endfunction()
 
-# lockstep_program(name sources...): an executable in build/bin that uses all of Lockstep.
+# lockstep_program(name [COMPONENT component] sources...): an executable in build/bin that uses all of
+# Lockstep, or one component.
 function(lockstep_program name)
-  add_executable(${name} ${ARGN})
+  cmake_parse_arguments(P "" "COMPONENT" "" ${ARGN})
+  add_executable(${name} ${P_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
-  target_link_libraries(${name} PRIVATE lockstep::lockstep)
+  if(P_COMPONENT)
+    get_property(libraries GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${P_COMPONENT})
+  else()
+    set(libraries lockstep::lockstep)
+  endif()
+  target_link_libraries(${name} PRIVATE ${libraries})
   target_precompile_headers(${name} REUSE_FROM lockstep_torch_pch)
 endfunction()

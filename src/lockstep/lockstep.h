@@ -42,17 +42,10 @@
 #include "lockstep/process/environment.h"
 #include "lockstep/runner/runner.h"
 #include "lockstep/runner/supervised.h"
-#include "lockstep/science/cnn3d.h"
-#include "lockstep/science/experiment.h"
-#include "lockstep/science/field_dataset.h"
-#include "lockstep/science/filters.h"
-#include "lockstep/science/hdf5.h"
-#include "lockstep/science/krr.h"
-#include "lockstep/science/picae.h"
-#include "lockstep/science/scripted_network.h"
-#include "lockstep/science/spectrum.h"
-#include "lockstep/science/statistics.h"
-#include "lockstep/science/subgrid.h"
-#include "lockstep/science/tracker.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/merge.h"
+
+// The component `science`, if it is installed.
+#if __has_include("lockstep/science.h")
+#include "lockstep/science.h"
+#endif

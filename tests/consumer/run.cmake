@@ -1,4 +1,4 @@
-# cmake -DKIND=find_package|add_subdirectory -DSOURCE=… -DBUILD=… -P run.cmake
+# cmake -DKIND=find_package|add_subdirectory|components|pkg_config -DSOURCE=… -DBUILD=… -P run.cmake
 #
 # Builds and runs a consumer project in a folder of its own, outside of Lockstep's tree.
 string(RANDOM LENGTH 12 unique)
@@ -29,13 +29,35 @@ if(KIND STREQUAL "find_package")
   string(FIND "${readme}" "```" at)
   string(SUBSTRING "${readme}" 0 ${at} fields)
   file(WRITE ${WORK}/project/fields.inc "${fields}")
+endif()
+if(KIND STREQUAL "add_subdirectory")
+  set(arguments -DLOCKSTEP_SOURCE=${SOURCE})
+else()
   step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
   set(arguments -DCMAKE_PREFIX_PATH=${WORK}/prefix)
-else()
-  set(arguments -DLOCKSTEP_SOURCE=${SOURCE})
 endif()
-step(${CMAKE_COMMAND} -G Ninja -S ${WORK}/project -B ${WORK}/build -DCMAKE_BUILD_TYPE=Release
-     -Wno-dev ${arguments})
-step(${CMAKE_COMMAND} --build ${WORK}/build --target consumer)
-step(${WORK}/build/consumer)
+if(KIND STREQUAL "pkg_config")
+  file(GLOB_RECURSE pc ${WORK}/prefix/lockstep.pc)
+  cmake_path(GET pc PARENT_PATH folder)
+  step(${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${folder} make -C ${WORK}/project)
+  step(${WORK}/project/consumer)
+else()
+  step(${CMAKE_COMMAND} -G Ninja -S ${WORK}/project -B ${WORK}/build -DCMAKE_BUILD_TYPE=Release
+       -Wno-dev ${arguments})
+  step(${CMAKE_COMMAND} --build ${WORK}/build --target consumer)
+  step(${WORK}/build/consumer)
+endif()
+if(KIND STREQUAL "components")
+  # A program that only trains is not linked to the libraries of other components.
+  execute_process(COMMAND readelf -d ${WORK}/build/consumer OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
+  if(needed MATCHES "hdf5|fftw|yaml")
+    file(REMOVE_RECURSE ${WORK})
+    message(FATAL_ERROR "the program needs libraries that it does not use:\n${needed}")
+  endif()
+endif()
+# Only what users may include is installed.
+if(KIND STREQUAL "find_package" AND EXISTS ${WORK}/prefix/include/lockstep/train/loop.h)
+  file(REMOVE_RECURSE ${WORK})
+  message(FATAL_ERROR "lockstep/train/loop.h is internal, and was installed")
+endif()
 file(REMOVE_RECURSE ${WORK})

@@ -1,6 +1,7 @@
 #include "lockstep/plot/image.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "lockstep/base/error.h"
 
@@ -23,6 +24,32 @@ TEST(Image, PngHasSignatureSizeAndEnd) {
   EXPECT_EQ(png[24], 8);  // bits
   EXPECT_EQ(png[25], 2);  // RGB
   EXPECT_EQ(png.substr(png.size() - 8, 4), "IEND");
+}
+
+// The pixels, as a reader of PNG files takes them out.
+TEST(Image, PngHasThePixelsAndRightChecksums) {
+  Image image = make_image({.width = 5, .height = 4}, {1, 2, 3});
+  set_pixel(image, 4, 3, {250, 251, 252});
+  const std::string png = encode_png(image);
+  std::string rows(4 * (1 + 5 * 3), '\0');
+  for (std::size_t at = 8; at < png.size();) {
+    const std::uint32_t size = big_endian(png, at);
+    const std::string name = png.substr(at + 4, 4);
+    const auto* const checked = reinterpret_cast<const Bytef*>(png.data() + at + 4);
+    EXPECT_EQ(big_endian(png, at + 8 + size), ::crc32(0, checked, size + 4)) << name;
+    if (name == "IDAT") {
+      uLongf length = rows.size();
+      ASSERT_EQ(::uncompress(reinterpret_cast<Bytef*>(rows.data()), &length, checked + 4, size),
+                Z_OK);
+      EXPECT_EQ(length, rows.size());
+    }
+    at += 12 + size;
+  }
+  for (int y = 0; y < 4; ++y) {
+    EXPECT_EQ(rows[static_cast<std::size_t>(y) * 16], 0) << "the row's filter";
+    const std::string pixels = rows.substr(static_cast<std::size_t>(y) * 16 + 1, 15);
+    EXPECT_EQ(pixels, std::string(image.rgb.begin() + y * 15, image.rgb.begin() + y * 15 + 15));
+  }
 }
 
 TEST(Image, SizeThatDoesNotMatchThePixelsIsRefused) {
