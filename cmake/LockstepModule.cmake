@@ -39,7 +39,8 @@ endfunction()
 # lockstep_precompiled_header(name HEADERS headers... [LINK libraries...] [OPTIONS flags...])
 function(lockstep_precompiled_header name)
   cmake_parse_arguments(P "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
-  # file(CONFIGURE) does not write an unchanged file, so a second configure does not cause a rebuild.
+  # file(CONFIGURE) does not write an unchanged file, so a second configure does not cause a
+  # rebuild.
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "// carries the precompiled header\n" @ONLY)
   add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   target_compile_features(${name} PUBLIC cxx_std_20)
