@@ -1,4 +1,4 @@
-# Everything here is in Debian; scripts/bootstrap installs it.
+# All of these are packages of Debian; scripts/bootstrap installs them.
 find_package(Torch REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -20,8 +20,8 @@ if(NOT TARGET lockstep::xxhash)
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
 endif()
 
-# HDF5 and FFTW: fields and their spectra. Of HDF5 Debian has a serial and a parallel build; ours is the
-# serial one, found by its pkg-config file.
+# HDF5 and FFTW are for fields and their spectra. Debian has a serial and a parallel build of HDF5.
+# We use the serial one, found by its pkg-config file.
 find_package(PkgConfig REQUIRED)
 foreach(pair hdf5=hdf5-serial fftw=fftw3)
   string(REPLACE "=" ";" pair ${pair})
@@ -34,5 +34,6 @@ foreach(pair hdf5=hdf5-serial fftw=fftw3)
   endif()
 endforeach()
 
-# c10d's process groups name Gloo's types; the code is in LibTorch.
+# The headers of c10d's process groups use Gloo's types. Gloo's code is in LibTorch, so we need only
+# its headers.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)

@@ -10,7 +10,7 @@ install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake DESTINAT
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN templates EXCLUDE)
 
-# The build tree is a package, too: find_package(lockstep) with lockstep_DIR set to it.
+# The build tree can be used as a package, too: find_package(lockstep) with lockstep_DIR set to it.
 export(EXPORT lockstep NAMESPACE lockstep:: FILE ${PROJECT_BINARY_DIR}/lockstepTargets.cmake)
 foreach(script LockstepDependencies LockstepPlugin)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/${script}.cmake ${PROJECT_BINARY_DIR}/${script}.cmake COPYONLY)
