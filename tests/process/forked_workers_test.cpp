@@ -169,7 +169,7 @@ TEST(ForkedWorkers, AWorkerThatDoesNotEndAfterTheCallerIsDoneIsNamed) {
   });
   const auto start = Clock::now();
   EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }),
-            "rank 2: the end: waited 0.3 s for it after rank 0 was done");
+            "rank 2: did not end within 0.3 s after rank 0 was done");
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());
 }

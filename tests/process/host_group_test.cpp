@@ -107,11 +107,11 @@ TEST(HostGroup, DifferentOperationsAreToldToAll) {
     });
     if (host_group.rank() == 0) {
       EXPECT_THAT(text,
-                  AllOf(HasSubstr("rank 0 came for 'all_reduce of 4000 bytes'"),
-                        HasSubstr("rank 1 (in epoch 3, batch 7) for 'broadcast of 8 bytes'")));
+                  AllOf(HasSubstr("rank 0 called 'all_reduce of 4000 bytes'"),
+                        HasSubstr("rank 1 (in epoch 3, batch 7) called 'broadcast of 8 bytes'")));
     } else {
-      EXPECT_THAT(text, AllOf(HasSubstr("rank 1 came for 'broadcast of 8 bytes'"),
-                              HasSubstr("rank 0 (in epoch 3, batch 7) for 'all_reduce of")));
+      EXPECT_THAT(text, AllOf(HasSubstr("rank 1 called 'broadcast of 8 bytes'"),
+                              HasSubstr("rank 0 (in epoch 3, batch 7) called 'all_reduce of")));
     }
   });
 }
@@ -182,7 +182,7 @@ TEST(HostGroup, ARankThatWasKilledIsNoticedWithoutASupervisor) {
     }
     const auto start = Clock::now();
     EXPECT_EQ(message_of<WorkerError>([&] { run.host_group().meet({}); }),
-              "rank 1 (in epoch 2, batch 5): its process ended without a word");
+              "rank 1 (in epoch 2, batch 5): its process ended without reporting an error");
     EXPECT_LT(Clock::now() - start, scaled(2s));
     if (killer.joinable()) killer.join();
     EXPECT_EQ(run.other(2).wait(), 0);
