@@ -218,14 +218,14 @@ TEST(RendezvousServer, KeepsTheDoorAfterAMeeting) {
   RendezvousOptions same = rank_of(server, 0, 2);
   same.timeout = 300ms;
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(same); }),
-              HasSubstr("an earlier meeting is not over"));
+              HasSubstr("an earlier rendezvous is not over"));
   RendezvousOptions other = rank_of(server, 1, 2);
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
               HasSubstr("rank 1 has already joined from 127.0.0.1"));
   taken = false;
   other.timeout = 300ms;
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
-              HasSubstr("an earlier meeting is not over"));
+              HasSubstr("an earlier rendezvous is not over"));
   server.close();
   EXPECT_GT(server.port(), 0);
 }

@@ -213,7 +213,7 @@ TEST(Rendezvous, AKilledProcessIsAFailureKnownToAll) {
   const auto start = Clock::now();
   run.other(2).send(SIGKILL);
   EXPECT_THAT(message_of<CommError>([&] { run.rank0().get("never"); }),
-              HasSubstr("in vain: rank 2 failed: its connection to the rendezvous broke"));
+              HasSubstr("'never': rank 2 failed: its connection to the rendezvous broke"));
   EXPECT_EQ(run.other(1).wait(), 0);
   EXPECT_EQ(run.other(3).wait(), 0);
   EXPECT_LT(Clock::now() - start, scaled(1s));
