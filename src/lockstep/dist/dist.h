@@ -90,7 +90,7 @@ struct ProcessGroupOptions {
   // file that LOCKSTEP_TOKEN_FILE names. A run on several hosts needs one that cannot be guessed.
   std::string token = {};
   std::optional<std::chrono::milliseconds> timeout = {};  // default: launch()'s, else 5 minutes
-  std::optional<std::filesystem::path> token_file = {};   // with the secret; mode 600
+  std::optional<std::filesystem::path> token_file = {};   // contains the secret; needs mode 600
   // Time limit for all ranks to call init_process_group(); some may still be loading data. Default:
   // 6 times the timeout.
   std::optional<std::chrono::milliseconds> join_timeout = {};
