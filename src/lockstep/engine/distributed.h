@@ -37,17 +37,16 @@ struct DistributedDataParallelOptions {
 
   // auto: shared memory inside a host, gloo between hosts. shm or gloo: only that one.
   std::string backend = "auto";
-  bool sync_bn = false;  // batch norm over all workers' samples; needs one shard a worker
+  bool sync_bn = false;  // batch norm over all workers' samples; needs one shard per worker
 
-  std::optional<torch::Device> device;  // default: a GPU a worker, else the CPU
-  std::optional<int> threads;           // a worker; default: cores divided by shards
-  std::optional<bool> pin;    // a worker to its cores; default: where workers take all cores
+  std::optional<torch::Device> device;  // default: one GPU per worker, else the CPU
+  std::optional<int> threads;           // per worker; default: cores divided by shards
+  std::optional<bool> pin;    // workers to cores; default: if their threads take all cores
   bool share_updates = true;  // each worker of one host updates its part of the parameters
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for ranks
 
-  // More about several hosts.
-  std::optional<std::filesystem::path> token_file =
-      {};                              // with the secret; only its owner may have access
+  // More options for several hosts.
+  std::optional<std::filesystem::path> token_file = {};  // with the secret; only its owner may read
   bool allow_guessable_token = false;  // warn about a guessable token instead of refusing it
   std::string interface = {};  // this host's network interface or address; default: all of them, or
                                // LOCKSTEP_INTERFACE

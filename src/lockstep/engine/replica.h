@@ -3,7 +3,7 @@
 //
 // On one host the parameters, the gradients and the optimizer's state are in memory that the
 // workers share. Each worker sums its part of the gradients, directly from where backward() wrote
-// them, and updates its part of the parameters. Nothing is copied or gathered. On several hosts
+// them, and updates its part of the parameters. Nothing is copied or gathered. Otherwise
 // each worker has its own memory, gradients are reduced while backward() still runs, and every
 // worker updates all parameters. Both ways give the same bits.
 //
