@@ -146,7 +146,7 @@ inline std::vector<Message> read_events(const std::filesystem::path& file,
   return events;
 }
 
-// The events of all files of a folder, in the order of the files' names, as TensorBoard reads them.
+// The event files of a folder in the order of their names, as TensorBoard reads them.
 inline std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder) {
   std::map<std::string, std::filesystem::path> sorted;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
