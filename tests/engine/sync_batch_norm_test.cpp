@@ -55,8 +55,7 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
       EXPECT_TRUE(close(part.weight_grad, whole.weight_grad));
       EXPECT_TRUE(close(part.bias_grad, whole.bias_grad));
     }
-    EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output))
-        << "outside of the scope nothing changes";
+    EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output)) << "outside of the scope";
   });
 }
 
