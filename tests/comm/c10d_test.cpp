@@ -130,8 +130,7 @@ TEST(C10d, AKilledRankIsNamedWithItsSignal) {
   }
 }
 
-// The two ranks were not forked by one process: all that rank 0 learns is that the connection
-// broke.
+// The ranks were not forked by one process, so rank 0 only learns that the connection broke.
 TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
   const int port = free_port();
   const auto body = [](Communicator& comm) {

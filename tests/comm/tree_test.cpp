@@ -209,8 +209,7 @@ TEST(Tree, WhatCannotBeReducedIsRefused) {
   EXPECT_NO_THROW(check_reducible(torch::kBFloat16, ReduceOp::kMean));
 }
 
-// Leaves that are computed one after another need few arrays, and the sum has the same bits as the
-// tree's.
+// Leaves that are computed one after another need few arrays, and the sum has the tree's bits.
 TEST(RunningSums, AddUpInTheOrderOfTheTree) {
   constexpr std::int64_t kCount = 100;
   for (int leaves = 1; leaves <= 17; ++leaves) {

@@ -300,8 +300,7 @@ TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-// Rank 0 works for longer than the time limit, as if it saved a file, and announces that with
-// AloneScope.
+// Rank 0 works for longer than the time limit, as if it saved a file, and uses AloneScope.
 TEST_F(Programs, LongWorkOfRank0AloneDoesNotEndTheRun) {
   timeout_ = 1500ms;
   const auto body = [](Communicator& comm) {

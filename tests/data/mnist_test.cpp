@@ -83,8 +83,7 @@ TEST_F(FashionMnist, IsFoundWhereDebianPutsIt) {
     sum += batch["features"].sum(torch::kFloat64).item<double>();
   }
   EXPECT_TRUE(torch::equal(counts, torch::full({10}, 6000, torch::kInt64)));
-  // The published mean of the training images. Images that are shifted by a byte would have
-  // another.
+  // The published mean of the training images. Images shifted by a byte would have another.
   EXPECT_NEAR(sum / (60'000 * 784), 0.2860, 5e-5);
   EXPECT_THAT(warnings.text(), HasSubstr("taken from " + kFashion.string()))
       << "the files are not in the named folder";

@@ -48,8 +48,7 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
       EXPECT_TRUE(close(part.input_grad, own(whole.input_grad)));
       EXPECT_TRUE(close(part.mean, whole.mean));
       EXPECT_TRUE(close(part.variance, whole.variance));
-      // Each worker has its own gradients of the parameters. Their sum is the gradient of the whole
-      // batch.
+      // Each worker has its own gradients of the parameters. Their sum is that of the whole batch.
       comm.all_reduce(part.weight_grad);
       comm.all_reduce(part.bias_grad);
       EXPECT_TRUE(close(part.weight_grad, whole.weight_grad));

@@ -45,8 +45,7 @@ TEST(ConfusionImage, RowsAreTrueClasses) {
   const ConfusionPicture transposed{.class_names = {"a", "b"}, .cells = {0, 0, 9, 0}};
   const Image other = draw_confusion_matrix(transposed);
 
-  // The bar of the colour scale is dark, too, so only the cells, which are left of it, are
-  // searched.
+  // The bar of the colour scale is dark, too, so only the cells to the left of it are searched.
   const auto darkest = [](const Image& from) {
     std::pair<int, int> at;
     int best = 765;

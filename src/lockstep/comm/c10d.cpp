@@ -20,15 +20,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Up to this size, one exchange that sends everything to every rank is faster than two exchanges of
-// parts.
+// Up to this size, one exchange of everything is faster than two exchanges of parts.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
 // Added to the process group's own time limit, so that our time limits are reached first. Our
 // messages say more.
 constexpr milliseconds kLater(10'000);
-// How long to wait for the report of a failed rank after the process group has thrown because of
-// it.
+// How long to wait for the report of a failed rank after the process group has thrown.
 constexpr milliseconds kNews(1000);
 // How long to wait until the process that forked a rank reports how the rank ended.
 constexpr milliseconds kMoment(300);

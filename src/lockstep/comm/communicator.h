@@ -91,12 +91,11 @@ class Communicator {
   // Returns every rank's `word`, by rank. It is as cheap as a barrier.
   std::vector<std::uint64_t> vote(std::uint64_t word);
 
-  // Memory that all ranks have mapped, filled with zeros. Nothing if the ranks are not on one host.
-  // Collective.
+  // Collective. Memory that all ranks have mapped, filled with zeros. Nothing if they are not on
+  // one host.
   virtual std::optional<torch::Tensor> shared_memory(std::size_t bytes) = 0;
 
-  // Must be called between writing memory of shared_memory() and reading what other ranks wrote
-  // there.
+  // Must be called between writing shared_memory() and reading what other ranks wrote there.
   void synchronize();
 
   // Not collective. `wait` must return when the sum_parts() calls of another thread are done. An
@@ -150,8 +149,7 @@ class Communicator {
     ReduceOp op = ReduceOp::kSum;
     bool gradients = false;  // called by sum_parts(); must not be paired with another reduction
   };
-  // `outputs` has one array per output of the plan's tree. A single output may be an array of the
-  // data.
+  // `outputs` has one array per output of the plan's tree. A single one may be an array of `data`.
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
 
  private:

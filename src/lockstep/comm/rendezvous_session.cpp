@@ -146,7 +146,7 @@ RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topol
     std::istringstream words(told);
     if (!(words >> port >> salt)) {
       throw CommError(
-          "expected the port and the token of rank 0's rendezvous, got something "
+          "expected the port and the salt of rank 0's rendezvous, got something "
           "else from {}",
           exchange.place);
     }

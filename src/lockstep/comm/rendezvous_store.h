@@ -1,5 +1,5 @@
-// Lockstep's rendezvous as a store of c10d. The ranks of a process group find each other through
-// it.
+// Lockstep's rendezvous as a c10d store, through which the ranks of a process group find each
+// other.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,7 @@
 
 namespace lockstep::config {
 
-// Where a node was written: "mnist.yml" and a line, counted from 1, or the command line without a
-// line.
+// Where a node was written: "mnist.yml" and a line, counted from 1, or the command line and 0.
 struct SourceLocation {
   std::string source = {};
   int line = 0;

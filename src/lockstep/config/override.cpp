@@ -37,8 +37,7 @@ Node& item_of(Node& list, const std::string& key, std::string_view path) {
   return list.items()[static_cast<std::size_t>(*index)];
 }
 
-// Catalyst writes types into values, as in "3:int". Here the field has the type, so the suffix is
-// removed.
+// Removes a type that Catalyst writes into values, as in "3:int". Here the field has the type.
 std::string_view without_type(std::string_view value) {
   if (value == "none:str" || value == "None:str") return "null";
   for (const std::string_view suffix : {":int", ":float", ":str", ":bool"}) {
@@ -48,8 +47,7 @@ std::string_view without_type(std::string_view value) {
 }
 
 // Whether this is not a YAML mapping but text, such as a path with placeholders,
-// "{feature}_{checkpoint:04d}.h5". In such text something follows the brace that closes the first
-// one.
+// "{feature}_{checkpoint:04d}.h5". Such text goes on after the brace that closes the first one.
 bool is_pattern(std::string_view text) {
   if (!text.starts_with('{')) return false;
   int depth = 0;

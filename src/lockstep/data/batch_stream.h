@@ -35,8 +35,7 @@ struct StreamPlan {
 // that is still held is never overwritten.
 class BatchStream {
  public:
-  // Throws ConfigError if `dataset` is null, prefetch is negative or a slice is not inside the
-  // order.
+  // Throws ConfigError if `dataset` is null, prefetch is negative or a slice exceeds the order.
   BatchStream(DatasetPtr dataset, StreamPlan plan);
   ~BatchStream();  // ends the thread, even if batches are left
   BatchStream(BatchStream&&) noexcept;

@@ -16,8 +16,7 @@ namespace lockstep::data {
 // Throws DataError, which names the first index that is not in [0, size), if there is one.
 void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
 
-// Returns reuse[key] if its memory fits, else new memory. It is a CPU tensor with undefined
-// content.
+// Returns reuse[key] if its memory fits, else a new CPU tensor. The content is undefined.
 torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch::IntArrayRef shape,
                                 torch::ScalarType type);
 

@@ -11,8 +11,7 @@
 
 namespace lockstep::data {
 
-// How a full batch of a loader is split into shards. The first `larger` shards have one sample
-// more.
+// How a full batch of a loader is split. The first `larger` shards have one sample more.
 struct BatchSplit {
   std::int64_t global = 1;  // samples in a batch, over all shards
   std::int64_t shards = 1;

@@ -16,8 +16,7 @@ FusedTransform plan(const Column& column) {
   }
   FusedTransform fused = fuse(column.transform);
   const auto* floats = std::get_if<BytesToFloat>(&fused.conversion);
-  // If the tensor cannot be images, apply() of the transform is used. Its error says what it
-  // expected.
+  // If the tensor cannot be images, apply() is used, whose error says what it expected.
   const std::int64_t dim = column.tensor.dim();
   const bool image = dim == 3 || dim == 4;
   const std::int64_t channels = dim == 4 ? column.tensor.size(3) : 1;

@@ -1,6 +1,5 @@
 // A logger writes what a run reports. The loop gives every logger the same records, and each logger
-// writes them to its own output (console, CSV, TensorBoard, or a user's own). Only rank 0 has
-// loggers.
+// writes them to its output (console, CSV, TensorBoard, or a user's own). Only rank 0 has loggers.
 #pragma once
 
 #include <cstdint>

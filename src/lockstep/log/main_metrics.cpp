@@ -6,8 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Whether the name is an accuracy of k > 1, such as "accuracy03". "accuracy01" matters more to
-// users.
+// Whether the name is an accuracy of k > 1, such as "accuracy03", which matters less to users.
 bool is_top_k(std::string_view name) {
   constexpr std::string_view kAccuracy = "accuracy";
   const std::size_t at = name.find(kAccuracy);

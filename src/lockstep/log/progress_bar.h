@@ -43,8 +43,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Whether update() would draw, for callers that have to compute `metrics` first. It only reads
-  // the clock.
+  // Whether update() would draw, for callers that must compute `metrics`. It only reads the clock.
   bool due() const { return options_.clock() >= next_; }
 
   // `position` counts what is done. If nothing is due, this only reads the clock, too.

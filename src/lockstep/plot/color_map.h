@@ -12,12 +12,10 @@ enum class ColorMap {
   kDiverging,   // blue over white to red: below, at and above the middle
 };
 
-// The colour of a part in [0, 1]. Parts outside of it have the colour of the nearer end, and NaN is
-// grey.
+// The colour of a part in [0, 1]. Other parts have the colour of the nearer end, and NaN is grey.
 Color color_of(ColorMap map, double part);
 
-// Values to be shown as an image, row by row, one pixel each. The colours range from `low` to
-// `high`.
+// Values of an image, row by row, one pixel each. The colours range from `low` to `high`.
 struct Raster {
   int width = 0;
   int height = 0;

@@ -1,5 +1,4 @@
-// XXH3 hashes of state. They show whether two runs have the same bits, and whether a checkpoint is
-// damaged.
+// XXH3 hashes. They show whether two runs have the same bits, and whether a checkpoint is damaged.
 #pragma once
 
 #include <string>
@@ -9,8 +8,7 @@
 
 namespace lockstep {
 
-// The hash of the names, shapes, types and bytes of the tensors, in their order, as 16 hexadecimal
-// digits.
+// The hash of the tensors' names, shapes, types and bytes, in their order: 16 hexadecimal digits.
 std::string weights_hash(const NamedTensors& tensors);
 
 // The hash of every key and value of the tree, in its order.
