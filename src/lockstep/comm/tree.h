@@ -84,9 +84,9 @@ std::vector<TreeNode> nodes_of(const Share& share, int leaves);
 
 // How a rank adds up its leaves if they are computed one after another. It needs as few arrays as
 // the order of the tree allows: log2 of the number of its leaves, plus one, if they begin at the
-// first leaf, else at most twice as many. A complete leaf is added to its left neighbour, and its
-// array is free for the next leaf. The last leaf is not added to anything: the sum over all ranks
-// adds it.
+// first leaf, else at most twice as many. A complete leaf is added to its left neighbour in the
+// tree, if the rank has that, and its array is free for the next leaf. The last leaf is not added
+// to anything here: the sum over all ranks adds it.
 class RunningSums {
  public:
   struct Options {
