@@ -42,7 +42,7 @@ TEST(Shared, MoreRanksThanCores) {
   EXPECT_LT(Clock::now() - start, scaled(15s));
 }
 
-// Pieces of one operation follow those of another without a pause.
+// The pieces of one operation follow the pieces of another without a pause.
 TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
   run_ranks(3, [](process::HostGroup& host_group) {
     Shared comm(host_group);

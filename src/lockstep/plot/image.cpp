@@ -28,7 +28,7 @@ std::string encode_png(const Image& image) {
   header.width = static_cast<png_uint_32>(image.width);
   header.height = static_cast<png_uint_32>(image.height);
   header.format = PNG_FORMAT_RGB;
-  header.flags = PNG_IMAGE_FLAG_FAST;  // drawn pictures are flat: a quick compression does
+  header.flags = PNG_IMAGE_FLAG_FAST;  // enough for drawings, which have large areas of one colour
 
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
   std::string bytes(size, '\0');
