@@ -666,7 +666,8 @@ TEST(Loop, AnotherLearningRateThanTheResumedRunsIsNotTakenInSilence) {
   second.optimizer = optim::Adam{.lr = 0.5};
   const toy::Warnings warnings;
   const auto resumed = toy::train(second);
-  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("begun with 0.01, this one asks for 0.5")));
+  EXPECT_THAT(warnings.texts,
+              ElementsAre(HasSubstr("began with 0.01, the options of this run say 0.5")));
   EXPECT_EQ(resumed.weights_hash, toy::train(toy::options()).weights_hash);
 }
 

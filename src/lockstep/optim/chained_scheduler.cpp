@@ -122,8 +122,9 @@ class ChainedScheduler final : public Scheduler {
     if (const auto length = length_of(rule_)) {
       const auto found = state.get<std::int64_t>("length");
       if (found != *length) {
-        throw CheckpointError("scheduler {}: this schedule is over {} steps, its state's over {}",
-                              name(), *length, found);
+        throw CheckpointError(
+            "scheduler {}: this schedule has {} steps, the one in the checkpoint has {}", name(),
+            *length, found);
       }
     }
     const auto num_steps = state.get<std::int64_t>("step");
@@ -205,7 +206,7 @@ std::int64_t steps_of_run(const std::string& scheduler, Per per, const ScheduleC
       per == Per::kEpoch ? context.num_epochs : context.num_epochs * context.steps_per_epoch;
   if (steps <= 0) {
     throw ConfigError(
-        "scheduler {}: expected a run of some length to span, got {} epochs of {} steps", scheduler,
+        "scheduler {}: expected a run with at least one step, got {} epochs of {} steps", scheduler,
         context.num_epochs, context.steps_per_epoch);
   }
   return steps;

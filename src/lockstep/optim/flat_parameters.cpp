@@ -309,7 +309,7 @@ bool FlatParameters::wake_unfrozen() {
     check_parameter(name, tensor);
     throw ConfigError(
         "parameter {}: it requires a gradient now, but it shares memory with another parameter and "
-        "was left alone when the run started; give it memory of its own (clone())",
+        "was not prepared for training when the run started; give it its own memory (clone())",
         name);
   }
   bool any = false;

@@ -78,7 +78,7 @@ class OneCycleScheduler final : public Scheduler {
     const auto total_steps = state.get<std::int64_t>("total_steps");
     if (total_steps != total_steps_) {
       throw CheckpointError(
-          "scheduler {}: this cycle is over {} steps, its state's over {}; keep "
+          "scheduler {}: this cycle has {} steps, the one in the checkpoint has {}; keep "
           "num_epochs, or set total_steps to {}",
           kName, total_steps_, total_steps, total_steps);
     }

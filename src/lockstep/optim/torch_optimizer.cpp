@@ -112,7 +112,7 @@ class TorchOptimizerAdapter final : public Optimizer {
 
   void set_momentum(double momentum) override {
     if (!this->momentum()) {
-      throw Error("optimizer {}: momentum: it has none to set to {}", name(), momentum);
+      throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
     }
     for (auto& group : optimizer_->param_groups()) set_momentum_of(group.options(), momentum);
   }
@@ -288,11 +288,9 @@ class TorchOptimizerAdapter final : public Optimizer {
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
   TorchOptimizerOptions options_;
-  std::vector<bool>
-      was_asleep_;  // for each buffer: whether it was frozen when the optimizer was made
+  std::vector<bool> was_asleep_;            // by buffer: frozen when the optimizer was made
   std::set<const c10::TensorImpl*> known_;  // parameters of all groups; filled by has()
-  std::vector<double>
-      lr_ratios_;  // of each group's lr to the first one's, when the optimizer was made
+  std::vector<double> lr_ratios_;           // each group's lr to the first's, when it was made
 };
 
 }  // namespace

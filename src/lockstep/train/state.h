@@ -92,8 +92,7 @@ struct State {
   EpochMetrics epoch_metrics;                    // of the current epoch, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
   Best best;
-  std::optional<std::filesystem::path>
-      best_checkpoint;  // set by the callback that writes checkpoints
+  std::optional<std::filesystem::path> best_checkpoint;  // set by the CheckpointCallback
   std::optional<std::filesystem::path> last_checkpoint;
   bool last_is_resumable = false;  // last_checkpoint has the whole run, not only the weights
 
