@@ -22,7 +22,7 @@ std::string describe(const torch::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "));
 }
 
-// As a shell matches names: * for anything, ? for one character, [abc] for one of them.
+// Matches names as a shell does: * for anything, ? for one character, [abc] for one of them.
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }

@@ -3,7 +3,8 @@
 //
 //   .optimizer = ls::optim::Adam{.lr = 0.02}
 //   .optimizer = std::make_shared<torch::optim::SGD>(model->parameters(), 0.1)
-//   .optimizer = [](auto parameters) { return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+//   .optimizer = [](auto parameters) {
+//     return std::make_unique<torch::optim::SGD>(parameters, 0.1);
 //   }
 #pragma once
 

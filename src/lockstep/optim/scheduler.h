@@ -37,8 +37,8 @@ class Scheduler {
   // Whether step() needs the value of the observed metric.
   virtual bool needs_metric() const = 0;
 
-  // Whether its options do not say if a smaller metric is better. set_minimize() then says it; by
-  // default a smaller one is.
+  // Whether its options do not say if a smaller metric is better. set_minimize() then sets it; by
+  // default a smaller one is better.
   virtual bool needs_direction() const { return false; }
   virtual void set_minimize(bool /*minimize*/) {}
 

@@ -9,8 +9,7 @@
 //           handle_batch                     the runner's: forward and loss
 //         on_forward                         the batch has its outputs and its loss
 //           backward                         train loaders only
-//         on_backward                        its gradients are complete; the model is not yet
-//         updated
+//         on_backward                        its gradients are complete; the model is unchanged
 //           reduce, clip, optimizer          all workers, every accumulation_steps-th batch
 //         on_batch_end                       for those shards again; batch_metrics is complete
 //       on_step                              once per global batch, on every worker

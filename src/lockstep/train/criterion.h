@@ -1,18 +1,20 @@
 // A loss: a criterion of LibTorch, your own module, or a function of (outputs, targets).
 //
 //   ls::Criterion a = torch::nn::CrossEntropyLoss();
-//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x -
-//   y).abs().mean(); };
+//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) {
+//     return (x - y).abs().mean();
+//   };
 //
 // A criterion also says what its result is a mean over (train/loss.h). This is known for LibTorch's
 // criterions: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (by
-// default -100 is ignored), weighted by their classes; a criterion with reduction kSum is a sum;
+// default -100 is ignored), weighted by class; a criterion with reduction kSum is a sum;
 // all others are means over samples. Your own criterion is treated as a mean over samples, unless
 // you say otherwise:
 //
 //   ls::Criterion c = ls::Criterion(masked_mse).mean_over(
-//       [](const torch::Tensor&, const torch::Tensor& y) { return
-//       y.isfinite().sum().item<double>(); });
+//       [](const torch::Tensor&, const torch::Tensor& y) {
+//         return y.isfinite().sum().item<double>();
+//       });
 //   ls::Criterion d = ls::Criterion(total_energy).as_sum();
 #pragma once
 

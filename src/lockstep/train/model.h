@@ -47,7 +47,7 @@ class Model {
   torch::Tensor forward(const torch::Tensor& input) const { return impl_->forward(input); }
   torch::Tensor operator()(const torch::Tensor& input) const { return impl_->forward(input); }
 
-  // In a fixed order, by the names Python uses for the same model.
+  // The tensors in a fixed order, with the names that Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
   NamedTensors buffers() const { return impl_->buffers(); }
   NamedTensors weights() const;  // parameters, then buffers

@@ -75,7 +75,7 @@ struct TrainOptions {
   // (loader's batch_size) x (workers) samples. Results depend on the number of shards, not on the
   // number of workers. Needs ddp.
   std::optional<int> shards;
-  std::shared_ptr<Engine> engine;  // all other settings of it; default: the GPU, else the CPU
+  std::shared_ptr<Engine> engine;  // all other settings; default: the GPU, else the CPU
 };
 
 struct TrainResult {
