@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Without dropout: the loss falls where the rate is right.
+// A model without dropout, so that the loss falls if the rate is right.
 TrainOptions plain_options(const std::shared_ptr<LRFinderCallback>& finder) {
   namespace nn = torch::nn;
   TrainOptions options = toy::options();

@@ -317,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"callbacks/0/AccuracyCallback/num_classes=2", "callbacks/0: "},
         Mutation{"callbacks/0/AccuracyCallback/input_key=scores", "callbacks/0: "},
         Mutation{"callbacks={early: {EarlyStoppingCallback: {metric: valid/los}}}",
-                 "callbacks/early/EarlyStoppingCallback: nobody computes"},
+                 "callbacks/early/EarlyStoppingCallback: no callback or runner computes"},
         Mutation{"loaders.valid.dataset.shape=[2, 5]",
                  "loaders/valid: the model does not fit its samples"},
         Mutation{"loaders.valid.dataset.classes=7", "loaders/valid: class"},

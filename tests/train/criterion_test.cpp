@@ -63,7 +63,7 @@ TEST(Criterion, KnowsWhatItsLossIsAMeanOver) {
   EXPECT_EQ(over(ignoring, torch::tensor({{0, 1}, {1, 2}})), mean_over(2)) << "pixels";
 }
 
-// The weight is what LibTorch itself divides by: a mean times it is the sum.
+// The weight is the number by which LibTorch itself divides: the mean times the weight is the sum.
 TEST(Criterion, TheWeightIsWhatLibTorchDividesBy) {
   namespace nn = torch::nn;
   torch::manual_seed(1);
@@ -93,7 +93,7 @@ TEST(Criterion, SaysWhatItWasToldOfYourOwn) {
   };
   EXPECT_EQ(own.mean_over(count).over(x, x), mean_over(8));
   EXPECT_EQ(own.as_sum().over(x, x), sum_over_samples());
-  EXPECT_EQ(own.over(x, x), mean_over_samples()) << "the criterion itself is as it was";
+  EXPECT_EQ(own.over(x, x), mean_over_samples()) << "the criterion itself has not changed";
   EXPECT_THROW(own.mean_over({}), ConfigError);
 }
 

@@ -23,7 +23,8 @@ bool has(const Callbacks& callbacks) {
   });
 }
 
-// Each deletes what it does not know in its folder.
+// Each CheckpointCallback deletes the files in its folder that it does not know, so two cannot
+// share one.
 void check_checkpoint_folders(const Callbacks& callbacks) {
   std::set<std::optional<std::filesystem::path>> folders;
   for (const auto& callback : callbacks) {

@@ -47,7 +47,7 @@ void EarlyStoppingCallback::on_run_start(State& state) {
     best_.reset();
     misses_ = 0;
   }
-  stop_if_out_of_patience(state);  // a run that was stopped before, resumed
+  stop_if_out_of_patience(state);  // if a run that was stopped before is resumed
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {

@@ -45,7 +45,7 @@ void SchedulerCallback::on_run_start(State& state) {
   if (state.scheduler->needs_direction()) state.scheduler->set_minimize(minimizes(state));
 }
 
-// Only where the model was updated: with gradient accumulation not every batch does.
+// Steps only if the model was updated: with gradient accumulation, not every batch does it.
 void SchedulerCallback::on_step(State& state) {
   if (!state.is_train || !state.can_snapshot || state.scheduler->per() != optim::Per::kBatch)
     return;

@@ -18,7 +18,7 @@ namespace {
 void check_over(const LossOver& over, std::string_view what) {
   // Written so that NaN is refused, too.
   if (over.weight >= 0 && std::isfinite(over.weight)) return;
-  throw DataError("{}: expected to be a mean over 0 or more, got {}", what, over.weight);
+  throw DataError("{}: expected a weight of 0 or more, got {}", what, over.weight);
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ void State::add_loss(const torch::Tensor& term, const LossOver& over) {
     set_loss(term, over);
     return;
   }
-  // Means over equal weights are the mean of the sum, however that weight is said.
+  // Two terms with equal weights have a sum with that weight, even if one weight was given as
+  // samples.
   const auto size = static_cast<double>(batch.size());
   const auto weighted = [&](const LossOver& given) {
     return given.kind == LossOver::Kind::kSamples ? mean_over(size) : given;
@@ -69,8 +70,8 @@ void check_metric_key(const State& state, const MetricKey& key, std::string_view
   if (!state.known_metrics) return;
   if (std::ranges::find(*state.known_metrics, key.metric) == state.known_metrics->end()) {
     throw ConfigError(
-        "{}: nobody computes a metric '{}'; {} (a runner whose handle_batch computes it says so in "
-        "metric_names())",
+        "{}: no callback or runner computes a metric '{}'; {} (if handle_batch of your runner "
+        "computes it, list it in metric_names())",
         who, key.metric, suggest(key.metric, *state.known_metrics));
   }
 }
@@ -80,7 +81,7 @@ bool minimizes(const State& state, const DirectionRequest& request) {
   const auto better = state.better ? state.better(request.metric) : std::nullopt;
   if (better) return *better == Better::kSmaller;
   throw ConfigError(
-      "{}: nothing says whether a smaller or a larger '{}' is the better one; set {} = true or "
+      "{}: it is not known whether a smaller or a larger '{}' is better; set {} = true or "
       "false, or override better() of the callback that computes it",
       request.who, request.metric, request.option);
 }
