@@ -71,7 +71,7 @@ TEST(Hdf5, ErrorsNameFileAndDataset) {
               HasSubstr("nowhere.h5: there is no such file"));
   const TemporaryDirectory folder;
   write_file_atomically(folder / "text.h5", "not a field");
-  EXPECT_THAT(error_of([&] { Hdf5File(folder / "text.h5"); }), HasSubstr("is no HDF5 file"));
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "text.h5"); }), HasSubstr("is not an HDF5 file"));
   std::string cut = read_file(kOfPython);
   write_file_atomically(folder / "cut.h5", cut.substr(0, cut.size() / 2));
   EXPECT_NE(error_of([&] { Hdf5File(folder / "cut.h5").read("velocity"); }), "");
