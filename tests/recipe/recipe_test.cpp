@@ -341,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"num_epochs=0", "num_epochs"},
         Mutation{"check=true\nnum_epochs=-5", "num_epochs: expected 1 or more, got -5"},
         Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: 1}}\nnum_epochs=3",
-                 "num_epochs: has no effect, as every stage has a num_epochs of its own"},
+                 "num_epochs: has no effect, because every stage sets its own num_epochs"},
         Mutation{"stages={a: {num_epochs: 2}}\nnum_epochs=-5", "num_epochs"},
         Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: -5}}", "num_epochs"},
         Mutation{"loaders.train.batch_size=9223372036854775807",

@@ -69,7 +69,7 @@ void check(const EvaluateExperiment& experiment);
 // tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and
 // report.html, which has all of it in one page. All predictions and targets are held in memory.
 // Values that are not finite are counted in the report and left out of its pictures. Throws
-// DataError if no value is finite.
+// DataError if no prediction or no target is finite.
 Evaluation run(const EvaluateExperiment& experiment);
 
 }  // namespace lockstep::science

@@ -102,27 +102,26 @@ std::vector<double> drawn(const std::vector<double>& energy) {
 Picture picture_of(const Spectra& spectra, const std::string& text) {
   const Spectrum &p = spectra.predict, &t = spectra.target;
   const auto line = kolmogorov_line(t);
-  return {
-      .name = "spectrum",
-      .report = {.title = "Power spectrum",
-                 .text = "How much energy each scale has: large scales on the left, small ones "
-                         "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
-                         "turbulence. Values below 1e-8 of the largest are not drawn. k counts "
-                         "waves in the shortest side. " +
-                         text,
-                 .svg = plot::to_svg(
-                     {plot::LinePlot{.title = "Power spectrum",
-                                     .x_label = "wave number k",
-                                     .y_label = "E(k)",
-                                     .lines = {{"target", t.wave_number, drawn(t.energy)},
-                                               {"predicted", p.wave_number, drawn(p.energy)},
-                                               {"k^(-5/3)", t.wave_number, line, true}},
-                                     .log_x = true,
-                                     .log_y = true}})},
-      .csv = to_csv({{"k", t.wave_number},
-                     {"target", t.energy},
-                     {"predicted", p.energy},
-                     {"kolmogorov", line}})};
+  return {.name = "spectrum",
+          .report = {.title = "Power spectrum",
+                     .text = "How much energy each scale has: large scales on the left, small ones "
+                             "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
+                             "turbulence. Values below 1e-8 of the largest are not drawn. k counts "
+                             "waves in the shortest side. " +
+                             text,
+                     .svg = plot::to_svg(
+                         {plot::LinePlot{.title = "Power spectrum",
+                                         .x_label = "wave number k",
+                                         .y_label = "E(k)",
+                                         .lines = {{"target", t.wave_number, drawn(t.energy)},
+                                                   {"predicted", p.wave_number, drawn(p.energy)},
+                                                   {"k^(-5/3)", t.wave_number, line, true}},
+                                         .log_x = true,
+                                         .log_y = true}})},
+          .csv = to_csv({{"k", t.wave_number},
+                         {"target", t.energy},
+                         {"predicted", p.energy},
+                         {"kolmogorov", line}})};
 }
 
 using SpectrumOf = Spectrum (*)(const torch::Tensor&, const BoxLengths&);
