@@ -11,7 +11,7 @@ fail() { echo "create.sh: $*" >&2; tail -n 30 "$work/out" "$work/err" >&2; exit 
 # --- A runner and a config.
 "$lockstep" create -n My-Waves > out 2> err || fail "cannot be created"
 if "$lockstep" create -n my-waves > out 2> err; then fail "was overwritten"; fi
-grep -q 'is there already' err || fail "no word of what is there"
+grep -q 'exists already' err || fail "no word of what is there"
 cd my-waves
 make test > ../out 2> ../err || fail "does not pass its test"
 make train > ../out 2> ../err || fail "does not train"
