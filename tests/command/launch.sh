@@ -156,7 +156,7 @@ grep -q 'rank 1 failed on another node: exit code 9' err.0 || fail "node 0 does 
 nodes 127.0.0.1 "$(free_port)" "" "" --max-restarts 1 bash -c 'exit $(( RANK == 1 && TORCHELASTIC_RESTART_COUNT == 0 ))'
 [ "$code_0 $code_1" = "0 0" ] || fail "restarted nodes end with $code_0 and $code_1"
 
-# A node is interrupted: the other ends as well.
+# A node is interrupted: the other node ends as well.
 port=$(free_port)
 run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port"
 "$lockstep" $run --node-rank 0 bash -c 'echo ready; sleep 60' > out.0 2> err.0 & zero=$!

@@ -187,7 +187,7 @@ TEST_F(Fields, ErrorsNameFileAndDataset) {
   options_.feature_labels = {};
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8, 4})}});
   EXPECT_THAT(error(),
-              HasSubstr("density_000.h5: dataset 'rho': of size [8, 8, 4], expected [8, 8, 8]"));
+              HasSubstr("density_000.h5: dataset 'rho': has size [8, 8, 4], expected [8, 8, 8]"));
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8})}});
   EXPECT_THAT(error(), HasSubstr("expected [8, 8, 8]"));
   options_.features = options_.target = {"velocity"};
@@ -236,7 +236,7 @@ TEST_F(Fields, APatternNeedsNames) {
 TEST_F(Fields, AnEmptyDatasetIsNamed) {
   write_hdf5(folder_ / "empty.h5", {{"a", torch::empty({0, 8, 8})}});
   options_ = {.path = (folder_ / "empty.h5").string()};
-  EXPECT_THAT(error(), HasSubstr("empty.h5: dataset 'a': of shape [0, 8, 8] is empty"));
+  EXPECT_THAT(error(), HasSubstr("empty.h5: dataset 'a': has shape [0, 8, 8], so it is empty"));
 }
 
 TEST_F(Fields, OtherChannelsInALaterCheckpointAreNamed) {

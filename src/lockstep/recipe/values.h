@@ -68,7 +68,7 @@ struct Value<torch::Device> {
   static std::string show(const torch::Device& device) { return device.str(); }
 };
 
-// A chain may be written as a list.
+// A chain of transforms may be written as a list.
 template <>
 struct Value<data::TransformPtr> {
   static std::string type() { return "transform"; }

@@ -222,7 +222,7 @@ class Opener {
           part.where(), space, fmt::join(shape, ", "));
     }
     if (std::ranges::any_of(shape, [](std::int64_t side) { return side == 0; })) {
-      throw DataError("{}: of shape [{}] is empty", part.where(), fmt::join(shape, ", "));
+      throw DataError("{}: has shape [{}], so it is empty", part.where(), fmt::join(shape, ", "));
     }
     part.channels.assign(shape.begin(), shape.end() - space);
     part.size.assign(shape.end() - space, shape.end());
@@ -303,7 +303,7 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
 
 void check_size(const FieldPart& part, const FieldPart& first) {
   if (part.size == first.size) return;
-  throw DataError("{}: of size [{}], expected [{}] as {} has", part.where(),
+  throw DataError("{}: has size [{}], expected [{}] as {} has", part.where(),
                   fmt::join(part.size, ", "), fmt::join(first.size, ", "), first.where());
 }
 

@@ -167,7 +167,7 @@ class Hdf5Dataset {
       const std::int64_t last = block.start[i] + (block.count[i] - 1) * block.stride[i];
       if (block.start[i] < 0 || block.count[i] < 0 || block.stride[i] < 1 || last >= shape_[i]) {
         throw DataError(
-            "{}: of shape [{}], a block from [{}] of [{}] in steps of [{}] is not in it", where_,
+            "{}: has shape [{}]; a block from [{}] of [{}] in steps of [{}] is not in it", where_,
             fmt::join(shape_, ", "), fmt::join(block.start, ", "), fmt::join(block.count, ", "),
             fmt::join(block.stride, ", "));
       }

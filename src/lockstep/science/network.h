@@ -26,7 +26,7 @@ struct NetworkConfig {
   std::optional<double> min_lr;  // default: lr / 100
   double weight_decay = 0.0;
   std::optional<torch::Device> device;  // also of predictions; default: a GPU, else the CPU
-  bool ddp = false;                     // on all cores or GPUs
+  bool ddp = false;                     // trains with one worker per core or GPU
   std::optional<int> workers;           // this many workers instead; needs ddp
   std::optional<int> shards;            // parts of a batch; results depend on this. Needs ddp
   std::uint64_t seed = 42;
