@@ -48,9 +48,9 @@ Recipe read_recipe(const config::Node& document);
 TrainResult run_recipe(const Recipe& recipe);
 
 // Makes the recipe continue an earlier run in its logdir, from its "best" or "last" checkpoint.
-// Stages that were finished are skipped and their weights are loaded; the stage that was not
-// finished is resumed. Without an earlier run, the recipe stays as it is. Throws ConfigError if
-// there is no logdir.
+// Finished stages are skipped. The stage after them is resumed, or starts with their weights if it
+// had not begun. Without an earlier run, the recipe stays as it is. Throws ConfigError if there is
+// no logdir.
 void autoresume(Recipe& recipe, const std::string& checkpoint);
 
 }  // namespace lockstep::recipe
