@@ -104,7 +104,7 @@ void add_callbacks(Targets& targets) {
        {"minimize", &C::minimize, "whether smaller is better; default: the metric's own direction"},
        {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
        {"save_every_batches", &C::save_every_batches,
-        "also save last.pth inside epochs, this often; 0: never"},
+        "also save last.pth inside epochs, after this many batches; 0: never"},
        {"mode", &C::mode, "full: all that is needed to resume; model: only the weights"}});
   using S = SchedulerCallbackOptions;
   add<SchedulerCallback, S>(targets, "SchedulerCallback",

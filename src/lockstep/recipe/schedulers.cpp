@@ -31,7 +31,7 @@ void add_schedulers(Targets& targets) {
           {"gamma", &S::gamma, "what it multiplies by"}});
   using M = optim::MultiStepLR;
   add<M>(targets, "MultiStepLR", "Multiplies by gamma at each milestone.",
-         {config::required("milestones", &M::milestones, "in steps, 1 is after the first"),
+         {config::required("milestones", &M::milestones, "in steps; 1 is after the first step"),
           {"gamma", &M::gamma, "what it multiplies by"}});
   using E = optim::ExponentialLR;
   add<E>(targets, "ExponentialLR", "Multiplies by gamma in every step.",
@@ -64,7 +64,7 @@ void add_schedulers(Targets& targets) {
       targets, "ReduceLROnPlateau", "Multiplies by factor when the metric stops improving.",
       {{"minimize", &P::minimize, "whether smaller is better; default: the metric's own direction"},
        {"factor", &P::factor, "what it multiplies by"},
-       {"patience", &P::patience, "steps without improvement before it reduces"},
+       {"patience", &P::patience, "steps without improvement that are tolerated"},
        {"threshold", &P::threshold, "the smallest change that counts as an improvement"},
        {"threshold_relative", &P::threshold_relative,
         "threshold is relative to the best metric; else absolute"},

@@ -48,7 +48,7 @@ class Estimator {
   // The trained model as text: its weights with their shapes. "" if there is nothing to list.
   virtual std::string describe() const { return ""; }
 
-  // Metrics of each epoch of the last train(); empty for an estimator without epochs.
+  // Metrics of each epoch of the last train(). An estimator without epochs has one entry, epoch 1.
   virtual const std::map<std::int64_t, EpochMetrics>& history() const = 0;
 
  protected:

@@ -202,8 +202,8 @@ void Network::load(const fs::path& folder) {
   try {
     restore(saved.parameters);
   } catch (const std::exception& error) {
-    throw CheckpointError("{}: params.json lacks an option of {}: {}", folder.string(), name(),
-                          error.what());
+    throw CheckpointError("{}: params.json: an option of {} is missing or has another type: {}",
+                          folder.string(), name(), error.what());
   }
   Model model = make_model(*saved.shape);
   model.load_state(state.get<StateDict>("model_state_dict"));
