@@ -36,7 +36,7 @@ torch::Tensor KRR::kernel(const torch::Tensor& a, const torch::Tensor& b) const 
 void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   const auto& [name, loader] = *loaders.begin();
   if (loader.samples() > config_.most_samples) {
-    throw DataError("KRR: {} samples, expected at most {}: the system has as many equations",
+    throw DataError("KRR: {} samples, expected at most {}: the system has one equation per sample",
                     with_thousands(loader.samples()), with_thousands(config_.most_samples));
   }
   std::vector<torch::Tensor> features, targets;
@@ -51,7 +51,7 @@ void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   torch::Tensor system = kernel(samples_, samples_);
   system.diagonal().add_(config_.alpha);
   weights_ = torch::cholesky_solve(torch::cat(targets), at::linalg_cholesky(system));
-  // The system says that kernel x weights + alpha x weights are the targets.
+  // The solved system is: kernel x weights + alpha x weights = targets.
   const double loss = (config_.alpha * weights_).square().mean().item<double>();
   history_ = {{1, {{name, {{"loss", loss}}}}}};
   if (on_epoch) on_epoch(1, history_[1]);
