@@ -81,10 +81,10 @@ class Measured {
  public:
   explicit Measured(const Workload& work) : work_(work) {}
 
-  void add(const std::string& who, int workers, const Sample& sample) {
-    speeds_[{who, workers}].push_back(sample.samples_per_second);
-    losses_[{who, workers}] = sample.loss;
-    norms_[{who, workers}] = sample.weights_norm;
+  void add(const std::string& side, int workers, const Sample& sample) {
+    speeds_[{side, workers}].push_back(sample.samples_per_second);
+    losses_[{side, workers}] = sample.loss;
+    norms_[{side, workers}] = sample.weights_norm;
   }
 
   // Both sides must have done the same work. A loss may not show a difference, so the weights are
@@ -103,8 +103,8 @@ class Measured {
     const double best = ours2 / std::max(theirs1, theirs2);
     row(std::string(work_.name), 1, {"pytorch", 1}, "");
     row("", 2, {better, 2}, fmt::format("{:>8.2f} {:>8.2f}", best, ours2 / ours1));
-    const auto spreads = [&](const char* who, const std::string& two) {
-      return nlohmann::json{{"1", spread(speeds_.at({who, 1}))},
+    const auto spreads = [&](const char* side, const std::string& two) {
+      return nlohmann::json{{"1", spread(speeds_.at({side, 1}))},
                             {"2", spread(speeds_.at({two, 2}))}};
     };
     return {
@@ -138,8 +138,8 @@ class Measured {
     }
   }
 
-  double speed(const std::string& who, int workers) const {
-    return median(speeds_.at({who, workers}));
+  double speed(const std::string& side, int workers) const {
+    return median(speeds_.at({side, workers}));
   }
 
   void row(const std::string& name, int workers, const Key& theirs, const std::string& rest) const {

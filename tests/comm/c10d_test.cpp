@@ -85,7 +85,7 @@ TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
                                               700ms)),
               AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
                     HasSubstr("all_reduce of 400 bytes (sum of Float): waited 0.7 s"),
-                    HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                    HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(4s));
 }
 
@@ -100,7 +100,7 @@ TEST(C10d, AStoppedRankIsNamed) {
                                                                comm.all_reduce(torch::ones(100));
                                                              },
                                                              1500ms)),
-              AllOf(HasSubstr("rank 2"), HasSubstr("ranks 0, 1 came, rank 2 did not")));
+              AllOf(HasSubstr("rank 2"), HasSubstr("ranks 0, 1 arrived, rank 2 did not")));
   EXPECT_LT(Clock::now() - start, scaled(5s));
 }
 

@@ -34,8 +34,8 @@ std::function<void(process::HostGroup&)> by_hosts(const Hosts& hosts,
     memories.push_back(std::make_shared<process::HostGroupMemory>(static_cast<int>(ranks.size())));
   }
   return [=](process::HostGroup& all) {
-    Shared everybody(all);
-    const RendezvousSession session = meet_through(everybody, {.answer = timeout});
+    Shared shared(all);
+    const RendezvousSession session = meet_through(shared, {.answer = timeout});
     std::size_t host = 0;
     while (std::ranges::find(hosts[host], all.rank()) == hosts[host].end()) ++host;
     const auto& here = hosts[host];

@@ -83,7 +83,7 @@ TEST(RendezvousSession, AMissingRankIsNamedWithTheAddress) {
                         {.answer = 1s});
               }),
               AllOf(HasSubstr("rendezvous at 127.0.0.1:" + std::to_string(port)),
-                    HasSubstr("waited 1.0 s"), HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                    HasSubstr("waited 1.0 s"), HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(3s));
 }
 
@@ -109,7 +109,7 @@ TEST(RendezvousSession, AProcessWithAnotherTokenIsTurnedAway) {
     meet_at({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
             {.answer = 1s});
   });
-  EXPECT_THAT(text, HasSubstr("rank 0 came, rank 1 did not"));
+  EXPECT_THAT(text, HasSubstr("rank 0 arrived, rank 1 did not"));
   EXPECT_EQ(intruder.wait(), 0);
 }
 

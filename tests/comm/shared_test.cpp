@@ -107,7 +107,7 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
       AllOf(
           HasSubstr(
               "rank 1 (in epoch 4, batch 2): all_reduce of 400 bytes (sum of Float): waited 0.5 s"),
-          HasSubstr("ranks 0, 2 came, rank 1 did not")));
+          HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
 }
 

@@ -156,7 +156,7 @@ TEST(ForkedWorkers, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
         host_group.meet({.operation = Operation::kAllReduce, .detail = 80});
       });
   EXPECT_THAT(text, AllOf(HasSubstr("rank 1: all_reduce of 80 bytes: waited 0.5 s"),
-                          HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                          HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());
   EXPECT_FALSE(is_running(pids.at(1)));

@@ -132,12 +132,12 @@ TEST(HostGroup, ARankThatNeverComesIsNamedWithinTheLimit) {
       return eventually([&] { return host_group.failure().has_value(); }) ? 0 : 1;
     const std::string text =
         message_of<Error>([&] { host_group.meet({.operation = Operation::kBarrier}); });
-    return text.find("ranks 0, 1, 3 came, rank 2 did not") != std::string::npos ? 0 : 1;
+    return text.find("ranks 0, 1, 3 arrived, rank 2 did not") != std::string::npos ? 0 : 1;
   });
   const auto start = Clock::now();
   EXPECT_THAT(message_of<Error>([&] { run.host_group().meet({.operation = Operation::kBarrier}); }),
               AllOf(HasSubstr("rank 2"), HasSubstr("barrier: waited 0.5 s"),
-                    HasSubstr("ranks 0, 1, 3 came, rank 2 did not")));
+                    HasSubstr("ranks 0, 1, 3 arrived, rank 2 did not")));
   EXPECT_GE(Clock::now() - start, 400ms);
   EXPECT_LT(Clock::now() - start, scaled(900ms));
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(run.other(rank).wait(), 0);
@@ -158,7 +158,7 @@ TEST(HostGroup, SeveralThatAreLateShareTheLimit) {
   });
   const auto start = Clock::now();
   EXPECT_THAT(message_of<Error>([&] { run.host_group().meet({}); }),
-              HasSubstr("ranks 0, 1 came, rank 2 did not"));
+              HasSubstr("ranks 0, 1 arrived, rank 2 did not"));
   EXPECT_LT(Clock::now() - start, scaled(900ms));
 }
 
@@ -292,7 +292,7 @@ TEST(HostGroup, MessagesUseTheNamesOfTheRun) {
   const auto memory = std::make_shared<HostGroupMemory>(2);
   HostGroup host_group(memory, {.rank = 0, .timeout = 100ms, .names = {4, 9}});
   EXPECT_THAT(message_of<CommError>([&] { host_group.meet({}); }),
-              AllOf(HasSubstr("rank 9: barrier"), HasSubstr("rank 4 came, rank 9 did not")));
+              AllOf(HasSubstr("rank 9: barrier"), HasSubstr("rank 4 arrived, rank 9 did not")));
   EXPECT_THAT(message_of<WorkerError>([&] { host_group.check(); }), HasSubstr("rank 9: barrier"));
   EXPECT_THROW(HostGroup(memory, {.names = {1}}), CommError);
 }

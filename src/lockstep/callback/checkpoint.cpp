@@ -44,7 +44,7 @@ bool CheckpointCallback::minimizes(const State& state) const {
   if (!options_.minimize && !options_.metric) return state.selection.minimize;
   return lockstep::minimizes(state, {.said = options_.minimize,
                                      .metric = options_.metric ? options_.metric->metric : "",
-                                     .who = kCheckpoint,
+                                     .asked_by = kCheckpoint,
                                      .option = "its minimize"});
 }
 

@@ -35,7 +35,7 @@ bool EarlyStoppingCallback::minimizes(const State& state) const {
   if (!options_.minimize && !options_.metric) return state.selection.minimize;
   return lockstep::minimizes(state, {.said = options_.minimize,
                                      .metric = options_.metric ? options_.metric->metric : "",
-                                     .who = kEarlyStopping,
+                                     .asked_by = kEarlyStopping,
                                      .option = "its minimize"});
 }
 

@@ -196,8 +196,9 @@ class C10d::Group {
       check();
       compare();
     }
-    throw CommError("rank {} came for '{}', rank {} for something else: all ranks must do the same",
-                    own_world_rank(), status_.what, world_rank(rank));
+    throw CommError(
+        "rank {} called '{}', rank {} called something else: all ranks must do the same",
+        own_world_rank(), status_.what, world_rank(rank));
   }
 
   // Starts an operation and waits for it. Checks the other ranks meanwhile.
@@ -348,7 +349,7 @@ class C10d::Group {
       // A rank whose status has not arrived yet has not called a different collective.
       if (theirs.operation == status_.operation && !theirs.what.empty() &&
           theirs.what != status_.what) {
-        throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
+        throw CommError("rank {} called '{}', rank {}{} called '{}': all ranks must do the same",
                         own_world_rank(), status_.what, world_rank, theirs.progress, theirs.what);
       }
       if (peer.left && theirs.operation < status_.operation) {
@@ -360,14 +361,14 @@ class C10d::Group {
 
   [[noreturn]] void time_out() {
     const auto peers = rendezvous_->peers();
-    std::vector<int> came, missing;
+    std::vector<int> arrived, missing;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const bool here =
           world_rank == own_world_rank() ||
           (peer.silent < kSilent && Status::parse(peer.status).operation >= status_.operation);
       if (here) {
-        came.push_back(world_rank);
+        arrived.push_back(world_rank);
         continue;
       }
       // If a rank waits for other ranks of its host, those are the missing ones.
@@ -376,10 +377,11 @@ class C10d::Group {
       for (int rank = 0; late >> rank;) missing.push_back(rank);
       if (missing.size() == before) missing.push_back(world_rank);
     }
-    const std::string reason = fmt::format(
-        "{}: waited {}: {} came, {} did not", status_.what,
-        format_duration(std::chrono::duration<double>(timeout_).count()), process::list_ranks(came),
-        missing.empty() ? "but what they sent" : process::list_ranks(missing));
+    const std::string reason =
+        fmt::format("{}: waited {}: {} arrived, {} did not", status_.what,
+                    format_duration(std::chrono::duration<double>(timeout_).count()),
+                    process::list_ranks(arrived),
+                    missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =
         missing.empty() ? fmt::format("{}: {}", backend_, reason)
                         : process::describe_failure(missing.front(),

@@ -81,10 +81,10 @@ void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchan
                      const WaitLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   while (true) {
-    std::vector<int> came, missing;
+    std::vector<int> arrived, missing;
     const auto peers = rendezvous.peers();
     for (std::size_t rank = 0; rank < peers.size(); ++rank) {
-      (peers[rank].joined ? came : missing).push_back(static_cast<int>(rank));
+      (peers[rank].joined ? arrived : missing).push_back(static_cast<int>(rank));
     }
     if (missing.empty()) return;
     exchange.check();
@@ -98,8 +98,8 @@ void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchan
           exchange.place, seconds(limits.answer));
     }
     if (std::chrono::steady_clock::now() - start > limits.to_join()) {
-      throw CommError("rendezvous at {}: waited {}: {} came, {} did not", exchange.place,
-                      seconds(limits.to_join()), process::list_ranks(came),
+      throw CommError("rendezvous at {}: waited {}: {} arrived, {} did not", exchange.place,
+                      seconds(limits.to_join()), process::list_ranks(arrived),
                       process::list_ranks(missing));
     }
     std::this_thread::sleep_for(milliseconds(1));

@@ -100,12 +100,12 @@ class ConnectedWorld final : public World {
     }
     group_by_host();
     if (options_.backend != "auto" && options_.backend != "shm") {
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     if (!agree(forked_ != nullptr || make_host_group())) {
       refuse_shm("not every rank can open the memory of the others on its host");
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     if (hosts_.size() == 1) {
@@ -114,7 +114,7 @@ class ConnectedWorld final : public World {
     }
     refuse_shm(fmt::format("the ranks are on {} hosts", hosts_.size()));
     if (static_cast<int>(hosts_.size()) == topology_.world_size) {
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     communicator_ = make_hierarchical();
@@ -131,7 +131,7 @@ class ConnectedWorld final : public World {
     return std::make_unique<Local>();
   }
 
-  std::vector<int> everybody() const {
+  std::vector<int> all_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < topology_.world_size; ++rank) ranks.push_back(rank);
     return ranks;

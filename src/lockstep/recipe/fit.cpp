@@ -250,7 +250,7 @@ class Fit {
         check_metric_key(state, *state.selection.key, "valid_metric");
         state.selection.minimize = minimizes(state, {.said = options_.minimize_valid_metric,
                                                      .metric = state.selection.key->metric,
-                                                     .who = "valid_metric",
+                                                     .asked_by = "valid_metric",
                                                      .option = "minimize_valid_metric"});
       });
     }

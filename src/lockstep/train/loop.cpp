@@ -158,7 +158,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
     check_metric_key(state_, *state_.selection.key, "valid_metric");
     state_.selection.minimize = minimizes(state_, {.said = options.minimize_valid_metric,
                                                    .metric = state_.selection.key->metric,
-                                                   .who = "valid_metric",
+                                                   .asked_by = "valid_metric",
                                                    .option = "minimize_valid_metric"});
   }
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),

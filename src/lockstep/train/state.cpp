@@ -62,9 +62,9 @@ bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }
 
-void check_metric_key(const State& state, const MetricKey& key, std::string_view who) {
+void check_metric_key(const State& state, const MetricKey& key, std::string_view asked_by) {
   if (!state.loaders.contains(key.loader)) {
-    throw ConfigError("{}: there is no loader '{}'; {}", who, key.loader,
+    throw ConfigError("{}: there is no loader '{}'; {}", asked_by, key.loader,
                       suggest(key.loader, state.loaders.names()));
   }
   if (!state.known_metrics) return;
@@ -72,7 +72,7 @@ void check_metric_key(const State& state, const MetricKey& key, std::string_view
     throw ConfigError(
         "{}: no callback or runner computes a metric '{}'; {} (if handle_batch of your runner "
         "computes it, list it in metric_names())",
-        who, key.metric, suggest(key.metric, *state.known_metrics));
+        asked_by, key.metric, suggest(key.metric, *state.known_metrics));
   }
 }
 
@@ -83,20 +83,20 @@ bool minimizes(const State& state, const DirectionRequest& request) {
   throw ConfigError(
       "{}: it is not known whether a smaller or a larger '{}' is better; set {} = true or "
       "false, or override better() of the callback that computes it",
-      request.who, request.metric, request.option);
+      request.asked_by, request.metric, request.option);
 }
 
-double metric_value(const State& state, const MetricKey& key, std::string_view who) {
+double metric_value(const State& state, const MetricKey& key, std::string_view asked_by) {
   const auto loader = state.epoch_metrics.find(key.loader);
   if (loader == state.epoch_metrics.end()) {
-    throw ConfigError("{}: loader '{}' did not run in epoch {}", who, key.loader,
+    throw ConfigError("{}: loader '{}' did not run in epoch {}", asked_by, key.loader,
                       state.progress.epoch);
   }
   const auto value = loader->second.find(key.metric);
   if (value != loader->second.end()) return value->second;
   std::vector<std::string> names;
   for (const auto& [name, ignored] : loader->second) names.push_back(name);
-  throw ConfigError("{}: loader '{}' has no metric '{}'; {}", who, key.loader, key.metric,
+  throw ConfigError("{}: loader '{}' has no metric '{}'; {}", asked_by, key.loader, key.metric,
                     suggest(key.metric, names));
 }
 

@@ -152,22 +152,22 @@ struct State {
 bool is_train_loader(std::string_view name);
 
 // Throws ConfigError if there is no such loader, or if it is known that no callback or runner
-// computes such a metric. The message names `who`, which needs the metric, and the nearest right
-// name. For Callback::check.
-void check_metric_key(const State& state, const MetricKey& key, std::string_view who);
+// computes such a metric. The message names `asked_by`, which needs the metric, and the nearest
+// right name. For Callback::check.
+void check_metric_key(const State& state, const MetricKey& key, std::string_view asked_by);
 
 // Whether a smaller value of the metric is better: as `said`; else as the metric itself says.
 // Throws ConfigError if neither says it, because a guess could choose the worst epoch silently. The
-// message names `who`, which needs the direction, and the `option` that sets it.
+// message names `asked_by`, which needs the direction, and the `option` that sets it.
 struct DirectionRequest {
-  std::optional<bool> said;  // by the user: whether to minimize
-  std::string metric;        // its name
-  std::string_view who;      // needs to know it; named in the message
-  std::string_view option;   // with which the user can set it
+  std::optional<bool> said;   // by the user: whether to minimize
+  std::string metric;         // its name
+  std::string_view asked_by;  // needs to know it; named in the message
+  std::string_view option;    // with which the user can set it
 };
 bool minimizes(const State& state, const DirectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
-double metric_value(const State& state, const MetricKey& key, std::string_view who);
+double metric_value(const State& state, const MetricKey& key, std::string_view asked_by);
 
 }  // namespace lockstep
