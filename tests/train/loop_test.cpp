@@ -495,6 +495,28 @@ TEST(ResumedRun, TheBestOfBeforeIsLoadedAtTheEnd) {
   EXPECT_EQ(weights_hash(result.model.weights()), best);
 }
 
+// The best weights are lost, but the run can go on.
+TEST(ResumedRun, ADamagedBestDoesNotEndIt) {
+  TemporaryDirectory folder;
+  const auto options = [&](std::int64_t epochs) {
+    TrainOptions o = toy::options();
+    o.logdir = folder / "run";
+    auto script = std::make_shared<toy::Hooks>();
+    script->loader_end = [](State& s) {
+      if (s.loader == "valid") s.loader_metrics["loss"] = static_cast<double>(s.progress.epoch);
+    };
+    o.callbacks = {script};
+    o.num_epochs = epochs;
+    return o;
+  };
+  toy::train(options(2));
+  write_file_atomically(folder / "run/checkpoints/best.pth", "damaged");
+  TrainOptions second = options(3);
+  second.resume = "last";
+  second.load_best_on_end = true;
+  EXPECT_EQ(toy::train(second).best_epoch, 1);
+}
+
 TEST(ResumedRun, InAnotherFolderTheBestIsStillTheBest) {
   TemporaryDirectory folder;
   const auto options = [&](const char* logdir, std::int64_t epochs) {

@@ -58,7 +58,7 @@ void LRFinderCallback::on_run_start(State& state) {
 }
 
 void LRFinderCallback::on_batch_end(State& state) {
-  const auto loss = state.batch_metrics.find("loss");
+  const auto loss = state.batch_metrics.find(state.loss_key);
   if (!state.is_train || loss == state.batch_metrics.end()) return;
   const auto samples = static_cast<double>(state.batch.size());
   sum_ += samples * loss->second;

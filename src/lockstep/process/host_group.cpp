@@ -386,18 +386,18 @@ void HostGroup::compare(const CollectiveCall& call) const {
 }
 
 void HostGroup::time_out(const CollectiveCall& call) {
-  std::vector<int> arrived, missing;
+  std::vector<int> present, missing;
   std::optional<int> culprit;
   for (int rank = 0; rank < size_; ++rank) {
     const bool here = arrived(rank);
-    (here ? arrived : missing).push_back(name(rank));
+    (here ? present : missing).push_back(name(rank));
     if (!here && !culprit) culprit = rank;
   }
   if (!culprit) return;  // the last rank has just arrived
   const std::string reason =
       fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
                   format_duration(std::chrono::duration<double>(timeout_).count()),
-                  list_ranks(arrived), list_ranks(missing));
+                  list_ranks(present), list_ranks(missing));
   if (!fail(*culprit, reason)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));
 }

@@ -84,12 +84,19 @@ void KRR::save(const std::filesystem::path& folder) const {
 void KRR::load(const std::filesystem::path& folder) {
   const SavedParameters saved = load_parameters(folder, name());
   const StateDict state = checkpoint::load(folder / "model.pt");
-  config_.alpha = std::get<double>(saved.parameters.at("alpha"));
-  config_.gamma.reset();
-  if (saved.parameters.contains("gamma"))
-    config_.gamma = std::get<double>(saved.parameters.at("gamma"));
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const auto found = saved.parameters.find(name);
+    if (found == saved.parameters.end()) return std::nullopt;
+    if (const double* const value = std::get_if<double>(&found->second)) return *value;
+    throw CheckpointError("{}: parameter {}: expected a number", folder.string(), name);
+  };
+  const std::optional<double> alpha = number("alpha");
+  if (!alpha) throw CheckpointError("{}: parameter alpha: there is none", folder.string());
+  const std::optional<double> gamma = number("gamma");
   samples_ = state.get<torch::Tensor>("samples");
   weights_ = state.get<torch::Tensor>("weights");
+  config_.alpha = *alpha;
+  config_.gamma = gamma;
 }
 
 HParams KRR::parameters() const {

@@ -126,10 +126,12 @@ Picture picture_of(const Spectra& spectra, const std::string& text) {
 
 using SpectrumOf = Spectrum (*)(const torch::Tensor&, const BoxLengths&);
 
-// The mean over the first fields or cubes of [n, C, …], at most 64 of them.
+// More fields would take long and change the mean little.
+constexpr std::int64_t kMostFields = 64;
+
+// The mean over the first fields or cubes of [n, C, …], at most kMostFields of them.
 Spectrum mean_spectrum(const torch::Tensor& samples, const BoxLengths& box, SpectrumOf spectrum) {
-  constexpr std::int64_t kMost = 64;
-  const std::int64_t count = std::min(kMost, samples.size(0));
+  const std::int64_t count = std::min(kMostFields, samples.size(0));
   Spectrum sum;
   for (std::int64_t i = 0; i < count; ++i) {
     const Spectrum one = spectrum(samples[i], box);
@@ -240,9 +242,9 @@ Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& targ
                          const BoxLengths& box) {
   return picture_of({.predict = mean_spectrum(predict, box, power_spectrum),
                      .target = mean_spectrum(target, box, power_spectrum)},
-                    target.size(0) == 1
-                        ? "It is that of the whole field."
-                        : fmt::format("It is the mean of {} whole fields.", target.size(0)));
+                    target.size(0) == 1 ? "It is that of the whole field."
+                                        : fmt::format("It is the mean of {} whole fields.",
+                                                      std::min(kMostFields, target.size(0))));
 }
 
 Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,

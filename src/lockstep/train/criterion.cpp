@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <torch/nn/modules/loss.h>
 
 #include "lockstep/base/error.h"
@@ -143,7 +144,8 @@ void Criterion::load_state(const StateDict& state) const {
   for (auto& [name, tensor] : tensors_of(*module_)) {
     const auto saved = state.get<torch::Tensor>(name);
     if (saved.sizes() != tensor.sizes()) {
-      throw CheckpointError("criterion weight '{}' has another shape in the checkpoint", name);
+      throw CheckpointError("criterion weight '{}': expected shape [{}], found [{}]", name,
+                            fmt::join(tensor.sizes(), ", "), fmt::join(saved.sizes(), ", "));
     }
     torch::Tensor target = tensor;
     target.copy_(saved);

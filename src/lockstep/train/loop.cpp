@@ -469,7 +469,12 @@ void Loop::find_best_of_history(const fs::path& checkpoint) {
   }
   StateDict weights;
   if (comm_.is_primary() && fs::exists(checkpoint)) {
-    const StateDict saved = checkpoint::load(checkpoint);
+    StateDict saved;
+    try {
+      saved = checkpoint::load(checkpoint);
+    } catch (const CheckpointError& error) {
+      warn(fmt::format("load_best_on_end: {}", error.what()));
+    }
     if (saved.contains("run") &&
         saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
       weights = saved.get<StateDict>("model_state_dict");
