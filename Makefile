@@ -1,14 +1,15 @@
-# Two commands do everything on a fresh Debian machine: `make quickstart` and `make test`.
+# Two commands are enough on a fresh Debian machine: `make quickstart` and `make test`.
 PRESET ?= release
 BUILD  := build
 ifneq ($(PRESET),release)
 BUILD  := build/$(PRESET)
 endif
 JOBS   ?= $(shell nproc)
-# The quickstart does without the packages that only tests and other components need.
+# The quickstart sets these to OFF, because it does not install the packages that only tests and other
+# components need.
 WITH_TESTS := ON
 WITH_ALL   := ON
-# How long `make faults` and `make fuzz` go on.
+# How long `make faults` and `make fuzz` run.
 ROUNDS       ?= 100
 MINUTES      ?= 60
 FUZZ_SECONDS ?= 60
@@ -16,17 +17,17 @@ FUZZ_SECONDS ?= 60
 .PHONY: help quickstart build package test test-debian13 test-long faults fuzz bench interop check format clean configure
 
 help:
-	@echo "make quickstart      install, build, train on 60,000 real images"
-	@echo "make test            install, build, check, pass every test; PRESET=asan or tsan: with sanitizers"
-	@echo "make test-debian13   the same from nothing on a fresh Debian 13, in build/debian13; needs root"
-	@echo "make faults          disturb runs at random (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES)): nothing is left, same weights"
-	@echo "make fuzz            damaged inputs for every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
-	@echo "make test-long       all of these, with 1,000 faults: hours"
+	@echo "make quickstart      install packages, build, train on 60,000 real images"
+	@echo "make test            install packages, build, check, run every test; PRESET=asan or tsan: with sanitizers"
+	@echo "make test-debian13   the same on a fresh Debian 13, installed in build/debian13; needs root"
+	@echo "make faults          send random signals to runs and resume them (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES))"
+	@echo "make fuzz            give damaged inputs to every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
+	@echo "make test-long       all of these, with 1,000 faults; takes hours"
 	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
-	@echo "make package         a Debian package with the libraries, the headers and the command"
-	@echo "make bench           measure against PyTorch; WORK=A,B: some of it"
-	@echo "make interop         what we write is read by the newest PyTorch, from PyPI"
-	@echo "make check           layers, format, every source has its test"
+	@echo "make package         make a Debian package with the libraries, the headers and the command"
+	@echo "make bench           measure against PyTorch; WORK=A,B: only these workloads"
+	@echo "make interop         check that the newest PyTorch, from PyPI, reads our checkpoints"
+	@echo "make check           check the order of modules, the layout, and that every source has a test"
 	@echo "make format          lay out the sources with clang-format 14"
 	@echo "make clean           remove build/"
 
@@ -45,25 +46,26 @@ build:
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# The tests, scripts/check among them, and a summary of what could not be tested on this machine.
+# Runs the tests, which include scripts/check, and lists what could not be tested on this machine.
 test: build
 	@scripts/test $(BUILD) -j $(JOBS)
 
 test-debian13:
 	@scripts/test-debian13
 
-# Random signals at random moments: nothing is left, and the resumed run has the same weights.
+# Sends random signals at random moments. No process or file may be left, and the resumed run must
+# end with the same weights.
 faults: build
 	@scripts/faults $(BUILD) $(ROUNDS) $(MINUTES)
 
-# Damaged inputs for everything that reads files.
+# Gives damaged inputs to everything that reads files.
 fuzz:
 	@scripts/bootstrap test
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) ctest --test-dir $(BUILD) -C fuzz -R '^fuzz$$' -V
 
-# Everything, longest last. Hours.
+# Runs all tests, the longest last. Takes hours.
 test-long:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test PRESET=asan

@@ -26,7 +26,7 @@ constexpr std::array<std::int64_t, 6> kSizes = {4 << 10, 32 << 10, 256 << 10,
                                                 1 << 20, 25 << 20, 100 << 20};
 constexpr std::chrono::minutes kTimeout(2);
 
-// Seconds a call takes, over as many calls as take a while. The other worker calls as often.
+// Mean seconds of one call. The other worker makes the same number of calls.
 template <typename Action>
 double time_of(int calls, const Action& action) {
   const auto start = Clock::now();
@@ -34,7 +34,7 @@ double time_of(int calls, const Action& action) {
   return std::chrono::duration<double>(Clock::now() - start).count() / calls;
 }
 
-// So that a round of one size takes some ten milliseconds, with Gloo some hundred.
+// Chosen so that a round of one size takes about ten milliseconds, with Gloo about a hundred.
 int calls_of(std::int64_t bytes) {
   return static_cast<int>(std::clamp<std::int64_t>((8 << 20) / bytes, 1, 200));
 }
@@ -43,7 +43,8 @@ struct Measured {
   std::vector<double> shm, gloo, copy;
 };
 
-// The contestants take turns, so that a machine that slows down slows all of them.
+// Measures the alternatives one after the other in each round, so that a machine that becomes
+// slower affects all of them.
 class Worker {
  public:
   explicit Worker(process::HostGroup& host_group)
@@ -72,7 +73,7 @@ class Worker {
       shared_.barrier();
       const double gloo = time_of(calls, [&] { gloo_->allreduce(tensors)->wait(); });
       shared_.barrier();
-      // Alone: the other waits.
+      // Only rank 0 copies; the other worker waits.
       const double alone =
           shared_.is_primary()
               ? time_of(calls,

@@ -1,5 +1,5 @@
-// Two workers of this host: collectives through shared memory, against Gloo's own through c10d, as
-// PyTorch's users have them.
+// Measures collectives of two workers on this host: ours through shared memory, against Gloo's
+// through c10d, which PyTorch uses.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -15,7 +15,7 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kOtherRounds = 3;      // of start and memory
+constexpr int kOtherRounds = 3;      // for start and memory
 constexpr double kTolerance = 2e-3;  // relative: rounding differs, and training amplifies it
 
 struct Sample {
@@ -49,7 +49,8 @@ class Contest {
     return run(run_options);
   }
 
-  // As its users start it. The last options keep Debian 12's torchrun from a mistake of its own.
+  // Starts PyTorch with torchrun, as its users do. The options from --log_dir to -t avoid a bug of
+  // Debian 12's torchrun.
   Sample torchrun(std::string_view work, int workers, const std::string& way) const {
     const TemporaryDirectory folder;
     return run({.commands = {{options_.python, "-m", "torch.distributed.run", "--standalone",
@@ -75,18 +76,19 @@ class Contest {
   const CompareOptions& options_;
 };
 
-// All measurements of one workload, by "who workers way".
+// All measurements of one workload, by contestant (lockstep, pytorch, ddp or flat) and workers.
 class Measured {
  public:
   explicit Measured(const Workload& work) : work_(work) {}
 
-  void add(const std::string& who, int workers, const Sample& sample) {
-    speeds_[{who, workers}].push_back(sample.samples_per_second);
-    losses_[{who, workers}] = sample.loss;
-    norms_[{who, workers}] = sample.weights_norm;
+  void add(const std::string& side, int workers, const Sample& sample) {
+    speeds_[{side, workers}].push_back(sample.samples_per_second);
+    losses_[{side, workers}] = sample.loss;
+    norms_[{side, workers}] = sample.weights_norm;
   }
 
-  // Both sides must have done the same work: where a loss says little, the weights do.
+  // Both sides must have done the same work. A loss may not show a difference, so the weights are
+  // compared, too.
   void check() const {
     check("loss", losses_);
     check("norm of all weights", norms_);
@@ -101,8 +103,8 @@ class Measured {
     const double best = ours2 / std::max(theirs1, theirs2);
     row(std::string(work_.name), 1, {"pytorch", 1}, "");
     row("", 2, {better, 2}, fmt::format("{:>8.2f} {:>8.2f}", best, ours2 / ours1));
-    const auto spreads = [&](const char* who, const std::string& two) {
-      return nlohmann::json{{"1", spread(speeds_.at({who, 1}))},
+    const auto spreads = [&](const char* side, const std::string& two) {
+      return nlohmann::json{{"1", spread(speeds_.at({side, 1}))},
                             {"2", spread(speeds_.at({two, 2}))}};
     };
     return {
@@ -136,8 +138,8 @@ class Measured {
     }
   }
 
-  double speed(const std::string& who, int workers) const {
-    return median(speeds_.at({who, workers}));
+  double speed(const std::string& side, int workers) const {
+    return median(speeds_.at({side, workers}));
   }
 
   void row(const std::string& name, int workers, const Key& theirs, const std::string& rest) const {
@@ -157,7 +159,7 @@ class Measured {
   std::map<Key, double> norms_;
 };
 
-// Both sides' first steps and memory, of two workers.
+// Measurements of both sides with two workers: the time to the first step, or memory.
 struct Other {
   std::vector<double> pytorch;
   std::vector<double> lockstep;
@@ -182,16 +184,16 @@ void say(std::string_view work, int round, int rounds) {
 }  // namespace
 
 nlohmann::json compare(const CompareOptions& options) {
-  ::setenv("OMP_NUM_THREADS", "1", 1);  // as all are told anyway; torchrun asks for it
+  ::setenv("OMP_NUM_THREADS", "1", 1);  // all use one thread anyway; torchrun warns without it
   const Contest contest(options);
   std::map<std::string, Measured> measured;
   Other start;
-  Other start_by_hand;  // without torchrun: a process a rank
+  Other start_by_hand;  // without torchrun: one process per rank
   Other memory;
   int most = kOtherRounds;
   for (const Workload& work : workloads()) most = std::max(most, work.rounds);
 
-  // A round of everything at a time: what the machine does meanwhile hits all alike.
+  // Every round measures everything once, so that other load on the machine affects all alike.
   for (int round = 0; round < most; ++round) {
     for (const std::string& name : options.works) {
       if (name == "start" || name == "memory") {

@@ -1,4 +1,4 @@
-// Whole trainings against PyTorch's, in turns.
+// Compares whole training runs of Lockstep and PyTorch, one after the other in each round.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace lockstep::bench {
 
 struct CompareOptions {
   std::vector<std::string> works;  // names of workloads, and "start" and "memory"
-  std::string self;                // this program, which runs one workload when told so
+  std::string self;                // path of this program; `run NAME` makes it run one workload
   std::string python = "/usr/bin/python3";
 };
 
 // {"A": {"pytorch": {"1": samples/s, "2": ...}, "lockstep": {...},
 //        "ratio": {"1", "2", "best"}, "scaling"}, ...}.
-// Throws Error where the two sides did not reach the same loss.
+// Throws Error if the two sides did not reach the same loss and weights.
 nlohmann::json compare(const CompareOptions& options);
 
 }  // namespace lockstep::bench

@@ -43,11 +43,11 @@ Process start(const std::vector<std::string>& command, pid_t group) {
     ::execvp(arguments[0], arguments.data());
     ::_exit(127);
   }
-  ::setpgid(pid, group);  // whoever of the two is first
+  ::setpgid(pid, group);  // parent and child both set it, because either may run first
   return {pid, std::move(reading)};
 }
 
-// The field after the name: state, parent, process group.
+// Reads the process group from /proc. The fields after the name are state, parent, process group.
 pid_t group_of(const std::filesystem::path& process) {
   std::ifstream file(process / "stat");
   std::string text;
@@ -106,11 +106,11 @@ Finished run_processes(const RunOptions& options) {
     int status = 0;
     ::waitpid(processes[i].pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-    ::kill(-processes[0].pid, SIGKILL);  // the others of its group
+    ::kill(-processes[0].pid, SIGKILL);  // the other processes of its group
     for (std::size_t k = i + 1; k < processes.size(); ++k) ::waitpid(processes[k].pid, &status, 0);
     std::string command;
     for (const auto& word : options.commands[i]) command += word + ' ';
-    throw Error("{}did not end well", command);
+    throw Error("{}failed", command);
   }
   return finished;
 }

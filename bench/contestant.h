@@ -1,4 +1,4 @@
-// One side of a comparison: processes that are started, watched and waited for.
+// Runs one side of a comparison: starts its processes, measures them and waits for them.
 #pragma once
 
 #include <chrono>
@@ -8,17 +8,17 @@
 namespace lockstep::bench {
 
 struct Finished {
-  std::string output;      // of the first process, standard output
-  double started = 0;      // when, by steady_clock
-  double peak_memory = 0;  // bytes, the proportional set sizes of all processes together
+  std::string output;      // standard output of the first process
+  double started = 0;      // time of the start, by steady_clock
+  double peak_memory = 0;  // bytes: the sum of the proportional set sizes of all processes
 };
 
 struct RunOptions {
-  std::vector<std::vector<std::string>> commands;  // one a process
-  bool watch_memory = false;  // costs the processes some time: not where speed is measured
+  std::vector<std::vector<std::string>> commands;  // one per process
+  bool watch_memory = false;  // slows the processes down, so not for measurements of speed
 };
 
-// Throws Error where a process does not end well.
+// Throws Error if a process fails.
 Finished run_processes(const RunOptions& options);
 
 }  // namespace lockstep::bench

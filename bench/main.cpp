@@ -1,6 +1,6 @@
-// lockstep_bench: everything, against PyTorch where it has the like, in one run.
+// lockstep_bench measures everything, compared with PyTorch if it has the same function.
 //   lockstep_bench [--work A,B,...] [--output build/bench.json]
-//   lockstep_bench run A [--workers 2] [--profile]     one training, by Lockstep alone
+//   lockstep_bench run A [--workers 2] [--profile]     one training, only with Lockstep
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -65,15 +65,15 @@ int main(int argc, char** argv) try {
   app.add_option("--work", works, "what to measure, separated by commas")
       ->delimiter(',')
       ->check(CLI::IsMember(all_works()));
-  app.add_option("--output", output, "where the figures go")->capture_default_str();
+  app.add_option("--output", output, "JSON file for the results")->capture_default_str();
 
   std::string name;
   ls::bench::WorkOptions options;
-  auto* run = app.add_subcommand("run", "one training, by Lockstep alone");
+  auto* run = app.add_subcommand("run", "run one training, only with Lockstep");
   run->add_option("name", name, "A, B, C, D, D64 or E")->required();
   run->add_option("--workers", options.workers)->capture_default_str();
   run->add_option("--epochs", options.epochs)->capture_default_str();
-  run->add_flag("--profile", options.profile, "where the time goes");
+  run->add_flag("--profile", options.profile, "show where the time goes");
   CLI11_PARSE(app, argc, argv);
   if (*run) return run_one(name, options);
   return run_works(works, output, std::filesystem::canonical("/proc/self/exe"));

@@ -1,4 +1,4 @@
-// The middle of a few measurements, and how far they lie apart.
+// The median of a few measurements, and their spread.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// As a share of the median.
+// The difference of the largest and the smallest value, as a share of the median.
 inline double spread(const std::vector<double>& values) {
   const auto [low, high] = std::ranges::minmax(values);
   return (high - low) / median(values);

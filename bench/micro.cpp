@@ -13,7 +13,7 @@ namespace nn = torch::nn;
 
 constexpr int kRounds = 21;
 
-// The median of the seconds that a call takes.
+// Median seconds of one call.
 template <typename Action>
 double time_of(int calls, const Action& action) {
   std::vector<double> rounds;
@@ -54,7 +54,7 @@ optim::OptimizerSpec torch_optimizer(const Options& options) {
   };
 }
 
-// With the gradients set to zero, as both do in training.
+// Seconds of one step. It includes setting the gradients to zero, as in training.
 double time_of_step(const optim::OptimizerSpec& spec) {
   const nn::Sequential mlp = make_mlp();
   optim::FlatParameters flat(parameters_of(mlp));

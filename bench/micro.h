@@ -1,14 +1,15 @@
-// The parts of a step by themselves.
+// Measures single parts of a step.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace lockstep::bench {
 
-// Each fused optimizer against LibTorch's, on one thread.
+// Compares each fused optimizer with LibTorch's, on one thread.
 nlohmann::json run_optimizers();
 
-// A batch of images from bytes to floats against index_select of floats, on one thread.
+// Compares gathering a batch of images, converted from bytes to floats, with index_select of
+// floats, on one thread.
 nlohmann::json run_gather();
 
 }  // namespace lockstep::bench

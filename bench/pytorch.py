@@ -1,11 +1,12 @@
-"""One process of the other side of every comparison, as fast as a good engineer writes it: data
-preloaded as one float tensor, batches by index_select, one thread a process, nothing per sample.
+"""One process of PyTorch's side of every comparison, written to be fast: data is preloaded as one
+float tensor, batches are made by index_select, one thread per process, no work per sample.
 
     pytorch.py WORKLOAD RANK WORLD_SIZE STORE plain|ddp|flat
     torchrun … pytorch.py WORKLOAD env env STORE plain|ddp|flat
 
-plain is one process. ddp is DistributedDataParallel on Gloo, flat one all_reduce of all gradients
-side by side. Models, data and order are those of workloads.cpp; rank 0 prints what it measured.
+plain is one process. ddp uses DistributedDataParallel on Gloo. flat makes one all_reduce of all
+gradients in one tensor. Models, data and order are those of workloads.cpp. Rank 0 prints what it
+measured.
 """
 import gzip
 import json
@@ -22,7 +23,7 @@ RANK, WORLD = (
     int(os.environ[name] if given == "env" else given)
     for name, given in zip(("RANK", "WORLD_SIZE"), sys.argv[2:4]))
 FOLDER = "/usr/share/datasets/fashion-mnist/"
-# batch size a worker, steps (None: an epoch), lr of Adam
+# batch size per worker, steps (None: one epoch), lr of Adam
 SETTINGS = {
     "A": (32, None, 0.02),
     "B": (64, None, 1e-3),
@@ -108,7 +109,7 @@ order = torch.randperm(count, generator=generator(42 + 1)) % len(features)
 batches = order.split(batch_size)[RANK::WORLD]
 model = make_model()
 criterion = nn.SmoothL1Loss() if WORKLOAD.startswith("D") else nn.CrossEntropyLoss()
-# What makes each of them faster: foreach on all but the convolutions, channels last on C.
+# Settings that make PyTorch faster: foreach for all but the convolutions, channels last for C.
 optimizer = torch.optim.Adam(model.parameters(), lr=lr, foreach=WORKLOAD in ("A", "B", "E"))
 if WORKLOAD == "C":
     model = model.to(memory_format=torch.channels_last)

@@ -23,7 +23,8 @@ torch::Generator generator(std::uint64_t seed) {
   return made;
 }
 
-// Random fields whose target is the field itself, flattened: no second copy of it is gathered.
+// Random fields. The target is the flattened field itself, so that no second copy of it is
+// gathered.
 class Cubes : public data::Dataset {
  public:
   Cubes(std::int64_t count, std::int64_t side)
@@ -56,8 +57,8 @@ data::DatasetPtr dataset(std::string_view name) {
   return data::fashion_mnist({.train = true});
 }
 
-// One after the other: the order of a call's arguments is the compiler's, and each layer draws its
-// weights when it is made.
+// Layers are made one after the other, because each layer draws its random weights when it is made,
+// and C++ does not fix the order in which the arguments of a call are evaluated.
 using Widths = std::vector<std::int64_t>;
 
 nn::Sequential make_mlp(const Widths& widths) {

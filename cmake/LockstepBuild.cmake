@@ -12,7 +12,8 @@ if(PROJECT_IS_TOP_LEVEL)
 
   find_program(LOCKSTEP_CCACHE ccache)
   if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # The precompiled header is what these settings are for: without them ccache gives up on it.
+    # These settings are for the precompiled header: without them ccache does not cache files that
+    # use it.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         ${LOCKSTEP_CCACHE})
@@ -27,11 +28,13 @@ endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
-  # With sanitizers, g++ warns of what its own instrumentation makes uncertain.
+  # With sanitizers, g++ gives false warnings, because its instrumentation hides that a variable is
+  # initialised.
   add_compile_options(-Wno-maybe-uninitialized)
 endif()
 
-# -fPIC by hand: CMake would give programs -fPIE, and they could not share the precompiled header.
+# We set -fPIC, because CMake would compile programs with -fPIE, and they could not share the
+# precompiled header.
 set(LOCKSTEP_COMPILE_OPTIONS -fPIC -Wall -Wextra -Wpedantic)
 if(LOCKSTEP_WERROR)
   list(APPEND LOCKSTEP_COMPILE_OPTIONS -Werror)

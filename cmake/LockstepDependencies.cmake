@@ -1,5 +1,5 @@
 # Finds the libraries of the components in lockstep_components, and curl if lockstep_downloads is true.
-# Everything here is in Debian; scripts/bootstrap installs it.
+# All of these are packages of Debian; scripts/bootstrap installs them.
 find_package(Torch REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -17,7 +17,8 @@ if(NOT TARGET lockstep::xxhash)
     INTERFACE_INCLUDE_DIRECTORIES ${XXHASH_INCLUDE_DIR})
 endif()
 
-# c10d's process groups name Gloo's types; the code is in LibTorch.
+# The headers of c10d's process groups use Gloo's types. Gloo's code is in LibTorch, so we need only
+# its headers.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)
 
 if(lockstep_downloads OR "science" IN_LIST lockstep_components)

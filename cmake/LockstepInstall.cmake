@@ -6,7 +6,7 @@ include(LockstepPublicHeaders)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
 # Each component has an export of its own, so that a project finds the libraries of its components alone.
-# The build tree is a package, too: find_package(lockstep) with lockstep_DIR set to it.
+# The build tree can be used as a package, too: find_package(lockstep) with lockstep_DIR set to it.
 foreach(component train science command)
   get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${component})
   list(TRANSFORM modules REPLACE "^lockstep_" "lockstep::" OUTPUT_VARIABLE LOCKSTEP_TARGETS_OF_${component})

@@ -1,11 +1,12 @@
 # lockstep_module(name [TENSORS|TORCH] [COMPONENT component] DEPENDS modules... LINK libraries...
 #                 [EXCLUDE sources...])
 #
-# Nothing is made if the component is not built; modules of such a component are left out of DEPENDS.
-# EXCLUDE names sources that a build with these options does without. One static library for src/lockstep/<name>, exported as lockstep::<name>. A module says how much of
-# torch it needs, and shares that precompiled header: TENSORS for tensors alone, TORCH for layers,
-# too. The others never see torch and compile in a second. What torch's header leaves pending is
-# instantiated once a group of files, not once a file.
+# Makes one static library of src/lockstep/<name>, exported as lockstep::<name>. A module says how
+# much of torch it needs, and uses the shared precompiled header for it: TENSORS for tensors only,
+# TORCH also for layers. Modules with neither do not include torch and compile in a second. The
+# templates of torch's header are instantiated once per group of files (UNITY_BUILD), not once per
+# file. Nothing is made if the component is not built, and modules of such a component are left
+# out of DEPENDS. EXCLUDE names sources that a build with the current options does not use.
 function(lockstep_module name)
   cmake_parse_arguments(M "TENSORS;TORCH" "COMPONENT" "DEPENDS;LINK;PRIVATE_LINK;EXCLUDE" ${ARGN})
   if(NOT M_COMPONENT)
@@ -47,14 +48,15 @@ function(lockstep_module name)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES_OF_${M_COMPONENT} ${target})
 endfunction()
 
-# A precompiled header for many targets. torch costs half a minute a file without one. With one, GCC
-# still instantiates whatever templates the header left pending, in every file: 3 s for the tensors,
-# 6.6 s for all of torch, which is why there are two.
+# Makes a precompiled header for many targets. Without one, torch costs half a minute per file. With
+# one, GCC still instantiates the templates that the header uses, in every file: 3 s for the
+# tensors, 6.6 s for all of torch. This is why there are two.
 #
 # lockstep_precompiled_header(name HEADERS headers... [LINK libraries...] [OPTIONS flags...])
 function(lockstep_precompiled_header name)
   cmake_parse_arguments(P "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
-  # file(CONFIGURE) leaves an unchanged file alone, so a second configure compiles nothing again.
+  # file(CONFIGURE) does not write an unchanged file, so a second configure does not cause a
+  # rebuild.
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "// carries the precompiled header\n" @ONLY)
   add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   target_compile_features(${name} PUBLIC cxx_std_20)

@@ -1,5 +1,5 @@
-# lockstep_add_plugin(name sources...): a library for `lockstep run --plugin`. It is compiled with
-# Lockstep's headers and takes the code from the command that loads it.
+# lockstep_add_plugin(name sources...): makes a library for `lockstep run --plugin`. It is compiled
+# with Lockstep's headers and uses the code in the command that loads it.
 function(lockstep_add_plugin name)
   add_library(${name} MODULE ${ARGN})
   target_compile_features(${name} PRIVATE cxx_std_20)

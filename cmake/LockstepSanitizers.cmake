@@ -1,8 +1,8 @@
-# What a build with sanitizers runs its tests with. Without sanitizers, nothing here applies.
+# The environment in which a build with sanitizers runs its tests. Without sanitizers it is empty.
 #
-# lockstep_sanitizer_environment(variable): the tests' environment, for ENVIRONMENT. The suppressions in
-# scripts/sanitizers say for every line why it is there.
-# LOCKSTEP_SLOWDOWN: how many times longer than usual a test may take.
+# lockstep_sanitizer_environment(variable): sets the variable to the tests' environment, for the
+# property ENVIRONMENT. The suppressions are in scripts/sanitizers, each line with its reason.
+# LOCKSTEP_SLOWDOWN says how many times longer than usual a test may take.
 set(LOCKSTEP_SLOWDOWN 1)
 if(LOCKSTEP_SANITIZE MATCHES "address")
   set(LOCKSTEP_SLOWDOWN 4)
@@ -14,7 +14,7 @@ function(lockstep_sanitizer_environment variable)
   set(folder ${PROJECT_SOURCE_DIR}/scripts/sanitizers)
   set(environment "")
   if(LOCKSTEP_SANITIZE MATCHES "address")
-    # LibTorch is not instrumented, so a container that crosses into it has no annotations.
+    # LibTorch is not instrumented, so a container that it changes has no annotations.
     list(APPEND environment
       ASAN_OPTIONS=detect_leaks=1:detect_container_overflow=0:detect_stack_use_after_return=1
       LSAN_OPTIONS=suppressions=${folder}/lsan.supp:print_suppressions=0)
@@ -24,8 +24,9 @@ function(lockstep_sanitizer_environment variable)
       UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:suppressions=${folder}/ubsan.supp)
   endif()
   if(LOCKSTEP_SANITIZE MATCHES "thread")
-    # Workers are forked while threads run, and go on (die_after_fork=0). OpenMP's barriers are not seen,
-    # because libgomp is not instrumented: with one thread there is nothing to misunderstand.
+    # Workers are forked while threads run, and must continue (die_after_fork=0). ThreadSanitizer
+    # does not see OpenMP's barriers, because libgomp is not instrumented. With one OpenMP thread
+    # this gives no false reports.
     list(APPEND environment
       TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:second_deadlock_stack=1:suppressions=${folder}/tsan.supp
       OMP_NUM_THREADS=1)

@@ -1,5 +1,5 @@
-# lockstep_embed_templates(target folder): the folder's files as strings in the target, as
-# command/project.h declares them.
+# lockstep_embed_templates(target folder): compiles the folder's files as strings into the target,
+# as command/project.h declares them.
 function(lockstep_embed_templates target folder)
   set(root ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*)
@@ -15,7 +15,7 @@ const std::vector<Template>& templates() {\n\
   static const std::vector<Template> all = {\n${entries}  };\n\
   return all;\n}\n\n}  // namespace lockstep::command\n")
   set(path ${CMAKE_CURRENT_BINARY_DIR}/${target}_templates.cpp)
-  # Written only where it changed: nothing is compiled for nothing.
+  # The file is written only if it changed, so that it is not compiled again without need.
   set(before "")
   if(EXISTS ${path})
     file(READ ${path} before)

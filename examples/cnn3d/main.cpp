@@ -1,8 +1,9 @@
-// Fields, not digits: a network learns the large scales of a turbulent velocity field.
+// A network learns the large scales of a turbulent velocity field.
 //
-// Two fields are made up, with the spectrum of real turbulence, and written as HDF5; from there on
-// it is as if they came from a simulation: one is cut into cubes and trained on by all workers, the
-// other, which the network has never seen, is predicted as a whole, compared and reported.
+// The program makes two synthetic fields with the spectrum of real turbulence and writes them to
+// HDF5 files, as a simulation would. All workers train on cubes of the first field. The second
+// field, which the network has never seen, is predicted as a whole and compared with the truth in a
+// report.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -14,11 +15,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::int64_t kSide = 96;  // of the field
-constexpr std::int64_t kCube = 16;  // of a sample
+constexpr std::int64_t kSide = 96;  // points of the field in each direction
+constexpr std::int64_t kCube = 16;  // points of a sample in each direction
 constexpr double kCutoff = 6;       // the large scales: wave numbers up to this
 
-// Velocity and its large scales, as a simulation would leave them.
+// Writes a velocity field and its large scales to a file, as a simulation would.
 void make_field(const fs::path& path, std::uint64_t seed) {
   const torch::Tensor velocity = science::synthetic_turbulence(
       {.shape = {kSide, kSide, kSide}, .seed = seed, .components = 3});
@@ -29,7 +30,7 @@ void make_field(const fs::path& path, std::uint64_t seed) {
   science::write_hdf5(path, {{"velocity", velocity}, {"large_scales", torch::stack(large)}});
 }
 
-// Its cubes, made where there is no such file yet.
+// Returns the cubes of a field. Makes the file first if it does not exist.
 science::FieldData load_field(const fs::path& path, std::uint64_t seed) {
   if (!fs::exists(path)) make_field(path, seed);
   return science::hdf5_dataset({.path = path.string(),
@@ -41,7 +42,7 @@ science::FieldData load_field(const fs::path& path, std::uint64_t seed) {
                                 .shuffle = true});
 }
 
-// The loss of predicting the mean of all that was trained on, everywhere.
+// The validation loss of a prediction that is the mean of all training targets everywhere.
 double loss_of_mean(const science::FieldData& data) {
   const auto all = [](const ls::data::DatasetPtr& dataset) {
     std::vector<torch::Tensor> targets;
@@ -64,12 +65,14 @@ int main(int argc, char** argv) try {
   CLI::App app("Trains CNN3d on a synthetic turbulent field, and evaluates it.");
   app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")
       ->capture_default_str();
-  app.add_option("--epochs", epochs, "At most so many")->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one a core");
+  app.add_option("--epochs", epochs,
+                 "Largest number of epochs; early stopping may end the training before")
+      ->capture_default_str();
+  app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers");
-  app.add_option("--mlflow", mlflow, "Address of an MLflow server, which gets everything, too");
-  app.add_flag("--verbose", verbose, "A progress bar");
+  app.add_option("--mlflow", mlflow, "Address of an MLflow server that also gets the results");
+  app.add_flag("--verbose", verbose, "Show a progress bar");
   CLI11_PARSE(app, argc, argv);
 
   fs::create_directories(logdir);
@@ -95,7 +98,7 @@ int main(int argc, char** argv) try {
                                          .field = unseen.size,
                                          .title = "Large scales of an unseen turbulent field",
                                          .trackers = trackers};
-  science::check(evaluation);  // now, and not after the training
+  science::check(evaluation);  // finds mistakes before the training, not after it
   science::run(science::TrainExperiment{
       .estimator = estimator,
       .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}},

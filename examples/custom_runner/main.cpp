@@ -1,4 +1,4 @@
-// A runner of one's own: where its workers, its data and its loss come from is in one class.
+// A custom runner: one class says where its workers, its data and its loss come from.
 #include <iostream>
 #include <numeric>
 
@@ -12,8 +12,8 @@ namespace {
 
 struct Settings {
   std::optional<std::string> root;    // default: Debian's Fashion-MNIST
-  std::optional<std::int64_t> limit;  // samples of each data set
-  std::optional<int> workers;         // default: one a GPU, else one a core
+  std::optional<std::int64_t> limit;  // number of samples of each data set
+  std::optional<int> workers;         // default: one per GPU, without GPUs one per core
   std::int64_t batch_size = 32;       // of one worker
 };
 
@@ -36,7 +36,7 @@ class CustomRunner : public ls::Runner {
     const auto logits = state.model(state.batch["features"]);
     state.batch.set("logits", logits);
     state.batch.set("loss", state.criterion(logits, state.batch["targets"]));
-    // Any number of a batch; the loader's is the mean over all workers' samples.
+    // A metric of this batch. The loader's metric is the mean over the samples of all workers.
     state.batch_metrics["confidence"] =
         std::get<0>(logits.detach().softmax(1).max(1)).mean().item<double>();
   }
@@ -70,17 +70,18 @@ int main(int argc, char** argv) try {
   std::int64_t epochs = 8;
   std::optional<std::string> logdir;
   bool quiet = false;
-  CLI::App app("Trains with a runner of its own.");
+  CLI::App app("Trains with a custom runner.");
   app.add_option("--root", settings.root,
                  "Folder with MNIST's or Fashion-MNIST's files; default: Debian's Fashion-MNIST");
   app.add_option("--epochs", epochs, "Epochs")->capture_default_str();
   app.add_option("--batch-size", settings.batch_size, "Samples in a batch of one worker")
       ->capture_default_str();
-  app.add_option("--limit", settings.limit, "Only the first samples of each data set")
+  app.add_option("--limit", settings.limit, "Use only the first N samples of each data set")
       ->check(CLI::PositiveNumber);
-  app.add_option("--workers", settings.workers, "Processes; default: one a GPU, else one a core");
+  app.add_option("--workers", settings.workers,
+                 "Processes; default: one per GPU, without GPUs one per core");
   app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_flag("--quiet", quiet, "No progress bar");
+  app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
   torch::manual_seed(42);
@@ -99,7 +100,7 @@ int main(int argc, char** argv) try {
                     ls::PrecisionRecallF1SupportCallback({.num_classes = 10}),
                     ls::AUCCallback({.num_classes = 10})},
   });
-  // Where a launcher started several processes, each comes here.
+  // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {
     const auto& valid = result.best_metrics.at("valid");
     std::cout << fmt::format("Result: epoch {}, loss {:.4f}, accuracy {:.4f}, confidence {:.4f}\n",

@@ -1,5 +1,5 @@
-// The smallest whole program: data-parallel training by hand, without a runner. Random data, a
-// small model, and what every worker and all of them together got.
+// A small complete program: data-parallel training by hand, without a runner. It trains a small
+// model on random data, and prints the results of every worker and of all workers together.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -34,7 +34,7 @@ void print_arguments(const Arguments& args, int world_size) {
   show("workers", world_size);
 }
 
-// The same on every worker: they draw it from the same seed.
+// The data is the same on every worker, because all draw it from the same seed.
 ls::data::DatasetPtr make_dataset(const Arguments& args) {
   torch::manual_seed(0);
   return std::make_shared<ls::data::TensorDataset>(
@@ -42,7 +42,7 @@ ls::data::DatasetPtr make_dataset(const Arguments& args) {
       torch::randint(args.n_classes, {args.data_size}, torch::kInt64));
 }
 
-// What a batch came to, here or on all workers.
+// The result of a batch, on this worker or on all workers.
 struct Score {
   double loss = 0;           // mean over the samples
   std::int64_t correct = 0;  // samples
@@ -51,7 +51,8 @@ struct Score {
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(n); }
 };
 
-// On the primary. Sums of samples, not of means: batches need not be of one size.
+// The result over all workers, on the primary. It adds sums over samples, not means, because
+// batches may have different sizes.
 Score total_of(const Score& mine) {
   const auto count = static_cast<double>(mine.n);
   const torch::Tensor sums = dist::reduce(torch::tensor(
@@ -81,7 +82,7 @@ void train(Training& training, ls::data::BatchStream batches, std::int64_t itera
     training.optimizer.zero_grad();
     Score mine;
     std::string report;
-    // Where the samples do not divide evenly, the last iteration is not for everybody.
+    // If the samples do not divide evenly, some workers have no batch in the last iteration.
     if (auto batch = batches.next()) {
       const auto x = (*batch)["features"].to(device);
       const auto y = (*batch)["targets"].to(device);
@@ -93,7 +94,7 @@ void train(Training& training, ls::data::BatchStream batches, std::int64_t itera
               .n = y.size(0)};
       report = describe(mine, x);
     }
-    // By samples, so that it is the gradient of the mean over all of them.
+    // Weighted by samples, so that it is the gradient of the mean over all samples.
     training.model.average_gradients(static_cast<double>(mine.n));
     training.optimizer.step();
 
@@ -110,7 +111,7 @@ void main_worker(int rank, int world_size, const Arguments& args) {
   print_arguments(args, world_size);
 
   const auto dataset = make_dataset(args);
-  // Without padding: a sample that came twice would count twice in the totals.
+  // Without padding: a sample that is used twice would count twice in the totals.
   const auto sampler = dist::data_sampler(dataset, {.shuffle = false, .pad = false});
   const ls::data::Loader loader(dataset, {.batch_size = args.batch_size, .sampler = sampler});
   const auto iterations =
@@ -146,7 +147,8 @@ int main(int argc, char** argv) try {
   app.add_option("--hidden-dim", args.hidden_dim, "Width of the hidden layer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--workers", args.workers, "Processes; default: one a GPU, else one a core");
+  app.add_option("--workers", args.workers,
+                 "Processes; default: one per GPU, without GPUs one per core");
   CLI11_PARSE(app, argc, argv);
 
   dist::launch([&](int rank, int world_size) { main_worker(rank, world_size, args); },

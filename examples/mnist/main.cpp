@@ -1,4 +1,5 @@
-// The classic: handwritten digits (or clothes), a model of choice, metrics, logs and checkpoints.
+// Trains one of three models on images of handwritten digits (or clothes), with metrics, logs and
+// checkpoints.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +24,7 @@ nn::Sequential make_model(const std::string& kind) {
                         nn::Dropout(0.25), nn::Linear(128, 10));
 }
 
-// MNIST or Fashion-MNIST files in `root`; Debian's Fashion-MNIST where none is given.
+// Loads the files of MNIST or Fashion-MNIST in `root`; without it, Debian's Fashion-MNIST.
 ls::data::DatasetPtr load(const std::optional<std::string>& root, bool train) {
   if (root) return ls::data::mnist({.root = *root, .train = train});
   return ls::data::fashion_mnist({.train = train, .download = true});
@@ -49,29 +50,31 @@ int main(int argc, char** argv) try {
   app.add_option("--model", kind, "linear, mlp or cnn")
       ->check(CLI::IsMember({"linear", "mlp", "cnn"}))
       ->capture_default_str();
-  app.add_option("--epochs", epochs, "Epochs altogether")->capture_default_str();
+  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
+      ->capture_default_str();
   app.add_option("--batch-size", batch_size, "Samples in one shard of a batch")
       ->capture_default_str();
   app.add_option("--lr", lr, "Learning rate of Adam")->capture_default_str();
   app.add_option("--seed", seed, "Seed of weights, order and dropout; default: 42");
   auto* const folder =
       app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume, "A checkpoint's path, or last or best in --logdir");
+  app.add_option("--resume", resume,
+                 "Checkpoint to continue from: a path, or last or best in --logdir");
   app.add_option("--save-every", save_every,
                  "Also save last.pth every N batches; 0: only at the "
                  "end of epochs")
       ->needs(folder)
       ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one a core");
+  app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one a worker");
-  app.add_option("--backend", backend, "How workers talk: shm or gloo")
+                 "default: one per worker");
+  app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
-  app.add_option("--timeout", timeout, "Seconds that a worker waits for the others")
+  app.add_option("--timeout", timeout, "Seconds that a worker waits for other workers")
       ->capture_default_str();
-  app.add_flag("--quiet", quiet, "No progress bar");
+  app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
   torch::manual_seed(seed.value_or(42));

@@ -1,4 +1,4 @@
-// A model of one's own for `lockstep run --plugin libwide_net.so`.
+// A custom model for `lockstep run --plugin libwide_net.so`.
 #include <lockstep/recipe/plugin.h>
 #include <torch/nn.h>
 
@@ -28,8 +28,8 @@ TORCH_MODULE(WideNet);
 LOCKSTEP_PLUGIN(targets) {
   targets.models.add<WideNetOptions>(
       "WideNet", "One wide layer.",
-      {{"width", &WideNetOptions::width, "of the hidden layer"},
-       {"classes", &WideNetOptions::classes, "of its output"}},
+      {{"width", &WideNetOptions::width, "width of the hidden layer"},
+       {"classes", &WideNetOptions::classes, "number of classes, the width of the output"}},
       [](const WideNetOptions& options, const ls::recipe::Example& example) {
         return ls::Model(WideNet(options, example.input.flatten(1).size(1)));
       });

@@ -1,16 +1,16 @@
-// One process per node, started by hand on each, and kept in step by callbacks of one's own. First,
-// a secret that both nodes know, made on one of them and copied to the other:
+// Trains with one process per node, started by hand on each node. Custom callbacks keep the models
+// of the nodes equal. First make a secret on one node and copy it to the other:
 //
 //   (umask 077; openssl rand -hex 32 > ~/.lockstep-token)
 //   scp -p ~/.lockstep-token othernode:
 //
-// Then, with 10.0.0.1 the address of the node with rank 0:
+// Then start the program on both nodes. 10.0.0.1 is the address of the node with rank 0:
 //
-//   two_nodes --world-size 2 --rank 0 --host 10.0.0.1 --token-file ~/.lockstep-token   there
+//   two_nodes --world-size 2 --rank 0 --host 10.0.0.1 --token-file ~/.lockstep-token   on that node
 //   two_nodes --world-size 2 --rank 1 --host 10.0.0.1 --token-file ~/.lockstep-token   on the other
 //
-// To each node the run is one of a single process. (A DistributedDataParallelEngine does all this
-// by itself; here it is done where it can be seen.)
+// For the runner on each node, the run has a single process. (A DistributedDataParallelEngine does
+// all this by itself; this example shows how it can be done by hand.)
 #include <filesystem>
 #include <iostream>
 #include <numeric>
@@ -25,7 +25,7 @@ namespace nn = torch::nn;
 
 namespace {
 
-// The nodes begin with the mean of their random weights.
+// The nodes start with the mean of their random weights.
 struct SyncModel : ls::Callback {
   void on_run_start(ls::State& state) override {
     for (const auto& [name, parameter] : state.model.parameters()) {
@@ -34,7 +34,7 @@ struct SyncModel : ls::Callback {
   }
 };
 
-// ... and make the same updates: with the mean of their gradients.
+// All nodes make the same updates, with the mean of their gradients.
 struct AverageGradients : ls::Callback {
   void on_backward(ls::State& state) override {
     for (const auto& [name, parameter] : state.model.parameters()) {
@@ -61,7 +61,7 @@ struct Arguments {
   std::optional<std::int64_t> limit;
 };
 
-// MNIST or Fashion-MNIST files in the root; Debian's Fashion-MNIST where none is given.
+// Loads the files of MNIST or Fashion-MNIST in `root`; without it, Debian's Fashion-MNIST.
 ls::data::DatasetPtr load(const Arguments& args, bool train) {
   const auto transform = ls::data::Compose(
       {ls::data::ToTensor(), ls::data::Normalize({.mean = {0.1307}, .std = {0.3081}})});
@@ -103,8 +103,8 @@ void worker(const Arguments& args) {
 
   const auto train = load(args, true);
   const auto test = load(args, false);
-  // Equally many batches everywhere to train on, or a node would wait for gradients that never
-  // come; each sample once to be tested by.
+  // For training, padding gives all nodes the same number of batches; otherwise a node would wait
+  // for gradients that the other nodes never send. For testing, each sample is used once.
   const ls::data::Loader test_loader(
       test, {.batch_size = 128, .sampler = dist::data_sampler(test, {.pad = false})});
 
@@ -119,7 +119,7 @@ void worker(const Arguments& args) {
       .num_epochs = args.epochs,
       .callbacks = {SyncModel(), AverageGradients(), Flatten(),
                     ls::AccuracyCallback({.num_classes = 10})},
-      .console = dist::is_primary(),  // its lines are of the primary's samples
+      .console = dist::is_primary(),  // it shows metrics of the primary's samples only
       .engine = std::make_shared<ls::DeviceEngine>(),
   });
 
@@ -143,8 +143,9 @@ int main(int argc, char** argv) try {
       ->required();
   app.add_option("--rank,-r", args.rank, "Rank of this process")->required();
   app.add_option("--world-size", args.world_size, "Processes on all nodes")->capture_default_str();
-  app.add_option("--port", args.port, "Where rank 0 listens")->capture_default_str();
-  // The secret itself is no option: every user of the machine can read a program's arguments.
+  app.add_option("--port", args.port, "Port on which rank 0 listens")->capture_default_str();
+  // The secret itself is not an option, because every user of the machine can read a program's
+  // arguments.
   app.add_option(
       "--token-file", args.token_file,
       "File with the run's secret, which only its owner may read; default: LOCKSTEP_TOKEN "
@@ -154,13 +155,13 @@ int main(int argc, char** argv) try {
   app.add_option("--epochs", args.epochs, "Epochs")->capture_default_str();
   app.add_option("--root", args.root,
                  "Folder with MNIST's or Fashion-MNIST's files; default: Debian's Fashion-MNIST");
-  app.add_option("--limit", args.limit, "Only the first samples of each data set")
+  app.add_option("--limit", args.limit, "Use only the first N samples of each data set")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   worker(args);
   std::cout << "done\n";
 } catch (const std::exception& error) {
-  dist::abort(error.what());  // or the others would wait for this node
+  dist::abort(error.what());  // otherwise the other nodes would wait for this one
   std::cerr << "two_nodes: " << error.what() << '\n';
   return 1;
 }

@@ -1,4 +1,4 @@
-"""Files of torch.save for tests/checkpoint/unpickler_test.cpp, and what is in them.
+"""Writes files of torch.save for tests/checkpoint/unpickler_test.cpp, and the outputs of the saved model.
 
     python3 scripts/goldens/checkpoint_python.py
 """
@@ -15,7 +15,7 @@ torch.manual_seed(1)
 
 model = torch.nn.Sequential(
     torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(8, 3))
-model(torch.randn(5, 1, 4, 4))  # batch norm has seen something
+model(torch.randn(5, 1, 4, 4))  # gives batch norm running statistics
 model.eval()
 features = torch.linspace(-1, 1, 32).reshape(2, 1, 4, 4)
 outputs = model(features)

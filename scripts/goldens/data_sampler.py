@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/goldens/data_sampler.json: what PyTorch's randperm and DistributedSampler give.
+"""Writes tests/goldens/data_sampler.json: results of PyTorch's randperm and DistributedSampler.
 
-Short orders are written out; long ones as length, first and last entries and a hash (FNV-1a over
-the indices as little-endian 64-bit integers).
+Short orders are written in full. For long ones the file has the length, the first and last entries and
+a hash (FNV-1a over the indices as little-endian 64-bit integers).
 """
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""Writes tests/goldens/ddp.json: what two ranks of PyTorch's DistributedDataParallel do to two
-models in 100 steps.
+"""Writes tests/goldens/ddp.json: two models that two ranks of PyTorch's DistributedDataParallel
+train for 100 steps.
 
 The data are integers below 256, made by a hash (all arithmetic modulo 2^32):
 
@@ -9,14 +9,15 @@ The data are integers below 256, made by a hash (all arithmetic modulo 2^32):
     pixel p of sample i        mix(2^16 + 64 * i + p) % 192 + 64 * pattern of i's label at p
 
 Pixel p is row p / 8, column p % 8 of an image [1, 8, 8]; a feature is its pixel / 255 in float32.
-203 samples do not divide by two: the sampler gives each rank 102, one of them again, which are 12
-batches of 8 and one of 6. The epochs are 1, 2, ...; the last one is cut off by the 100th step.
+203 samples cannot be divided by two, so the sampler uses one sample twice and gives each rank 102,
+which are 12 batches of 8 and one of 6. The epochs are 1, 2, ...; training stops after step 100, in
+the middle of an epoch.
 
-Ranks start from weights of their own, and go on from rank 0's, which are the "initial" ones. A
-step's losses are those of its forward passes on rank 0 and rank 1, each the mean over the rank's
-own batch. After the last step parameters are the same on both ranks, to the bit; buffers are not:
-rank 0's are sent to all before a forward pass, which then updates them with its own batch. The
-"final" ones are rank 0's.
+Each rank draws other weights, and then DistributedDataParallel replaces them by rank 0's, which are
+the "initial" ones. A step's losses are those of its forward passes on rank 0 and rank 1, each the
+mean over the rank's own batch. After the last step the parameters of both ranks have the same bits.
+The buffers differ: rank 0's buffers are sent to all ranks before a forward pass, and then each rank
+updates them with its own batch. The "final" values are rank 0's.
 """
 import json
 import pathlib
@@ -30,7 +31,7 @@ OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "tests/goldens/ddp.json"
 HOST = "127.0.0.1"
 REPLICAS = 2
 SAMPLES = 203
-BATCH_SIZE = 8  # of a rank
+BATCH_SIZE = 8  # per rank
 SEED = 42
 FIRST_EPOCH = 1
 STEPS = 100
@@ -89,7 +90,7 @@ def tensors(module):
 
 
 def gathered(tensor):
-    """The tensor of every rank."""
+    """Returns the tensors of all ranks."""
     parts = [torch.empty_like(tensor) for _ in range(REPLICAS)]
     distributed.all_gather(parts, tensor)
     return parts

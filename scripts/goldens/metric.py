@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/goldens/metric.json: what scikit-learn says of data that the tests then feed to ours.
+"""Writes tests/goldens/metric.json: data for the tests, and the metrics that scikit-learn computes for it.
 
 Run it from the root of the repository with a Python that has numpy and scikit-learn.
 """
@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(20240229)
 
 
 def short(scores):
-    """Float32 scores as the shortest decimals that read back as the same float32."""
+    """Returns float32 scores as the shortest decimals that are read back as the same float32."""
     rows = [[float(str(np.float32(x))) for x in row] for row in scores]
     assert (np.array(rows, dtype=np.float32) == scores.astype(np.float32)).all()
     return rows
@@ -29,7 +29,7 @@ def defined_mean(values, weights):
 
 
 def auc(positive, scores):
-    """One column after another; None where roc_auc_score refuses."""
+    """The AUC of each column, None if roc_auc_score is not defined for it, and their averages."""
     per_class = []
     for column in range(scores.shape[1]):
         both = 0 < positive[:, column].sum() < len(positive)
@@ -56,7 +56,7 @@ def precision_recall(labels, predictions, classes):
 
 
 def topk(labels, scores):
-    """The share of labels in the k best, the lower class first among equals, for k = 1 ... C."""
+    """The share of labels among the k best scores, for k = 1 ... C. Of equal scores the lower class is first."""
     order = np.argsort(-scores, axis=1, kind="stable")
     hits = order == labels[:, None]
     return [int(hits[:, : k + 1].sum()) / len(labels) for k in range(scores.shape[1])]
@@ -80,7 +80,7 @@ def labelled(name, labels, scores):
 
 
 def informed(labels, classes, strength):
-    """Normal scores, with the label's lifted by `strength`."""
+    """Normally distributed scores; `strength` is added to the score of the label."""
     scores = RANDOM.normal(size=(len(labels), classes))
     scores[np.arange(len(labels)), labels] += strength
     return scores
@@ -116,13 +116,13 @@ def binary():
 
 
 def square_root(value):
-    """Of a Fraction, right to far more digits than a double has."""
+    """The square root of a Fraction, exact to many more digits than a double has."""
     scale = 10**60
     return float(Fraction(math.isqrt(int(value * scale * scale)), scale))
 
 
 def moments(name, values, weights):
-    """Mean and deviation by their definition, in rational numbers."""
+    """Mean and standard deviation by their definition, computed in rational numbers."""
     values = [float(v) for v in values]
     total = sum(weights)
     mean = sum(Fraction(v) * w for v, w in zip(values, weights)) / total

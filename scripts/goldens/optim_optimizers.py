@@ -1,8 +1,9 @@
-"""Writes tests/goldens/optim_optimizers.json: what PyTorch's optimizers do to a fixed problem.
+"""Writes tests/goldens/optim_optimizers.json: the steps of PyTorch's optimizers on a fixed problem.
 
-Values and gradients are fractions of powers of two, so both sides start from the same bits, and a
-gradient does not depend on the parameters, so a difference in rounding stays one. No weight decay
-here takes a gradient to zero but for rounding, which a division by its own size would blow up.
+Values and gradients are fractions of powers of two, so both sides start from the same bits. Gradients
+do not depend on the parameters, so a difference in rounding does not grow. The weight decays are chosen
+so that no gradient becomes zero up to rounding: an optimizer that divides a gradient by its size would
+make the rounding error large.
 """
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""Writes tests/goldens/optim_schedulers.json: learning rate and momentum as PyTorch's schedulers
-set them, at first and after each step."""
+"""Writes tests/goldens/optim_schedulers.json: learning rate and momentum that PyTorch's
+schedulers set, at the start and after each step."""
 import json
 import math
 import pathlib
@@ -36,7 +36,7 @@ CASES = [
 
 
 def metric(step):
-    """Falls, stalls and jumps."""
+    """A metric that falls, stays equal and jumps."""
     return 1.0 / (1 + step // 6) + 0.125 * (step % 5 == 0) - 0.25 * (step > 50)
 
 

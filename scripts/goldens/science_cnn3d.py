@@ -1,4 +1,4 @@
-"""What examples/cnn3d reaches in PyTorch: the same network, cubes, order, optimizer and schedule.
+"""Trains the network of examples/cnn3d in PyTorch, with the same cubes, order, optimizer and schedule.
 
     build/bin/cnn3d --logdir DIR --workers 2 --shards 2
     python3 scripts/goldens/science_cnn3d.py DIR/field.h5 > tests/goldens/science_cnn3d.json

@@ -1,4 +1,4 @@
-"""A small file as h5py writes it: compressed, chunked, of several types and ranks.
+"""Writes a small file with h5py: compressed, chunked, with several types and numbers of dimensions.
 
     python3 scripts/goldens/science_h5py.py tests/goldens/science_h5py.h5
 """

@@ -1,9 +1,9 @@
-"""Spectra, filters, statistics and subgrid models by NumPy and SciPy, of fields that need no file:
+"""Computes spectra, filters, statistics and subgrid models with NumPy and SciPy, of fields that need no file:
 
     python3 scripts/goldens/science_numbers.py > tests/goldens/science_numbers.json
 
-The fields are sums of sines, so that a test can make them itself. The sides of a field are taken to be
-equally long, whatever their points: Lockstep is told so by its `box`.
+The fields are sums of sines, so that a test can make them itself. All sides of a field have the same
+length, also if they have different numbers of points; the tests set Lockstep's `box` accordingly.
 """
 import json
 import sys
@@ -61,7 +61,7 @@ def smagorinsky(u, filt, width, ratio):
 
 
 def some(a):
-    """A few elements and the norm: enough to tell, small enough to keep."""
+    """A few elements and the norm: enough to find a difference, and small enough for the file."""
     flat = np.asarray(a).ravel()
     return {"norm": float(np.linalg.norm(flat)), "some": flat[:: max(1, flat.size // 16)].tolist()}
 

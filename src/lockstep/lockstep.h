@@ -1,4 +1,5 @@
-// Everything, for users: #include <lockstep/lockstep.h>. Never included inside Lockstep itself.
+// All public headers, for users: #include <lockstep/lockstep.h>. Lockstep's own files never include
+// this one.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,5 +1,5 @@
-// Everything about fields, for users: the component `science`. lockstep/lockstep.h includes it. Never
-// included inside Lockstep itself.
+// Everything about fields, for users: the component `science`. lockstep/lockstep.h includes it.
+// Never included inside Lockstep itself.
 #pragma once
 
 #include "lockstep/science/cnn3d.h"

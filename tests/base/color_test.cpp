@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// A pseudo terminal's other end, as a program sees it, and the variables that it looks at.
+// Provides a pseudo terminal, as a program sees it, and sets the variables that shows_color()
+// reads.
 class TerminalTest : public ::testing::Test {
  protected:
   TerminalTest() {
@@ -42,7 +43,7 @@ TEST_F(TerminalTest, NoColorAndADumbTerminalAreRespected) {
   ::setenv("NO_COLOR", "1", 1);
   EXPECT_EQ(colored_on(terminal_, "error", TextColor::kRed), "error");
   ::setenv("NO_COLOR", "", 1);
-  EXPECT_TRUE(shows_color(terminal_)) << "an empty NO_COLOR says nothing";
+  EXPECT_TRUE(shows_color(terminal_)) << "an empty NO_COLOR has no effect";
   ::setenv("TERM", "dumb", 1);
   EXPECT_FALSE(shows_color(terminal_));
 }

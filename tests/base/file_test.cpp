@@ -69,7 +69,7 @@ TEST(WriteFileAtomically, KeepsWhatItCannotReplace) {
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("taken"));
 }
 
-// As on a full disk: no file of this process may have more than two bytes.
+// Simulates a full disk: no file of this process may have more than two bytes.
 TEST(WriteFileAtomically, AWriteThatFailsLosesNothing) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "file", std::string_view("old"));
@@ -92,7 +92,7 @@ TEST(WriteFileAtomically, AWriteThatFailsLosesNothing) {
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
 }
 
-// While it is written, a file has no name that could be left.
+// While a file is written, it has no name, so nothing can be left behind.
 TEST(WriteFileAtomically, AKilledWriterLeavesNothing) {
   const TemporaryDirectory folder;
   if (!FileDescriptor(::open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600))) {
@@ -104,7 +104,7 @@ TEST(WriteFileAtomically, AKilledWriterLeavesNothing) {
     while (true) write_file_atomically(folder / "file", bytes);
   }
   while (!fs::exists(folder / "file")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in the middle of the next
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the next write has begun
   ::kill(writer, SIGKILL);
   ::waitpid(writer, nullptr, 0);
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
@@ -128,8 +128,8 @@ TEST(WriteFileAtomically, TakesContentPieceByPiece) {
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
 }
 
-// Where there is no /proc, files cannot be written without a name. Another user of the folder has
-// put links where version 0.1.0 would have written.
+// Without /proc, files cannot be written without a name. Another user of the folder has created a
+// symbolic link with the name that version 0.1.0 would have written to.
 TEST(WriteFileAtomically, WithoutProcItFollowsNoLink) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "victim", std::string_view("precious"));

@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Collects warnings while it lives, then puts the former handler back.
+// Collects warnings. The destructor restores the previous handler.
 class Collector {
  public:
   Collector()

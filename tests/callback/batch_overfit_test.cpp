@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// What the loaders served, by loader, one entry a batch.
+// The batches of each loader, one entry per batch.
 std::map<std::string, std::vector<torch::Tensor>> served(TrainOptions options) {
   std::map<std::string, std::vector<torch::Tensor>> seen;
   auto hooks = std::make_shared<toy::Hooks>();

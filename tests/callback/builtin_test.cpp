@@ -35,6 +35,10 @@ TEST(BuiltinCallbacks, AreNotAddedBesideTheUsersOwn) {
 TEST(BuiltinCallbacks, TwoCheckpointsNeedTwoFolders) {
   EXPECT_THROW(names({}, {CheckpointCallback(), CheckpointCallback()}), ConfigError);
   EXPECT_NO_THROW(names({}, {CheckpointCallback(), CheckpointCallback({.folder = "elsewhere"})}));
+  // The same folder under another name.
+  EXPECT_THROW(names({.logdir = "run"},
+                     {CheckpointCallback(), CheckpointCallback({.folder = "./run/checkpoints"})}),
+               ConfigError);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<std::string> files(const fs::path& folder) {
   return names;
 }
 
-// Validation scores as given, one an epoch.
+// Sets the given validation scores, one per epoch.
 CallbackPtr scripted(std::vector<double> scores) {
   auto script = std::make_shared<toy::Hooks>();
   script->loader_end = [scores](State& s) {
@@ -116,7 +116,7 @@ TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("logdir"));
 }
 
-// A state that can be made only after the first step, and not be saved.
+// An optimizer whose state exists only after the first step, and cannot be saved.
 class Forgetful : public torch::optim::SGD {
  public:
   explicit Forgetful(std::vector<torch::Tensor> parameters)

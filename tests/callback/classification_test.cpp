@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Whatever the batches, a loader's metric is that of the whole loader at once.
+// A loader's metric is that of all its samples at once, however they are split into batches.
 TEST(MetricCallbacks, AreOfTheWholeLoader) {
   const Model model(toy::model());
   const auto dataset = toy::points(101);

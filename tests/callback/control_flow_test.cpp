@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The passes that reach a callback, as "epoch/loader".
+// The passes in which a callback is called, as "epoch/loader".
 std::vector<std::string> passes(const ControlFlowCallbackOptions& flow,
                                 std::int64_t expected_epochs) {
   std::vector<std::string> seen;
@@ -62,7 +62,7 @@ TEST(ControlFlow, AMetricIsThereWhereItIsComputedOnWorkersToo) {
   EXPECT_FALSE(result.last_metrics.at("train").contains("accuracy01"));
 }
 
-// The one that train() would add is there already.
+// The callback that train() would add is in the list already.
 TEST(ControlFlow, ABuiltInCallbackInsideIsNotAddedAgain) {
   TrainOptions options = toy::options();
   options.scheduler = optim::StepLR{.step_size = 1, .gamma = 0.5};
@@ -71,7 +71,7 @@ TEST(ControlFlow, ABuiltInCallbackInsideIsNotAddedAgain) {
   EXPECT_DOUBLE_EQ(result.last_metrics.at("train").at("lr"), 0.01 / 4) << "twice in three epochs";
 }
 
-// One that acts at the end of an epoch alone.
+// A callback that acts only at the end of an epoch.
 TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();
@@ -87,7 +87,8 @@ TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
   options.callbacks = {ControlFlowCallback(CheckpointCallback({.save_n_best = 0}), {.every = 3}),
                        watch};
   const auto result = toy::train(options);
-  EXPECT_THAT(saved, ElementsAre(3, 3, 3, 6)) << "what last.pth was of as epochs 4 to 7 began";
+  EXPECT_THAT(saved, ElementsAre(3, 3, 3, 6))
+      << "the epoch in last.pth at the start of epochs 4 to 7";
 }
 
 TEST(ControlFlow, RefusesWhatSaysNothing) {

@@ -40,7 +40,7 @@ TEST(CriterionCallback, RefusesToBeTheLossItself) {
   EXPECT_THROW(CriterionCallback({}), ConfigError);
 }
 
-// The criterion's own weights count, not the samples of the batch.
+// The weights of the criterion count, not the samples of the batch.
 TEST(CriterionCallback, ItsAverageIsOverWhatItIsAMeanOver) {
   namespace nn = torch::nn;
   const auto data = std::make_shared<data::TensorDataset>(

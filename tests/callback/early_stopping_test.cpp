@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Epochs run when validation scores are as given.
+// The number of epochs that run with the given validation scores.
 std::int64_t epochs_run(const std::vector<double>& scores, EarlyStoppingCallbackOptions early) {
   auto script = std::make_shared<toy::Hooks>();
   script->loader_end = [&](State& s) {
@@ -78,7 +78,8 @@ TEST(EarlyStopping, SaysWhatIsWrongWithIt) {
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("valid_loader"));
 }
 
-// Its own metric says what is better, not the run's valid_metric, which is a loss here.
+// The callback's own metric decides what is better, not the run's valid_metric, which is a loss
+// here.
 TEST(EarlyStopping, GoesByWhatItsOwnMetricSays) {
   auto script = std::make_shared<toy::Hooks>();
   script->loader_end = [](State& s) {
@@ -89,7 +90,7 @@ TEST(EarlyStopping, GoesByWhatItsOwnMetricSays) {
   options.callbacks = {
       AccuracyCallback({.num_classes = 3}), script,
       EarlyStoppingCallback({.patience = 1, .metric = MetricKey{"valid", "accuracy01"}})};
-  EXPECT_EQ(toy::train(options).history.size(), 4U) << "it gets better all the time";
+  EXPECT_EQ(toy::train(options).history.size(), 4U) << "it always improves";
   options.callbacks = {
       AccuracyCallback({.num_classes = 3}),
       EarlyStoppingCallback({.patience = 1, .metric = MetricKey{"valid", "accuracy01/std"}})};

@@ -1,11 +1,13 @@
 #include "lockstep/callback/lr_finder.h"
 
+#include <cmath>
 #include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/runner/supervised.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
 
@@ -14,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Without dropout: the loss falls where the rate is right.
+// A model without dropout, so that the loss falls if the rate is right.
 TrainOptions plain_options(const std::shared_ptr<LRFinderCallback>& finder) {
   namespace nn = torch::nn;
   TrainOptions options = toy::options();
@@ -42,6 +44,17 @@ TEST(LRFinder, RaisesTheRateAndLeavesTheModelAsItWas) {
   EXPECT_LT(*finder->suggestion(), 30);
   EXPECT_THAT(*result.stop_reason, HasSubstr("the loss falls most steeply at"));
   EXPECT_THAT(read_file(folder / "lr_finder.csv"), HasSubstr("step,lr,loss\n1,0.0001,"));
+}
+
+TEST(LRFinder, FindsTheLossUnderAnotherName) {
+  const auto finder = std::make_shared<LRFinderCallback>(
+      LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 1, .num_steps = 10});
+  SupervisedRunner runner({.loss_key = "energy"});
+  TrainOptions options = plain_options(finder);
+  options.valid_loader.reset();
+  runner.train(options);
+  ASSERT_EQ(finder->points().size(), 10u);
+  EXPECT_TRUE(std::isfinite(finder->points().back().loss));
 }
 
 TEST(LRFinder, IsTheSameOnWorkers) {

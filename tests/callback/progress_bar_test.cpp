@@ -20,7 +20,7 @@ struct Shown {
   std::shared_ptr<toy::Hooks> hooks = std::make_shared<toy::Hooks>();
   CapturedStream stream = {};
 
-  // What the console has been sent after a run of one epoch.
+  // Returns what was written to the console by a run of one epoch.
   std::string run() {
     Console console({.stream = stream.file(), .terminal = terminal, .width = 120, .utf8 = false});
     TrainOptions options = toy::options();
@@ -44,8 +44,8 @@ TEST(ProgressBarCallback, ShowsEachPassOnATerminal) {
   EXPECT_THAT(output, HasSubstr("samples/s"));
 }
 
-// The metrics' callbacks forget what they accumulated at the end of a pass, before the bar is asked
-// for its last line.
+// Callbacks of metrics reset what they accumulated at the end of a pass, before the bar writes its
+// last line.
 TEST(ProgressBarCallback, TheLastLineHasTheWholePassesMetrics) {
   Shown shown;
   const std::string lines = screen(shown.run());
@@ -57,8 +57,8 @@ TEST(ProgressBarCallback, TheLastLineHasTheWholePassesMetrics) {
   }
 }
 
-// A pass that takes longer than the ten seconds after which a file gets a plain line would make the
-// test long: without one, a file gets nothing.
+// In a file, a plain line appears only if a pass takes longer than ten seconds. That would make the
+// test too long, so it checks that a shorter pass writes nothing.
 TEST(ProgressBarCallback, DrawsNoBarInAFile) {
   EXPECT_EQ(Shown{.terminal = false}.run(), "");
 }

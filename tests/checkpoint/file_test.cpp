@@ -43,7 +43,8 @@ TEST(CheckpointFile, ComesBackWhole) {
   TemporaryDirectory folder;
   save(folder / "a.pth", small_state());
   EXPECT_EQ(content_hash(load(folder / "a.pth")), content_hash(small_state()));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "something was left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1)
+      << "a temporary file was left";
 }
 
 TEST(CheckpointFile, EverySingleFlippedByteOfAWeightIsNoticed) {
@@ -51,7 +52,7 @@ TEST(CheckpointFile, EverySingleFlippedByteOfAWeightIsNoticed) {
   const fs::path path = folder / "a.pth";
   save(path, small_state());
   const std::string good = read_file(path);
-  // The float32 bytes of 0, 1, 2, ... are in the file as they are.
+  // The float32 bytes of 0, 1, 2, ... are stored unchanged in the file.
   const float one = 1.0f;
   const auto at = good.find(std::string(reinterpret_cast<const char*>(&one), sizeof one));
   ASSERT_NE(at, std::string::npos);
@@ -83,7 +84,8 @@ TEST(CheckpointFile, AFailedWriteLeavesTheOldOne) {
   const fs::path path = folder / "taken";
   fs::create_directory(path);
   EXPECT_THROW(save(path, small_state()), Error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "something was left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1)
+      << "a temporary file was left";
 }
 
 TEST(CheckpointFile, PythonReadsIt) {
@@ -107,7 +109,7 @@ TEST(CheckpointFile, PythonReadsIt) {
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
-// What version 0.1.0 wrote by LibTorch's own pickler.
+// Version 0.1.0 wrote this file by LibTorch's own pickler.
 TEST(CheckpointFile, OfAnOlderVersionIsRead) {
   const StateDict state = load(fs::path(LOCKSTEP_GOLDENS) / "checkpoints" / "lockstep-0.1.0.pth");
   EXPECT_EQ(state.get<StateDict>("run").get<int>("epoch"), 2);
@@ -141,12 +143,12 @@ TEST(CheckpointFile, HostileNamesDoNotReachTheTerminal) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;  // takes much more memory, and reserves terabytes
+constexpr bool kIsSanitized = true;  // needs much more memory, and reserves terabytes
 #else
 constexpr bool kIsSanitized = false;
 #endif
 
-// What reading a file came to, in a process of its own.
+// The result of reading a file in a separate process.
 struct Read {
   std::string error;
   double seconds = 0;
@@ -168,7 +170,7 @@ Read read_apart(const fs::path& path) {
     ::alarm(20);
     const rlimit limit{.rlim_cur = 32ul << 30, .rlim_max = 32ul << 30};
     if (!kIsSanitized) ::setrlimit(RLIMIT_AS, &limit);
-    at::set_num_threads(1);  // the threads of the parent are not here
+    at::set_num_threads(1);  // the parent's threads do not exist in the child
     const long before = peak_kilobytes();
     const std::string error = error_of(path);
     const std::string answer = std::to_string((peak_kilobytes() - before) / 1000) + " " + error;
@@ -179,7 +181,7 @@ Read read_apart(const fs::path& path) {
   const ssize_t size = ::read(channel[0], buffer, sizeof buffer);
   ::close(channel[0]);
   ::waitpid(child, nullptr, 0);
-  if (size <= 0) return {.error = "it died"};
+  if (size <= 0) return {.error = "the child ended without an answer"};
   const std::string answer(buffer, static_cast<std::size_t>(size));
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   return {.error = answer.substr(answer.find(' ') + 1),
@@ -187,7 +189,7 @@ Read read_apart(const fs::path& path) {
           .megabytes = std::stol(answer)};
 }
 
-// A tensor that is one number, `size` times.
+// A tensor that repeats one number `size` times.
 std::string expanded(std::int32_t size) {
   std::string out = "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" +
                     std::string("0U\3cpuK\1tQK\0(J", 14);
@@ -197,7 +199,8 @@ std::string expanded(std::int32_t size) {
 
 class Hostile : public testing::Test {
  protected:
-  // Refused for `reason`, by name, quickly and in little memory. `value` is a piece of a pickle.
+  // The file is refused for `reason`, by name, quickly and with little memory. `value` is a piece
+  // of a pickle.
   void expect_refused(const std::string& value, const std::string& reason) {
     expect_file_refused(zip({{.name = "archive/data.pkl", .content = "}U\1k" + value + "s."},
                              {.name = "archive/data/0", .content = std::string(4, '\0')}}),
@@ -215,7 +218,7 @@ class Hostile : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-// 50 KB that asked for gigabytes: a list of 20,000 that is "rebuilt from its type" 10,000 times.
+// 50 KB that needed gigabytes: a list of 20,000 that is "rebuilt from its type" 10,000 times.
 TEST_F(Hostile, ManyCopiesOfOneList) {
   std::string value =
       "(ctorch._tensor\n_rebuild_from_type_v2\nq\3(ctorch._utils\n"
@@ -243,7 +246,7 @@ TEST_F(Hostile, ManyExpandedTensors) {
   expect_refused(value + "t", "bytes of tensors");
 }
 
-// Harmless, but it took quadratic time.
+// This is harmless, but it took quadratic time.
 TEST_F(Hostile, ManyKeys) {
   std::string value = "}(";
   for (int i = 0; i < 300'000; ++i) {
@@ -264,9 +267,9 @@ TEST_F(Hostile, ManyEntriesOfTheSameBytes) {
   expect_file_refused(zip(entries), "overlap");
 }
 
-// A file that is larger than the memory there is; its blocks are not on the disk.
+// A file that is larger than the memory of the machine; its blocks are not on the disk.
 TEST_F(Hostile, AFileLargerThanMemory) {
-  if (kIsSanitized) GTEST_SKIP() << "a sanitizer ends the process where memory is not enough";
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer ends the process if memory is not enough";
   std::ofstream(folder_ / "hostile.pth") << "PK";
   std::error_code unsupported;
   fs::resize_file(folder_ / "hostile.pth", std::uintmax_t{1} << 43, unsupported);

@@ -14,13 +14,13 @@ namespace {
 using testing::Contains;
 using testing::Each;
 
-// What a pickle asks Python for, and the instructions that it is made of.
+// The Python names that a pickle uses, and its instructions.
 struct Listing {
   std::multiset<std::string> globals;
   std::set<char> instructions;
 };
 
-// Reads the instructions that the pickler writes; any other fails the test.
+// Reads the instructions that the pickler writes; any other instruction fails the test.
 Listing disassemble(const std::string& program) {
   Listing listing;
   std::size_t at = 0;
@@ -74,7 +74,7 @@ StateDict every_kind() {
           {"no_elements", torch::empty({0, 4})}};
 }
 
-// The lists of torch/_weights_only_unpickler.py in PyTorch 2.6, as far as they matter here.
+// The lists of torch/_weights_only_unpickler.py in PyTorch 2.6, as far as they are relevant here.
 TEST(Pickler, AsksForNothingThatTorchLoadRefusesByDefault) {
   const std::set<std::string> allowed = {
       "_codecs.encode",        "collections.OrderedDict",   "torch._utils._rebuild_tensor_v2",
@@ -85,7 +85,8 @@ TEST(Pickler, AsksForNothingThatTorchLoadRefusesByDefault) {
   const Listing listing = disassemble(pickle(every_kind()).program);
   for (const std::string& name : listing.globals) EXPECT_THAT(allowed, Contains(name));
   EXPECT_EQ(listing.globals.count("torch._utils._rebuild_tensor_v2"), 1u) << "recalled afterwards";
-  // It knows GLOBAL, REDUCE, BINPERSID and the plain values, and neither BINUNICODE8 nor LONG4.
+  // torch.load knows GLOBAL, REDUCE, BINPERSID and the plain values, and neither BINUNICODE8 nor
+  // LONG4.
   const std::string_view known = "\x80.c)}](eutRQNXJGqh\x86\x88\x89\x8a";
   for (const char code : listing.instructions) EXPECT_NE(known.find(code), known.npos) << code;
 }

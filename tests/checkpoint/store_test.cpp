@@ -85,7 +85,7 @@ TEST(Store, KeepsOnlyTheLastWhenAskedForNone) {
   EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "last.pth"));
 }
 
-// Catalyst's truncation deleted train.10 together with train.1.
+// When Catalyst removed old checkpoints, it deleted train.10 together with train.1.
 TEST(Store, DroppingEpoch1KeepsEpoch10) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path()});
@@ -112,7 +112,8 @@ TEST(Store, GoesOnFromItsOwnState) {
   }
   Store again({.folder = folder.path(), .keep_best = 2});
   again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
-  ASSERT_EQ(again.best().size(), 2u) << "the saved state must count the epoch it was saved in";
+  ASSERT_EQ(again.best().size(), 2u)
+      << "the saved state must include the epoch in which it was saved";
   EXPECT_EQ(again.best().front().epoch, 2);
   EXPECT_EQ(again.best().front().metrics.at("valid").at("loss"), 0.3);
 }
@@ -171,7 +172,7 @@ TEST(LoadByName, AnyFailureToReadMakesItUseTheOneBefore) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path(), .keep_best = 1});
   save_epochs(store, {0.5});
-  // The checksum is no text; the error used to be one without a file, for lack of memory as well.
+  // The checksum is not text. The error used to have no file name, also if memory was not enough.
   write_file_atomically(folder / "last.pth", to_pickle({{"epoch", 1}, {"checksum", 1}}));
   std::string warning;
   const auto before = set_warning_handler([&](const std::string& text) { warning = text; });

@@ -129,7 +129,7 @@ TEST(Unpickler, SaysWhatItCannotTake) {
               AllOf(HasSubstr("everything.pth"), HasSubstr("expected weights")));
 }
 
-// A pickle of these instructions.
+// Runs a pickle with these instructions.
 StateValue run(const std::string& program) {
   const auto zeros = [](const std::string&, torch::ScalarType type, std::int64_t size) {
     return torch::zeros({size}, type);
@@ -188,7 +188,7 @@ TEST(Unpickler, ATensorStaysInsideItsStorage) {
   }
 }
 
-// PyTorch saves x.conj() as the numbers of x and a note beside them.
+// PyTorch saves x.conj() as the numbers of x and a note.
 TEST(Unpickler, AViewThatIsNotYetComputedIsRefused) {
   const auto with_note = [](const std::string& value) {
     std::string program = tensor_program("K\1", "K\3", "K\1");
@@ -200,7 +200,7 @@ TEST(Unpickler, AViewThatIsNotYetComputedIsRefused) {
               AllOf(HasSubstr("'conj'"), HasSubstr("resolve_conj()")));
 }
 
-// The milestones of torch's MultiStepLR.
+// torch's MultiStepLR stores its milestones as a Counter.
 TEST(Unpickler, ReadsACounter) {
   const StateValue value = run("ccollections\nCounter\n}K\5K\2s\x85R.");
   ASSERT_NE(value.get_if<StateDict>(), nullptr);
@@ -210,7 +210,7 @@ TEST(Unpickler, ReadsACounter) {
 
 TEST(Unpickler, WhatHoldsItselfOrGrowsWithoutEndIsRefused) {
   EXPECT_THAT(refusal([] { run(std::string("]q\0h\0a.", 7)); }), HasSubstr("nested deeper"));
-  std::string laughs = "]";  // each list holds the one before ten times
+  std::string laughs = "]";  // each list contains the previous one ten times
   for (int i = 0; i < 12; ++i) {
     laughs += "q\1](";
     for (int j = 0; j < 10; ++j) laughs += "h\1";
@@ -229,8 +229,8 @@ TEST(Unpickler, BytesAreTheirOwn) {
   EXPECT_EQ(*run(program).get_if<std::string>(), "a\xe9");
 }
 
-// What a hostile pickle makes of a few bytes, again and again: each is stopped at a size that does
-// not matter. Time and memory are measured for whole files in file_test.cpp.
+// A hostile pickle repeats calls of a few bytes that make large objects. Each is stopped at a
+// harmless size. Time and memory are measured for whole files in file_test.cpp.
 TEST(Unpickler, ObjectsAreBoundedByTheSizeOfThePickle) {
   const std::string many_pairs = [] {  // a list of 100,000 references to one pair, as number 2
     std::string out =
@@ -252,7 +252,7 @@ TEST(Unpickler, ObjectsAreBoundedByTheSizeOfThePickle) {
   for (int i = 0; i < 1000; ++i) keys += "}h\1Ns";
   EXPECT_THAT(refusal([&] { run(keys + "e."); }), HasSubstr("more than"));
 
-  // Parameters that are rebuilt from the type of a list: the list came out as a copy each time.
+  // Parameters that are rebuilt from the type of a list. Each call used to copy the list.
   std::string copies =
       "ctorch._tensor\n_rebuild_from_type_v2\nq\3(ctorch._utils\n_rebuild_parameter\n"
       "ctorch\nTensor\n" +
@@ -269,7 +269,7 @@ TEST(Unpickler, ATensorHasNoMoreDimensionsThanPyTorchAllows) {
 }
 
 TEST(Unpickler, ExpandedTensorsAreBoundedTogether) {
-  // 2^26 times one number is allowed once, as a tensor of Python may be expanded.
+  // One number repeated 2^26 times is allowed once, because a tensor of Python may be expanded.
   const std::string one =
       tensor_program("K\1", "J" + std::string("\0\0\0\4", 4), std::string("K\0", 2));
   EXPECT_NE(run(one).get_if<torch::Tensor>(), nullptr);

@@ -1,4 +1,4 @@
-// Zip archives as a test wants them, right or wrong.
+// Makes zip archives for tests, valid or damaged.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ZipEntry {
   std::uint16_t flags = 0;     // 1: encrypted
   bool is_large = false;       // its sizes and offset are in the field for 4 GB and more
   bool shares_first = false;   // its content is that of the first entry
-  std::uint64_t unpacked = 0;  // how large it says to be; 0: its content's size
+  std::uint64_t unpacked = 0;  // the size that it claims; 0: the size of its content
 };
 
 template <typename T>

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// The ranks of a group through Gloo alone.
+// Runs the body on the ranks of a group that communicate only through Gloo.
 std::function<void(process::HostGroup&)> by_gloo(const std::function<void(Communicator&)>& body,
                                                  std::chrono::milliseconds timeout = 20s) {
   return [=](process::HostGroup& host_group) {
@@ -85,7 +85,7 @@ TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
                                               700ms)),
               AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
                     HasSubstr("all_reduce of 400 bytes (sum of Float): waited 0.7 s"),
-                    HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                    HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(4s));
 }
 
@@ -100,7 +100,7 @@ TEST(C10d, AStoppedRankIsNamed) {
                                                                comm.all_reduce(torch::ones(100));
                                                              },
                                                              1500ms)),
-              AllOf(HasSubstr("rank 2"), HasSubstr("ranks 0, 1 came, rank 2 did not")));
+              AllOf(HasSubstr("rank 2"), HasSubstr("ranks 0, 1 arrived, rank 2 did not")));
   EXPECT_LT(Clock::now() - start, scaled(5s));
 }
 
@@ -130,7 +130,7 @@ TEST(C10d, AKilledRankIsNamedWithItsSignal) {
   }
 }
 
-// Nobody forked them together: what is known is that the connection broke.
+// The ranks were not forked by one process, so rank 0 only learns that the connection broke.
 TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
   const int port = free_port();
   const auto body = [](Communicator& comm) {
@@ -157,7 +157,7 @@ TEST(C10d, ARankOfAnotherHostThatWasKilledIsNamed) {
   EXPECT_LT(Clock::now() - start, scaled(3s));
 }
 
-// This host does not have the address that rank 1 is to use.
+// Rank 1 is given an address that this host does not have.
 TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
   const int port = free_port();
   const auto start = [&](int rank, const std::string& address) {
@@ -186,7 +186,7 @@ TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
   EXPECT_LT(Clock::now() - began, scaled(10s));
 }
 
-// An operation that never ends must not outlive the process's own end, nor hold it up.
+// An operation that never ends must neither delay the end of the process nor run after it.
 TEST(C10d, AProcessWithABrokenGroupEndsAtOnce) {
   const int port = free_port();
   RankProcess stopped([&] {

@@ -1,4 +1,4 @@
-// What every kind of communicator must do, on any number of ranks. Called by all of them.
+// Checks that every kind of communicator must pass, on any number of ranks. Every rank calls them.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline torch::Tensor of_rank(int rank, std::int64_t count, torch::ScalarType typ
   return random_tensor(static_cast<std::uint64_t>(rank), count, type);
 }
 
-// Nothing, few, around a slot, several slots and a rest.
+// No element, a few, about as many as fit into a slot, and several slots with a rest.
 inline const std::vector<std::int64_t> kCounts = {0, 1, 5, 4099, 131'072, 400'003};
 
 inline void check_all_reduce(Communicator& comm) {
@@ -99,7 +99,7 @@ inline void check_broadcast(Communicator& comm) {
 }
 
 inline void check_gather(Communicator& comm) {
-  // Rank 0's is empty.
+  // The tensor of rank 0 is empty.
   const auto shape = [](int rank) { return std::vector<std::int64_t>{rank, 3}; };
   const auto mine = of_rank(comm.rank(), comm.rank() * 3, torch::kFloat64).view(shape(comm.rank()));
   const auto check = [&](const std::vector<torch::Tensor>& all) {
@@ -118,7 +118,7 @@ inline void check_gather(Communicator& comm) {
       EXPECT_TRUE(all.empty());
     }
   }
-  // Large ones, of different lengths.
+  // Large tensors, of different lengths.
   const auto count = [](int rank) { return 100'003 * (rank + 1); };
   const auto large = comm.all_gather(of_rank(comm.rank(), count(comm.rank()), torch::kFloat64));
   for (int rank = 0; rank < comm.size(); ++rank) {

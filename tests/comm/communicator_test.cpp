@@ -15,8 +15,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the base class does is checked with each kind of communicator (collectives.h); here is what
-// it refuses.
+// What the base class does is tested with each kind of communicator (collectives.h). The tests here
+// are about what it refuses.
 
 std::string refused(const std::function<void(Communicator&)>& action) {
   return error_of_ranks({.size = 2}, [&](process::HostGroup& host_group) {
@@ -84,7 +84,7 @@ TEST(Communicator, RefusesCollectivesThatDifferInMoreThanTheirSize) {
       AllOf(HasSubstr("'all_reduce of 16 bytes"), HasSubstr("'reduction of gradients of 16")));
 }
 
-// The order is: what the background has begun, then the collective of another thread.
+// The sums that the background thread has begun come first, then the collective of another thread.
 TEST(Communicator, ACollectiveWaitsForTheBackground) {
   run_ranks(2, [](process::HostGroup& host_group) {
     Shared comm(host_group);

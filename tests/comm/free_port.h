@@ -1,4 +1,4 @@
-// A port that nobody listened on a moment ago.
+// A port that no process listened on a moment ago.
 #pragma once
 
 #include "lockstep/rendezvous/socket.h"

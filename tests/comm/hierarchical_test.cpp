@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using Hosts = std::vector<std::vector<int>>;
 using Clock = std::chrono::steady_clock;
 
-// Ranks of this host that pretend to be of several: those of one share memory, their leaders have
-// Gloo.
+// Ranks of this host that act as ranks of several hosts: the ranks of one such host share memory,
+// and the leaders communicate through Gloo.
 std::function<void(process::HostGroup&)> by_hosts(const Hosts& hosts,
                                                   const std::function<void(Communicator&)>& body,
                                                   std::chrono::milliseconds timeout = 20s) {
@@ -34,8 +34,8 @@ std::function<void(process::HostGroup&)> by_hosts(const Hosts& hosts,
     memories.push_back(std::make_shared<process::HostGroupMemory>(static_cast<int>(ranks.size())));
   }
   return [=](process::HostGroup& all) {
-    Shared everybody(all);
-    const RendezvousSession session = meet_through(everybody, {.answer = timeout});
+    Shared shared(all);
+    const RendezvousSession session = meet_through(shared, {.answer = timeout});
     std::size_t host = 0;
     while (std::ranges::find(hosts[host], all.rank()) == hosts[host].end()) ++host;
     const auto& here = hosts[host];

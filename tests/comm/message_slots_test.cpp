@@ -41,7 +41,8 @@ TEST(MessageSlots, DoNotOverlap) {
 class MessageSlotRanks : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(MessageSlots, MessageSlotRanks, ::testing::Values(1, 2, 3, 4, 8));
 
-// A rank that is ahead writes what others have still to read, if anything is wrong with the turns.
+// If the slots did not alternate correctly, a rank that is ahead would overwrite what other ranks
+// have not read yet.
 TEST_P(MessageSlotRanks, TwoInTurnsNeedOneMeetingPerExchange) {
   run_ranks(GetParam(), [](process::HostGroup& host_group) {
     const MessageSlots slots(host_group);

@@ -19,8 +19,8 @@ inline constexpr std::array kAllTypes = {
 inline constexpr std::array kAllOps = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax,
                                        ReduceOp::kProduct};
 
-// The same in every process; another seed takes other numbers of those that there are. Integers are
-// large enough to wrap around.
+// The same in every process. Each seed takes another part of one list of random numbers. Integers
+// are large enough to wrap around.
 inline torch::Tensor random_tensor(std::uint64_t seed, std::int64_t count, torch::ScalarType type) {
   constexpr std::int64_t kNumbers = 500'000;
   static const torch::Tensor reals = [] {
@@ -53,7 +53,7 @@ inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
          (x.numel() == 0 || std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0);
 }
 
-// What one process computes of all terms.
+// The result if one process reduces all terms.
 inline torch::Tensor reduced_by_one(const std::vector<torch::Tensor>& terms, ReduceOp op) {
   const int leaves = static_cast<int>(terms.size());
   std::vector<const void*> inputs;

@@ -41,7 +41,8 @@ TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
   });
 }
 
-// Of every thread: whether it would die of a connection that the other end has closed.
+// For every thread of this process: whether SIGPIPE is not blocked in it, so that writing to a
+// closed connection would kill the process.
 std::map<std::string, bool> threads_that_broken_pipes_kill() {
   std::map<std::string, bool> threads;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

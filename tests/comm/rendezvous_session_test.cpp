@@ -18,13 +18,13 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Whether all ranks are there, and see each other's keys.
+// Whether all ranks have joined and see each other's keys.
 bool is_whole(const RendezvousSession& session) {
   session.rendezvous->set("key/" + std::to_string(session.topology.rank), "");
   for (int rank = 0; rank < session.topology.world_size; ++rank) {
     session.rendezvous->get("key/" + std::to_string(rank));
   }
-  // Nobody leaves before all have seen all, rank 0 last.
+  // No rank leaves before every rank has seen all keys. Rank 0 leaves last.
   if (session.rendezvous->add("seen", 1) == session.topology.world_size)
     session.rendezvous->set("done", "");
   session.rendezvous->get("done");
@@ -33,7 +33,7 @@ bool is_whole(const RendezvousSession& session) {
   return (session.server != nullptr) == (session.topology.rank == 0);
 }
 
-// Ranks 1 and more in processes of their own, rank 0 here.
+// Runs rank 0 in this process, and each other rank in a separate process.
 void meet_in_processes(int size, const std::function<RendezvousSession(const Topology&)>& meet,
                        int times = 1) {
   const auto body = [&](int rank) {
@@ -68,7 +68,7 @@ TEST(RendezvousSession, TheSameRanksMeetAgainAtTheSamePlace) {
       /*times=*/20);
 }
 
-TEST(RendezvousSession, WhoDoesNotComeIsNamedWithThePlace) {
+TEST(RendezvousSession, AMissingRankIsNamedWithTheAddress) {
   const int port = free_port();
   RankProcess other([&] {
     const std::string text = message_of<CommError>([&] {
@@ -83,11 +83,11 @@ TEST(RendezvousSession, WhoDoesNotComeIsNamedWithThePlace) {
                         {.answer = 1s});
               }),
               AllOf(HasSubstr("rendezvous at 127.0.0.1:" + std::to_string(port)),
-                    HasSubstr("waited 1.0 s"), HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                    HasSubstr("waited 1.0 s"), HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(3s));
 }
 
-TEST(RendezvousSession, NobodyIsAtThePlace) {
+TEST(RendezvousSession, NoProcessListensAtTheAddress) {
   const int port = free_port();
   EXPECT_THAT(message_of<CommError>([&] {
                 meet_at({.topology = {.rank = 1, .world_size = 2}, .port = port, .token = "secret"},
@@ -96,7 +96,7 @@ TEST(RendezvousSession, NobodyIsAtThePlace) {
               AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("0.3 s")));
 }
 
-TEST(RendezvousSession, WhoHasAnotherTokenIsTurnedAway) {
+TEST(RendezvousSession, AProcessWithAnotherTokenIsTurnedAway) {
   const int port = free_port();
   RankProcess intruder([&] {
     const std::string text = message_of<CommError>([&] {
@@ -109,12 +109,12 @@ TEST(RendezvousSession, WhoHasAnotherTokenIsTurnedAway) {
     meet_at({.topology = {.rank = 0, .world_size = 2}, .port = port, .token = "secret"},
             {.answer = 1s});
   });
-  EXPECT_THAT(text, HasSubstr("rank 0 came, rank 1 did not"));
+  EXPECT_THAT(text, HasSubstr("rank 0 arrived, rank 1 did not"));
   EXPECT_EQ(intruder.wait(), 0);
 }
 
-// A process that was given the rank of another one is told so at once, also when the meeting is
-// over, and the run goes on.
+// A process that was given the rank of another process gets an error at once, even if all ranks
+// have already joined. The run continues.
 TEST(RendezvousSession, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
   const int port = free_port();
   const NumberPipe joined, end;
@@ -142,8 +142,8 @@ TEST(RendezvousSession, ASecondProcessWithOneRankIsToldAtOnceAndTheRunGoesOn) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-// A script runs one program after the other on each host: the second run's rank 1 may come while
-// the first run's rank 0 is still there.
+// A script runs one program after the other on each host. Rank 1 of the second run may then start
+// while rank 0 of the first run has not ended.
 TEST(RendezvousSession, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
   const int port = free_port();
   const auto meeting = [&](int rank) {
@@ -174,7 +174,7 @@ TEST(RendezvousSession, ThePlaceOfARankThatLeftIsFreeForTheNextRun) {
   EXPECT_EQ(second.wait(), 0);
 }
 
-TEST(RendezvousSession, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens) {
+TEST(RendezvousSession, SeveralHostsWithoutASecretAreRefusedBeforeAnyRankListens) {
   ::unsetenv("LOCKSTEP_TOKEN");
   const auto refusal = [](const RendezvousSettings& meeting) {
     return message_of<ConfigError>([&] { meet_at(meeting, {.answer = 1s}); });
@@ -187,7 +187,7 @@ TEST(RendezvousSession, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens
     meeting.token = "10.1.2.3:1";
     EXPECT_THAT(refusal(meeting), HasSubstr("can be guessed"));
   }
-  // Under a launcher that gives none: mpirun or srun on several hosts, or variables set by hand.
+  // A launcher that gives no token: mpirun or srun on several hosts, or variables set by hand.
   EXPECT_THAT(message_of<ConfigError>([] {
                 meet_as_launched({.launcher = process::Launcher::kSlurm,
                                   .topology = {.rank = 1, .world_size = 4, .local_size = 2},
@@ -200,7 +200,7 @@ TEST(RendezvousSession, SeveralHostsWithoutASecretAreRefusedBeforeAnybodyListens
               AllOf(HasSubstr("node1:29500"), HasSubstr("LOCKSTEP_TOKEN_FILE")));
 }
 
-// Rank 0 need not own the address that the others know it by.
+// Rank 0's host need not have the address that the other ranks were given.
 TEST(RendezvousSession, RanksOfOneHostMeetByLoopbackWhateverTheHostIsCalled) {
   const int port = free_port();
   meet_in_processes(2, [&](const Topology& topology) {

@@ -57,7 +57,7 @@ TEST_F(RendezvousStoreTest, GetAndWaitWaitForTheKey) {
   setter.join();
 }
 
-TEST_F(RendezvousStoreTest, AKeyThatNobodySetsIsNamedAfterTheTimeLimit) {
+TEST_F(RendezvousStoreTest, AKeyThatNoRankSetsIsNamedAfterTheTimeLimit) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(message_of<CommError>([&] {
                 b_.wait({"one", "two"}, 300ms);

@@ -42,7 +42,7 @@ TEST(Shared, MoreRanksThanCores) {
   EXPECT_LT(Clock::now() - start, scaled(15s));
 }
 
-// Pieces of one operation follow those of another without a pause.
+// The pieces of one operation follow the pieces of another without a pause.
 TEST(Shared, ManyOperationsInARowDoNotDisturbEachOther) {
   run_ranks(3, [](process::HostGroup& host_group) {
     Shared comm(host_group);
@@ -107,7 +107,7 @@ TEST(Shared, ARankThatDoesNotComeIsNamedWithTheOperation) {
       AllOf(
           HasSubstr(
               "rank 1 (in epoch 4, batch 2): all_reduce of 400 bytes (sum of Float): waited 0.5 s"),
-          HasSubstr("ranks 0, 2 came, rank 1 did not")));
+          HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
 }
 

@@ -32,7 +32,7 @@ torch::Tensor combined(const torch::Tensor& a, const torch::Tensor& b, ReduceOp 
   return a;
 }
 
-// The order of tree.h, written down once more.
+// A second implementation of the order of tree.h.
 torch::Tensor expected(const std::vector<torch::Tensor>& leaves, ReduceOp op) {
   std::vector<torch::Tensor> level = leaves;
   while (level.size() > 1) {
@@ -76,7 +76,7 @@ std::vector<Array> leaf_arrays(const std::vector<torch::Tensor>& tensors, const 
   return arrays;
 }
 
-// Each range is summed by one, and what is left of them by another.
+// First sums each range separately, then the nodes that are left.
 torch::Tensor by_ranges(const std::vector<torch::Tensor>& tensors,
                         const std::vector<LeafRange>& ranges, ReduceOp op) {
   const int leaves = static_cast<int>(tensors.size());
@@ -209,7 +209,7 @@ TEST(Tree, WhatCannotBeReducedIsRefused) {
   EXPECT_NO_THROW(check_reducible(torch::kBFloat16, ReduceOp::kMean));
 }
 
-// Shards that come one after the other need few arrays, and the sum has the bits of the tree.
+// Leaves that are computed one after another need few arrays, and the sum has the tree's bits.
 TEST(RunningSums, AddUpInTheOrderOfTheTree) {
   constexpr std::int64_t kCount = 100;
   for (int leaves = 1; leaves <= 17; ++leaves) {

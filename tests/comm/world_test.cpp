@@ -27,7 +27,7 @@ struct Apart {
   std::chrono::milliseconds timeout = kLimit;
 };
 
-// Ranks that were started apart: 1 and more in processes of their own, rank 0 here.
+// Ranks that were started separately: rank 0 in this process, each other rank in a separate one.
 class WorldTest : public ::testing::Test {
  protected:
   std::unique_ptr<World> meet(int rank, const Apart& options) {
@@ -75,7 +75,7 @@ TEST_F(WorldTest, GlooWhereItIsAskedFor) {
   expect_all_end_well();
 }
 
-TEST_F(WorldTest, WhoHasAnotherTokenIsTurnedAwayAndTheOthersMeet) {
+TEST_F(WorldTest, AProcessWithAnotherTokenIsTurnedAwayAndTheRanksConnect) {
   RankProcess intruder([&] {
     const std::string text = message_of<CommError>([&] {
       World::meet({.topology = {.rank = 1, .world_size = 2}, .port = port_, .token = "guessed"},
@@ -83,7 +83,7 @@ TEST_F(WorldTest, WhoHasAnotherTokenIsTurnedAwayAndTheOthersMeet) {
     });
     return text.find("turned away") != std::string::npos ? 0 : 1;
   });
-  // While the others are there, so that it does not come too late to be turned away.
+  // The ranks wait for the intruder, so that it does not start too late to be turned away.
   run({.size = 2}, [&](Communicator& comm) {
     if (comm.rank() == 0) {
       EXPECT_EQ(intruder.wait(), 0);
@@ -131,13 +131,12 @@ TEST_F(WorldTest, AKilledProcessIsNamed) {
   }
 }
 
-TEST_F(WorldTest, WhoThrowsIsNamed) {
+TEST_F(WorldTest, ARankThatThrowsIsNamed) {
   for (const std::string backend : {"auto", "gloo"}) {
     EXPECT_THAT(message_of<WorkerError>([&] {
                   run({.size = 2, .backend = backend}, [](Communicator& comm) {
                     comm.barrier();
-                    if (comm.rank() == 1)
-                      throw Error("told to those who see this process's output");
+                    if (comm.rank() == 1) throw Error("only the output of this process shows this");
                     comm.barrier();
                   });
                 }),
@@ -147,7 +146,8 @@ TEST_F(WorldTest, WhoThrowsIsNamed) {
   }
 }
 
-// A destructor that runs while an exception passes by may use a world, which is no failure of it.
+// A destructor that runs during stack unwinding may make and use a world. The exception is then not
+// a failure of that world.
 TEST_F(WorldTest, AnotherExceptionUnderWayIsNoFailure) {
   RankProcess other([&] {
     struct MeetsWhenDestroyed {
@@ -167,7 +167,7 @@ TEST_F(WorldTest, AnotherExceptionUnderWayIsNoFailure) {
   EXPECT_EQ(message_of<WorkerError>([&] { world->communicator().check(); }), "");
 }
 
-// Two worlds of one process at a time, at one place.
+// A process has two worlds at a time, both made at the same address.
 TEST_F(WorldTest, TheSameProcessesMeetWhileTheyAreTogether) {
   const auto body = [&](int rank) {
     const auto world = meet(rank, {.size = 2});
@@ -181,7 +181,7 @@ TEST_F(WorldTest, TheSameProcessesMeetWhileTheyAreTogether) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-// Shared memory cannot be had where files may not grow.
+// Shared memory cannot be made if the process may not make files larger.
 TEST_F(WorldTest, AHostWithoutSharedMemoryTellsItsRanksAtOnce) {
   const auto body = [&](int rank) {
     if (rank == 0) {
@@ -201,7 +201,7 @@ TEST_F(WorldTest, AHostWithoutSharedMemoryTellsItsRanksAtOnce) {
   EXPECT_EQ(one.wait(), 0);
 }
 
-TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnybodyIsWaitedFor) {
+TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnyWait) {
   for (const std::string backend : {"nccl", "mpi"}) {
     EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = backend}); }),
                 AllOf(HasSubstr("got '" + backend + "'"), HasSubstr("has no such backend")));
@@ -210,7 +210,7 @@ TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnybodyIsWaitedFor) {
               AllOf(HasSubstr("auto, shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));
 }
 
-// Two programs, each with forked workers: as on two hosts.
+// Two programs, each with forked workers, as they would run on two hosts.
 class Programs : public WorldTest {
  protected:
   void run_program(int first_rank, const std::string& backend,
@@ -278,7 +278,7 @@ TEST_F(Programs, AKilledWorkerIsNamedByBothAndWithItsSignalByItsOwn) {
   }
 }
 
-// Rank 3 hangs, rank 2 comes late and waits for it: neither rank 2 nor rank 0 is to blame.
+// Rank 3 hangs. Rank 2 is late and waits for rank 3. The error must name neither rank 2 nor rank 0.
 TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
   timeout_ = 1500ms;
   const auto body = [](Communicator& comm) {
@@ -287,8 +287,8 @@ TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
     if (comm.rank() == 3) std::this_thread::sleep_for(6s);
     comm.all_reduce(torch::ones(1000));
   };
-  // Both in processes of their own: Gloo's threads are still at work after the failure, and tests
-  // that come later fork.
+  // Both programs run in separate processes: Gloo's threads still run after the failure, and later
+  // tests fork.
   const auto names_rank_3 = [&](int first_rank) {
     const std::string text = message_of<Error>([&] { run_program(first_rank, "auto", body); });
     std::fprintf(stderr, "rank %d says: %s\n", first_rank, text.c_str());
@@ -300,8 +300,8 @@ TEST_F(Programs, ARankOfAnotherHostThatHangsIsNamedByAll) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-// Rank 0 saves a file for longer than the time limit, and says so.
-TEST_F(Programs, WorkOfRank0AloneEndsNobody) {
+// Rank 0 works for longer than the time limit, as if it saved a file, and uses AloneScope.
+TEST_F(Programs, LongWorkOfRank0AloneDoesNotEndTheRun) {
   timeout_ = 1500ms;
   const auto body = [](Communicator& comm) {
     comm.barrier();

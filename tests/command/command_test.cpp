@@ -76,7 +76,7 @@ TEST(Command, AProgramsOwnCommandsAreListedAndRun) {
   EXPECT_THROW(command_main(1, argv, taken), ConfigError);
 }
 
-// As `lockstep targets > /dev/full`: a full disk in miniature.
+// As `lockstep targets > /dev/full`: every write fails as on a full disk.
 TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
   for (const char* const word : {"targets", "--help"}) {
     const pid_t child = ::fork();
@@ -95,7 +95,7 @@ TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
-// The results of a run are in its files: a console that broke does not make it a failed run.
+// The results of a run are in its files, so it has not failed if its output cannot be written.
 TEST(Command, ALaunchWhoseConsoleBrokeKeepsItsExitCode) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::run_command;
 
-// What bash would offer for a line.
+// The words that bash would offer for a command line.
 std::string offers(const std::string& script, const std::string& words, int current) {
   const std::string command = "bash -c 'source " + script + "; COMP_WORDS=(" + words +
                               "); COMP_CWORD=" + std::to_string(current) +

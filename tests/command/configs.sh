@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The example configs, and that a config trains to the bits of the same program in C++.
+# Runs the example configs, and checks that a config trains to the same bits as the program in C++.
 # usage: configs.sh PATH_TO_LOCKSTEP PATH_TO_MNIST FOLDER_OF_CONFIGS
 set -euo pipefail
 lockstep=$1 mnist=$2 configs=$3
@@ -9,17 +9,17 @@ cd "$work"
 fail() { echo "configs.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
 hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
-# As the README has it.
+# As in the README.
 "$lockstep" run -C "$configs/mnist.yml" --distributed --workers 2 --num-epochs 2 --logdir yaml > out 2> err || fail "mnist.yml failed"
 "$mnist" --workers 2 --epochs 2 --quiet --logdir cpp > out 2> err || fail "mnist failed"
 [ "$(hash_of yaml)" = "$(hash_of cpp)" ] || fail "mnist.yml: $(hash_of yaml), the program: $(hash_of cpp)"
-# What was written down, run again; and from the checkpoint.
+# The config that the run wrote gives the same weights, and the checkpoint has the same config.
 "$lockstep" run -C yaml/configs --logdir again > out 2> err || fail "the written config failed"
 [ "$(hash_of again)" = "$(hash_of yaml)" ] || fail "the written config gives other weights"
 "$lockstep" inspect yaml/checkpoints/best.pth --config > inside.yml
-cmp inside.yml yaml/configs/config.yml || fail "the checkpoint carries another config"
+cmp inside.yml yaml/configs/config.yml || fail "the checkpoint has another config"
 
-# In two parts, it ends with the same weights.
+# A run in two parts ends with the same weights.
 "$lockstep" run -C "$configs/mnist.yml" --ddp --workers 2 --num-epochs 1 --logdir resumed > out 2> err || fail "first half failed"
 "$lockstep" run -C "$configs/mnist.yml" --ddp --workers 2 --num-epochs 2 --logdir resumed --autoresume last > out 2> err || fail "second half failed"
 [ "$(hash_of resumed)" = "$(hash_of yaml)" ] || fail "resumed, it gives other weights"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A new project builds, trains and passes its test, at once.
+# A new project builds, trains and passes its test without changes.
 # usage: create.sh PATH_TO_LOCKSTEP
 set -euo pipefail
 lockstep=$1
@@ -11,7 +11,7 @@ fail() { echo "create.sh: $*" >&2; tail -n 30 "$work/out" "$work/err" >&2; exit 
 # --- A runner and a config.
 "$lockstep" create -n My-Waves > out 2> err || fail "cannot be created"
 if "$lockstep" create -n my-waves > out 2> err; then fail "was overwritten"; fi
-grep -q 'is there already' err || fail "no word of what is there"
+grep -q 'exists already' err || fail "does not say that the folder exists"
 cd my-waves
 make test > ../out 2> ../err || fail "does not pass its test"
 make train > ../out 2> ../err || fail "does not train"
@@ -31,7 +31,7 @@ grep -q 'No --field was given: training on synthetic turbulence, data/synthetic.
 best=$(sed -nE 's/^Best epoch: ([0-9]+) .*/\1/p' ../out)
 grep -q "^Epoch $best, the best: mean square error" ../out || fail "does not report the best epoch"
 build/turbulence --help | grep -q '^  train ' || fail "--help does not list train"
-# A file that was named and is not there is an error; nothing is made under its name.
+# A file that was given and does not exist is an error, and no file of that name is made.
 if build/turbulence train --field data/my_simulaton.h5 > ../out 2> ../err; then fail "invents data"; fi
 grep -q -- '--field data/my_simulaton.h5: there is no such file' ../err || fail "does not name the missing file"
 [ ! -e data/my_simulaton.h5 ] || fail "made a file under the name that was given"

@@ -21,7 +21,7 @@ TEST(Inspect, ShowsWhatIsInACheckpoint) {
             kDone);
   const std::string path = (folder / "l/checkpoints/last.pth").string();
   EXPECT_THAT(run_command({"inspect", path}).output,
-              AllOf(HasSubstr("whole; a model of 15 weights"), HasSubstr("epoch: 2"),
+              AllOf(HasSubstr("complete; a model of 15 weights"), HasSubstr("epoch: 2"),
                     HasSubstr("model_state_dict: 2 tensors"), HasSubstr("metrics of 2 epochs"),
                     HasSubstr("valid: loss: ")));
   EXPECT_THAT(run_command({"inspect", path, "--tensors"}).output,

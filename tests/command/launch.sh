@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `lockstep launch` from outside: an ordinary PyTorch script, our own programs, the launcher killed,
-# two nodes on one host and on two.
+# `lockstep launch` as a program: with an ordinary PyTorch script, with our own programs, with a
+# killed launcher, and with two nodes on one host and on two hosts.
 # usage: launch.sh PATH_TO_LOCKSTEP PATH_TO_MNIST
 set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
@@ -44,8 +44,8 @@ dist.destroy_process_group()
 PYTHON
 if have_python_torch "an ordinary PyTorch script under launch"; then
   "$lockstep" launch --nproc-per-node 2 /usr/bin/python3 script.py > out 2> err || fail "the PyTorch script failed"
-  grep -q '^\[rank 0\] rank 0 of 2 agrees, local 0$' out || fail "no word of rank 0"
-  grep -q '^\[rank 1\] rank 1 of 2 agrees, local 1$' out || fail "no word of rank 1"
+  grep -q '^\[rank 0\] rank 0 of 2 agrees, local 0$' out || fail "no line of rank 0"
+  grep -q '^\[rank 1\] rank 1 of 2 agrees, local 1$' out || fail "no line of rank 1"
 fi
 
 # --- Our own program: the same bits as when it forks its workers itself.
@@ -59,9 +59,9 @@ grep -q 'Trained 1 epoch' logs/rank0/stdout.log || fail "no output in the files"
 code=0
 "$lockstep" launch --nproc-per-node 2 bash -c 'exec "$0" --epochs 1 --quiet --seed $RANK' "$mnist" > out 2> err || code=$?
 [ $code -ne 0 ] || fail "ranks with different seeds were trained together"
-cat out err | grep -q 'ranks disagree about the seed: rank 0 has 0, rank 1 has 1' || fail "no word of the seeds"
+cat out err | grep -q 'ranks disagree about the seed: rank 0 has 0, rank 1 has 1' || fail "the seeds are not named"
 
-# --- A rank is killed; the others end, and the report tells.
+# --- A rank is killed: the other ranks end, and the report names the killed rank.
 start=$(date +%s%N)
 code=0
 "$lockstep" launch --nproc-per-node 3 bash -c 'if [ $RANK = 2 ]; then kill -9 $$; fi; sleep 60 & wait' \
@@ -87,9 +87,9 @@ code=0; wait $launcher || code=$?
 [ $code -ne 0 ] || fail "a rank was stopped, launch ends with 0"
 [ $(( ($(date +%s%N) - start) / 1000000 )) -lt "$(scaled 4500)" ] || fail "it took $(( ($(date +%s%N) - start) / 1000000 )) ms to end"
 grep -q 'rank 0 is the likely cause: a signal had stopped it' err || fail "the report does not name rank 0"
-if grep -q 'found no' err; then fail "rank 1 looks for a server that is there"; fi
+if grep -q 'found no' err; then fail "rank 1 says that it found no server, but there is one"; fi
 
-# --- The launcher itself is killed: nobody is left, not even a rank's own children.
+# --- The launcher itself is killed: no process is left, not even the children of a rank.
 "$lockstep" launch --nproc-per-node 2 bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready; wait' > out 2> err &
 launcher=$!
 for _ in $(seq $(scaled 200)); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
@@ -100,7 +100,7 @@ kill -9 $launcher
 wait $launcher 2>/dev/null || true
 alive() { for pid in $(cat pids); do grep -qsE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" && echo "$pid"; done; true; }
 for _ in $(seq $(scaled 40)); do [ -z "$(alive)" ] && break; sleep 0.05; done
-[ -z "$(alive)" ] || fail "the launcher was killed, and these live on: $(alive)"
+[ -z "$(alive)" ] || fail "the launcher was killed, and these processes still run: $(alive)"
 
 # --- SIGCHLD ignored, as some supervisors start programs: a failure is seen, a good run ends as usual.
 ignoring="env --ignore-signal=CHLD"
@@ -112,20 +112,20 @@ timeout $(scaled 60) $ignoring "$mnist" --epochs 1 --workers 2 --quiet --logdir 
   fail "SIGCHLD is ignored: mnist with two workers fails"
 [ "$(hash_of ignored)" = "$(hash_of forked)" ] || fail "other weights where SIGCHLD is ignored"
 
-# --- Few descriptors are left: whatever they are enough for, it ends.
+# --- Few descriptors are left: the launcher ends in time, however many it gets.
 for limit in 10 11 12 13 14 15 16 17 18 20; do
   code=0; (ulimit -n $limit; exec timeout $(scaled 20) "$lockstep" launch --nproc-per-node 2 true) > out 2> err || code=$?
   [ $code -ne 124 ] || fail "with $limit descriptors it does not end"
 done
 [ $code -eq 0 ] || fail "20 descriptors are not enough: exit $code"
 
-# --- A program that is not there, or is no program, as a shell tells it.
+# --- A program that does not exist or cannot be executed: the same exit codes as a shell's.
 for case in "127 ./nowhere" "127 no-such-program" "126 /etc/passwd" "126 /tmp"; do
   code=0; "$lockstep" launch --nproc-per-node 1 ${case#* } > out 2> err || code=$?
   [ $code -eq ${case% *} ] || fail "${case#* } ends with $code, expected ${case% *}"
 done
 
-# --- Ctrl-C goes on to the ranks, which end as they like.
+# --- Ctrl-C is passed on to the ranks, which may end in their own way.
 setsid env --default-signal=INT "$lockstep" launch --nproc-per-node 2 \
   bash -c 'trap "echo saved; exit 0" INT; echo ready; while :; do sleep 0.05; done' > out 2> err &
 launcher=$!
@@ -148,15 +148,15 @@ nodes() {
 nodes 127.0.0.1 "$(free_port)" "" "" "$mnist" --epochs 1 --quiet --logdir nodes
 [ "$code_0 $code_1" = "0 0" ] || fail "two nodes end with $code_0 and $code_1"
 [ "$(hash_of nodes)" = "$(hash_of forked)" ] || fail "other weights on two nodes"
-# A rank fails on node 1: node 0 ends, too, with the same code, and says who it was.
+# A rank fails on node 1: node 0 also ends, with the same code, and names the rank.
 nodes 127.0.0.1 "$(free_port)" "" "" bash -c 'if [ $RANK = 1 ]; then exit 9; fi; sleep 60'
 [ "$code_0 $code_1" = "9 9" ] || fail "a rank of node 1 ends with 9, the nodes with $code_0 and $code_1"
-grep -q 'rank 1 failed on another node: exit code 9' err.0 || fail "node 0 does not say who failed"
-# And all start again where they may.
+grep -q 'rank 1 failed on another node: exit code 9' err.0 || fail "node 0 does not name the rank that failed"
+# With --max-restarts, all nodes start again.
 nodes 127.0.0.1 "$(free_port)" "" "" --max-restarts 1 bash -c 'exit $(( RANK == 1 && TORCHELASTIC_RESTART_COUNT == 0 ))'
 [ "$code_0 $code_1" = "0 0" ] || fail "restarted nodes end with $code_0 and $code_1"
 
-# A node is interrupted: the other ends as well.
+# A node is interrupted: the other node ends as well.
 port=$(free_port)
 run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port"
 "$lockstep" $run --node-rank 0 bash -c 'echo ready; sleep 60' > out.0 2> err.0 & zero=$!
@@ -167,7 +167,7 @@ code_1=0; wait $one || code_1=$?
 code_0=0; wait $zero || code_0=$?
 [ "$code_0 $code_1" = "1 130" ] || fail "node 1 was interrupted, the nodes end with $code_0 and $code_1"
 grep -q 'the launcher of node 1 is gone: interrupted by signal 2' err.0 || fail "node 0 does not say why"
-# A node cannot start its program: so does the other.
+# A node cannot start its program: the other node ends as well.
 port=$(free_port)
 run="launch --nnodes 2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:$port --rdzv-id none-$$"
 "$lockstep" $run --node-rank 0 sleep 60 > out.0 2> err.0 & zero=$!
@@ -176,24 +176,24 @@ code_0=0; wait $zero || code_0=$?
 [ "$code_0 $code_1" = "1 127" ] || fail "node 1 cannot start, the nodes end with $code_0 and $code_1"
 
 if two_hosts "$space" 10.204.0 "two hosts"; then
-  # Several hosts need a secret, and are told how to make one.
+  # Several hosts need a secret, and the error says how to make one.
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" true
   [ "$code_0 $code_1" = "2 2" ] || fail "two hosts without a token end with $code_0 and $code_1"
-  grep -q 'there is no token: .*openssl rand' err.0 || fail "node 0 is not told how to make a token"
+  grep -q 'there is no token: .*openssl rand' err.0 || fail "node 0 does not say how to make a token"
   (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token)
   token=token
   chmod 644 token
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" true
-  [ "$code_0 $code_1" = "2 2" ] || fail "a token file for all to read: the nodes end with $code_0 and $code_1"
-  grep -q 'chmod 600' err.1 || fail "node 1 is not told how to protect its token"
+  [ "$code_0 $code_1" = "2 2" ] || fail "a token file that every user can read: the nodes end with $code_0 and $code_1"
+  grep -q 'chmod 600' err.1 || fail "node 1 does not say how to protect its token"
   chmod 600 token
-  # The ranks get a secret of their own.
+  # The ranks get another secret than the launchers.
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" \
     bash -c 'echo "${#LOCKSTEP_TOKEN} $LOCKSTEP_TOKEN"'
   [ "$code_0 $code_1" = "0 0" ] || fail "two hosts end with $code_0 and $code_1"
   [ "$(cut -d ' ' -f 4 out.0)" = "$(cut -d ' ' -f 4 out.1)" ] || fail "the ranks have different secrets"
   grep -q ' 64 ' out.0 || fail "the ranks have no secret"
-  if grep -qf token out.0 out.1; then fail "the launchers' secret was handed on"; fi
+  if grep -qf token out.0 out.1; then fail "the launchers' secret was passed on to the ranks"; fi
   nodes 10.204.0.1 29400 "ip netns exec $space-0" "ip netns exec $space-1" "$mnist" --epochs 1 --quiet --logdir hosts
   [ "$code_0 $code_1" = "0 0" ] || fail "two hosts end with $code_0 and $code_1"
   [ "$(hash_of hosts)" = "$(hash_of forked)" ] || fail "other weights on two hosts"

@@ -1,4 +1,4 @@
-// What needs a terminal's point of view is in tests/command/launch.sh.
+// Tests that run the command as a program, from a shell, are in tests/command/launch.sh.
 #include <csignal>
 #include <filesystem>
 
@@ -23,7 +23,7 @@ TEST(Launch, GivesEachRankItsPlaceAndPrefixesItsLines) {
   EXPECT_THAT(ran.errors, HasSubstr("all 2 ranks ended well"));
 }
 
-TEST(Launch, ReportsWhoFailedFirstAndHow) {
+TEST(Launch, ReportsTheRankThatFailedFirst) {
   const auto ran =
       run_command({"launch", "--nproc-per-node", "2", "sh", "-c",
                    "if [ $RANK = 1 ]; then echo the reason >&2; exit 7; fi; sleep 60"});
@@ -138,7 +138,8 @@ TEST(Launch, HelpHasOneUsage) {
   EXPECT_THAT(help, HasSubstr("Usage: lockstep launch [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"));
 }
 
-// As some supervisors start it; the kernel would reap the ranks.
+// Some supervisors start programs with SIGCHLD ignored. The kernel would then reap the ranks, and
+// their exit codes would be lost.
 TEST(Launch, AFailureIsSeenWhereSigchldIsIgnored) {
   const auto before = ::signal(SIGCHLD, SIG_IGN);
   EXPECT_EQ(run_command({"launch", "--nproc-per-node", "2", "sh", "-c", "exit 7"}).code, 7);

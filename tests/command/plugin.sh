@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A plugin of one's own, built as its documentation says.
+# A user's plugin, built as its documentation says.
 # usage: plugin.sh PATH_TO_LOCKSTEP BUILD_TREE FOLDER_OF_PLUGIN
 set -euo pipefail
 lockstep=$1 build=$2 source=$3
@@ -17,5 +17,5 @@ grep -q 'weights [0-9a-f]' out || fail "does not train"
 # The written config names the plugin itself.
 "$lockstep" run -C logs/configs --logdir again > out 2> err || fail "the written config does not run"
 if "$lockstep" run -C "$source/config.yml" > out 2> err; then fail "trains without the plugin"; fi
-grep -q "unknown model 'WideNet'" err || fail "no word of what is missing"
+grep -q "unknown model 'WideNet'" err || fail "does not name the model that is missing"
 echo "plugin.sh: all as expected"

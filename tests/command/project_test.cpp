@@ -1,4 +1,4 @@
-// That a project builds, trains and passes its test is seen by tests/command/create.sh.
+// tests/command/create.sh checks that a project builds, trains and passes its test.
 #include "lockstep/command/project.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(Project, NothingIsOverwrittenAndNamesAreChecked) {
   }
   EXPECT_THROW(create(std::string(65, 'a')), ConfigError);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1)
-      << "something was left behind";
+      << "files were left in the folder";
 }
 
 }  // namespace

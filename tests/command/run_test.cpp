@@ -23,7 +23,7 @@ class Run : public ::testing::Test {
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // "weights 0123…" of what it printed.
+  // "weights 0123…" from the printed output.
   static std::string weights(const Ran& ran) {
     const std::size_t at = ran.output.find("weights ");
     EXPECT_NE(at, std::string::npos) << ran.errors;
@@ -78,7 +78,7 @@ TEST_F(Run, FlagsOfTheSeedsCommand) {
   EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
   EXPECT_EQ(run({"--baselogdir", path("base")}).code, kDone);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("base")), {}), 2)
-      << "in one second, two folders";
+      << "two runs in one second have two folders";
   const auto runs = std::filesystem::directory_iterator(path("base"));
   EXPECT_TRUE(std::filesystem::exists(runs->path() / "configs/config.yml"));
   EXPECT_EQ(run({"--autoresume", "first"}).code, kBadUsage);
@@ -117,7 +117,7 @@ TEST_F(Run, APluginIsAddedToWhateverIsThere) {
 TEST_F(Run, GoesOnWhereItStopped) {
   const std::string straight = weights(run({"--num-epochs", "4"}));
   EXPECT_EQ(run({"--logdir", path("r"), "--autoresume", "last"}).code, kDone)
-      << "nothing there yet";
+      << "there is no earlier run yet";
   EXPECT_EQ(weights(run({"--logdir", path("r"), "--autoresume", "last", "--num-epochs", "4"})),
             straight);
   run({"--logdir", path("s")});

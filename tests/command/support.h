@@ -1,4 +1,4 @@
-// Runs the command in this process, as a shell would, and keeps what it prints.
+// Runs the command in this process, as a shell would, and captures its output.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ inline Ran run_command(std::vector<std::string> words) {
   return ran;
 }
 
-// A config that trains in no time, written to `path`.
+// Writes a config with a very short training to `path`.
 inline const char* const kTinyConfig = R"(model: [{Linear: {out_features: 3}}]
 criterion: CrossEntropyLoss
 optimizer: {_target_: SGD, lr: 0.1}

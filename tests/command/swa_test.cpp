@@ -19,7 +19,7 @@ TEST(Swa, AveragesWhatThePatternStandsFor) {
                      StateDict{{"model_state_dict",
                                 StateDict{{"w", torch::full({2}, static_cast<double>(i))}}}});
   }
-  // Another name of one of them does not count again.
+  // A second name of a file does not count again.
   std::filesystem::create_hard_link(folder / "epoch.3.pth", folder / "epoch.best.pth");
   const std::string output = (folder / "out/swa.pth").string();
   std::filesystem::create_directory(folder / "out");
@@ -33,7 +33,7 @@ TEST(Swa, AveragesWhatThePatternStandsFor) {
                 .item<double>(),
             2.0);
   EXPECT_EQ(run_command({"swa", "-m", (folder / "none*.pth").string()}).code, kBadUsage);
-  // A copy has the same weights; and what is averaged is not written over.
+  // A copy has the same weights, so it does not count. An input cannot be the output.
   std::filesystem::copy_file(folder / "epoch.2.pth", folder / "epoch.last.pth");
   EXPECT_THAT(run_command({"swa", "-m", (folder / "epoch.*.pth").string(), "-o", output}).output,
               HasSubstr("the mean of 3 checkpoints"));

@@ -69,7 +69,7 @@ TEST(TorchrunHabits, APythonScriptNeedsPython) {
   std::filesystem::permissions(own, std::filesystem::perms::owner_all);
   EXPECT_EQ(refusal_of([&] { check_is_program({own}); }), "");
   EXPECT_EQ(refusal_of([&] { check_is_program({"python3", plain}); }), "");
-  EXPECT_EQ(refusal_of([&] { check_is_program({"nowhere.py"}); }), "");  // said by the start
+  EXPECT_EQ(refusal_of([&] { check_is_program({"nowhere.py"}); }), "");  // the start reports it
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ torch::IntArrayRef list(const Extent& extent) {
   return {extent.data(), extent.size()};
 }
 
-// With many equal values, so that it matters which of them is chosen.
+// An input with many equal values, so that it matters which of them is chosen.
 torch::Tensor make_input(const Case& c, bool special) {
   torch::manual_seed(3);
   auto input = torch::randint(-4, 5, {2, 3, c.in[0], c.in[1], c.in[2]}).to(torch::kFloat);
@@ -81,7 +81,7 @@ TEST_P(MaxPool, IsTorchsToTheBitAndSoIsItsGradient) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
                          ::testing::Values(
-                             // windows side by side, of all widths around those of vectors
+                             // adjacent windows, in numbers around the width of vectors
                              Case{{1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 28, 28}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 7, 35}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
                              Case{{4, 9, 11}, {2, 2, 2}, {3, 3, 3}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 9, 9}, {1, 3, 3}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}},
                              Case{{1, 5, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 2, 2}},
-                             // narrower than the window: elements of it are never inside
+                             // narrower than the window: some of its elements are never inside
                              Case{{1, 1, 1}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}},
                              Case{{1, 1, 1}, {1, 3, 3}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}},
                              Case{{2, 2, 2}, {5, 5, 5}, {2, 2, 2}, {2, 2, 2}, {1, 1, 1}},

@@ -38,7 +38,7 @@ TEST(FlushDenormals, InTheThreadsOfOperations) {
   const int threads = torch::get_num_threads();
   torch::set_num_threads(2);
   const auto tiny = torch::full({1 << 20}, std::numeric_limits<float>::min());
-  EXPECT_GT((tiny * 0.5).min().item<float>(), 0.0F);  // and the threads are there before
+  EXPECT_GT((tiny * 0.5).min().item<float>(), 0.0F);  // this also starts the threads
   {
     const FlushDenormals flush;
     EXPECT_EQ((tiny * 0.5).max().item<float>(), 0.0F);
@@ -66,7 +66,7 @@ std::int64_t page_faults_of_big_tensors() {
 TEST(KeepMemory, BigTensorsAreFaultedInOnce) {
   keep_memory();
   page_faults_of_big_tensors();
-  EXPECT_LT(page_faults_of_big_tensors(), 1000);  // 40,960 where each is mapped anew
+  EXPECT_LT(page_faults_of_big_tensors(), 1000);  // 40,960 if each is mapped again
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace lockstep::compute {
 namespace {
 
-// In two dimensions LibTorch has both ways.
+// In two dimensions, LibTorch has both functions.
 TEST(Patches, AreThoseOfUnfold) {
   torch::manual_seed(1);
   struct Case {

@@ -81,7 +81,7 @@ TEST_P(PlannedSequentialTest, BothWaysAgree) {
   torch::manual_seed(5);
   nn::Sequential module = GetParam().make();
   PlannedSequential planned(module.ptr());
-  // Again and again, in memory that is used again, with batches of other sizes between.
+  // Several times, in memory that is used again, with a batch of another size in between.
   for (const std::int64_t samples : {GetParam().input[0], std::int64_t{1}, GetParam().input[0]}) {
     auto shape = GetParam().input;
     shape[0] = samples;
@@ -98,7 +98,7 @@ TEST_P(PlannedSequentialTest, BothWaysAgree) {
     (fast * fast).sum().backward();
     expect_close(grads_of(module), expected);
 
-    // Gradients are added to what is there.
+    // Gradients are added to the existing ones.
     (planned.forward(input).square()).sum().backward();
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(torch::allclose(module->parameters()[i].grad(), expected[i] * 2, 1e-4, 1e-5));
@@ -203,7 +203,7 @@ TEST_P(PlannedSequentialTest, SwitchesAndThreadsChangeNothingButRounding) {
   const Tensor input = torch::randn(GetParam().input);
   const auto run = [&] {
     module->zero_grad();
-    // A gradient that does not lie as the output does.
+    // A gradient with another memory layout than the output.
     const Tensor turned = planned.forward(input).transpose(0, -1);
     (turned * torch::linspace(-1, 1, turned.numel()).view(turned.sizes())).sum().backward();
     return grads_of(module);
@@ -327,7 +327,7 @@ TEST(PlannedSequential, GoesTheOldWayWhereItMust) {
     const WithoutSpeedup without(Speedup::kPlan);
     EXPECT_FALSE(is_planned(planned.forward(input)));
   }
-  // Somebody looks at a gradient on its way.
+  // A hook reads a gradient during backward().
   int seen = 0;
   module->parameters()[0].register_hook([&](const Tensor&) { ++seen; });
   const Tensor output = planned.forward(input);
@@ -341,7 +341,7 @@ TEST(PlannedSequential, GoesTheOldWayWhereItMust) {
   in_double->to(torch::kFloat64);
   PlannedSequential planned_double(in_double.ptr());
   EXPECT_FALSE(is_planned(planned_double.forward(input.to(torch::kFloat64))));
-  // What does not fit is LibTorch's to refuse.
+  // LibTorch refuses an input that does not fit.
   EXPECT_THROW(planned.forward(torch::randn({4, 23})), c10::Error);
 }
 
@@ -365,7 +365,7 @@ TEST(PlannedSequential, ChangesBetweenForwardAndBackwardAreRefused) {
     module->parameters()[2].mul_(2);
   }
   EXPECT_THROW(output.sum().backward(), c10::Error);
-  // One that is not trained is used, too.
+  // A parameter that is not trained is used in backward(), too.
   module->parameters()[4].set_requires_grad(false);
   const Tensor above_frozen = planned.forward(input);
   {

@@ -22,7 +22,7 @@ class Pooling : public ::testing::Test {
   }
 };
 
-// The same call with the switch on and off.
+// Compares the same call with the switch on and off.
 using Pool = std::function<torch::Tensor(const torch::Tensor&)>;
 
 void expect_same_both_ways(const torch::Tensor& input, const Pool& pool, bool ours) {

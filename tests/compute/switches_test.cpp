@@ -30,7 +30,7 @@ TEST(Switches, EverythingIsOnAndCanBeOffForAWhile) {
   EXPECT_TRUE(is_enabled(Speedup::kPlan));
 }
 
-// In a process of its own: it is asked for once.
+// Must be called in a separate process, because the environment is read only once.
 int exit_code_with(const char* value) {
   ::setenv("LOCKSTEP_DISABLE", value, 1);
   try {

@@ -52,7 +52,7 @@ TEST(Override, ATextMayBeginWithAPlaceholder) {
   EXPECT_EQ(text("path=run/{feature}_{checkpoint:04d}.h5"), "run/{feature}_{checkpoint:04d}.h5");
   EXPECT_EQ(text("path={feature}/{checkpoint}"), "{feature}/{checkpoint}");
   apply_override(node, "path={a: {b: 1}} ");
-  EXPECT_EQ(node.find("path")->find("a")->find("b")->text(), "1") << "a mapping is one";
+  EXPECT_EQ(node.find("path")->find("a")->find("b")->text(), "1") << "this is a mapping";
   EXPECT_THAT(refusal_of("path={a: 1"), HasSubstr("cannot read '{a: 1'"));
 }
 

@@ -111,7 +111,8 @@ TEST(LoadYaml, AFolderMeansItsConfig) {
   EXPECT_THROW(load_yaml("/dev/zero"), ConfigError);
 }
 
-// As a file in a folder that may not be entered: the file system says no before it is opened.
+// The file system refuses the path before the file is opened, as it does for a file in a folder
+// without permission.
 TEST(Yaml, AFileThatCannotBeLookedAtIsNamedOnce) {
   const TemporaryDirectory folder;
   const std::filesystem::path path = folder / "loop.yml";

@@ -1,6 +1,6 @@
 # cmake -DKIND=find_package|add_subdirectory|components|pkg_config -DSOURCE=… -DBUILD=… -P run.cmake
 #
-# Builds and runs a consumer project in a folder of its own, outside of Lockstep's tree.
+# Builds and runs a consumer project in a new folder, outside of Lockstep's tree.
 string(RANDOM LENGTH 12 unique)
 if(DEFINED ENV{TMPDIR})
   set(WORK $ENV{TMPDIR}/lockstep-consumer-${unique})

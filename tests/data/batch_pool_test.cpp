@@ -11,7 +11,7 @@ Batch made() {
   return {{"x", torch::zeros({4, 2})}, {"y", torch::zeros({4})}};
 }
 
-TEST(BatchPool, GivesBackWhatNobodyHolds) {
+TEST(BatchPool, GivesBackABatchThatIsNoLongerHeld) {
   BatchPool pool(2);
   std::optional<Batch> batch = made();
   const void* memory = (*batch)["x"].data_ptr();
@@ -24,7 +24,7 @@ TEST(BatchPool, GivesBackWhatNobodyHolds) {
   EXPECT_TRUE(pool.take().empty());
 }
 
-// Whatever is held, of whichever tensor, the whole batch stays away.
+// Whether the pool does not give back a batch while a part of it is held. `hold` returns the part.
 template <typename Hold>
 bool kept_while(const Hold& hold) {
   BatchPool pool(2);
@@ -39,7 +39,7 @@ bool kept_while(const Hold& hold) {
   return kept;
 }
 
-TEST(BatchPool, KeepsAwayFromWhatSomebodyHolds) {
+TEST(BatchPool, DoesNotGiveBackABatchThatIsHeld) {
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"]; }));
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"]; }));
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"][1]; }));

@@ -39,7 +39,7 @@ TEST_P(BatchStreamTest, GivesTheSlicesInOrder) {
 
 TEST_P(BatchStreamTest, NeverWritesOverABatchThatIsHeld) {
   BatchStream stream(numbers(), plan(10, GetParam()));
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> held;  // a view, and what it said
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> held;  // a view, and a copy of its values
   while (std::optional<Batch> batch = stream.next()) {
     const torch::Tensor view = (*batch)["x"].select(1, 1);
     held.emplace_back(view, view.clone());
@@ -79,7 +79,7 @@ TEST_P(BatchStreamTest, GathersWithoutAutograd) {
   EXPECT_FALSE((*stream.next())["x"].requires_grad());
 }
 
-// Sample 40 comes at place 20 of the order, first in batch 4.
+// Sample 40 is at position 20 of the order. Batch 4 is the first batch with it.
 class Broken : public Dataset {
  public:
   std::int64_t size() const override { return 50; }

@@ -57,7 +57,7 @@ TEST_F(ByteReaderTest, UnpacksGzipInPieces) {
   EXPECT_EQ(pieces, text);
 }
 
-// 100 MB of zeros in 100 KB: it is stopped before it is unpacked whole.
+// 100 MB of zeros are packed into 100 KB. Reading stops before all of it is unpacked.
 TEST_F(ByteReaderTest, RefusesAGzipBomb) {
   const auto path = file(gzip(std::string(100 << 20, '\0')));
   ByteReader reader(path);

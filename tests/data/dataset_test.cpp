@@ -21,7 +21,7 @@ class Squares : public Dataset {
   }
 };
 
-// Sample 7 is not like the others.
+// Sample 7 differs from the other samples.
 class Uneven : public Dataset {
  public:
   explicit Uneven(Batch odd) : odd_(std::move(odd)) {}

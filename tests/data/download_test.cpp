@@ -45,7 +45,7 @@ class DownloadTest : public testing::Test {
 
   fs::path path() const { return folder_ / "sub" / "file.gz"; }
 
-  // Files there, partial ones included.
+  // The files in the folder, partial ones included.
   std::ptrdiff_t files() const {
     if (!fs::exists(path().parent_path())) return 0;
     const fs::directory_iterator entries(path().parent_path());
@@ -76,7 +76,7 @@ TEST_F(DownloadTest, FollowsARedirect) {
 }
 
 TEST_F(DownloadTest, GoesToTheNextMirror) {
-  // Nobody listens on port 1.
+  // No process listens on port 1.
   download(from({server_.url("/none"), "http://127.0.0.1:1/file", server_.url("/other"),
                  server_.url("/half"), server_.url("/good")}));
   EXPECT_EQ(read_file(path()), kBody);

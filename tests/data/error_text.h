@@ -1,4 +1,4 @@
-// The message of what a call throws; empty where it throws nothing, or something else.
+// The message of the exception that a call throws. Empty if it throws nothing or another type.
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ TEST(GatherBytesToInt64, KeepsTheValues) {
   EXPECT_TRUE(torch::equal(out, picked(rows).to(torch::kInt64)));
 }
 
-// Channels of the image, and how many of them have constants of their own (0: not normalised).
+// The number of channels of the image, and the number of means and stds (0: not normalised).
 struct Pixels {
   std::int64_t channels;
   std::size_t constants;

@@ -98,7 +98,7 @@ TEST_F(IdxImagesTest, FetchesWhatIsMissing) {
   expect_tiny(*load_idx_images(tiny(), options));
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("labels.gz"));
   EXPECT_TRUE(fs::exists(root_ / "new/Tiny/raw/images.gz"));
-  // Now they are there, and nobody has to be asked.
+  // Now the files are there, and no mirror is needed.
   expect_tiny(*load_idx_images(tiny(), {.root = root_ / "new"}));
 }
 

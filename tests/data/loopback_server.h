@@ -1,4 +1,4 @@
-// A web server of a few lines on 127.0.0.1, which can also misbehave.
+// A small web server on 127.0.0.1, which can also misbehave.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@
 
 class LoopbackServer {
  public:
-  // By path, e.g. "/file": all that is sent before the connection is closed. Where that is nothing,
-  // the connection stays open, silent.
+  // The key is a path, e.g. "/file". The value is everything that is sent before the connection is
+  // closed. If it is empty, nothing is sent and the connection stays open.
   using Answers = std::map<std::string, std::string>;
 
   explicit LoopbackServer(Answers answers)
@@ -67,7 +67,7 @@ class LoopbackServer {
     }
   }
 
-  // False where the client is to be kept waiting.
+  // Returns false if the client must be kept waiting.
   bool answer(int client) const {
     std::string request;
     char buffer[4096];

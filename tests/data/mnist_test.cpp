@@ -16,10 +16,10 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Debian's package dataset-fashion-mnist.
+// The folder of Debian's package dataset-fashion-mnist.
 const fs::path kFashion = "/usr/share/datasets/fashion-mnist";
 
-// Keeps the warnings of its life.
+// Collects the warnings that are given while it exists.
 class Warnings {
  public:
   Warnings() : previous_(set_warning_handler([this](const std::string& w) { text_ += w; })) {}
@@ -83,10 +83,10 @@ TEST_F(FashionMnist, IsFoundWhereDebianPutsIt) {
     sum += batch["features"].sum(torch::kFloat64).item<double>();
   }
   EXPECT_TRUE(torch::equal(counts, torch::full({10}, 6000, torch::kInt64)));
-  // The published mean of the training images; it would be another for images shifted by a byte.
+  // The published mean of the training images. Images shifted by a byte would have another.
   EXPECT_NEAR(sum / (60'000 * 784), 0.2860, 5e-5);
   EXPECT_THAT(warnings.text(), HasSubstr("taken from " + kFashion.string()))
-      << "a folder was named, and it is not there";
+      << "the files are not in the named folder";
   EXPECT_EQ(fashion_mnist({.root = empty.path(), .train = false})->size(), 10'000);
 }
 

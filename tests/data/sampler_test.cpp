@@ -15,7 +15,7 @@ namespace {
 using Indices = std::vector<std::int64_t>;
 using nlohmann::json;
 
-// scripts/goldens/data_sampler.py wrote it with PyTorch.
+// The indices that PyTorch gives. scripts/goldens/data_sampler.py wrote the file.
 json goldens() {
   std::ifstream file(std::string(LOCKSTEP_GOLDENS) + "/data_sampler.json");
   return json::parse(file);

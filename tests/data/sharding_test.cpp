@@ -16,7 +16,7 @@ Loader loader(std::int64_t samples, LoaderOptions options) {
   return Loader(std::make_shared<TensorDataset>(values, values), std::move(options));
 }
 
-// What the workers of a group see of an epoch, batch by batch.
+// The samples that all workers together get in an epoch, sorted.
 std::vector<std::int64_t> seen(const ShardedEpoch& epoch, std::int64_t shards) {
   std::vector<std::int64_t> all;
   for (std::int64_t shard = 0; shard < shards; ++shard) {
@@ -73,7 +73,7 @@ TEST(ShardedEpoch, ADistributedSamplersReplicaIsAShard) {
   const auto sampler = std::make_shared<DistributedSampler>(10);
   const Loader by_sampler = loader(10, {.batch_size = 2, .sampler = sampler});
   const ShardedEpoch epoch(by_sampler, {.epoch = 3}, 4);
-  EXPECT_EQ(epoch.batches(), 2) << "three samples a replica, padded";
+  EXPECT_EQ(epoch.batches(), 2) << "three samples per replica, padded";
   for (std::int64_t s = 0; s < 4; ++s) {
     const auto expected = DistributedSampler(10, {.num_replicas = 4, .rank = s}).indices(3);
     std::vector<std::int64_t> found;
@@ -98,7 +98,7 @@ TEST(BatchSplit, ABatchSizeIsOfOneShard) {
   EXPECT_EQ(describe(batch_split(some, 2)), "64 = 2 shards x 32");
 }
 
-// Every sample once, in the same global batches, for any number of shards.
+// For any number of shards, every sample is there once, and the global batches are the same.
 TEST(BatchSplit, AGlobalBatchSizeIsOfAllShards) {
   const Loader some = loader(25, {.shuffle = true, .global_batch_size = 10});
   EXPECT_EQ(describe(batch_split(some, 3)), "10 = 3 shards x 3 or 4");

@@ -37,7 +37,7 @@ TEST(TensorDataset, SampleHasNoBatchDimension) {
   EXPECT_EQ(sample["targets"].item<std::int64_t>(), 2);
 }
 
-// What a gather does in its one pass must be what the transform says.
+// The gather must give in one pass the same result as the transform.
 TEST(TensorDataset, FusedTransformHasTheBitsOfTheTransform) {
   const Normalize normalize({.mean = {0.1307}, .std = {0.3081}});
   const TransformPtr transforms[] = {

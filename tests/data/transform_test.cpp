@@ -105,7 +105,7 @@ TEST(Fuse, TakesWhatAGatherCanDoAndLeavesTheRest) {
 }
 
 TEST(Fuse, DoesNotReorder) {
-  // A step that no gather can do keeps all after it for later.
+  // If a gather cannot do a step, it cannot do the steps after it either.
   const FusedTransform fused =
       fuse(Compose({Lambda([](const torch::Tensor& batch) { return batch; }), ToTensor()}));
   EXPECT_TRUE(std::holds_alternative<BytesAsIs>(fused.conversion));

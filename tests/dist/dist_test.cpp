@@ -35,7 +35,7 @@ data::DatasetPtr numbers(std::int64_t count) {
   return std::make_shared<data::TensorDataset>(torch::arange(count), torch::arange(count));
 }
 
-// Variables for the length of a test.
+// Sets environment variables; the destructor unsets them.
 class Variables {
  public:
   explicit Variables(const std::vector<std::pair<std::string, std::string>>& variables) {
@@ -67,7 +67,7 @@ TEST(Dist, OneProcessNeedsNoGroup) {
   sync_params({torch::tensor({3.0})});
   cleanup();
   cleanup();
-  abort("nobody hears it");
+  abort("there is no other rank");
 }
 
 TEST(Dist, AGroupOfOne) {
@@ -95,12 +95,12 @@ TEST(Launch, CallsTheWorkerInEveryProcess) {
     EXPECT_NE(pids[0].item<std::int64_t>(), pids[1].item<std::int64_t>());
     EXPECT_NE(pids[1].item<std::int64_t>(), pids[2].item<std::int64_t>());
   });
-  EXPECT_EQ(calls, 1);  // what rank 0 did, it did here
+  EXPECT_EQ(calls, 1);  // rank 0 ran in this process
   EXPECT_FALSE(is_initialized());
 }
 
 TEST(Launch, PassesArgumentsOn) {
-  // Without options all cores are workers.
+  // Without options there is one worker per core.
   std::string seen;
   const auto worker = [&](int rank, int world_size, const std::string& text, int number) {
     if (rank == 0) seen = fmt::format("{} {} {}", world_size > 0, text, number);
@@ -178,7 +178,7 @@ TEST(Launch, SharesTheCores) {
   EXPECT_EQ(torch::get_num_threads(), threads);
 }
 
-// Autograd and OpenMP in this process before: workers must work all the same.
+// This process has used autograd and OpenMP before the fork. Workers must be able to use them, too.
 TEST(Launch, WorksAfterTrainingInTheCaller) {
   auto x = torch::ones({1000, 100}, torch::requires_grad());
   (x.matmul(x.t())).sum().backward();
@@ -240,7 +240,7 @@ TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(is_initialized());
 }
 
-// Processes that know nothing of each other but a place to meet.
+// Runs `body` in processes that have nothing in common but the rendezvous in their options.
 void meet_in_processes(int size, const std::function<void(int rank)>& body) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
@@ -283,7 +283,7 @@ TEST(InitProcessGroup, MeetsAtAnAddress) {
   }
 }
 
-// launch() on each of two hosts, with a group over both.
+// launch() is called on each of two hosts, and one process group includes the workers of both.
 TEST(InitProcessGroup, JoinsTheWorkersOfSeveralLaunches) {
   const int port = find_free_port();
   meet_in_processes(2, [&](int host) {
@@ -344,7 +344,7 @@ TEST(InitProcessGroup, TakesALaunchersPlace) {
   });
 }
 
-// One that gives up tells the others, and they do not wait.
+// A rank that gives up tells the other ranks, so that they do not wait for it.
 TEST(Abort, EndsTheOthersWait) {
   const int port = find_free_port();
   const auto start = std::chrono::steady_clock::now();

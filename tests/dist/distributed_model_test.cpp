@@ -37,8 +37,8 @@ TEST(DistributedModel, GoesOnWithTheFirstRanksWeights) {
   });
 }
 
-// The gradient of the mean over all samples, for batches of 3, 1 and 0 samples; with the tolerance
-// of float32 sums in another order.
+// The result is the gradient of the mean over all samples, for batches of 3, 1 and 0 samples. The
+// tolerance allows for float32 sums in another order.
 TEST(AverageGradients, IsTheGradientOfTheWholeBatch) {
   torch::manual_seed(1);
   const auto x = torch::randn({4, 3});
@@ -61,7 +61,7 @@ TEST(AverageGradients, IsTheGradientOfTheWholeBatch) {
         ASSERT_TRUE(parameters[i].grad().defined());
         EXPECT_TRUE(torch::allclose(parameters[i].grad(), expected[i].grad(), 1e-5, 1e-7));
       }
-      // The same bits everywhere: or steps would take the ranks apart.
+      // All ranks have the same bits. Otherwise their weights would drift apart with each step.
       const auto all =
           all_gather(torch::cat({parameters[0].grad().flatten(), parameters[1].grad().flatten()}));
       EXPECT_TRUE(all[0].equal(all[1]) && all[0].equal(all[2]));
@@ -93,7 +93,7 @@ TEST(AverageGradients, KeepsRanksInStep) {
     const auto net = make_model(static_cast<std::uint64_t>(rank));
     const auto model = prepare_ddp_model(net);
     torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01));
-    torch::manual_seed(100 + static_cast<std::uint64_t>(rank));  // each its own data
+    torch::manual_seed(100 + static_cast<std::uint64_t>(rank));  // each rank has its own data
     for (int step = 0; step < 10; ++step) {
       optimizer.zero_grad();
       loss_of(model.model(), torch::randn({8, 3}), torch::randn({8, 2})).backward();
@@ -105,7 +105,7 @@ TEST(AverageGradients, KeepsRanksInStep) {
   });
 }
 
-TEST(AverageGradients, NobodyHadSamples) {
+TEST(AverageGradients, NoRankHadSamples) {
   run_workers({.count = 2}, [](int, int) {
     auto parameter = torch::zeros({2}, torch::requires_grad());
     average_gradients({parameter}, 0);

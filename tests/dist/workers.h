@@ -18,10 +18,10 @@ inline int failed_parts() {
 struct Workers {
   int count = 2;
   std::string backend = "auto";
-  bool init = true;  // the group is there when the body begins
+  bool init = true;  // call init_process_group() before the body
 };
 
-// An expectation that fails on another rank comes back as WorkerError.
+// Throws WorkerError if an expectation fails on another rank.
 inline void run_workers(const Workers& workers, const std::function<void(int, int)>& body) {
   launch(
       [&](int rank, int world_size) {
@@ -33,7 +33,7 @@ inline void run_workers(const Workers& workers, const std::function<void(int, in
       {.workers = workers.count, .backend = workers.backend, .timeout = std::chrono::seconds(20)});
 }
 
-// What the action complains of; empty where it does not.
+// The message of the error that the action throws; "" if it throws none.
 template <typename E = std::exception, typename Action>
 std::string error_of(const Action& action) {
   try {

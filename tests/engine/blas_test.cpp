@@ -26,7 +26,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-// Debian keeps the reference BLAS beside the chosen one, so one program can run on either.
+// Debian keeps the reference BLAS next to the chosen one, so one program can run on either.
 std::optional<fs::path> reference_folder() {
   for (const char* triplet : {"x86_64-linux-gnu", "aarch64-linux-gnu"}) {
     const fs::path folder = fs::path("/usr/lib") / triplet / "blas";
@@ -35,7 +35,7 @@ std::optional<fs::path> reference_folder() {
   return std::nullopt;
 }
 
-// Not a check of its own: BlasWarning runs it in a process of its own.
+// This is not a test by itself: BlasWarning runs it in a separate process.
 TEST(BlasProbe, WarnsTwiceIfNotOnce) {
   warn_of_slow_blas();
   warn_of_slow_blas();

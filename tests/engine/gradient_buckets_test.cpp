@@ -39,15 +39,15 @@ TEST(GradientBuckets, GoOffWhileBackwardStillComputes) {
                   expected[i]);
       }
     }
-    // Not armed, backward() is nobody's business.
+    // If the buckets are not armed, backward() sends nothing.
     flat.zero_grad();
     loss().backward();
     EXPECT_EQ(parameters[3].second.grad()[0].item<double>(), 3.0);
   });
 }
 
-// A user's function whose backward() sums over the ranks, and comes where some buckets have gone
-// off already.
+// A user's function whose backward() sums over the ranks. It runs when some buckets have already
+// been sent.
 struct SumsInBackward : torch::autograd::Function<SumsInBackward> {
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
                                const torch::Tensor& input, std::int64_t comm) {
@@ -62,7 +62,8 @@ struct SumsInBackward : torch::autograd::Function<SumsInBackward> {
   }
 };
 
-// Three parameters of a bucket each; the function lies between the last and the others.
+// Three parameters, each with its own bucket. The function is between the last parameter and the
+// other two.
 struct Chain {
   explicit Chain(comm::Communicator& over) : comm(over) {
     for (int i = 0; i < 3; ++i) {
@@ -90,7 +91,7 @@ TEST(GradientBuckets, ACollectiveInsideBackwardComesInTurn) {
       chain.backward(true);
       flat.collect_grads();
       buckets.finish();
-      // The function has summed what comes to the first two over both ranks.
+      // The function has already summed the gradients of the first two parameters over both ranks.
       const double expected[] = {16, 16, 8};
       for (std::size_t i = 0; i < 3; ++i) {
         ASSERT_TRUE(chain.parameters[i].second.grad().eq(expected[i]).all().item<bool>()) << step;
@@ -107,7 +108,8 @@ TEST(GradientBuckets, ACollectiveThatMeetsABucketIsRefusedAndBothAreNamed) {
         optim::FlatParameters flat(chain.parameters);
         GradientBuckets buckets(flat, comm, {.leaves = 2, .bytes = 400});
         buckets.arm();
-        // Rank 0 has the last parameter's gradient, so its bucket goes off before the function.
+        // Only rank 0 has a gradient of the last parameter, so only its bucket is sent before the
+        // function runs.
         chain.backward(host_group.rank() == 0);
         flat.collect_grads();
         buckets.finish();

@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-// Four shards, each adds its number to a running sum, twice; all go on with the first one's.
+// Each of four shards adds its number to a running sum, twice. Then all continue with the sum of
+// the first shard.
 void run(comm::Communicator& comm, bool ranks_meet) {
   torch::Tensor sum = torch::full({2}, comm.is_primary() ? 10.0 : 99.0);
   torch::Tensor count = torch::zeros({}, torch::kInt64);
@@ -34,7 +35,7 @@ void run(comm::Communicator& comm, bool ranks_meet) {
   EXPECT_EQ(count.item<std::int64_t>(), 2);
   comm.synchronize();
 
-  // In the middle of an update: what the user changes is not undone by what a shard had.
+  // Between two updates: the earlier values of a shard do not undo a change by the user.
   for (int local = 0; local < range.count(); ++local) {
     buffers.begin_shard(local);
     sum.add_(range.begin + local + 1);

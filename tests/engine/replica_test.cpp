@@ -25,8 +25,8 @@ struct Case {
   bool one_batch_an_update = false;
 };
 
-// Some steps of a small model, each shard with its own made-up gradients; the last of its three
-// parameters gets none.
+// Trains a small model for some steps. Each shard has its own random gradients. The last of the
+// three parameters gets none.
 std::string trained(comm::Communicator& comm, const Case& how) {
   torch::manual_seed(comm.rank());  // rank 0's values count
   NamedTensors parameters;
@@ -79,7 +79,8 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
   }
 }
 
-// However many shards a worker has, and in whatever number of sets it adds their gradients up.
+// The bits depend neither on how many shards a worker has nor on how many sets it uses to add up
+// their gradients.
 TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
   for (const int shards : {3, 8, 11}) {
     comm::Local alone;
@@ -112,8 +113,8 @@ TEST(Replica, NeedsFewSetsOfGradients) {
   EXPECT_EQ(few.parameters().buffers()[0].grad_sets.size(), 4U);
 }
 
-// Rank 0 comes late to its update, after all buckets were reduced: the others must wait for its
-// buffers, not for its gradients only.
+// Rank 0 starts its update late, after all buckets were reduced. The other ranks must wait for its
+// buffers, not only for its gradients.
 TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
   for (const bool share_memory : {false, true}) {
     run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
@@ -143,8 +144,9 @@ TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
   }
 }
 
-// What one shard of one rank used is used by all; what none used is left alone. The reference is
-// one process with torch's optimizer and gradients of none.
+// A parameter that one shard of one rank used is updated on all ranks. A parameter that no shard
+// used is not changed. The reference is one process with torch's optimizer, in which unused
+// parameters have no gradient.
 struct Uneven {
   Uneven() {
     for (const char* name : {"always", "second shard", "never", "paused", "late"}) {

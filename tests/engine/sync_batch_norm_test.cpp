@@ -27,7 +27,7 @@ Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
   return {output.detach(), input.grad(), weight.grad(), bias.grad(), mean, variance};
 }
 
-// Two workers with unequal shares of a batch are one worker with all of it.
+// Two workers with unequal shares of a batch get the same result as one worker with all of it.
 TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
   run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
     comm::Shared comm(host_group);
@@ -48,17 +48,18 @@ TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
       EXPECT_TRUE(close(part.input_grad, own(whole.input_grad)));
       EXPECT_TRUE(close(part.mean, whole.mean));
       EXPECT_TRUE(close(part.variance, whole.variance));
-      // Gradients of the parameters are a worker's own; their sum is the whole's.
+      // Each worker has its own gradients of the parameters. Their sum is that of the whole batch.
       comm.all_reduce(part.weight_grad);
       comm.all_reduce(part.bias_grad);
       EXPECT_TRUE(close(part.weight_grad, whole.weight_grad));
       EXPECT_TRUE(close(part.bias_grad, whole.bias_grad));
     }
-    EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output)) << "outside it is as ever";
+    EXPECT_TRUE(batch_norm(rows, factors).output.equal(whole.output)) << "outside of the scope";
   });
 }
 
-// Affine or not, with running statistics or not: each of them as one worker has it with all rows.
+// Layers that are affine or not, with running statistics or not, give the same result as one worker
+// with all rows.
 TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
   run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
     comm::Shared comm(host_group);
@@ -87,7 +88,7 @@ TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
         EXPECT_TRUE(torch::allclose(part_grad, own(whole_grad), 1e-4, 1e-5));
       }
     }
-    // In evaluation workers do not meet: one of them may have no batch left.
+    // In evaluation batch norm is not collective: one of the workers may have no batch left.
     torch::nn::BatchNorm1d layer(torch::nn::BatchNorm1dOptions(3).track_running_stats(false));
     layer->eval();
     const torch::NoGradGuard no_grad;

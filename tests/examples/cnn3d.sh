@@ -20,7 +20,8 @@ for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv
 done
 for file in model.pt params.json; do [ -s "logs/cnn3d/model/$file" ] || fail "no model/$file"; done
 
-# Below predicting the mean, by what the report says; and as good as the same network in PyTorch.
+# The loss is below that of predicting the mean, by the percentage in the report, and as good as that
+# of the same network in PyTorch.
 loss=$(sed -nE 's/^Validation loss ([0-9.]+), .*/\1/p' out)
 margin=$(sed -nE 's/^Validation loss [0-9.]+, ([0-9.]+) % below.*/\1/p' out)
 expected=$(sed -nE 's/.*"valid_loss": ([0-9.]+).*/\1/p' "$goldens/science_cnn3d.json")
@@ -28,19 +29,19 @@ grep -q "$margin %" logs/cnn3d/report/report.html || fail "the report does not s
 awk -v m="$margin" 'BEGIN { exit !(m > 30) }' || fail "only $margin % below predicting the mean"
 awk -v a="$loss" -v b="$expected" 'BEGIN { exit !(a > 0.95 * b && a < 1.05 * b) }' || fail "a loss of $loss, PyTorch reaches $expected"
 
-# The same bits with one worker; and from a config.
+# One worker and a config give the same bits.
 mkdir -p logs/one && cp logs/cnn3d/{field,unseen}.h5 logs/one
 "$cnn3d" --logdir logs/one --workers 1 --shards 2 > out 2> err || fail "failed with one worker"
 [ "$(hash_of logs/one)" = "$(hash_of logs/cnn3d)" ] || fail "other weights with one worker"
 "$lockstep" run -C "$configs/turbulence.yml" --workers 2 > out 2> err || fail "turbulence.yml failed"
 [ "$(hash_of logs/turbulence)" = "$(hash_of logs/cnn3d)" ] || fail "other weights from turbulence.yml"
 
-# A network that learned large scales leaves no small ones: the whole field's spectrum falls by far more
-# than -5/3 beyond the filter's wave number of 6. (A cube's own spectrum, cut out of the field, does not.)
+# The target has only large scales: the spectrum of the whole field falls by far more than -5/3 beyond
+# the filter's wave number of 6. (The spectrum of a cube that was cut out of the field does not.)
 awk -F, '$1 == 5 { large = $2 } $1 == 12 { small = $2 } END { exit !(small < 1e-6 * large) }' \
   logs/cnn3d/report/spectrum.csv || fail "the target's spectrum has small scales"
 
-# Under a launcher one process writes.
+# Under a launcher only one process writes.
 "$lockstep" launch --nproc-per-node 2 "$cnn3d" --logdir logs/cnn3d --epochs 2 --shards 2 > out 2> err \
   || fail "failed under the launcher"
 [ "$(grep -c 'Validation loss' out)" = 1 ] || fail "more than one process reports"

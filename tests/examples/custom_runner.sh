@@ -15,11 +15,11 @@ line=$(grep '^Result: epoch [12], loss 0\.[0-9]*, accuracy 0\.[0-9]*, confidence
   fail "no result"
 [ "$(grep -c '^Result: ' out.txt)" -eq 1 ] || fail "expected one result, by rank 0"
 awk '{ exit !($7 + 0 >= 0.7) }' <<< "$line" || fail "accuracy: '$line', expected 0.7 or more"
-[ "$(grep -c '^valid (' out.txt)" -eq 2 ] || fail "expected a line for each validation"
+[ "$(grep -c '^valid (' out.txt)" -eq 2 ] || fail "expected one line per validation"
 grep -q confidence logs/logs/valid.csv || fail "the runner's own metric is not logged"
 [ -s logs/checkpoints/best.pth ] || fail "no checkpoint"
 
-# 64 samples a step either way, of the same order: the same training but for rounding.
+# Both runs have 64 samples per step, in the same order, so the training is the same except for rounding.
 result() { sed -n 's/^Result: epoch \([0-9]*\), loss \([0-9.]*\).*/\1 \2/p' out.txt; }
 run --workers 1 --batch-size 64 --epochs 2 --limit 4000
 one=$(result)
@@ -29,5 +29,5 @@ awk -v one="$one" -v two="$(result)" 'BEGIN {
   fail "one worker: '$one', two: '$(result)'"
 
 if "$custom_runner" --root nowhere > out.txt 2> err.txt; then fail "accepted a root without files"; fi
-grep -q '^custom_runner: .*nowhere' err.txt || fail "no word of the missing files"
+grep -q '^custom_runner: .*nowhere' err.txt || fail "the missing files are not named"
 echo "custom_runner: $line"

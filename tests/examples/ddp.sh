@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What happens to a run of several workers, by force: one is killed, one is stopped, the launcher is
-# killed, Ctrl-C. In each case every process is gone in time, the exit tells, the culprit is named,
-# and nothing is left. And what must not matter does not: workers, backends, launchers.
+# A run of several workers is disturbed: a worker is killed or stopped, the launcher is killed, Ctrl-C.
+# In each case every process ends in time, the exit code is right, the rank at fault is named, and no
+# file or memory is left. It also checks that the weights do not depend on the number of workers, the
+# backend or the launcher.
 set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
 mnist=$1
@@ -42,15 +43,15 @@ if have_torchrun "the same weights under torchrun"; then
   [ "$(hash_of "$work/torchrun")" = "$expected" ] || fail "other weights under torchrun"
 fi
 
-# --- By force.
+# --- Disturbed runs.
 touch "$work/stamp"
 before=$(leftovers)
-start() {  # in a group of its own, as a shell would; leaves its pid and its workers'
+start() {  # in a new process group, as a shell would; sets `main` and `workers` to the process ids
   rm -rf "$work/run"
   setsid env --default-signal=INT "$mnist" --epochs 1000 --quiet --workers 3 --logdir "$work/run" "$@" \
     >"$work/out" 2>"$work/err" &
   main=$!
-  for _ in $(seq $(scaled 800)); do  # 40 s: Gloo is slow where other programs use the cores, too
+  for _ in $(seq $(scaled 800)); do  # 40 s: Gloo is slow if other programs use the cores, too
     workers=($(pgrep -P $main || true))
     [ ${#workers[@]} -eq 2 ] && grep -q 'valid (2/' "$work/out" && return
     sleep 0.05
@@ -62,7 +63,7 @@ ends() {
   local begin=$(date +%s%N) limit=$(scaled $1)
   code=0; wait $main 2>/dev/null || code=$?
   for pid in "${workers[@]}"; do
-    # One that nobody has reaped yet is gone all the same.
+    # A zombie, which ended but was not reaped yet, counts as ended.
     while grep -qE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$pid/status" 2>/dev/null; do
       [ $((($(date +%s%N) - begin) / 1000000)) -lt "$limit" ] || fail "$what: worker $pid is still there"
       sleep 0.02
@@ -95,8 +96,8 @@ for backend in shm gloo; do
   grep -qE 'rank 0 ' "$work/err" || fail "$what: the culprit is not named"
 done
 
-# The system refuses threads: all ranks may hang in LibTorch before they meet, and the run still ends.
-# root has no such limit, so a user is borrowed; the number counts all threads of that user.
+# The system refuses threads: all ranks may hang in LibTorch before the rendezvous, and the run still
+# ends. root has no such limit, so the run uses another user id; the limit counts all threads of that user.
 what="few threads"
 if [ "${LOCKSTEP_TEST_SLOWDOWN:-1}" -gt 1 ]; then
   skip "a run with few threads" "sanitizers need threads of their own"
@@ -120,12 +121,13 @@ start; kill -INT -- -$main; ends 2000
 [ $code -eq 130 ] || fail "$what: exit $code, expected 130"
 [ -f "$work/run/checkpoints/last.pth" ] || fail "$what: left no checkpoint"
 
-# A signal to all reaches somebody first; what comes to the others when they know already is no failure.
+# A signal to all ranks reaches one of them first. The other ranks may learn of it before they get the
+# signal themselves; the signal is then no failure.
 what="SIGTERM, one by one"
 start; kill -TERM "${workers[1]}"; kill -TERM "${workers[0]}" $main || true; ends 2000
 [ $code -eq 143 ] || fail "$what: exit $code, expected 143"
 
-# A run that was interrupted inside an epoch and goes on, by fewer workers, ends with the same bits.
+# A run that was interrupted inside an epoch and resumed with fewer workers ends with the same bits.
 epochs=3
 straight=$(run straight --workers 3)
 what="Ctrl-C and resume"

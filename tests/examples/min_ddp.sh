@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The min_ddp example: its lines, and its totals, recomputed and compared between numbers of workers.
+# The min_ddp example: checks its lines, recomputes its totals, and compares the totals of different
+# numbers of workers.
 # usage: min_ddp.sh PATH_TO_MIN_DDP
 set -euo pipefail
 min_ddp=$1
@@ -10,7 +11,8 @@ cd "$work"
 fail() { echo "FAILED: $*" >&2; cat out.txt err.txt >&2; exit 1; }
 run() { "$min_ddp" "$@" > out.txt 2> err.txt || fail "$* : exit $?"; }
 
-# Every total from the blocks above it: samples and hits add up, the loss is their mean by samples.
+# Recomputes every total from the blocks above it: samples and hits add up, and the loss is the mean
+# weighted by samples.
 check_totals() {
   awk -v want="$1" '
     $1 == "Loss:" { loss = $2 }
@@ -40,10 +42,11 @@ END
 ) || fail "the arguments are not as expected"
 grep -qx -- '------- Epoch 1 - rank 0' out.txt || fail "no line for epoch 1"
 grep -qx -- '------- Epoch 2 - rank 0' out.txt || fail "no line for epoch 2"
-[ "$(grep -c '^-------' out.txt)" -eq 2 ] || fail "expected a line an epoch"
+[ "$(grep -c '^-------' out.txt)" -eq 2 ] || fail "expected one line per epoch"
 [ "$(grep -c '^Total - acc: [01]\.[0-9]\{4\} ([0-9]*/16) - loss: [0-9]\.[0-9]\{4\}$' out.txt)" -eq 4 ] ||
   fail "expected 4 totals of 16 samples"
-# After the arguments: an epoch, twice two blocks and a total. No block is torn apart.
+# After the arguments, each epoch has its line, and then twice two blocks and a total. The lines of a
+# block stay together.
 block=$'Device:\tcpu\n\tInput: \ttorch.Size([8, 16])\n\tLoss:\n\tAcc:'
 want=$(for _ in 1 2; do
   echo "-------"
@@ -53,7 +56,7 @@ got=$(tail -n +7 out.txt | sed -E 's/^(-------|Total|\tLoss:|\tAcc:).*/\1/')
 [ "$got" = "$want" ] || fail "the blocks are not as expected"
 check_totals 64
 
-# The same global batches, and so the same totals but for rounding, for any number of workers.
+# The global batches are the same for any number of workers, so the totals are, except for rounding.
 totals() { grep '^Total' out.txt; }
 for data in 32 33 50; do
   for pair in 1:16 2:8 4:4; do

@@ -41,7 +41,7 @@ run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.t
 [ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
 
-# Ended by a signal: it says what was saved and how to go on.
+# Ended by a signal: the program says what was saved and how to resume.
 "$mnist" --batch-size 256 --quiet --epochs 50 --logdir ended > out.txt 2> err.txt &
 pid=$!
 for _ in $(seq 6000); do grep -q 'train (1/' out.txt && break; sleep 0.01; done
@@ -53,7 +53,7 @@ grep -q 'Interrupted by SIGTERM in epoch .*; the last checkpoint is ended/checkp
   fail "does not say what was saved: $(tail -n 3 out.txt)"
 grep -q 'To go on from there: --resume last' out.txt || fail "does not say how to go on: $(tail -n 3 out.txt)"
 
-# On a terminal: a bar for each pass, whose last line has numbers; no line is wider than the window.
+# On a terminal there is a bar for each pass, whose last line has numbers. No line is wider than the window.
 if command -v script > /dev/null; then
   LC_ALL=C script -qec "stty cols 80; $mnist --epochs 1 --batch-size 256" /dev/null > terminal.txt < /dev/null
   tr '\r' '\n' < terminal.txt | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' > screen.txt
@@ -61,7 +61,7 @@ if command -v script > /dev/null; then
   if grep -i 'nan' screen.txt; then fail "nan on the terminal"; fi
   if grep 'Epoch (' screen.txt | grep -E '^.{81}'; then fail "a bar wider than the window"; fi
 else
-  echo "mnist: script is not installed, so the terminal was not looked at" >&2
+  echo "mnist: script is not installed, so the output on a terminal was not checked" >&2
 fi
 
 refused() { if mnist "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The two_nodes example as two processes on one host, and as two hosts: network namespaces with
-# addresses of their own and a cable between them, where the machine allows such.
+# The two_nodes example as two processes on one host, and on two hosts. The hosts are network namespaces
+# with their own addresses and a link between them, if the machine allows network namespaces.
 # usage: two_nodes.sh PATH_TO_TWO_NODES
 set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
@@ -27,10 +27,10 @@ free_port() {
 }
 field() { sed -n "s/^$2: //p" "out.$1"; }
 
-# Both nodes say who they are and end with the same weights; one prints for all.
+# Both nodes print their rank and end with the same weights. Only rank 0 prints the results of all.
 check() {
   for rank in 0 1; do
-    [ "$(field $rank 'Rank and node')" = "$rank-$(hostname)" ] || fail "$1: rank $rank does not say so"
+    [ "$(field $rank 'Rank and node')" = "$rank-$(hostname)" ] || fail "$1: rank $rank does not print its rank"
     grep -q '^Model hash: [0-9a-f]\{16\}$' out.$rank || fail "$1: rank $rank prints no hash"
     grep -q '^First parameter: 0.weight \[100, 784\] ' out.$rank || fail "$1: no first parameter"
     [ "$(tail -n 1 out.$rank)" = done ] || fail "$1: rank $rank does not end with 'done'"
@@ -54,7 +54,7 @@ nodes() {
 nodes 127.0.0.1 "" "" --port "$(free_port)" --epochs 3
 check "one host"
 want=$(field 0 'Model hash')
-# One node dies without a word: the other ends, and says who.
+# One node is killed: the other node ends, and names the killed rank.
 port=$(free_port)
 "$two_nodes" --rank 0 --host 127.0.0.1 --port "$port" --epochs 1000 > out.0 2> err.0 &
 zero=$!
@@ -71,29 +71,29 @@ kill -9 $one
 wait $one 2>/dev/null || true
 code=0
 wait $zero || code=$?
-[ $code -eq 1 ] || fail "the other was killed, rank 0 ends with $code"
-[ $((SECONDS - start)) -le "$(scaled 3)" ] || fail "rank 0 took $((SECONDS - start)) s to see that it is alone"
-grep -q '^two_nodes: .*rank 1' err.0 || fail "rank 0 does not say who was killed"
+[ $code -eq 1 ] || fail "rank 1 was killed, rank 0 ends with $code"
+[ $((SECONDS - start)) -le "$(scaled 3)" ] || fail "rank 0 took $((SECONDS - start)) s to notice that rank 1 is gone"
+grep -q '^two_nodes: .*rank 1' err.0 || fail "rank 0 does not name the rank that was killed"
 
 if "$two_nodes" --rank 2 --host 127.0.0.1 > out.0 2> err.0; then fail "accepted rank 2 of 2"; fi
-grep -q 'got 2 of 2' err.0 || fail "no word of the rank that does not fit"
+grep -q 'got 2 of 2' err.0 || fail "the rank that is out of range is not named"
 
 # Two hosts.
 if two_hosts "$space" 10.203.0 "two hosts"; then
   on_0="ip netns exec $space-0" on_1="ip netns exec $space-1"
-  # Without a secret nobody listens, and both are told how to make one.
+  # Without a secret no rank listens, and both ranks say how to make one.
   for rank in 0 1; do
     code=0
     ip netns exec "$space-$rank" "$two_nodes" --rank $rank --host 10.203.0.1 > out.$rank 2> err.$rank || code=$?
     [ $code -eq 1 ] || fail "two hosts without a token: rank $rank ends with $code"
-    grep -q 'there is no token: .*openssl rand' err.$rank || fail "rank $rank is not told how to make a token"
+    grep -q 'there is no token: .*openssl rand' err.$rank || fail "rank $rank does not say how to make a token"
   done
-  (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token; echo 'what somebody else would guess' > other)
+  (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token; echo 'a token that is only a guess' > other)
   nodes 10.203.0.1 "$on_0" "$on_1" --epochs 3 --token-file token
   check "two hosts"
   [ "$(field 0 'Model hash')" = "$want" ] || fail "two hosts give other weights than one"
 
-  # Host 0 knows its own name by 127.0.1.1, as Debian's installer writes it.
+  # Host 0 resolves its own name to 127.0.1.1, as Debian's installer writes it.
   mkdir -p "/etc/netns/$space-0" "/etc/netns/$space-1"
   printf '127.0.0.1 localhost\n127.0.1.1 node-zero\n' > "/etc/netns/$space-0/hosts"
   printf '127.0.0.1 localhost\n10.203.0.1 node-zero\n' > "/etc/netns/$space-1/hosts"
@@ -101,7 +101,7 @@ if two_hosts "$space" 10.203.0 "two hosts"; then
   check "a host whose name is loopback on itself"
   [ "$(field 0 'Model hash')" = "$want" ] || fail "a host by its name gives other weights"
 
-  # A chosen interface: each host has another name for it. A second one leads nowhere.
+  # A chosen interface: it has another name on each host. A second interface is connected to nothing.
   for node in 0 1; do
     ip -n "$space-$node" link add ls-other type veth peer name ls-nowhere  # some kernels have no dummy device
     ip -n "$space-$node" address add "10.99.$node.1/24" dev ls-other
@@ -113,21 +113,21 @@ if two_hosts "$space" 10.203.0 "two hosts"; then
   $on_0 "$two_nodes" --rank 0 --host node-zero --token-file token --interface ls7 > out.0 2> err.0 || code=$?
   [ $code -eq 1 ] && grep -q "interface 'ls7'.*ls0" err.0 || fail "an unknown interface is not named"
 
-  # A stranger on the other host, which knows all but the token, comes first and again and again; a
-  # second process with rank 1 comes when the run has begun. Neither disturbs the run.
+  # A process on the other host has a wrong token. It connects first, and again and again. A second
+  # process with rank 1 connects when the run has begun. Neither disturbs the run.
   $on_1 "$two_nodes" --rank 1 --host node-zero --token-file other > out.2 2> err.2 & stranger=$!
   $on_0 "$two_nodes" --rank 0 --host node-zero --token-file token --epochs 1000 > out.0 2> err.0 & zero=$!
   code=0; wait $stranger || code=$?
-  [ $code -eq 1 ] || fail "a stranger ends with $code"
-  grep -q 'does not know this run.s token' err.2 || fail "a stranger is not told why"
+  [ $code -eq 1 ] || fail "a process with a wrong token ends with $code"
+  grep -q 'does not know this run.s token' err.2 || fail "a process with a wrong token does not say why it was refused"
   $on_1 "$two_nodes" --rank 1 --host node-zero --token-file token --epochs 1000 > out.1 2> err.1 & one=$!
   for _ in $(seq $(scaled 600)); do grep -q '^\* Epoch (1/1000)' out.0 && break; sleep 0.1; done
   start=$SECONDS code=0
   $on_1 "$two_nodes" --rank 1 --host node-zero --token-file token > out.2 2> err.2 || code=$?
   [ $code -eq 1 ] && [ $((SECONDS - start)) -le "$(scaled 5)" ] || fail "a second rank 1 ends with $code after $((SECONDS - start)) s"
   grep -q 'rank 1 has already joined from 10.203.0.2, and this process comes from 10.203.0.2' err.2 ||
-    fail "the second rank 1 is not told who it is"
-  kill -0 $zero && kill -0 $one || fail "the run did not go on"
+    fail "the second rank 1 does not say that the rank is taken"
+  kill -0 $zero && kill -0 $one || fail "the run did not continue"
   kill $zero $one; wait $zero $one 2> /dev/null || true
 fi
 echo "two_nodes: all as expected"

@@ -1,11 +1,11 @@
-// Gives damaged inputs to everything that reads what others may have written: checkpoints, pickles,
+// Gives damaged inputs to every reader of data that may come from outside: checkpoints, pickles,
 // configs, overrides, IDX files, CSV tables and frames of the network. A reader must return or
 // throw lockstep::Error; any other exception, a crash or a hang is a finding.
 //
 // usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //
-// The time is shared by all readers. The input in work is always in fuzz-input, in the current
-// folder, so after a crash it is there.
+// The time is divided among all readers. The current input is always in the file fuzz-input in the
+// current folder, so it is there after a crash.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -44,7 +44,7 @@ constexpr rlim_t kMostMemory = 8L << 30;  // bytes of address space, without san
 
 struct Reader {
   std::string name;
-  std::vector<std::string> seeds;  // inputs that are right
+  std::vector<std::string> seeds;  // valid inputs
   std::function<void(const std::string& input)> read;
 };
 
@@ -67,7 +67,7 @@ std::string checkpoint_file() {
   return bytes;
 }
 
-// The archive's entries are stored as they are, so its pickle is a part of the file.
+// The archive's entries are not compressed, so its pickle is a part of the file.
 std::string pickle_in(const std::string& archive) {
   const auto begin = archive.find("\x80\x02");
   return archive.substr(begin, archive.find("PK", begin) - begin);
@@ -175,8 +175,7 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-// False where the reader threw something else than our errors, or anything where the input is
-// right.
+// False if the reader threw anything but lockstep::Error, or if it threw for a valid input.
 bool holds(const Reader& reader, const std::string& input, bool is_right = false) {
   std::ofstream(kInput, std::ios::binary).write(input.data(), static_cast<long>(input.size()));
   ::alarm(kLongest);  // its signal ends the program
@@ -184,12 +183,13 @@ bool holds(const Reader& reader, const std::string& input, bool is_right = false
     reader.read(input);
   } catch (const Error& error) {
     if (is_right) {
-      std::fprintf(stderr, "fuzz: %s: refuses a right input: %s\n", reader.name.c_str(),
+      std::fprintf(stderr, "fuzz: %s: refuses a valid input: %s\n", reader.name.c_str(),
                    error.what());
       return false;
     }
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fuzz: %s: not an error of ours: %s\n", reader.name.c_str(), error.what());
+    std::fprintf(stderr, "fuzz: %s: not a lockstep::Error: %s\n", reader.name.c_str(),
+                 error.what());
     return false;
   }
   ::alarm(0);
@@ -213,7 +213,8 @@ int fuzz(std::chrono::seconds time, std::uint64_t seed, const std::string& wante
     return 2;
   }
   for (const Reader& reader : all) {
-    // What is right must be read, else nothing beyond the first check would be tried.
+    // Valid inputs must be accepted. Otherwise damaged ones would fail in the first check, and no
+    // other code would be tested.
     for (const std::string& right : reader.seeds) {
       if (!holds(reader, right, true)) return 1;
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: run.sh PROGRAM
-# Runs a program of the guide in a folder of its own, and shows what it printed where it fails.
+# Runs a program of the guide in a new folder, and shows its output if it fails.
 set -euo pipefail
 program=$1
 work=$(mktemp -d)

@@ -26,7 +26,7 @@ NodesOptions node(int rank, int port) {
           .timeout = std::chrono::seconds(10)};
 }
 
-// Node 0's part here, node 1's in a thread.
+// Runs node 0's part in this thread and node 1's part in another one.
 void run_nodes(const std::function<void(Nodes&)>& first,
                const std::function<void(Nodes&)>& second) {
   const int port = free_port();
@@ -65,7 +65,7 @@ TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {
   EXPECT_EQ(first.run_id.size(), 16u);
   EXPECT_EQ(first.master.port, second.master.port);
   EXPECT_EQ(first.token, second.token);
-  EXPECT_EQ(first.token.size(), 64u) << "the ranks' own, not the launchers'";
+  EXPECT_EQ(first.token.size(), 64u) << "the token of the ranks, not of the launchers";
 }
 
 TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
@@ -85,7 +85,7 @@ TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
       },
       [&](Nodes& nodes) {
         nodes.meet(0, 2);
-        // As its launcher does: it tells, and waits for the others to end theirs.
+        // Like a real launcher, it reports its failure and waits until the other nodes are done.
         EXPECT_EQ(nodes.conclude(0, failure)->rank, 4);
         nodes.meet(1, 2);
         EXPECT_FALSE(nodes.conclude(1, std::nullopt));
@@ -95,7 +95,7 @@ TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
 TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
   const int port = free_port();
   auto other = std::async(std::launch::async, [&] {
-    // Joins, agrees and disappears without a word, as if it had been killed.
+    // Joins, sends its number of ranks and then fails, like a launcher that was killed.
     rendezvous::Rendezvous rendezvous(
         {.address = "127.0.0.1", .port = port, .token = "secret", .rank = 1, .world_size = 2});
     rendezvous.set("ranks/0/1", "2");
@@ -119,7 +119,8 @@ TEST(Nodes, AnotherRunsTokenIsTurnedAway) {
   EXPECT_THROW(Nodes(node(1, port)), CommError);
 }
 
-// Between the launcher's choice and the program's listening, the port is nobody else's.
+// After the launcher has chosen the port, no other process gets it before the program listens
+// there.
 TEST(Nodes, ThePortOfTheProgramsIsHeldForThem) {
   run_nodes(
       [&](Nodes& nodes) {

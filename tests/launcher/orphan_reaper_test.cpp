@@ -11,7 +11,7 @@
 namespace lockstep::launcher {
 namespace {
 
-// A process in a group of its own that does nothing.
+// Starts a process that does nothing, in a new process group.
 pid_t idle_group() {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -22,7 +22,7 @@ pid_t idle_group() {
   return pid;
 }
 
-// The signal that ended it, within 5 s; 0 where it lives on.
+// The signal that ended the process within 5 s; 0 if it is still alive then.
 int ending_signal(pid_t pid) {
   for (int i = 0; i < 500; ++i) {
     int status = 0;

@@ -74,7 +74,7 @@ TEST(Program, WhatCannotBeStartedIsSaidAtOnce) {
   EXPECT_THROW(Program({.command = {}, .environment = {}}), WorkerError);
 }
 
-// A shell that ignores SIGCHLD could not tell how its own children end.
+// A shell that ignores SIGCHLD could not find out how its children ended.
 TEST(Program, StartsWithTheDefaultActionOfSigchld) {
   const auto before = ::signal(SIGCHLD, SIG_IGN);
   Program program = shell("grep SigIgn /proc/$$/status");
@@ -90,7 +90,7 @@ TEST(Program, LeavesNoChildrenBehind) {
   Program program = shell("sleep 60 & echo $!; exit 0");
   EXPECT_TRUE(wait_for_end(program).ok());
   const pid_t child = std::stoi(read_all(program.output_fd(0)));
-  // An orphan in its last moments may still be seen: init reaps it.
+  // The killed orphan exists until init reaps it.
   for (int i = 0; i < 500 && ::kill(child, 0) == 0; ++i) ::usleep(10'000);
   EXPECT_NE(::kill(child, 0), 0);
 }

@@ -21,7 +21,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::Gt;
 
-// Ranks that run a script each; $RANK is their number.
+// Options for ranks that all run the same script; $RANK is the rank's number.
 ProgramsOptions ranks(const std::string& script, int count) {
   ProgramsOptions options{.command = {"bash", "-c", script}};
   for (int rank = 0; rank < count; ++rank) {
@@ -52,7 +52,7 @@ TEST(Programs, HandOnTheirLinesWithTheirRank) {
 }
 
 TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
-  // The others do not listen to a polite request.
+  // The other ranks ignore SIGTERM.
   ProgramsOptions options = ranks(
       "if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60",
       3);
@@ -68,7 +68,8 @@ TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
   EXPECT_EQ(end.ranks[0].end.signal, SIGKILL);
 }
 
-// On old kernels and in old containers. It waited for ever, and not even SIGTERM ended it.
+// Old kernels and old containers have no pidfds. The launcher once waited for ever there, and not
+// even SIGTERM ended it.
 TEST(Programs, AreWatchedWithoutPidfds) {
   RankProcess launcher([] {
     forbid_pidfd();
@@ -81,7 +82,7 @@ TEST(Programs, AreWatchedWithoutPidfds) {
   EXPECT_EQ(launcher.wait(), 0);
 }
 
-// Rank 1 gives up because rank 0 does not answer: a signal has stopped it.
+// Rank 1 gives up because rank 0 does not answer: a signal has stopped rank 0.
 TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
   ProgramsOptions options = ranks(
       "if [ $RANK = 0 ]; then echo $$ > $FILE; kill -STOP $$; sleep 60; fi; "
@@ -100,7 +101,7 @@ TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
   EXPECT_EQ(end.ranks[0].end.signal, SIGTERM);
 }
 
-TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
+TEST(Programs, AreEndedWhenTheStopDescriptorIsReadable) {
   const ProgramsOptions options = ranks("sleep 60", 2);
   process::Wakeup stop;
   stop.wake();
@@ -112,7 +113,7 @@ TEST(Programs, AreEndedWhenSomebodyElseSaysSo) {
 }
 
 TEST(Programs, ASignalToTheLauncherReachesThem) {
-  // Their own trap decides how they end.
+  // The programs' own trap decides how they end.
   const ProgramsOptions options =
       ranks("trap 'echo saved; exit 5' INT; echo ready; while :; do sleep 0.05; done", 1);
   std::vector<std::string> lines;
@@ -128,7 +129,7 @@ TEST(Programs, ASignalToTheLauncherReachesThem) {
   EXPECT_THAT(lines, ElementsAre("ready", "saved"));
 }
 
-TEST(Programs, ARankThatNeverStopsPrintingHidesNobody) {
+TEST(Programs, ARankThatNeverStopsPrintingHidesNoOther) {
   ProgramsOptions options = ranks("if [ $RANK = 0 ]; then exec yes; fi; sleep 0.3; exit 3", 2);
   options.on_lines = [](int, std::size_t, const std::vector<std::string>&) {};
   OrphanReaper reaper;

@@ -36,7 +36,7 @@ TEST(AppendFile, APieceThatDoesNotFitLeavesTheFileAsItWas) {
   AppendFile file(folder / "log", AppendFile::Open::kNew);
   file.append("whole;");
 
-  // A limit on files' sizes stands in for a full disk.
+  // A limit on the size of files has the same effect as a full disk.
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -1,4 +1,4 @@
-// A FILE* whose text a test reads back.
+// A FILE* whose text a test can read back.
 #pragma once
 
 #include <cstdio>
@@ -19,7 +19,7 @@ class CapturedStream {
 
   std::FILE* file() { return file_; }
 
-  // Only what was flushed.
+  // Returns only what was flushed.
   std::string flushed() const { return std::string(text_, size_); }
 
  private:
@@ -28,12 +28,12 @@ class CapturedStream {
   std::FILE* file_;
 };
 
-// What a terminal's screen shows after `output`: carriage returns and erasures carried out.
+// What the screen of a terminal shows after `output`, with carriage returns and erasures applied.
 inline std::string screen(const std::string& output) {
   std::string done, line;
   for (std::size_t i = 0; i < output.size(); ++i) {
     if (output[i] == '\r') {
-      line.clear();  // what follows always erases the line
+      line.clear();  // the next code always erases the line
     } else if (output.compare(i, 3, "\x1b[K") == 0) {
       i += 2;
     } else if (output[i] == '\n') {

@@ -55,8 +55,8 @@ TEST(Console, AFinishedBarIsALineCutToTheWidth) {
   EXPECT_EQ(screen(stream.flushed()), "100% of \nwhat follows is not cut\n");
 }
 
-// A bar of 59 columns in a window of 60. At 25 columns it is on three rows, the cursor is on the
-// last of them: two rows up begins what is to be erased.
+// A bar of 59 columns is drawn in a window of 60. When the window has 25 columns, the bar is on
+// three rows, and the cursor is on the last of them. So the rows to erase begin two rows up.
 TEST(Console, ABarInAWindowThatBecameNarrowerLeavesNothingBehind) {
   PseudoTerminal terminal;
   terminal.resize(60);
@@ -67,7 +67,7 @@ TEST(Console, ABarInAWindowThatBecameNarrowerLeavesNothingBehind) {
   console.show_bar(std::string(80, 'y'));
   EXPECT_EQ(terminal.written(), "\x1b[2A\r\x1b[J" + std::string(24, 'y'));
   console.show_bar("z");
-  EXPECT_EQ(terminal.written(), "\r\x1b[Kz") << "that one is on one row";
+  EXPECT_EQ(terminal.written(), "\r\x1b[Kz") << "the new bar is on one row";
 }
 
 TEST(Console, ALineAboveABarInANarrowerWindow) {
@@ -81,7 +81,7 @@ TEST(Console, ALineAboveABarInANarrowerWindow) {
   EXPECT_EQ(terminal.written(), "\x1b[1A\r\x1b[Ja line\n" + std::string(39, 'x'));
 }
 
-// One row would be taken away from the output above.
+// If more rows were erased, the output above the bar would lose a row.
 TEST(Console, ATerminalThatCutsLinesHasTheBarOnOneRow) {
   PseudoTerminal terminal;
   terminal.resize(60);
@@ -102,7 +102,7 @@ TEST(Console, NoBarAndNoControlCodesWhereThereIsNoTerminal) {
   EXPECT_EQ(stream.flushed(), "x\n");
 }
 
-// Sets the locale's variables and puts them back.
+// Sets the variables of the locale, and sets them back when it is destroyed.
 class Locale {
  public:
   Locale(const char* all, const char* lang) {

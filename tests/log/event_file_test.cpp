@@ -60,7 +60,7 @@ TEST(EventFile, AKillTearsTheLastRecordAtWorst) {
     EventFile file(folder.path());
     for (std::int64_t step = 1;; ++step) file.write(step, ProtoMessage().bytes(5, "x"));
   }
-  // Killed in the middle of its writing, whenever the file has grown a little.
+  // The writer is killed while it writes, when the file has grown a little.
   for (int tries = 0; tries < 10'000; ++tries) {
     const auto files = reader::event_files(folder.path());
     if (!files.empty() && std::filesystem::file_size(files[0]) > 50'000) break;

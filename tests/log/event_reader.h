@@ -1,5 +1,5 @@
-// Reads event files back, written from the formats' descriptions and sharing no code with the
-// writer: record framing, checksums bit by bit, protobuf fields.
+// Reads event files back: record framing, checksums bit by bit, protobuf fields. It follows the
+// descriptions of the formats and shares no code with the writer.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ T load(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-// What to make of a file that ends inside a record.
+// What to do if a file ends inside a record.
 enum class TornEnd { kError, kSkip };
 
-// The records' data; throws where a length or a checksum is wrong.
+// The data of the records. Throws if a length or a checksum is wrong.
 inline std::vector<std::string> read_records(std::string_view file, TornEnd torn_end) {
   std::vector<std::string> records;
   for (std::size_t at = 0; at < file.size();) {
@@ -59,7 +59,7 @@ inline std::vector<std::string> read_records(std::string_view file, TornEnd torn
   return records;
 }
 
-// A message's fields: numbers as their raw bytes in 64 bits, the rest as bytes.
+// The fields of a message: numbers as their raw bytes in 64 bits, all others as bytes.
 struct Field {
   std::uint64_t number = 0;
   std::string bytes = {};
@@ -146,7 +146,7 @@ inline std::vector<Message> read_events(const std::filesystem::path& file,
   return events;
 }
 
-// A folder's event files in the order of their names, as TensorBoard reads them.
+// The event files of a folder in the order of their names, as TensorBoard reads them.
 inline std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder) {
   std::map<std::string, std::filesystem::path> sorted;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(FolderLock, TheSecondIsToldWhoHasIt) {
+TEST(FolderLock, TheErrorOfTheSecondNamesTheProcessThatHoldsIt) {
   const TemporaryDirectory folder;
   const FolderLock lock(folder.path());
   EXPECT_THAT(
@@ -49,14 +49,14 @@ TEST(FolderLock, AKilledProcessHasItNoLonger) {
   EXPECT_THAT([&] { FolderLock lock(folder.path()); },
               ThrowsMessage<Error>(HasSubstr("process " + std::to_string(child))));
   ::kill(child, SIGKILL);
-  // Not waited for: it may be dying still.
+  // The test does not wait for the process, which may still be dying.
   EXPECT_NO_THROW(FolderLock(folder.path()));
   ::waitpid(child, nullptr, 0);
   ::close(taken[0]);
   ::close(taken[1]);
 }
 
-// A run of another user was killed, and its file stays.
+// A run of another user was killed, and its lock file is still there.
 TEST(FolderLock, AStaleLockOfAnotherUserIsNoObstacle) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
   const TemporaryDirectory folder;
@@ -91,7 +91,7 @@ TEST(FolderLock, AForkedChildTakesNothingAway) {
   EXPECT_THROW(FolderLock(folder.path()), Error);
 }
 
-// The text of the lock may be of another user.
+// Another user may have written the text of the lock.
 TEST(FolderLock, WhatItSaysIsMadePrintable) {
   const TemporaryDirectory folder;
   const FolderLock lock(folder.path());

@@ -65,7 +65,7 @@ TEST(Logdir, OfARunThatIsGoingOnIsLeftAlone) {
   EXPECT_FALSE(fs::exists(folder / "previous"));
 }
 
-// A summary is of a run that has ended. Where the resumed run fails, there shall be none.
+// A summary belongs to a run that has ended. If the resumed run fails, there must be none.
 TEST(Logdir, AResumedRunHasNoSummaryUntilItEnds) {
   TemporaryDirectory folder;
   leave_a_run(folder.path(), "first");
@@ -74,7 +74,7 @@ TEST(Logdir, AResumedRunHasNoSummaryUntilItEnds) {
   EXPECT_EQ(read_file(folder / "logs/train.csv"), "first");
 }
 
-// What a writer left that was killed just before it gave a file its name.
+// Temporary files of a writer that was killed just before it renamed them.
 TEST(Logdir, AbandonedWritesAreNotMovedAlong) {
   TemporaryDirectory folder;
   leave_a_run(folder.path(), "killed");
@@ -130,7 +130,7 @@ TEST(Logdir, AFolderThatCannotBeWrittenIsNamed) {
   make_directories(folder / "run");
   ASSERT_EQ(::chmod((folder / "run").c_str(), 0555), 0);
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
-  // Root may write anywhere, so somebody else tries.
+  // Root may write anywhere, so the test tries as another user.
   EXPECT_EXIT(
       {
         if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What the callbacks of examples/mnist and timeit bring.
+// The metrics of the callbacks of examples/mnist, with timeit.
 Metrics of_classification() {
   Metrics metrics = {{"loss", 0.5},       {"loss/std", 0.1},       {"lr", 0.02},
                      {"momentum", 0.9},   {"accuracy01", 0.8},     {"accuracy01/std", 0.07},

@@ -23,7 +23,7 @@ void spend(Profiler& profiler, Phase phase, int milliseconds) {
   }
 }
 
-// The numbers of a row: seconds, share, microseconds a batch, and the ranks'.
+// The numbers of a row: seconds, share, microseconds per batch, and those of each rank.
 std::vector<double> row_of(const std::string& name, const std::vector<std::string>& profiles) {
   std::istringstream table(profile_table(profiles));
   std::string line;
@@ -36,7 +36,7 @@ std::vector<double> row_of(const std::string& name, const std::vector<std::strin
   return {};
 }
 
-// A machine that is busy may take longer, but never less.
+// A busy machine may need more time than expected, but never less.
 TEST(Profiler, TellsPhasesApart) {
   Profiler profiler(true);
   spend(profiler, Phase::kBackward, 5);

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// A bar over 1875 batches with a clock that a test turns.
+// A bar over 1875 batches with a clock that the test sets.
 class ProgressBarTest : public ::testing::Test {
  protected:
   void open(const ConsoleOptions& options, const BarPosition& begin = {}) {
@@ -148,7 +148,8 @@ TEST_F(ProgressBarTest, AnUpdateThatDrawsNothingCostsALookAtTheClock) {
   for (int i = 0; i < kUpdates; ++i) bar.update({.batches = i, .samples = i}, metrics);
   const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
   RecordProperty("nanoseconds", std::to_string(taken.count() / kUpdates));
-  // Some 50 ns; the bound leaves room for sanitizers and busy machines, formatting does not fit.
+  // It takes about 50 ns. The limit is larger, for sanitizers and busy machines, but too small for
+  // formatting a line.
   EXPECT_LT(taken.count() / kUpdates, 1000);
 }
 

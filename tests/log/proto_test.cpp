@@ -27,7 +27,7 @@ TEST(Proto, FieldNumbersAboveFifteenTakeTwoBytes) {
 }
 
 TEST(Proto, ZeroIsWritten) {
-  // A oneof's member must be there even when it has its default value.
+  // A member of a oneof must be written even if it has its default value.
   EXPECT_EQ(ProtoMessage().integer(4, 0).encoded(), "\x20\x00"s);
 }
 

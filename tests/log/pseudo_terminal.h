@@ -1,5 +1,5 @@
-// A pseudo terminal: a program writes to one end, a test reads what arrives at the other and sets
-// the window's size.
+// A pseudo terminal. A program writes to one end. A test reads what arrives at the other end, and
+// sets the size of the window.
 #pragma once
 
 #include <cstdio>
@@ -41,7 +41,7 @@ class PseudoTerminal {
     EXPECT_EQ(::ioctl(master_, TIOCSWINSZ, &size), 0);
   }
 
-  // What was written since the last call.
+  // Returns what was written since the last call.
   std::string written() {
     std::string text;
     char buffer[4096];

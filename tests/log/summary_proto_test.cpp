@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_literals;
 using reader::Message;
 
-// Summary.Value of the only value in an event's summary.
+// The Summary.Value of an event whose summary has one value.
 Message only_value(const ProtoMessage& content) {
   return Message(content.encoded()).message(5).message(1);
 }

@@ -24,8 +24,8 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-// A folder's scalars as TensorBoard would show them: a session's start drops what was from its step
-// on.
+// The scalars of a folder as TensorBoard would show them: the start of a session drops earlier
+// scalars from its step on.
 std::vector<Point> points(const std::filesystem::path& folder) {
   std::vector<Point> found;
   for (const auto& file : event_files(folder)) {
@@ -51,7 +51,7 @@ TEST(TensorBoardLogger, AFolderALoader) {
   logger.log_metrics(record_of(Scope::kLoader, "valid", {.epoch = 1}, 0.75));
   logger.log_metrics(record_of(Scope::kEpoch, kEpochKey, {.epoch = 1}, 0.25));
   logger.log_metrics(record_of(Scope::kBatch, "train", {.epoch = 1, .sample_step = 32}, 0.1));
-  // Without flush or close: what is logged can be read.
+  // What is logged can be read before flush() or close().
   EXPECT_EQ(points(logdir / "tensorboard/train"), (std::vector<Point>{{1, "loss/epoch", 0.5f}}));
   EXPECT_EQ(points(logdir / "tensorboard/valid"), (std::vector<Point>{{1, "loss/epoch", 0.75f}}));
   EXPECT_EQ(points(logdir / "tensorboard/_epoch_"), (std::vector<Point>{{1, "loss/epoch", 0.25f}}));
@@ -83,7 +83,8 @@ TEST(TensorBoardLogger, BatchesOfALoaderThatIsNotTrainedOnHaveStepsOfTheirOwn) {
             (std::vector<Point>{{32, "loss/batch", 0.5f}, {64, "loss/batch", 0.25f}}));
 }
 
-// Also where the loader has more samples than were trained on: its steps are beyond the run's.
+// This holds even if the loader has more samples than were trained on, so that its steps are larger
+// than the run's.
 TEST(TensorBoardLogger, AResumeKeepsTheBatchesThatWereEvaluatedBeforeIt) {
   TemporaryDirectory logdir;
   {

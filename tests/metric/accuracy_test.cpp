@@ -75,7 +75,7 @@ TEST(Accuracy, NaNIsNeverRight) {
   };
   EXPECT_THAT(shares({kNaN, kNaN, kNaN}), ElementsAre(0, 0, 0));
   EXPECT_THAT(shares({0, kNaN, 0}), ElementsAre(0, 0, 0));
-  // above every number, wherever it stands
+  // NaN ranks above every number, at any position
   EXPECT_THAT(shares({0, 1, kNaN}), ElementsAre(0, 1, 1));
   EXPECT_THAT(shares({kNaN, 1, 0}), ElementsAre(0, 1, 1));
 }

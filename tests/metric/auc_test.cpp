@@ -66,7 +66,7 @@ TEST(AUC, NothingIsNotANumberUnderEveryName) {
   AUC auc({.num_classes = 2, .per_class = true});
   expect_names_match(auc);
   for (const auto& [name, value] : auc.compute()) EXPECT_TRUE(std::isnan(value)) << name;
-  // one class alone has nothing to be told from
+  // a single class cannot be compared with another one
   auc.update(torch::rand({3, 2}), torch::tensor({1, 1, 1}));
   const Metrics metrics = auc.compute();
   EXPECT_TRUE(std::isnan(metrics.at("auc")));

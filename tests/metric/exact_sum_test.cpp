@@ -69,7 +69,7 @@ TEST(ExactSum, ProductsAreNotRounded) {
   sum.add(-0.1);
   sum.add(-0.1);
   EXPECT_EQ(sum.value(), 0);
-  EXPECT_NE(0.1 * 3 - 0.1 - 0.1 - 0.1, 0);  // what a double would have said
+  EXPECT_NE(0.1 * 3 - 0.1 - 0.1 - 0.1, 0);  // the result in doubles
 }
 
 TEST(ExactSum, TermsAddUpToIt) {

@@ -1,4 +1,5 @@
-// What scikit-learn said (scripts/goldens/metric.py), and how metrics are compared with it.
+// Results of scikit-learn (scripts/goldens/metric.py), and functions that compare metrics with
+// them.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +38,8 @@ torch::Tensor matrix_of(const nlohmann::json& rows) {
   return torch::stack(tensors);
 }
 
-// null stands for NaN. Both sides make a few roundings of numbers near 1: 1e-12 is far above them
-// and far below what a sample more or less would change.
+// null stands for NaN. Both sides round a few numbers near 1: 1e-12 is far above these errors and
+// far below the change that one more sample would make.
 inline void expect_near(double value, const nlohmann::json& expected, const std::string& what) {
   if (expected.is_null()) {
     EXPECT_TRUE(std::isnan(value)) << what << " is " << value;
@@ -47,7 +48,7 @@ inline void expect_near(double value, const nlohmann::json& expected, const std:
   }
 }
 
-// Equal to the bit, where any NaN equals any other.
+// Equal to the bit; any NaN equals any other NaN.
 inline void expect_same_bits(const Metrics& value, const Metrics& expected) {
   ASSERT_EQ(value.size(), expected.size());
   for (const auto& [name, number] : expected) {
@@ -64,9 +65,9 @@ inline void expect_names_match(const Metric& metric) {
   EXPECT_THAT(metric.names(), testing::UnorderedElementsAreArray(computed));
 }
 
-// 1 to 4 ranks, and one that saw nothing, take turns with the batches; their states merged in
-// either direction, and through a checkpoint, compute to the bits of one rank that saw them all.
-// M makes an empty metric, update(metric, i) feeds it batch i.
+// 1 to 4 ranks, and one without a batch, get the batches in turn. Their states, merged in either
+// direction and through a checkpoint, must compute to the bits of one rank that got all batches.
+// `make` returns an empty metric, update(metric, i) adds batch i to it.
 template <typename Make, typename Update>
 void expect_merges_exactly(const Make& make, int batches, const Update& update) {
   auto whole = make();

@@ -15,7 +15,7 @@ TEST(Moments, AreWhatRationalNumbersSay) {
       moments.add(golden.at("values")[i], golden.at("weights")[i]);
     }
     EXPECT_EQ(moments.mean(), golden.at("mean").get<double>());
-    // One rounding each of the sum, the division and the root.
+    // The sum, the division and the root are rounded once each.
     const auto expected = golden.at("std").get<double>();
     EXPECT_NEAR(moments.std(), expected, 1e-15 * expected);
   }

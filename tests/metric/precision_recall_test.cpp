@@ -51,7 +51,7 @@ TEST(PrecisionRecallF1Support, UndefinedRatiosAreZeroDivision) {
     for (const auto& [name, value] : metric.compute()) {
       EXPECT_EQ(value, name.starts_with("support") ? 0 : zero_division) << name;
     }
-    // Class 0 is taken for class 1; nobody is of class 2 or taken for it.
+    // Samples of class 0 are predicted as class 1. No sample is of class 2 or predicted as it.
     metric.update(torch::tensor({1, 1}), torch::tensor({0, 0}));
     const Metrics metrics = metric.compute();
     EXPECT_EQ(metrics.at("precision/class_00"), zero_division);

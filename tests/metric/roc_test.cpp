@@ -29,7 +29,7 @@ TEST(RocArea, IsUndefinedWithoutBothKinds) {
   EXPECT_TRUE(std::isnan(roc_area({1}, {})));
 }
 
-// Above and below the size at which the way of sorting changes.
+// Above and below the size at which the sorting algorithm changes.
 TEST(RocArea, AgreesWithCountingEveryPair) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;

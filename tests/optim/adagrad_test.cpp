@@ -25,7 +25,7 @@ TEST(Adagrad, HasNoMomentum) {
   Training training(Adagrad{}, torch::kFloat32);
   EXPECT_EQ(training.optimizer->momentum(), std::nullopt);
   EXPECT_EQ(message_of<Error>([&] { training.optimizer->set_momentum(0.9); }),
-            "optimizer Adagrad: momentum: it has none to set to 0.9");
+            "optimizer Adagrad: it has no momentum that could be set to 0.9");
 }
 
 TEST(Adagrad, NamesABadValue) {

@@ -62,7 +62,7 @@ TEST(CosineAnnealingLR, RefusesAStateOfAnotherLength) {
   Schedule twenty(CosineAnnealingLR{.t_max = 20});
   EXPECT_EQ(
       message_of<CheckpointError>([&] { twenty.scheduler->load_state(ten.scheduler->state()); }),
-      "scheduler CosineAnnealingLR: this schedule is over 20 steps, its state's over 10");
+      "scheduler CosineAnnealingLR: this schedule has 20 steps, the one in the checkpoint has 10");
 }
 
 TEST(ChainedScheduler, RefusesAnotherSchedulersState) {
@@ -87,7 +87,7 @@ TEST(ChainedScheduler, NamesABadValue) {
   EXPECT_EQ(schedule_error(CosineAnnealingLR{.t_max = 0}),
             "scheduler CosineAnnealingLR: t_max: expected a positive integer, got 0");
   EXPECT_EQ(schedule_error(CosineAnnealingLR{}, {.num_epochs = 0}),
-            "scheduler CosineAnnealingLR: expected a run of some length to span, got 0 epochs of 1 "
+            "scheduler CosineAnnealingLR: expected a run with at least one step, got 0 epochs of 1 "
             "steps");
   EXPECT_EQ(schedule_error(LinearLR{.start_factor = 0.0}),
             "scheduler LinearLR: start_factor: expected a number > 0, got 0");

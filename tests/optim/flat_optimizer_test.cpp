@@ -10,7 +10,7 @@ namespace {
 using namespace testing;
 using ::testing::HasSubstr;
 
-// The state of an Adam with its exp_avg changed.
+// The state of an Adam whose exp_avg was changed.
 StateDict changed_state(const std::function<void(StateDict&)>& change) {
   Training training(Adam{}, torch::kFloat32);
   training.run(1, 2);
@@ -28,7 +28,7 @@ std::string refusal(const OptimizerSpec& spec, const StateDict& state) {
   const std::string message =
       message_of<CheckpointError>([&] { training.optimizer->load_state(state); });
   const StateDict after = training.optimizer->state();
-  EXPECT_EQ(after.get<std::int64_t>("step"), 3) << "a refused state left its mark";
+  EXPECT_EQ(after.get<std::int64_t>("step"), 3) << "a refused state changed the optimizer";
   EXPECT_EQ(after.get<double>("lr"), before.get<double>("lr"));
   return message;
 }
@@ -95,8 +95,8 @@ TEST(FlatOptimizer, LeavesScaledGradientsWhereAsked) {
   EXPECT_EQ(training.flat.grad_norm(), 0.0);
 }
 
-// Parameters that take part in some steps only: always; in odd steps; never; frozen in steps 4 and
-// 5; frozen until step 3.
+// Parameters that take part only in some steps: in all; in odd steps; in none; frozen in steps 4
+// and 5; frozen until step 3.
 class Changing {
  public:
   Changing() {
@@ -117,7 +117,7 @@ class Changing {
     return all;
   }
 
-  // To be called before the step's backward(), where gradients are given memory.
+  // Call it before the step's backward(), because gradients get their memory there.
   void freeze(int step) const {
     of("paused").requires_grad_(step != 4 && step != 5);
     if (step == 3) of("late").requires_grad_(true);
@@ -142,7 +142,7 @@ class Changing {
     }
   }
 
-  // The same by an optimizer of torch's, where gradients are none before each step.
+  // The same with a torch optimizer, whose gradients are none before each step.
   void run(torch::optim::Optimizer& optimizer, int first, int last) const {
     for (int step = first; step <= last; ++step) {
       freeze(step);
@@ -246,7 +246,7 @@ TEST(FlatOptimizer, ResumesWithStepsOfEachParameter) {
   }
 }
 
-// As ranks do of which one has read the file.
+// As on ranks of which only one has read the file.
 TEST(FlatOptimizer, ResumesFromASmallStateAndTensorsThatAreSent) {
   std::vector<OptimizerSpec> specs = {Adagrad{.initial_accumulator_value = 0.5}};
   for (const auto& [spec, torchs] : pairs()) specs.push_back(spec);
@@ -287,7 +287,7 @@ TEST(FlatOptimizer, ResumesFromASmallStateAndTensorsThatAreSent) {
   }
 }
 
-// Version 0.1.0 had neither "steps" nor anything of frozen parameters.
+// A state of version 0.1.0 had neither "steps" nor anything for frozen parameters.
 TEST(FlatOptimizer, ReadsAStateWithoutFrozenParameters) {
   const Changing first;
   FlatParameters flat(first.parameters());
@@ -307,7 +307,7 @@ TEST(FlatOptimizer, ReadsAStateWithoutFrozenParameters) {
 }
 
 TEST(FlatOptimizer, TrainsOtherTypesWithTorchOperations) {
-  // bfloat16 keeps 8 bits: with lr 0.25 in 6 steps, 2 % of a weight is what rounding may do.
+  // bfloat16 has 8 bits: with lr 0.25 in 6 steps, rounding may change a weight by 2 %.
   const Adam options{.lr = 0.25};
   Training half(options, torch::kBFloat16);
   Training full(options, torch::kFloat32);
@@ -342,7 +342,7 @@ TEST(FlatOptimizer, AGraphFromBeforeAnUpdateIsRefused) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-// Parameters of odd sizes, so that padding lies between them.
+// Parameters of odd sizes, so that there is padding between them.
 NamedTensors layers(const torch::Tensor& values) {
   NamedTensors parameters;
   std::int64_t offset = 0;
@@ -354,7 +354,7 @@ NamedTensors layers(const torch::Tensor& values) {
   return parameters;
 }
 
-// What three steps make of them.
+// The values after three steps.
 torch::Tensor trained(const NamedTensors& parameters, Optimizer& optimizer) {
   for (int step = 0; step < 3; ++step) {
     for (const auto& [name, parameter] : parameters) {
@@ -431,8 +431,8 @@ TEST(FlatOptimizer, SettingsHoldForASharesUpdate) {
     EXPECT_TRUE(whole[i].second.equal(shared[i].second)) << whole[i].first;
 }
 
-// Ranks may share the memory of the state: one that wakes up a buffer later than the others must
-// not write first values where another rank has updated already.
+// Ranks may share the memory of the state. A rank that makes a buffer trainable later than the
+// others must not write initial values over elements that another rank has updated already.
 TEST(FlatOptimizer, ABufferThatWakesUpIsFilledByParts) {
   const NamedTensors parameters{{"early", torch::ones({4}).requires_grad_()},
                                 {"late", torch::ones({100'000})}};
@@ -457,7 +457,7 @@ TEST(FlatOptimizer, ABufferThatWakesUpIsFilledByParts) {
   EXPECT_TRUE(sums.narrow(0, own.end, sums.numel() - own.end).eq(0).all().item<bool>());
 }
 
-// What is unfrozen after a resume begins with the checkpoint's first value.
+// A parameter that is unfrozen after a resume begins with the checkpoint's initial value.
 TEST(FlatOptimizer, FirstValuesAreTheCheckpoints) {
   const Changing first;
   FlatParameters flat(first.parameters());

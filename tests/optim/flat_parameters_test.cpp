@@ -271,7 +271,7 @@ TEST(FlatParameters, NotesWhatBackwardReached) {
   flat.collect_grads();
   EXPECT_FALSE(used(0) || used(1));
 
-  // Marks tell what another rank used.
+  // Marks show which parameters another rank used.
   a.sum().backward();
   flat.collect_grads();
   flat.set_mark(true);

@@ -67,9 +67,8 @@ TEST(OneCycleLR, RefusesAStateOfAnotherLength) {
   Schedule twenty(OneCycleLR{.max_lr = 0.1, .total_steps = 20});
   EXPECT_EQ(
       message_of<CheckpointError>([&] { twenty.scheduler->load_state(ten.scheduler->state()); }),
-      "scheduler OneCycleLR: this cycle is over 20 steps, its state's over 10; keep num_epochs, or "
-      "set "
-      "total_steps to 10");
+      "scheduler OneCycleLR: this cycle has 20 steps, the one in the checkpoint has 10; keep "
+      "num_epochs, or set total_steps to 10");
 }
 
 TEST(OneCycleLR, NamesABadValue) {

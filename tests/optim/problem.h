@@ -1,5 +1,5 @@
-// The problem of scripts/goldens/optim_optimizers.py: parameters and gradients of known bits, and
-// what every optimizer must do with them.
+// The problem of scripts/goldens/optim_optimizers.py: parameters and gradients with known bits, and
+// checks that every optimizer must pass with them.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class Problem {
 
   const NamedTensors& parameters() const { return parameters_; }
 
-  // Gradients as backward() leaves them: added to what is there.
+  // Adds gradients to the existing ones, as backward() does.
   void add_grads(int step) {
     for (std::size_t index = 0; index < parameters_.size(); ++index) {
       torch::Tensor& parameter = parameters_[index].second;
@@ -98,10 +98,10 @@ inline void expect_same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   EXPECT_TRUE(torch::equal(a, b)) << a << b;
 }
 
-// All of the golden's cases of this optimizer, in float64 and float32. PyTorch fuses some
-// multiply-adds and we do not: each step differs by a few units in the last place of its own
-// update, none of which is amplified, so 64 of them stay below 32 units of a parameter's last
-// place.
+// Checks all cases of this optimizer in the golden file, in float64 and float32. PyTorch fuses some
+// multiply-adds and we do not. Each step therefore differs by a few units in the last place of its
+// update. These differences are not amplified, so 64 of them stay below 32 units in the last place
+// of a parameter.
 inline void expect_golden(const std::string& name,
                           const std::function<OptimizerSpec(const nlohmann::json&)>& parse) {
   const nlohmann::json golden = load_golden("optim_optimizers.json");
@@ -122,10 +122,11 @@ inline void expect_golden(const std::string& name,
       }
     }
   }
-  EXPECT_GE(cases, 2) << "in the golden for " << name;
+  EXPECT_GE(cases, 2) << "in the golden file for " << name;
 }
 
-// Stopped after 9 steps and resumed in another optimizer, made with `other` options: the same bits.
+// A run that is stopped after 9 steps and resumed by another optimizer, made with `other` options,
+// has the same bits.
 inline void expect_resumes(const OptimizerSpec& spec, const OptimizerSpec& other) {
   for (const auto dtype : {torch::kFloat32, torch::kFloat64}) {
     Training straight(spec, dtype);
@@ -160,7 +161,7 @@ std::string message_of(F&& call) {
   return "nothing was thrown";
 }
 
-// The message of making an optimizer of these options.
+// The error message when an optimizer is made with these options.
 inline std::string config_error(const OptimizerSpec& spec) {
   return message_of<ConfigError>([&] { Training(spec, torch::kFloat32); });
 }

@@ -24,7 +24,7 @@ TEST(RMSprop, ResumesToTheBit) {
 }
 
 TEST(RMSprop, AConstantGradientIsNoReasonForNaN) {
-  // The variance is zero then, and rounding takes it to either side.
+  // The variance is zero then, and rounding makes it slightly positive or negative.
   const torch::Tensor parameter = torch::zeros({64}).requires_grad_();
   FlatParameters flat({{"p", parameter}});
   const auto optimizer =

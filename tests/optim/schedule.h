@@ -1,4 +1,4 @@
-// Running a scheduler, and what PyTorch's does in its place (scripts/goldens/optim_schedulers.py).
+// Runs a scheduler and compares it with PyTorch's (scripts/goldens/optim_schedulers.py).
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ inline std::optional<double> metric_for(const Scheduler& scheduler, const nlohma
   return scheduler.needs_metric() ? std::optional(metric.get<double>()) : std::nullopt;
 }
 
-// Every case of the golden: the same learning rate and momentum after each step, and again when the
-// run is stopped at step 13 and resumed by a new scheduler and optimizer.
+// Checks every case of the golden file: the same learning rate and momentum after each step, also
+// if the run is stopped at step 13 and resumed by a new scheduler and optimizer.
 inline void expect_golden_schedule(
     const std::string& name, const std::function<SchedulerSpec(const nlohmann::json&)>& parse) {
   const nlohmann::json golden = load_golden("optim_schedulers.json");
@@ -56,7 +56,7 @@ inline void expect_golden_schedule(
       expect_values(i + 1);
     }
   }
-  EXPECT_GE(cases, 1) << "in the golden for " << name;
+  EXPECT_GE(cases, 1) << "in the golden file for " << name;
 }
 
 inline std::string schedule_error(const SchedulerSpec& spec, const ScheduleContext& context = {}) {

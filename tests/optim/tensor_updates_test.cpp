@@ -22,7 +22,7 @@ void expect_close(const torch::Tensor& a, const torch::Tensor& b, double toleran
   EXPECT_TRUE(torch::allclose(a, b, tolerance, tolerance)) << (a - b).abs().max();
 }
 
-// The kernels and the torch operations do the same to the same arrays, over several steps.
+// The kernels and the torch operations have the same effect on the same arrays, over several steps.
 template <typename Update>
 void expect_agreement(const Update& update, std::size_t num_states = 3) {
   for (const auto& [dtype, tolerance] :

@@ -87,7 +87,7 @@ TEST(TorchOptimizer, KnowsWhereMomentumIs) {
   }
 }
 
-// Torch's optimizers know a parameter that takes no part by its missing gradient.
+// For torch's optimizers, a parameter without a gradient takes no part in a step.
 TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   const auto make = [] {
     return NamedTensors{{"used", torch::ones({4}).requires_grad_()},
@@ -113,7 +113,7 @@ TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   step(parameters, flat, *optimizer);
   EXPECT_TRUE(torch::equal(parameters[2].second, torch::full({4}, 0.25)));
 
-  // Resumed by one that was made without it.
+  // Resumed by an optimizer that was made without this parameter.
   const NamedTensors again = make();
   {
     const torch::NoGradGuard no_grad;
@@ -128,7 +128,7 @@ TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   for (std::size_t i = 0; i < 3; ++i) expect_same_bits(again[i].second, parameters[i].second);
 }
 
-// The archive of torch's optimizers knows parameters by their position alone.
+// The archive of torch's optimizers identifies parameters only by their position.
 TEST(TorchOptimizer, AStateFindsItsParametersByName) {
   const auto make = [](bool early_is_frozen) {
     return NamedTensors{{"early", torch::ones({4}).requires_grad_(!early_is_frozen)},
@@ -144,7 +144,7 @@ TEST(TorchOptimizer, AStateFindsItsParametersByName) {
   FlatParameters flat(parameters);
   const auto optimizer = spec.make(flat);
   step(parameters, flat, *optimizer);
-  // One run in which "early" was not trained yet, and one in which it joined after "other".
+  // In the first case "early" was not trained yet; in the second it was added after "other".
   for (const bool joined : {false, true}) {
     if (joined) {
       parameters[0].second.requires_grad_(true);
@@ -200,7 +200,7 @@ TEST(TorchOptimizer, RefusesAStateThatDoesNotFit) {
               ::testing::HasSubstr("its state does not fit"));
 }
 
-// As a user begins one: options without serialize(), an optimizer without save().
+// A user's first version: options without serialize(), an optimizer without save().
 struct OwnOptions : torch::optim::OptimizerCloneableOptions<OwnOptions> {
   double lr = 0.1;
   double get_lr() const override { return lr; }

@@ -38,19 +38,20 @@ int luma_at(const Image& image, int x, int y) {
 }
 
 TEST(ConfusionImage, RowsAreTrueClasses) {
-  // One error: true class 0 taken for class 1, which belongs right of the diagonal, at the top.
+  // The only error is a sample of class 0 that was predicted as class 1. Its cell is at the top, to
+  // the right of the diagonal.
   ConfusionPicture picture{.class_names = {"a", "b"}, .cells = {0, 9, 0, 0}};
   const Image image = draw_confusion_matrix(picture);
   const ConfusionPicture transposed{.class_names = {"a", "b"}, .cells = {0, 0, 9, 0}};
   const Image other = draw_confusion_matrix(transposed);
 
-  // The scale's bar is the other dark thing; cells lie left of it.
+  // The bar of the colour scale is dark, too, so only the cells to the left of it are searched.
   const auto darkest = [](const Image& from) {
     std::pair<int, int> at;
     int best = 765;
     for (int y = 0; y < from.height / 2 + 40; ++y) {
       for (int x = 60; x < 200; ++x) {
-        int sum = 0;  // a patch, so that letters do not count
+        int sum = 0;  // of several pixels, so that letters do not count
         for (int d = 0; d < 8; ++d) sum = std::max(sum, luma_at(from, x + d, y + d));
         if (sum < best) best = sum, at = {x, y};
       }
@@ -65,12 +66,12 @@ TEST(ConfusionImage, ValuesAreWrittenWhereTheyFitAndNotFromFortyClassesOn) {
   const auto colors = [](int classes) {
     return colors_of(draw_confusion_matrix(diagonal(classes)));
   };
-  const std::tuple faint{168, 180, 196};  // only zeros are written in it
+  const std::tuple faint{168, 180, 196};  // only zeros have this colour
   EXPECT_GT(colors(10)[faint], 0);
   EXPECT_GT(colors(39)[faint], 0);
   EXPECT_EQ(colors(40)[faint], 0);
   const std::tuple ink{38, 50, 66};
-  EXPECT_GT(colors(10)[ink], colors(40)[ink]);  // at forty the axes' titles only
+  EXPECT_GT(colors(10)[ink], colors(40)[ink]);  // at forty there are only the titles of the axes
 }
 
 TEST(ConfusionImage, StaysAHandySizeForAnyNumberOfClasses) {

@@ -55,7 +55,7 @@ TEST(Font, EveryPrintableCharacterHasAGlyphOfItsOwn) {
   for (char c = '!'; c <= '~'; ++c) {
     const std::string art = render(std::string(1, c), {}, {.width = 5, .height = 9});
     EXPECT_NE(art.find('#'), std::string::npos) << c;
-    // 0 and O may look the same; nothing else may.
+    // Only 0 and O may look the same.
     if (c != 'O') {
       EXPECT_EQ(seen.find(art), std::string::npos) << c;
     }

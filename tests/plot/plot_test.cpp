@@ -39,7 +39,7 @@ TEST(Plot, HasItsTitleLabelsLegendAndLines) {
   EXPECT_THAT(svg, ::testing::EndsWith("</svg>\n"));
 }
 
-// The first line's path: "M1.00 2.00L3.00 4.00".
+// The path of the first line, such as "M1.00 2.00L3.00 4.00".
 std::string path_in(const std::string& svg) {
   const std::string begin = "<path d=\"";
   const std::size_t at = svg.find(begin);
@@ -47,7 +47,7 @@ std::string path_in(const std::string& svg) {
   return svg.substr(at + begin.size(), svg.find('"', at + begin.size()) - at - begin.size());
 }
 
-// Each line breaks where a point cannot be shown; what can be shown stays.
+// A line has a gap where a point cannot be shown. All other points are shown.
 TEST(Plot, WhatCannotBeShownIsLeftOut) {
   const auto path = [](std::vector<double> y, bool log) {
     const std::vector<double> x = {1, 2, 3, 4};
@@ -57,7 +57,7 @@ TEST(Plot, WhatCannotBeShownIsLeftOut) {
   ASSERT_THAT(whole, ::testing::MatchesRegex("M[0-9. ]+L[0-9. ]+L[0-9. ]+L[0-9. ]+"));
   const std::string first = whole.substr(0, whole.find('L'));
   const std::string last = whole.substr(whole.rfind('L') + 1);
-  EXPECT_EQ(path({1, 0, NAN, 100}, true), first + "M" + last) << "no logarithm, no number";
+  EXPECT_EQ(path({1, 0, NAN, 100}, true), first + "M" + last) << "0 has no logarithm";
   EXPECT_EQ(path({1, -5, HUGE_VAL, 100}, true), first + "M" + last);
   EXPECT_THAT(path({1, 0, NAN, 100}, false), ::testing::MatchesRegex("M[0-9. ]+L[0-9. ]+M[0-9. ]+"))
       << "0 can be shown on a linear axis";

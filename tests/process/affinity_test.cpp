@@ -39,7 +39,7 @@ TEST(Affinity, WorkersShareNoCore) {
               ElementsAre(8, 9));
 }
 
-TEST(Affinity, NobodyIsPinnedWhereNotAllFit) {
+TEST(Affinity, NoWorkerIsPinnedIfNotAllFit) {
   for (const int local_rank : {0, 1}) {
     EXPECT_THAT(cores_of({0, 1, 2}, {.local_rank = local_rank, .workers = 2, .threads = 2}),
                 IsEmpty());
@@ -100,7 +100,7 @@ TEST(PinnedScope, WithoutCoresOrWithImpossibleOnesDoesNothing) {
   EXPECT_EQ(available_cores(), before);
 }
 
-// A system's control groups, made up in a folder.
+// Imitates a system's control groups in a temporary folder.
 class ControlGroups {
  public:
   explicit ControlGroups(const std::string& membership) { write("membership", membership); }

@@ -45,8 +45,8 @@ bool fits(const ChildEnd& found, const ChildEnd& expected, Status status) {
          found.signal == expected.signal;
 }
 
-// What every way to watch a child must do. Returns the line that does not hold, or 0: it runs in a
-// process of its own, whose descriptors and signal actions are the case.
+// Checks what every way to watch a child must do. Returns the line of the check that failed, or 0.
+// It runs in a separate process, whose limits and signal actions each test sets.
 int behaves(Status status) {
   ChildProcess good = fork_child([] { return 0; });
   ChildProcess bad = fork_child([] { return 3; });
@@ -60,7 +60,7 @@ int behaves(Status status) {
   if (!good_end || !bad_end || !killed_end) return __LINE__;
   if (good || bad || killed) return __LINE__;
   if (killed.try_reap() || !killed.has_ended()) return __LINE__;
-  killed.send(SIGKILL);  // to nothing
+  killed.send(SIGKILL);  // does nothing, because the child was reaped
   killed.send_to_group(SIGKILL);
   destroyed = ChildProcess();
   if (::kill(destroyed_pid, 0) == 0) return __LINE__;
@@ -125,7 +125,7 @@ TEST(ChildProcess, ItsEndIsSeenWhereTheProgramReapsEveryChild) {
     EXPECT_EQ(RankProcess([&] {
                 ::signal(SIGCHLD, reap_everything);
                 if (!with_pidfd) let_no_file_be_opened();
-                return behaves(Status::kEither);  // whoever is first
+                return behaves(Status::kEither);  // the handler or ChildProcess may reap first
               }).wait(),
               0)
         << "with a pidfd: " << with_pidfd;
@@ -163,7 +163,7 @@ TEST(ChildProcess, OneThatIsDisownedLivesOn) {
   child.disown();
   child = ChildProcess();
   EXPECT_EQ(::kill(pid, 0), 0);
-  EXPECT_EQ(ChildProcess(pid).pid(), pid);  // and is ended here
+  EXPECT_EQ(ChildProcess(pid).pid(), pid);  // the temporary's destructor kills the child
   EXPECT_NE(::kill(pid, 0), 0);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The first with the variables of the second added or, where empty, removed.
+// `environment` with the variables of `changes` added or, if their value is empty, removed.
 Environment with(Environment environment, const Environment& changes) {
   for (const auto& [name, value] : changes) {
     if (value.empty()) {
@@ -28,7 +28,7 @@ Environment with(Environment environment, const Environment& changes) {
   return environment;
 }
 
-// What torchrun set for the last process of `torchrun --nproc_per_node=2`.
+// What torchrun sets for the last process of `torchrun --nproc_per_node=2`.
 const Environment kTorchrun = {
     {"RANK", "1"},
     {"LOCAL_RANK", "1"},
@@ -49,7 +49,7 @@ const Environment kOpenMpi = {
     {"PMIX_NAMESPACE", "prterun-a-7@1"},
 };
 
-// What MPICH's and Intel MPI's mpirun set for the last of four ranks on two hosts.
+// What the mpirun of MPICH and Intel MPI sets for the last of four ranks on two hosts.
 const Environment kHydra = {
     {"PMI_RANK", "3"},
     {"PMI_SIZE", "4"},
@@ -57,7 +57,7 @@ const Environment kHydra = {
     {"MPI_LOCALNRANKS", "2"},
 };
 
-// `srun -n 7` on four nodes: the only task of the last.
+// What `srun -n 7` on four nodes sets for the only task of the last node.
 const Environment kSlurm = {
     {"SLURM_JOB_ID", "815"},
     {"SLURM_STEP_ID", "2"},
@@ -194,7 +194,7 @@ TEST(LaunchEnvironment, PlacesAreFound) {
        {6, 7, 0, 1},
        true,
        "815.2"},
-      // Each node's torchrun is a task of srun, each node's daemon of mpirun, too.
+      // Each node's torchrun is a task of srun, and so is each node's daemon of mpirun.
       {"torchrun under srun",
        with(kSlurm, kTorchrun),
        Launcher::kTorchrun,
@@ -253,7 +253,7 @@ TEST(LaunchEnvironment, TheMeetingPlaceIsTheMaster) {
   }
 }
 
-// Each host has a daemon of MPICH's: its identity names a run only where there is one host.
+// Each host has its own daemon of MPICH, so the daemon identifies a run only if there is one host.
 TEST(LaunchEnvironment, ADaemonOfMpichNamesARunOfOneHost) {
   std::array<int, 2> ends = {};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
@@ -272,7 +272,7 @@ TEST(LaunchEnvironment, ADaemonOfMpichNamesARunOfOneHost) {
   EXPECT_EQ(several.run_id, "");
 }
 
-TEST(LaunchEnvironment, NobodyLaunchedUs) {
+TEST(LaunchEnvironment, WithoutALauncherThereIsNoPlace) {
   const std::vector<std::pair<std::string, Environment>> table = {
       {"a plain shell", {{"PATH", "/bin"}}},
       {"empty variables", {{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}}},
@@ -294,12 +294,12 @@ TEST(LaunchEnvironment, NobodyLaunchedUs) {
 
 struct Bad {
   Environment environment;
-  std::vector<std::string> said;  // all of it
+  std::vector<std::string> said;  // parts that the message must contain
 };
 
 TEST(LaunchEnvironment, WhatIsWrongIsNamed) {
   const std::vector<Bad> table = {
-      // Half set.
+      // Some variables are missing.
       {{{"WORLD_SIZE", "2"}},
        {"set: WORLD_SIZE=2;", "missing: RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT:", "unset"}},
       {{{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
@@ -320,7 +320,7 @@ TEST(LaunchEnvironment, WhatIsWrongIsNamed) {
       {with(kSlurm, {{"SLURM_NTASKS", ""}, {"SLURM_STEP_NUM_TASKS", ""}}),
        {"SLURM_PROCID=6", "missing: SLURM_NTASKS:"}},
       {with(kSlurm, {{"SLURM_LOCALID", ""}}), {"missing: SLURM_LOCALID:"}},
-      // Not numbers, or not possible ones.
+      // Values that are not numbers, or numbers out of range.
       {with(kTorchrun, {{"RANK", "one"}}), {"RANK: expected an integer from 0 to 1", "got 'one'"}},
       {with(kTorchrun, {{"RANK", "1 "}}), {"RANK: ", "got '1 '"}},
       {with(kTorchrun, {{"RANK", "-1"}}), {"RANK: ", "got '-1'"}},

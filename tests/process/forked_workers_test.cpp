@@ -49,7 +49,7 @@ std::ptrdiff_t entries(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-// For ever, as far as a test is concerned.
+// Sleeps longer than any test waits.
 void hang() {
   std::this_thread::sleep_for(kLimit);
 }
@@ -132,7 +132,7 @@ TEST(ForkedWorkers, AKilledWorkerIsNamedWithItsSignal) {
   }
 }
 
-// The others are deep in a batch and do not look; they are ended.
+// The other ranks are in a long batch and do not check for failures, so they are killed.
 TEST(ForkedWorkers, WorkersThatDoNotSeeAFailureAreKilled) {
   const auto start = Clock::now();
   ForkedWorkers forked({.size = 3}, [](HostGroup& host_group) {
@@ -156,7 +156,7 @@ TEST(ForkedWorkers, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
         host_group.meet({.operation = Operation::kAllReduce, .detail = 80});
       });
   EXPECT_THAT(text, AllOf(HasSubstr("rank 1: all_reduce of 80 bytes: waited 0.5 s"),
-                          HasSubstr("ranks 0, 2 came, rank 1 did not")));
+                          HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());
   EXPECT_FALSE(is_running(pids.at(1)));
@@ -169,12 +169,12 @@ TEST(ForkedWorkers, AWorkerThatDoesNotEndAfterTheCallerIsDoneIsNamed) {
   });
   const auto start = Clock::now();
   EXPECT_EQ(message_of<WorkerError>([&] { forked.join(); }),
-            "rank 2: the end: waited 0.3 s for it after rank 0 was done");
+            "rank 2: did not end within 0.3 s after rank 0 was done");
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());
 }
 
-TEST(ForkedWorkers, ACallerThatThrowsLeavesNobody) {
+TEST(ForkedWorkers, ACallerThatThrowsLeavesNoWorker) {
   const auto start = Clock::now();
   EXPECT_THAT(error_of_ranks({.size = 4},
                              [](HostGroup& host_group) {
@@ -187,7 +187,8 @@ TEST(ForkedWorkers, ACallerThatThrowsLeavesNobody) {
   EXPECT_FALSE(has_children());
 }
 
-// The body of a process that has workers of its own, and tells who they are.
+// Called by all ranks of a process that has forked workers: rank 0 writes the workers' pids to the
+// pipe.
 void put_pids(const NumberPipe& pids, HostGroup& host_group) {
   host_group.meet({});
   if (host_group.rank() != 0) return;
@@ -232,8 +233,9 @@ TEST(ForkedWorkers, ACallerThatIsStoppedPastTheLimitIsEnded) {
   EXPECT_LT(Clock::now() - start, scaled(4s));
 }
 
-// Over TCP a worker may notice its own failure first. The caller is stopped all the same.
-TEST(ForkedWorkers, AStoppedCallerIsEndedWhosesoeverFailureWasRecorded) {
+// Over TCP a worker may report a failure of its own rank first, although the caller is the one that
+// is stopped.
+TEST(ForkedWorkers, AStoppedCallerIsEndedWhicheverRankFailed) {
   const auto start = Clock::now();
   RankProcess caller([&] {
     ::close(STDERR_FILENO);
@@ -280,7 +282,7 @@ TEST(ForkedWorkers, ACallerWithNothingToPutAwayIsEndedWithinTwoSeconds) {
   EXPECT_LT(Clock::now() - start, scaled(3s));
 }
 
-// Lines by rank, as they come.
+// Collects the lines of each rank in the order in which they arrive.
 class Lines {
  public:
   std::function<void(int, const std::string&)> collector() {
@@ -375,7 +377,8 @@ TEST(ForkedWorkers, NothingIsLeftOfFiftyGroups) {
     }
     return count;
   };
-  run_ranks(2, [](HostGroup& host_group) { host_group.meet({}); });  // whatever is opened once
+  // The first run opens descriptors that stay open.
+  run_ranks(2, [](HostGroup& host_group) { host_group.meet({}); });
   const auto descriptors = entries("/proc/self/fd");
   const auto threads = entries("/proc/self/task");
   const int memories = named_memory();
@@ -388,7 +391,7 @@ TEST(ForkedWorkers, NothingIsLeftOfFiftyGroups) {
       if (i % 5 == 2) ::kill(::getpid(), SIGKILL);
     });
     message_of<Error>([&] { forked.host_group().meet({}); });
-    if (i % 5 == 3) continue;  // and is destroyed
+    if (i % 5 == 3) continue;  // destroyed without join()
     message_of<Error>([&] { forked.join(); });
   }
   EXPECT_FALSE(has_children());
@@ -436,8 +439,8 @@ TEST(ForkedWorkers, AProbeThatThrowsSaysWhy) {
   EXPECT_FALSE(has_children());
 }
 
-// The exit status of a worker is lost there: what it wrote to the shared memory tells.
-TEST(ForkedWorkers, WorksWhereSomebodyElseReapsTheWorkers) {
+// The exit status of a worker is lost then, so the state that it wrote to shared memory counts.
+TEST(ForkedWorkers, WorksIfAnotherPartOfTheProgramReapsTheWorkers) {
   struct Case {
     const char* name;
     void (*action)(int);
@@ -448,8 +451,8 @@ TEST(ForkedWorkers, WorksWhereSomebodyElseReapsTheWorkers) {
     }
   };
   const Case cases[] = {
-      {"SIGCHLD is ignored", SIG_IGN, "rank 2: its process ended before its work was done; how"},
-      // Either this handler or the supervisor is first.
+      {"SIGCHLD is ignored", SIG_IGN, "rank 2: its process ended before its work was done; its"},
+      // Either this handler or the supervisor reaps the worker first.
       {"the program reaps every child", reap_all, "rank 2: its process "}};
   for (const Case& given : cases) {
     SCOPED_TRACE(given.name);
@@ -477,9 +480,9 @@ TEST(ForkedWorkers, WorksWhereSomebodyElseReapsTheWorkers) {
   }
 }
 
-// In the forked process only: it may have no more threads.
+// Called in the forked process: it cannot start any more threads.
 void forbid_threads() {
-  constexpr uid_t kNobody = 61234;  // root may always have more
+  constexpr uid_t kNobody = 61234;  // the limit does not apply to root
   if (::getuid() == 0 && ::syscall(SYS_setresuid, kNobody, kNobody, kNobody) != 0) ::_exit(77);
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   ::setrlimit(RLIMIT_NPROC, &none);

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// Ranks that were started apart: nobody supervises them.
+// Ranks that were started separately, without a supervisor.
 class Strangers {
  public:
   Strangers(const RanksOptions& options, const std::function<int(HostGroup&)>& body)
@@ -64,7 +64,7 @@ TEST_P(Sizes, EveryMeetingShowsTheWordsOfAll) {
   EXPECT_LT(Clock::now() - start, scaled(10s));
 }
 
-// What a rank wrote before a meeting can be read after it.
+// What a rank wrote before a call of meet() can be read after it.
 TEST_P(Sizes, MessagesAreThereAfterAMeeting) {
   run_ranks(GetParam(), [](HostGroup& host_group) {
     const auto message_of_rank = [&](int rank) {
@@ -107,11 +107,11 @@ TEST(HostGroup, DifferentOperationsAreToldToAll) {
     });
     if (host_group.rank() == 0) {
       EXPECT_THAT(text,
-                  AllOf(HasSubstr("rank 0 came for 'all_reduce of 4000 bytes'"),
-                        HasSubstr("rank 1 (in epoch 3, batch 7) for 'broadcast of 8 bytes'")));
+                  AllOf(HasSubstr("rank 0 called 'all_reduce of 4000 bytes'"),
+                        HasSubstr("rank 1 (in epoch 3, batch 7) called 'broadcast of 8 bytes'")));
     } else {
-      EXPECT_THAT(text, AllOf(HasSubstr("rank 1 came for 'broadcast of 8 bytes'"),
-                              HasSubstr("rank 0 (in epoch 3, batch 7) for 'all_reduce of")));
+      EXPECT_THAT(text, AllOf(HasSubstr("rank 1 called 'broadcast of 8 bytes'"),
+                              HasSubstr("rank 0 (in epoch 3, batch 7) called 'all_reduce of")));
     }
   });
 }
@@ -132,24 +132,24 @@ TEST(HostGroup, ARankThatNeverComesIsNamedWithinTheLimit) {
       return eventually([&] { return host_group.failure().has_value(); }) ? 0 : 1;
     const std::string text =
         message_of<Error>([&] { host_group.meet({.operation = Operation::kBarrier}); });
-    return text.find("ranks 0, 1, 3 came, rank 2 did not") != std::string::npos ? 0 : 1;
+    return text.find("ranks 0, 1, 3 arrived, rank 2 did not") != std::string::npos ? 0 : 1;
   });
   const auto start = Clock::now();
   EXPECT_THAT(message_of<Error>([&] { run.host_group().meet({.operation = Operation::kBarrier}); }),
               AllOf(HasSubstr("rank 2"), HasSubstr("barrier: waited 0.5 s"),
-                    HasSubstr("ranks 0, 1, 3 came, rank 2 did not")));
+                    HasSubstr("ranks 0, 1, 3 arrived, rank 2 did not")));
   EXPECT_GE(Clock::now() - start, 400ms);
   EXPECT_LT(Clock::now() - start, scaled(900ms));
   for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(run.other(rank).wait(), 0);
-  // And nothing works after that.
+  // No further call succeeds after that.
   EXPECT_THROW(run.host_group().meet({}), WorkerError);
 }
 
-// The limit is the meeting's, not that of each rank one waits for.
+// The time limit is for the whole call of meet(), not for each rank that it waits for.
 TEST(HostGroup, SeveralThatAreLateShareTheLimit) {
   Strangers run({.size = 3, .timeout = 600ms}, [](HostGroup& host_group) {
     if (host_group.rank() == 1) {
-      std::this_thread::sleep_for(400ms);  // to be late, not to be in step
+      std::this_thread::sleep_for(400ms);  // makes this rank late; not for synchronisation
       message_of<Error>([&] { host_group.meet({}); });
     } else {
       eventually([&] { return host_group.failure().has_value(); });
@@ -158,7 +158,7 @@ TEST(HostGroup, SeveralThatAreLateShareTheLimit) {
   });
   const auto start = Clock::now();
   EXPECT_THAT(message_of<Error>([&] { run.host_group().meet({}); }),
-              HasSubstr("ranks 0, 1 came, rank 2 did not"));
+              HasSubstr("ranks 0, 1 arrived, rank 2 did not"));
   EXPECT_LT(Clock::now() - start, scaled(900ms));
 }
 
@@ -174,7 +174,7 @@ TEST(HostGroup, ARankThatWasKilledIsNoticedWithoutASupervisor) {
     std::thread killer;
     if (waits_already) {
       killer = std::thread([&] {
-        std::this_thread::sleep_for(200ms);  // to be late, not to be in step
+        std::this_thread::sleep_for(200ms);  // rank 0 waits by then; not for synchronisation
         run.other(1).send(SIGKILL);
       });
     } else {
@@ -182,7 +182,7 @@ TEST(HostGroup, ARankThatWasKilledIsNoticedWithoutASupervisor) {
     }
     const auto start = Clock::now();
     EXPECT_EQ(message_of<WorkerError>([&] { run.host_group().meet({}); }),
-              "rank 1 (in epoch 2, batch 5): its process ended without a word");
+              "rank 1 (in epoch 2, batch 5): its process ended without reporting an error");
     EXPECT_LT(Clock::now() - start, scaled(2s));
     if (killer.joinable()) killer.join();
     EXPECT_EQ(run.other(2).wait(), 0);
@@ -218,7 +218,7 @@ TEST(HostGroup, ARankThatLeftIsMissed) {
   EXPECT_EQ(run.other(1).wait(), 0);
 }
 
-// It has come to the last meeting: nobody misses it there.
+// The rank has called meet() for the last time, so no other rank waits for it any more.
 TEST(HostGroup, ARankMayLeaveWhileOthersAreStillInTheLastMeeting) {
   for (int round = 0; round < 20; ++round) {
     Strangers run({.size = 3, .timeout = kLimit}, [](HostGroup& host_group) {
@@ -233,7 +233,7 @@ TEST(HostGroup, ARankMayLeaveWhileOthersAreStillInTheLastMeeting) {
   }
 }
 
-TEST(HostGroup, AFailureWakesThoseWhoWait) {
+TEST(HostGroup, AFailureWakesWaitingRanks) {
   Strangers run({.size = 3, .timeout = kLimit}, [](HostGroup& host_group) {
     if (host_group.rank() == 1) {
       host_group.fail(1, "no memory");
@@ -271,7 +271,7 @@ TEST(HostGroup, ALongReasonIsCut) {
   EXPECT_LT(host_group.failure()->reason.size(), 4000U);
 }
 
-// A stopped rank holds up everybody; continued in time, nothing has happened.
+// A stopped rank delays all ranks. If it continues in time, that is no failure.
 TEST(HostGroup, AStopThatIsShorterThanTheLimitIsNoFailure) {
   Strangers run({.size = 2, .timeout = kLimit}, [](HostGroup& host_group) {
     for (int i = 0; i < 200; ++i) host_group.meet({.word = 1});
@@ -292,7 +292,7 @@ TEST(HostGroup, MessagesUseTheNamesOfTheRun) {
   const auto memory = std::make_shared<HostGroupMemory>(2);
   HostGroup host_group(memory, {.rank = 0, .timeout = 100ms, .names = {4, 9}});
   EXPECT_THAT(message_of<CommError>([&] { host_group.meet({}); }),
-              AllOf(HasSubstr("rank 9: barrier"), HasSubstr("rank 4 came, rank 9 did not")));
+              AllOf(HasSubstr("rank 9: barrier"), HasSubstr("rank 4 arrived, rank 9 did not")));
   EXPECT_THAT(message_of<WorkerError>([&] { host_group.check(); }), HasSubstr("rank 9: barrier"));
   EXPECT_THROW(HostGroup(memory, {.names = {1}}), CommError);
 }
@@ -305,7 +305,7 @@ TEST(HostGroup, AFailureThatWasPassedOnNamesItsRankItself) {
   EXPECT_EQ(list_ranks({1, 2}), "ranks 1, 2");
 }
 
-// The rank that is late does work of its own for longer than the time limit.
+// The late rank does work without the other ranks for longer than the time limit.
 TEST(HostGroup, WorkAloneDoesNotCountAgainstTheTimeLimit) {
   run_ranks({.size = 2, .timeout = 300ms}, [](HostGroup& host_group) {
     host_group.meet({});

@@ -39,7 +39,7 @@ TEST(InterruptGuard, PutsTheDefaultBack) {
   EXPECT_EQ(current.sa_handler, SIG_DFL);
 }
 
-// How a process ends that does that.
+// Runs `body` in a new process. Returns the signal that ended it, or minus the exit code.
 int end_of(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -51,7 +51,7 @@ int end_of(const std::function<void()>& body) {
   return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
 }
 
-TEST(InterruptGuard, ASignalThatNobodyCheckedForTakesItsCourseAtTheEnd) {
+TEST(InterruptGuard, ASignalThatWasNotTakenHasItsUsualEffectAtTheEnd) {
   EXPECT_EQ(end_of([] {
               {
                 const InterruptGuard guard;
@@ -72,7 +72,7 @@ TEST(InterruptGuard, ASecondSignalEndsTheProcessAtOnce) {
             SIGINT);
 }
 
-// Another process got the signal first and told this one.
+// Another process got the signal first and told this process.
 TEST(InterruptGuard, ItsOwnSignalMayComeAfterTheInterruptionWasTaken) {
   EXPECT_EQ(end_of([] {
               {

@@ -22,7 +22,7 @@ struct SocketPair {
   FileDescriptor daemon, rank;
 };
 
-// As hydra does it: the daemon makes a pair of sockets for each rank that it starts.
+// Hydra's daemon makes a pair of sockets for each rank that it starts, as this test does.
 TEST(Pmi, RanksOfOneDaemonHaveOneRunId) {
   const SocketPair first, second;
   const std::string id = pmi_run_id(first.rank.get());

@@ -17,7 +17,7 @@ int wait_for_ever() {
   for (;;) ::pause();
 }
 
-// In a process of its own: no descriptor is left for a pidfd or /proc.
+// Checks `holds` in a new process that has no descriptor left for a pidfd or /proc.
 int without_descriptors(const std::function<bool()>& holds) {
   return RankProcess([&] {
            const rlimit none{.rlim_cur = 0, .rlim_max = 0};
@@ -66,7 +66,7 @@ TEST(PeerProcess, AStopIsSeen) {
   EXPECT_TRUE(eventually([&] { return peer.is_stopped(); }));
 }
 
-// The pid was another process's when it was written down.
+// Another process had this pid when the start time was recorded.
 TEST(PeerProcess, AnotherProcessWithItsPidIsNotIt) {
   RankProcess other([] {
     ::signal(SIGTERM, SIG_DFL);
@@ -92,7 +92,7 @@ TEST(PeerProcess, NeedsNoDescriptor) {
             0);
 }
 
-// No descriptor when it is made, and /proc to ask later.
+// The PeerProcess is created without a free descriptor, so it has no pidfd and reads /proc later.
 TEST(PeerProcess, AZombieHasEndedAlsoWithoutAPidfd) {
   RankProcess other(wait_for_ever);
   RankProcess watcher([&] {

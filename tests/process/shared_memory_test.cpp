@@ -56,7 +56,7 @@ TEST(SharedMemory, AProcessThatWasStartedBeforeOpensItsHandle) {
   EXPECT_STREQ(reinterpret_cast<const char*>(memory.data()), "from the other");
   memory.data()[100] = std::byte{42};
   EXPECT_EQ(other.wait(), 0);
-  // What is mapped stays.
+  // The mapping stays after the other process has ended.
   EXPECT_EQ(memory.data()[100], std::byte{42});
 }
 
@@ -100,13 +100,13 @@ TEST(SharedMemory, TooMuchIsRefusedWithTheSize) {
               HasSubstr("70368744177664 bytes: Cannot allocate memory"));
 }
 
-// The file of a handle, "pid descriptor size inode".
+// The descriptor in a handle, which is "pid descriptor size inode".
 int descriptor_of(const SharedMemory& memory) {
   const std::string handle = memory.handle();
   return std::stoi(handle.substr(handle.find(' ') + 1));
 }
 
-// A page that is not there at the first write is a SIGBUS where memory is short.
+// If a page were allocated at the first write, a lack of memory would be a SIGBUS.
 TEST(SharedMemory, HasItsPagesFromTheStart) {
   const SharedMemory memory(std::size_t{3} << 20);
   struct stat status {};

@@ -19,7 +19,7 @@ TEST(Watchdog, WorkThatEndsInTimeIsLeftAlone) {
   }
 }
 
-// All there is of this run hangs: no other rank could notice.
+// The only process of this run hangs, so no other rank can notice it.
 TEST(Watchdog, WorkThatHangsEndsTheProcessAndIsNamed) {
   const NumberPipe told;
   int ends[2];
@@ -54,7 +54,7 @@ TEST(Watchdog, TheTimeInWhichTheProcessWasStoppedDoesNotCount) {
   });
   const pid_t pid = pids.take();
   ASSERT_TRUE(eventually([&] { return process_status(pid).value().state == 'T'; }));
-  std::this_thread::sleep_for(2500ms);  // what is tested is that this time passes
+  std::this_thread::sleep_for(2500ms);  // longer than the timeout; this is what is tested
   process.send(SIGCONT);
   EXPECT_EQ(process.wait(), 0);
 }

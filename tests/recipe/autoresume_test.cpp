@@ -1,4 +1,4 @@
-// Of whole runs: see Autoresume in recipe_test.cpp.
+// The tests with whole runs are in recipe_test.cpp: see Autoresume there.
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"

@@ -12,7 +12,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 using testing::node;
 
-// The shape that a layer makes of an input of ones.
+// The shape of a layer's output for an input of ones.
 std::vector<std::int64_t> shape(const std::string& layer, std::vector<std::int64_t> input) {
   const torch::Tensor example = torch::ones(input);
   auto module = targets().layers.make(node(layer), example);

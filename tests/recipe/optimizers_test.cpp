@@ -13,7 +13,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 using testing::node;
 
-// Weights and biases after one step with gradients of one, from one.
+// Weights and biases after one step. All start at one, and all gradients are one.
 std::vector<double> after_step(const std::string& optimizer) {
   torch::Tensor weight = torch::ones({1}, torch::requires_grad());
   torch::Tensor bias = torch::ones({1}, torch::requires_grad());

@@ -19,7 +19,7 @@ TEST(Plugin, WhatIsNoneIsRefused) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "text.so", "not a library");
   EXPECT_THAT(error_of([&] { load_plugin(folder / "text.so"); }), HasSubstr("plugin "));
-  // A library, but not one of ours.
+  // A library, but not a plugin of Lockstep.
   for (const char* const path :
        {"/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1"}) {
     if (!std::filesystem::exists(path)) continue;

@@ -111,7 +111,7 @@ TEST(Recipe, StagesGoOnWithTheModelAndAreLaidOverTheRest) {
   EXPECT_TRUE(recipe.stages[0].options.scheduler.has_value());
   EXPECT_FALSE(recipe.stages[1].options.scheduler.has_value());
   const TrainResult last = run_recipe(recipe);
-  // A learning rate of zero: what the first stage left is what the second ends with.
+  // The second stage has a learning rate of zero, so it ends with the weights of the first.
   const auto first = checkpoint::load(folder / "run/first/checkpoints/last.pth")
                          .get<StateDict>("model_state_dict");
   const auto second = checkpoint::load(folder / "run/second/checkpoints/last.pth")
@@ -139,12 +139,12 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
         {logdir, fmt::format("stages={{first: {{num_epochs: 1}}, second: {{num_epochs: {}}}}}",
                              second_epochs)}));
   };
-  // Nothing there yet: everything is trained.
+  // There is no earlier run yet, so all stages are trained.
   Recipe fresh = recipe_of(1);
   autoresume(fresh, "last");
   EXPECT_EQ(fresh.stages.size(), 2u);
   run_recipe(fresh);
-  // The first stage is finished, the second has one epoch more to go.
+  // The first stage is finished, and the second has one more epoch to train.
   Recipe resumed = recipe_of(2);
   autoresume(resumed, "last");
   ASSERT_EQ(resumed.stages.size(), 1u);
@@ -173,7 +173,7 @@ TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   EXPECT_EQ(run_recipe(again).weights_hash, hash);
 }
 
-// The same from a file: the line is told, too.
+// The same from a file: the error also has the line.
 struct Written {
   std::string before;
   std::string after;
@@ -219,14 +219,14 @@ TEST(Recipe, EveryMistakeIsTold) {
     read_recipe(config_with({"loaders.train.batchsize=3", "optimizer.lr=fast",
                              "callbacks=[Foo, {AUCCallback: {x: 1}}]", "num_epochs=many"}));
   });
-  EXPECT_EQ(std::ranges::count(error, '\n'), 4) << "told twice: " << error;
+  EXPECT_EQ(std::ranges::count(error, '\n'), 4) << "a mistake is reported twice: " << error;
   EXPECT_THAT(error, AllOf(HasSubstr("command line: optimizer/lr: expected a number"),
                            HasSubstr("callbacks/0: unknown callback 'Foo'"),
                            HasSubstr("callbacks/1/AUCCallback/x: unknown key 'x'"),
                            HasSubstr("num_epochs: expected an integer")));
 }
 
-// It is never used, as the stage says its own, and must be right all the same.
+// The value is never used, because the stage sets its own. It must be valid nevertheless.
 TEST(Recipe, WhatStagesOverrideIsChecked) {
   config::Node document = config_with();
   document.set("num_epochs", config::Node::scalar("-5", true));
@@ -236,7 +236,8 @@ TEST(Recipe, WhatStagesOverrideIsChecked) {
               HasSubstr("num_epochs: expected 1 or more, got -5"));
 }
 
-// A label of -1 is LibTorch's "Target -1 is out of bounds", in the batch that has it.
+// Without this check, a label of -1 is LibTorch's "Target -1 is out of bounds", only in the batch
+// that has it.
 TEST(Recipe, ATargetBelowZeroIsRefusedBeforeTraining) {
   const TemporaryDirectory folder;
   const auto path = (folder / "labels.pt").string();
@@ -255,7 +256,7 @@ TEST(Recipe, ATargetBelowZeroIsRefusedBeforeTraining) {
   EXPECT_EQ(error("{CrossEntropyLoss: {ignore_index: -1}}"), "");
 }
 
-// What was changed, and what the error must name.
+// A change of the config, and the text that the error must contain.
 struct Mutation {
   std::string change;
   std::string place;
@@ -285,7 +286,7 @@ TEST_P(Broken, IsRefusedBeforeTrainingAndNamesThePlace) {
 INSTANTIATE_TEST_SUITE_P(
     Configs, Broken,
     ::testing::Values(
-        // Keys that are not there.
+        // Keys that do not exist.
         Mutation{"optimzer={}", "optimzer: unknown key 'optimzer'; did you mean 'optimizer'?"},
         Mutation{"nmu_epochs=3", "did you mean 'num_epochs'?"},
         Mutation{"optimizer.learning_rate=1", "optimizer/learning_rate: unknown key"},
@@ -317,7 +318,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"callbacks/0/AccuracyCallback/num_classes=2", "callbacks/0: "},
         Mutation{"callbacks/0/AccuracyCallback/input_key=scores", "callbacks/0: "},
         Mutation{"callbacks={early: {EarlyStoppingCallback: {metric: valid/los}}}",
-                 "callbacks/early/EarlyStoppingCallback: nobody computes"},
+                 "callbacks/early/EarlyStoppingCallback: no callback or runner computes"},
         Mutation{"loaders.valid.dataset.shape=[2, 5]",
                  "loaders/valid: the model does not fit its samples"},
         Mutation{"loaders.valid.dataset.classes=7", "loaders/valid: class"},
@@ -325,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"stages=[a]", "stages: expected a mapping"},
         Mutation{"hparams=3", "hparams: expected a mapping"},
         Mutation{"plugins=[nowhere.so]", "plugins: plugin nowhere.so"},
-        // Names that are nobody's.
+        // Names that do not exist.
         Mutation{"optimizer._target_=Adm", "did you mean 'Adam'?"},
         Mutation{"criterion=CrossEntropy", "did you mean 'CrossEntropyLoss'?"},
         Mutation{"model/0=Flaten", "model/0: unknown layer 'Flaten'; did you mean 'Flatten'?"},
@@ -341,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"num_epochs=0", "num_epochs"},
         Mutation{"check=true\nnum_epochs=-5", "num_epochs: expected 1 or more, got -5"},
         Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: 1}}\nnum_epochs=3",
-                 "num_epochs: has no effect, as every stage has a num_epochs of its own"},
+                 "num_epochs: has no effect, because every stage sets its own num_epochs"},
         Mutation{"stages={a: {num_epochs: 2}}\nnum_epochs=-5", "num_epochs"},
         Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: -5}}", "num_epochs"},
         Mutation{"loaders.train.batch_size=9223372036854775807",
@@ -357,7 +358,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"clip_grad_norm=-1", "clip_grad_norm"},
         Mutation{"loaders.train.dataset.samples=0", "loaders/train/dataset/samples"},
         Mutation{"workers=0", "workers"},
-        // What is missing.
+        // Missing parts.
         Mutation{"model=", "model is missing"}, Mutation{"criterion=", "criterion is missing"},
         Mutation{"optimizer=", "optimizer is missing"}, Mutation{"loaders=", "loaders is missing"},
         Mutation{"loaders.train.dataset=", "loaders/train"},
@@ -366,7 +367,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"loaders.train.dataset={_target_: MNIST, root: nowhere}", "loaders/train/dataset"},
         Mutation{"loaders.train.dataset={_target_: TensorFile, path: no.pt}", "no.pt"},
         Mutation{"resume=nowhere.pth", "nowhere.pth"},
-        // What does not go together.
+        // Parts that do not fit together.
         Mutation{"model/1/Linear/in_features=9", "model/1: does not fit an input of Float [1, 8]"},
         Mutation{"criterion=MSELoss", "criterion: does not fit the model's output"},
         Mutation{"model/4/Linear/out_features=2", "class 2 is among the targets"},
@@ -382,7 +383,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "loaders/train"},
         Mutation{"stages={a: {model: [Flatten]}}",
                  "stages/a/model: all stages have this in common"},
-        Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that can be a folder's"},
+        Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that a folder can have"},
         Mutation{"stages={a: {num_epoch: 1}}", "stages/a/num_epoch: unknown key"}));
 
 }  // namespace

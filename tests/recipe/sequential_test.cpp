@@ -20,7 +20,7 @@ TEST(Sequential, SizesGoFromLayerToLayer) {
   EXPECT_TRUE(net->is_training());
   EXPECT_TRUE(net->named_parameters().contains("1.weight"));  // Python's names
   EXPECT_TRUE(net->named_buffers()["2.running_mean"].eq(0).all().item<bool>())
-      << "the example counted";
+      << "the example changed the statistics";
   EXPECT_EQ(net->forward(torch::ones({7, 3, 4})).sizes(), torch::IntArrayRef({7, 2}));
 }
 

@@ -26,7 +26,7 @@ TEST(Shorthand, IsSpelledOut) {
   EXPECT_EQ(spelled_out("{optimizer: {_target_: Adam, lr: 1}}"),
             "optimizer:\n  _target_: Adam\n  lr: 1\n");
   EXPECT_EQ(spelled_out("{optimizer: {lr: 1}}"), "optimizer:\n  lr: 1\n")
-      << "to be laid over something";
+      << "it has no target, because it is merged over another document";
   EXPECT_EQ(spelled_out("{loaders: {train: {dataset: Noise}}}"),
             "loaders:\n  train:\n    dataset:\n      _target_: Noise\n");
   EXPECT_EQ(spelled_out("{stages: {A: {num_epochs: 1}}}"), "stages:\n  A:\n    num_epochs: 1\n");

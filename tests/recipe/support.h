@@ -1,4 +1,4 @@
-// What recipe's tests share.
+// Functions that the tests of recipe share.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline config::Node node(const std::string& text) {
   return *config::parse_yaml("it: " + text, "a.yml").find("it");
 }
 
-// The message of the ConfigError that `work` throws; "" where it throws none.
+// The message of the ConfigError that `work` throws; "" if it throws none.
 template <typename F>
 std::string error_of(F&& work) {
   try {

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Of this process alone.
+// A name that no other process uses.
 std::string unique(const std::string& name) {
   return name + "-" + std::to_string(::getpid());
 }
@@ -27,7 +27,7 @@ TEST(Announcement, IsReadByOtherProcesses) {
   const std::string name = unique("read");
   std::vector<RankProcess> readers;
   for (int i = 0; i < 3; ++i) {
-    // Some of them ask before anybody announces.
+    // Some of them ask before the announcement exists.
     readers.emplace_back(
         [&] { return read_announcement(name, kLimit) == "127.0.0.1 4711 secret" ? 0 : 1; });
   }
@@ -42,10 +42,10 @@ TEST(Announcement, ALongTextComesWhole) {
   EXPECT_EQ(read_announcement(name, kLimit), text);
 }
 
-TEST(Announcement, NobodyComes) {
+TEST(Announcement, WithoutOneTheReaderGivesUpAtTheTimeout) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(message_of<CommError>([&] { read_announcement(unique("nobody"), 300ms); }),
-              AllOf(HasSubstr("waited 0.3 s"), HasSubstr(unique("nobody"))));
+  EXPECT_THAT(message_of<CommError>([&] { read_announcement(unique("missing"), 300ms); }),
+              AllOf(HasSubstr("waited 0.3 s"), HasSubstr(unique("missing"))));
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(1s));
 }
 
@@ -59,7 +59,7 @@ TEST(Announcement, AnAnnouncerThatIsStoppedDoesNotHoldUpItsReaders) {
   EXPECT_EQ(read_announcement(name, kLimit), "hello");
   announcer.send(SIGSTOP);
   const auto start = std::chrono::steady_clock::now();
-  // It may answer a few times before it is stopped.
+  // The announcer may answer a few times before it is stopped.
   EXPECT_TRUE(eventually(
       [&] { return message_of<CommError>([&] { read_announcement(name, 300ms); }) != ""; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(2s));

@@ -17,7 +17,7 @@ TEST(FrameChannel, CarriesFramesBothWays) {
   EXPECT_TRUE(b.receive());
   EXPECT_EQ(a.next()->payload, "y");
   EXPECT_EQ(b.next()->payload, "x");
-  EXPECT_TRUE(a.receive()) << "nothing there is no end";
+  EXPECT_TRUE(a.receive()) << "nothing to read is not the end of the connection";
 }
 
 TEST(FrameChannel, KeepsWhatThePeerDoesNotTakeYet) {
@@ -42,7 +42,7 @@ TEST(FrameChannel, FramesBeforeTheEndAreNotLost) {
   EXPECT_TRUE(b.receive());
   EXPECT_FALSE(b.receive());
   EXPECT_EQ(b.next()->payload, "last");
-  b.send(FrameKind::kSet, "to nobody: no signal, no error");
+  b.send(FrameKind::kSet, "the peer is gone: no signal, no error");
   EXPECT_FALSE(b.has_output());
 }
 

@@ -39,7 +39,7 @@ TEST(KeyValues, WakeEachWaiterOnce) {
   EXPECT_THAT(values.set("a", ""), IsEmpty());
 }
 
-TEST(KeyValues, ForgetWhoWaitsNoLonger) {
+TEST(KeyValues, ForgetCancelledWaiters) {
   KeyValues values;
   const Waiter kept{.connection = 2, .request = 1};
   values.wait("a", {.connection = 1, .request = 1});

@@ -16,7 +16,7 @@ TEST(Network, LoopbackIsWhatIsWrittenSo) {
   for (const char* address : {"localhost", "127.0.0.1", "127.0.1.1", "::1"}) {
     EXPECT_TRUE(is_loopback(address)) << address;
   }
-  // A host's own name may be 127.0.1.1 to itself and another address to others.
+  // A host may resolve its own name to 127.0.1.1, while other hosts resolve it to another address.
   for (const char* address : {"10.0.0.1", "node1", "128.0.0.1", "fe80::1", "::", "0.0.0.0", ""}) {
     EXPECT_FALSE(is_loopback(address)) << address;
   }

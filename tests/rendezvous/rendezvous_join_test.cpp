@@ -32,7 +32,7 @@ std::string complaint(const RendezvousOptions& options) {
   return message_of<Error>([&] { join_rendezvous(options); });
 }
 
-TEST(RendezvousJoin, WhoDoesNotFitIsTurnedAwayWithTheReasonAtOnce) {
+TEST(RendezvousJoin, ARankThatDoesNotFitIsTurnedAwayWithTheReasonAtOnce) {
   const RendezvousServer server(kServer);
   const FrameChannel member = join_rendezvous(rank_at(server.port()));
   const std::string where = "rendezvous at 127.0.0.1:" + std::to_string(server.port());
@@ -57,7 +57,7 @@ TEST(RendezvousJoin, WhoDoesNotFitIsTurnedAwayWithTheReasonAtOnce) {
 
   options = rank_at(server.port());
   options.rank = 2;
-  EXPECT_NO_THROW(join_rendezvous(options)) << "the run goes on";
+  EXPECT_NO_THROW(join_rendezvous(options)) << "the run is not disturbed";
 }
 
 TEST(RendezvousJoin, OptionsAreChecked) {
@@ -92,7 +92,7 @@ TEST(RendezvousJoin, WithoutAServerTheErrorNamesTheAddressTheTimeAndTheCause) {
   EXPECT_THAT(complaint(options), HasSubstr("cannot resolve 'no such host'"));
 }
 
-// Waiting would not help: the error comes at once.
+// Waiting would not help, so the error is thrown at once.
 TEST(RendezvousJoin, AnotherVersionOfTheProtocolEndsTheAttempts) {
   const FileDescriptor listener = listen_on({.address = "127.0.0.1", .port = 0});
   std::thread newer([&] {
@@ -111,7 +111,7 @@ TEST(RendezvousJoin, AnotherVersionOfTheProtocolEndsTheAttempts) {
   newer.join();
 }
 
-TEST(RendezvousJoin, SomebodyElsesPortIsNoServer) {
+TEST(RendezvousJoin, AnotherProgramsPortIsNoServer) {
   const FileDescriptor listener = listen_on({});
   RendezvousOptions options = rank_at(local_port(listener));
   options.timeout = 100ms;
@@ -131,7 +131,7 @@ TEST(RendezvousJoin, SomebodyElsesPortIsNoServer) {
   web.join();
 }
 
-// A stranger that took the port and wants to know something.
+// A foreign program listens on the port and tries to learn the token.
 TEST(RendezvousJoin, AFakeServerIsToldNothingAndIsNotBelieved) {
   const FileDescriptor listener = listen_on({});
   std::string heard;
@@ -160,7 +160,7 @@ TEST(RendezvousJoin, AFakeServerIsToldNothingAndIsNotBelieved) {
   EXPECT_EQ(heard.find("secret"), std::string::npos);
 }
 
-// What a server says before it has proved who it is may be anybody's.
+// Before a server has proved that it knows the token, its messages may come from any program.
 TEST(RendezvousJoin, AnUnprovenRefusalIsNeitherBelievedNorShown) {
   const FileDescriptor listener = listen_on({});
   std::thread fake([&] {

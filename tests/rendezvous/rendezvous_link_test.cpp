@@ -17,12 +17,12 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-// The test plays the server.
+// The test acts as the server.
 class RendezvousLinkTest : public ::testing::Test {
  protected:
   RendezvousLinkTest() : RendezvousLinkTest(socket_pair()) {}
 
-  // The next frame of this kind; beats are not answered unless a test does.
+  // The next frame of this kind. Beats are answered only if the test does so.
   Frame receive(FrameKind kind) {
     const auto deadline = deadline_in(kLimit);
     do {
@@ -70,7 +70,7 @@ TEST_F(RendezvousLinkTest, AnswersFindTheirAskerInAnyOrder) {
   const Frame second = receive(FrameKind::kAwait);
   answer(id_of(second), "of b");
   EXPECT_EQ(b.get(), "of b");
-  answer(999, "of nobody");
+  answer(999, "of no request");
   answer(id_of(first), "of a");
   EXPECT_EQ(a.get(), "of a");
 }
@@ -138,7 +138,7 @@ TEST_F(RendezvousLinkTest, BeatsCarryTheStatusAndWaitForEachOther) {
   receive(FrameKind::kBeat);
   EXPECT_THROW(
       {
-        // No second one: a server that was stopped would find thousands.
+        // No second beat is sent: a server that was stopped would find thousands.
         const auto deadline = deadline_in(500ms);
         while (wait_for(server_->socket(), POLLIN, deadline)) {
           server_->receive();

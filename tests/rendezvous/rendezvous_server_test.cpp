@@ -47,7 +47,7 @@ std::optional<Frame> receive(FrameChannel& channel) {
   }
 }
 
-// As a rank of 2 does it, without a thread that goes on reading.
+// Makes the handshake of a rank of 2, without a thread that continues to read.
 void shake_hands(FrameChannel& channel, int rank, const std::string& token = "secret") {
   const Handshake handshake(token, "");
   Nonces nonces{.client = random_bytes(kNonceBytes)};
@@ -90,7 +90,7 @@ TEST(RendezvousServer, ManyHaveManyPortsAndATakenOneIsNamed) {
   options.port = servers[0]->port();
   EXPECT_THAT(message_of<CommError>([&] { RendezvousServer server(options); }),
               HasSubstr(std::to_string(options.port)));
-  // Its port is free again at once, also with a connection that lingers.
+  // The server's port is free again at once, even if a connection is still closing.
   { const Rendezvous client(rank_of(*servers[0], 0, 1)); }
   servers[0].reset();
   EXPECT_EQ(RendezvousServer(options).port(), options.port);
@@ -126,7 +126,7 @@ TEST(RendezvousServer, GarbageEndsItsConnectionAndNothingElse) {
   EXPECT_FALSE(client.failure());
 }
 
-TEST(RendezvousServer, SilentConnectionsAreDroppedAndHoldUpNobody) {
+TEST(RendezvousServer, SilentConnectionsAreDroppedAndHoldUpNoRank) {
   ServerOptions options = for_ranks(1);
   options.patience = 300ms;
   const RendezvousServer server(options);
@@ -150,13 +150,13 @@ TEST(RendezvousServer, AFloodOfConnectionsDoesNotKeepARankOut) {
   Rendezvous client(rank_of(server, 0, 1));
   client.set("k", "v");
   EXPECT_EQ(client.get("k"), "v");
-  // The server keeps at most 64 strangers, and two connections for each rank. The oldest go first.
+  // The server keeps at most 64 strangers, plus two for each rank. The oldest are closed first.
   for (int i = 0; i < 300 - 66; ++i) {
     EXPECT_TRUE(is_closed_by_peer(flood[static_cast<std::size_t>(i)])) << i;
   }
 }
 
-TEST(RendezvousServer, APeerThatDoesNotReadHoldsUpNobody) {
+TEST(RendezvousServer, APeerThatDoesNotReadHoldsUpNoOther) {
   const RendezvousServer server(for_ranks(2));
   FrameChannel deaf(connect(server));
   shake_hands(deaf, 1);
@@ -171,8 +171,8 @@ TEST(RendezvousServer, APeerThatDoesNotReadHoldsUpNobody) {
   EXPECT_FALSE(client.failure());
 }
 
-// Knows the address, the port, the world size and the protocol.
-TEST(RendezvousServer, AStrangerWithoutTheTokenLearnsNothingAndStallsNobody) {
+// The stranger knows the address, the port, the world size and the protocol.
+TEST(RendezvousServer, AStrangerWithoutTheTokenLearnsNothingAndStallsNoRank) {
   const RendezvousServer server(for_ranks(2));
   Rendezvous client(rank_of(server, 0, 2));
   client.set("key", "a value of the run");
@@ -182,7 +182,7 @@ TEST(RendezvousServer, AStrangerWithoutTheTokenLearnsNothingAndStallsNobody) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->kind, FrameKind::kTurnedAway);
   EXPECT_EQ(FieldReader(answer->payload).text(), "wrong token");
-  EXPECT_EQ(receive(stranger), std::nullopt) << "closed, and nothing else was said";
+  EXPECT_EQ(receive(stranger), std::nullopt) << "closed, and nothing else was sent";
 
   FrameChannel asking(connect(server));
   asking.send(FrameKind::kGet, FieldWriter().integer(1).text("key").payload());
@@ -200,7 +200,7 @@ TEST(RendezvousServer, TellsWhereOtherHostsCameTo) {
   const RendezvousServer server(for_ranks(1));
   const Rendezvous client(rank_of(server, 0, 1));
   EXPECT_EQ(client.local_address(), "127.0.0.1");
-  EXPECT_EQ(server.reached_at(), "") << "by loopback comes no other host";
+  EXPECT_EQ(server.reached_at(), "") << "no other host connects by loopback";
   EXPECT_TRUE(server.is_present(0));
   EXPECT_FALSE(server.is_present(1));
 }
@@ -214,18 +214,19 @@ TEST(RendezvousServer, KeepsTheDoorAfterAMeeting) {
   member = FrameChannel(connect(server));
   std::atomic<bool> taken = true;
   server.keep_listening([&](int) { return taken.load(); });
-  // The process that was here before, which has another identity than "process" here.
+  // Rank 0 joined from this process before. Rank 1 joined with the identity "process", which is not
+  // this process's.
   RendezvousOptions same = rank_of(server, 0, 2);
   same.timeout = 300ms;
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(same); }),
-              HasSubstr("an earlier meeting is not over"));
+              HasSubstr("an earlier rendezvous is not over"));
   RendezvousOptions other = rank_of(server, 1, 2);
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
               HasSubstr("rank 1 has already joined from 127.0.0.1"));
   taken = false;
   other.timeout = 300ms;
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous rank(other); }),
-              HasSubstr("an earlier meeting is not over"));
+              HasSubstr("an earlier rendezvous is not over"));
   server.close();
   EXPECT_GT(server.port(), 0);
 }

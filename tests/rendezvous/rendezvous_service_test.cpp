@@ -25,7 +25,7 @@ struct Sent {
 
 class RendezvousServiceTest : public ::testing::Test {
  protected:
-  // As a rank that knows `token` does it.
+  // Joins as a rank that knows `token`.
   void join(std::uint64_t connection, int rank, const std::string& token = "secret") {
     const Handshake handshake(token, "run");
     Nonces nonces{.client = random_bytes(kNonceBytes)};
@@ -41,7 +41,7 @@ class RendezvousServiceTest : public ::testing::Test {
     service_.handle(connection, {.kind = FrameKind::kProof, .payload = last_proof_});
   }
 
-  // What is sent in answer to a message.
+  // The frames that are sent in answer to a message.
   std::vector<Sent> handle(std::uint64_t connection, FrameKind kind, const FieldWriter& fields) {
     sent_.clear();
     service_.handle(connection, {.kind = kind, .payload = fields.payload()});
@@ -64,7 +64,7 @@ class RendezvousServiceTest : public ::testing::Test {
 TEST_F(RendezvousServiceTest, StrangersGetInWithTheTokenAlone) {
   for (const char* wrong : {"", "secreT", "secre", "secretsecret", "secret1"}) {
     EXPECT_EQ(message_of<CommError>([&] { join(1, 0, wrong); }), "wrong token");
-    EXPECT_FALSE(server_proof_is_right_) << "they cannot tell that it is the run's server either";
+    EXPECT_FALSE(server_proof_is_right_) << "strangers cannot check the server's proof either";
     EXPECT_THAT(sent_, IsEmpty());
     service_.closed(1, "");
   }
@@ -91,7 +91,7 @@ TEST_F(RendezvousServiceTest, ARecordedHandshakeProvesNothing) {
   join(1, 0);
   const std::string recorded = last_proof_;
   service_.closed(1, "");
-  // Without a challenge, after another one, and twice after one.
+  // Replays the proof without a challenge, after another challenge, and twice after one challenge.
   const auto replay = [&](std::uint64_t connection) {
     return message_of<CommError>(
         [&] { service_.handle(connection, {.kind = FrameKind::kProof, .payload = recorded}); });

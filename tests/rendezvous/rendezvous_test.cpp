@@ -24,7 +24,7 @@ RendezvousOptions rank_at(int port, int rank, int world_size) {
       .port = port, .token = "secret", .rank = rank, .world_size = world_size, .timeout = kLimit};
 }
 
-// Rank 0 and the server here, the other ranks in processes that run `body`.
+// Rank 0 and the server are in this process. The other ranks are processes that run `body`.
 class Ranks {
  public:
   Ranks(int world_size, const std::function<int(Rendezvous&)>& body) {
@@ -53,7 +53,7 @@ class Ranks {
   std::optional<Rendezvous> rank0_;
 };
 
-// A server and its ranks in one process, for what needs no more.
+// A server and its ranks in one process, for tests that need no other process.
 struct Pair {
   RendezvousServer server{{.token = "secret", .world_size = 2}};
   Rendezvous a{rank_at(server.port(), 0, 2)};
@@ -71,7 +71,7 @@ TEST(Rendezvous, FourProcessesExchangeValues) {
     for (int rank = 0; rank < 4; ++rank) {
       if (rendezvous.get(key_of(rank)) != "value of " + std::to_string(rank)) return 1;
     }
-    // Nobody leaves before all have seen all.
+    // No rank leaves before all ranks have read all values.
     if (rendezvous.add("done", 1) == 4) rendezvous.set("all done", "");
     rendezvous.get("all done");
     return 0;
@@ -107,7 +107,7 @@ TEST(Rendezvous, HasWhatAStoreNeeds) {
   EXPECT_EQ(ranks.b.num_keys(), 1);
 }
 
-TEST(Rendezvous, GetWaitsForALaterSetAndHoldsUpNobody) {
+TEST(Rendezvous, GetWaitsForALaterSetAndHoldsUpNoThread) {
   Pair ranks;
   auto waits = std::async(std::launch::async, [&] { return ranks.b.get("later"); });
   for (int i = 0; i < 100; ++i) ranks.b.set("now", std::to_string(i));
@@ -160,7 +160,7 @@ TEST(Rendezvous, ATimeoutNamesTheKeyAndTheTime) {
   EXPECT_LT(Clock::now() - start, scaled(5s));
 }
 
-TEST(Rendezvous, WhoIsTurnedAwayDoesNotDisturbTheRun) {
+TEST(Rendezvous, ARankThatIsTurnedAwayDoesNotDisturbTheRun) {
   Pair ranks;
   EXPECT_THAT(message_of<CommError>([&] { Rendezvous again(rank_at(ranks.server.port(), 1, 2)); }),
               HasSubstr("turned away: rank 1 has already joined"));
@@ -201,7 +201,7 @@ TEST(Rendezvous, AnOrderlyLeaveIsNoFailure) {
 TEST(Rendezvous, AKilledProcessIsAFailureKnownToAll) {
   Ranks run(4, [](Rendezvous& rendezvous) {
     rendezvous.add("ready", 1);
-    // Ends early, with the failure.
+    // get() returns early, because of the failure.
     const std::string message = message_of<CommError>([&] { rendezvous.get("never"); });
     const auto failure = rendezvous.failure();
     if (!failure || failure->rank != 2) return 1;
@@ -213,12 +213,12 @@ TEST(Rendezvous, AKilledProcessIsAFailureKnownToAll) {
   const auto start = Clock::now();
   run.other(2).send(SIGKILL);
   EXPECT_THAT(message_of<CommError>([&] { run.rank0().get("never"); }),
-              HasSubstr("in vain: rank 2 failed: its connection to the rendezvous broke"));
+              HasSubstr("'never': rank 2 failed: its connection to the rendezvous broke"));
   EXPECT_EQ(run.other(1).wait(), 0);
   EXPECT_EQ(run.other(3).wait(), 0);
   EXPECT_LT(Clock::now() - start, scaled(1s));
   EXPECT_TRUE(run.rank0().peers()[2].failed);
-  // What is there can still be had.
+  // A key that is set can still be read.
   EXPECT_EQ(run.rank0().get("ready"), "3");
 }
 
@@ -258,11 +258,11 @@ TEST(Rendezvous, AReportedFailureReachesTheOthers) {
   EXPECT_THAT(message_of<CommError>([&] { run.rank0().get("never"); }),
               HasSubstr("rank 1 failed: loss is not a number at step 3"));
   run.expect_all_end_well();
-  EXPECT_EQ(run.rank0().failure()->rank, 1) << "the first one, whoever ends next";
+  EXPECT_EQ(run.rank0().failure()->rank, 1) << "the first failure, whichever rank ends next";
 }
 
-// The parent is rank 1 of 2; rank 0 and the server are in a process that `ends` on a signal of
-// ours.
+// This process is rank 1 of 2. Rank 0 and the server are in another process, which calls `end` when
+// rank 1 sets the key "go".
 void expect_failure_of_rank0(const std::function<void(Rendezvous&)>& end, const char* reason) {
   NumberPipe ports;
   RankProcess rank0([&] {

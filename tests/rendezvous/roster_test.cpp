@@ -38,7 +38,7 @@ TEST(Roster, TheFirstFailureIsKept) {
   Roster roster(3);
   for (int rank = 0; rank < 3; ++rank) roster.join({.rank = rank, .world_size = 3}, kNow);
   roster.leave(0);
-  EXPECT_FALSE(roster.fail(0, "closed")) << "who left cannot fail";
+  EXPECT_FALSE(roster.fail(0, "closed")) << "a rank that has left cannot fail";
   EXPECT_TRUE(roster.fail(2, "out of memory"));
   EXPECT_FALSE(roster.fail(2, "closed"));
   EXPECT_TRUE(roster.fail(1, "rank 2 is gone"));

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// One that was just free.
+// A port that was free a moment ago.
 int unused_port() {
   return local_port(listen_on({}));
 }
@@ -28,7 +28,7 @@ TEST(Socket, EndpointsAreWrittenAsUsual) {
   EXPECT_EQ(to_string(Endpoint{.address = "::1", .port = 80}), "[::1]:80");
 }
 
-TEST(Socket, ConnectsToWhoListens) {
+TEST(Socket, ConnectsToAListener) {
   for (const char* address : {"127.0.0.1", "localhost"}) {
     const FileDescriptor listener = listen_on({.address = address});
     const FileDescriptor client =
@@ -88,7 +88,7 @@ TEST(Socket, ListensOnAllInterfaces) {
   }
 }
 
-TEST(Socket, AReservedPortIsGivenToNobodyButWhoKnowsIt) {
+TEST(Socket, AReservedPortIsOnlyForProgramsThatKnowIt) {
   for (const char* address : {"127.0.0.1", "*"}) {
     const FileDescriptor reserved = reserve_port({.address = address});
     const int port = local_port(reserved);
@@ -114,7 +114,8 @@ TEST(Socket, ErrorsNameTheAddressAndTheCause) {
               HasSubstr("cannot resolve 'no such host'"));
 }
 
-// The kernel goes through the ephemeral ports for our end: one of so many attempts would hit it.
+// The kernel tries one ephemeral port after another for our end. With so many attempts, one of them
+// would get the port that we connect to.
 TEST(Socket, NeverConnectsToItself) {
   const int port = unused_port() & ~1;
   for (int i = 0; i < 20000; ++i) {

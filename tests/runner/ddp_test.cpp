@@ -50,7 +50,7 @@ TrainOptions with(const Workers& setup) {
   return options;
 }
 
-// Dropout and batch norm are in the toy model.
+// The toy model has dropout and batch norm.
 TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   const auto alone = toy::train(with({.workers = 1}));
   for (const Workers& setup :
@@ -64,8 +64,8 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   }
 }
 
-// All of whose layers are known, and of several megabytes: gradients are written directly where
-// memory is shared, and reduced in buckets where it is not.
+// All layers of the model are known, and it has several megabytes. Gradients are written directly
+// if memory is shared, and reduced in buckets if it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   torch::manual_seed(5);
   const auto images =
@@ -135,7 +135,8 @@ TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
   }
 }
 
-// S shards of B samples: the gradient of the mean loss over the S * B, uneven last batch included.
+// S shards of B samples give the gradient of the mean loss over S * B samples, including an uneven
+// last batch.
 TEST(Ddp, ShardsOfABatchAreTheBatch) {
   const auto run = [](std::int64_t batch_size, std::shared_ptr<Engine> by) {
     TrainOptions options = toy::options();
@@ -181,7 +182,7 @@ TEST(Ddp, FewerSamplesThanWorkers) {
 }
 
 TEST(Ddp, TrainIsAFunctionThatCanBeCalledAgain) {
-  // Autograd has been used in this process before, and is used in between.
+  // Autograd was used in this process before, and is used between the two runs.
   const auto x = torch::ones({2}, torch::requires_grad());
   (x * x).sum().backward();
   auto hooks = std::make_shared<toy::Hooks>();
@@ -219,7 +220,8 @@ TEST(Ddp, EvaluatesOnAllWorkersExactly) {
   EXPECT_EQ(metrics(3), metrics(1));
 }
 
-// A loss that is no mean over samples: the whole batch's all the same, however it is cut.
+// A loss that is not a mean over samples equals that of the whole batch, however the batch is
+// split.
 TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
   namespace nn = torch::nn;
   const std::vector<std::pair<const char*, Criterion>> criterions = {
@@ -266,8 +268,8 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
   }
 }
 
-// Sequences padded with -100 and the default criterion; by a runner that overrides nothing but
-// where its data come from.
+// Sequences padded with -100 and the default criterion, trained by a runner that overrides only
+// get_loaders().
 TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
   namespace nn = torch::nn;
   torch::manual_seed(8);
@@ -328,7 +330,7 @@ TEST(Ddp, ABatchWhoseTargetsAreAllIgnoredChangesNothing) {
   EXPECT_EQ(content_hash(toy::train(options).model.state()), content_hash(before));
 }
 
-// A loss that somebody's own handle_batch makes is a mean over samples, whatever the criterion is.
+// A loss that a user's handle_batch computes is a mean over samples, whatever the criterion is.
 TEST(Ddp, ALossOfTheUsersIsAMeanOverSamples) {
   namespace nn = torch::nn;
   struct Own : SupervisedRunner {
@@ -351,7 +353,8 @@ TEST(Ddp, ALossOfTheUsersIsAMeanOverSamples) {
   EXPECT_TRUE(torch::allclose(run(4), run(1), 1e-5, 1e-6));
 }
 
-// With statistics over all workers, one whose targets are all ignored still takes part in backward.
+// With statistics over all workers, a worker whose targets are all ignored still takes part in
+// backward.
 TEST(Ddp, AShardWithNothingThatCountsDoesNotHoldUpSynchronisedBatchNorm) {
   namespace nn = torch::nn;
   const auto data = std::make_shared<data::TensorDataset>(torch::randn({8, 4}),
@@ -368,7 +371,7 @@ TEST(Ddp, AShardWithNothingThatCountsDoesNotHoldUpSynchronisedBatchNorm) {
 
 TEST(Ddp, SavesInsideEpochsThatTheIntervalDoesNotDivide) {
   TemporaryDirectory folder;
-  TrainOptions options = with({.workers = 2, .shards = 2});  // four batches an epoch
+  TrainOptions options = with({.workers = 2, .shards = 2});  // four batches per epoch
   options.logdir = folder / "run";
   options.callbacks.add(CheckpointCallback({.save_every_batches = 3}));
   EXPECT_EQ(toy::train(options).weights_hash,
@@ -407,7 +410,7 @@ TEST(Ddp, ResumesToTheSameBitsOnAnotherNumberOfWorkers) {
   }
 }
 
-TEST(Ddp, OneWorkersWishIsEverybodys) {
+TEST(Ddp, ARequestOfOneWorkerAppliesToAll) {
   TrainOptions options = with({.workers = 3});
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->batch_end = [](State& s) {
@@ -453,7 +456,7 @@ TEST(Ddp, AChangeOfTheModelIsMadeOncePerCopy) {
   }
 }
 
-// With batch norm, and a layer whose weight is frozen from the start.
+// Has batch norm, and a layer whose weight is frozen from the start.
 Model partly_frozen() {
   auto model = toy::model();
   model->push_back(torch::nn::Linear(3, 3));
@@ -461,7 +464,7 @@ Model partly_frozen() {
   return model;
 }
 
-// As a moving average of the weights does: an exchange of everything the model has, here also
+// Changes everything in the model, as a moving average of the weights does. Here it also happens
 // between batches whose gradients make one update.
 TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
   for (const std::int64_t accumulation_steps : {1, 3}) {
@@ -478,7 +481,7 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
           }
         });
       };
-      // What the ranks have, each for itself, after validation: rank 0's hash is not enough.
+      // Compares the weights of all ranks after validation, because rank 0's hash is not enough.
       hooks->epoch_end = [](State& s) {
         const auto mine = weights_hash(s.model.weights());
         for (const auto& other : s.comm->all_gather_bytes(mine)) EXPECT_EQ(other, mine);
@@ -498,8 +501,8 @@ TEST(Ddp, AChangeOfTheModelReachesBuffersAndFrozenParameters) {
   }
 }
 
-// Every rank moves its own copy of a frozen parameter, as a target network follows the trained one:
-// in memory of all ranks it would be moved once for each of them.
+// Every rank changes its own copy of a frozen parameter, as a target network follows the trained
+// one. If the parameter were in shared memory, it would be changed once per rank.
 TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
   const auto run = [](const Workers& setup) {
     TrainOptions options = with(setup);
@@ -520,7 +523,7 @@ TEST(Ddp, AFrozenParameterIsEveryRanksOwn) {
   EXPECT_EQ(run({.workers = 2, .share_updates = false}), alone);
 }
 
-// Epoch 2 trains the other parts of the model than epochs 1 and 3.
+// Epoch 2 trains other parts of the model than epochs 1 and 3.
 TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
   const auto run = [](const Workers& setup) {
     TrainOptions options = with(setup);
@@ -561,7 +564,7 @@ TEST(Ddp, RequiresGradIsObeyedAtAnyTime) {
   }
 }
 
-// Every worker needs a sample in every batch; with them, a run learns.
+// Every worker needs a sample in every batch. If it has one, a run learns.
 TEST(Ddp, SynchronisedBatchNorm) {
   const auto run = [](bool drop_last) {
     TrainOptions options = toy::options();
@@ -596,7 +599,7 @@ TEST(Ddp, WritesOnce) {
   std::ifstream rows(folder / "run" / "logs" / "train.csv");
   std::int64_t lines = 0;
   for (std::string line; std::getline(rows, line);) ++lines;
-  EXPECT_EQ(lines, 3) << "a header and a line an epoch";
+  EXPECT_EQ(lines, 3) << "a header and one line per epoch";
   const auto summary = nlohmann::json::parse(read_file(folder / "run" / "summary.json"));
   EXPECT_EQ(summary.at("workers"), 4);
   EXPECT_EQ(summary.at("weights_hash"), result.weights_hash);
@@ -636,8 +639,9 @@ TEST(Ddp, AnUnusedParameterIsLeftAlone) {
   }
 }
 
-// The others wait for rank 0 longer than their time limit, because it says that it is busy.
-TEST(Ddp, ALongCallbackOfRank0EndsNobody) {
+// The other ranks wait for rank 0 longer than their time limit, because rank 0 reports that it is
+// busy.
+TEST(Ddp, ALongCallbackOfRank0DoesNotEndTheRun) {
   struct Slow : Callback {
     void on_epoch_end(State& state) override {
       if (state.comm->is_primary() && state.progress.epoch == 1)
@@ -653,7 +657,7 @@ TEST(Ddp, ALongCallbackOfRank0EndsNobody) {
   }
 }
 
-// Two nodes of two workers each: shared memory inside, Gloo between.
+// Two nodes with two workers each: shared memory inside a node, Gloo between them.
 TEST(Ddp, SeveralHostsTrainToTheSameBits) {
   const auto alone = toy::train(with({.workers = 1}));
   const int port = comm::free_port();
@@ -718,8 +722,8 @@ TEST(Ddp, RefusesWhatContradicts) {
 }
 
 // Python's DistributedDataParallel with its DistributedSampler, 100 steps of 2 workers:
-// scripts/goldens/ddp.py. The tolerance is the issue of rounding: a tenth of it is what another
-// order of adding makes.
+// scripts/goldens/ddp.py. The tolerance allows for rounding: another order of addition makes a
+// tenth of it.
 TEST(Ddp, FollowsPyTorch) {
   namespace nn = torch::nn;
   const auto golden = nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/ddp.json"));

@@ -13,8 +13,9 @@
 namespace lockstep {
 namespace {
 
-// Ctrl-C in a real run, in a process of its own: it dies of the signal, last.pth is of the batch it
-// was interrupted in, and the resumed run ends with the bits of a straight one.
+// Ctrl-C in a real run, in a separate process. The process ends by the signal, last.pth is of the
+// batch in which it was interrupted, and the resumed run ends with the bits of an uninterrupted
+// one.
 class Interrupt : public testing::TestWithParam<std::int64_t> {
  protected:
   TrainOptions toy_options() const {
@@ -26,7 +27,7 @@ class Interrupt : public testing::TestWithParam<std::int64_t> {
 
 TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
   TemporaryDirectory folder;
-  // As in the child, whose OpenMP has no other threads: their number may change bits.
+  // One thread, as in the child, where OpenMP has no other threads: their number may change bits.
   const int threads = torch::get_num_threads();
   torch::set_num_threads(1);
   const auto straight = toy::train(toy_options());
@@ -60,7 +61,7 @@ TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
   };
   options.callbacks = {hooks};
   EXPECT_EQ(toy::train(options).weights_hash, straight.weights_hash);
-  // With gradients of two batches waiting for a third, the signal waits for it, too.
+  // While the gradients of two batches wait for a third batch, the signal waits for it, too.
   EXPECT_EQ(first_batch, GetParam() == 1 ? 3 : 4);
   torch::set_num_threads(threads);
 }

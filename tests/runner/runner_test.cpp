@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Overrides everything a user may.
+// Overrides everything that a user may override.
 class Custom : public Runner {
  public:
   int batches = 0;

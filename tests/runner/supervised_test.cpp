@@ -27,7 +27,7 @@ TEST(SupervisedRunner, UsesTheKeysItWasTold) {
       runner.predict_loader({.loader = {dataset, {.batch_size = 6}}}).concat("scores").size(0), 6);
 }
 
-// The run without Lockstep: the same order, the same seeds, LibTorch's own optimizer.
+// The same training without Lockstep: the same order, the same seeds, LibTorch's own optimizer.
 TEST(SupervisedRunner, FollowsALoopWrittenByHand) {
   namespace nn = torch::nn;
   const auto make = [] {

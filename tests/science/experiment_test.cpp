@@ -91,7 +91,7 @@ TEST_F(Experiment, AnEvaluationComparesAndReports) {
     EXPECT_THAT(report, HasSubstr(part));
 }
 
-// Fails in its second call.
+// A tracker that fails in its second call.
 class Broken : public Tracker {
  public:
   std::string name() const override { return "broken"; }
@@ -110,7 +110,7 @@ TEST_F(Experiment, ATrackerThatFailsCostsNothingElse) {
   run(TrainExperiment{.estimator = estimator_,
                       .loaders = {{"train", loader_}},
                       .trackers = {broken, std::make_shared<FileTracker>(folder_.path())}});
-  EXPECT_EQ(broken->calls, 2) << "it is left alone";
+  EXPECT_EQ(broken->calls, 2) << "it is not called again after it failed";
   EXPECT_THAT(file("metrics.csv"), HasSubstr("train - loss,3,0.333"));
   EXPECT_THAT(file("loss.svg"), HasSubstr("</svg>"));
 }
@@ -125,7 +125,7 @@ TEST_F(Experiment, AWholeFieldIsPutTogether) {
                          .cube = {4, 4, 4},
                          .field = {8, 8, 8},
                          .trackers = {std::make_shared<FileTracker>(folder_.path())}});
-  // The energy of the largest waves is the field's, and the echo has 0.81 of it.
+  // The largest waves have the energy of the field, and the prediction has 0.81 of it.
   const double energy = power_spectrum(field).energy[0];
   const std::string csv = file("spectrum.csv");
   double target = 0, predicted = 0;
@@ -140,7 +140,7 @@ TEST_F(Experiment, AWholeFieldIsPutTogether) {
       DataError);
 }
 
-// Two snapshots: spectra are their mean, and the box is said.
+// Two snapshots: the spectra are means over both, and the report has the sides of the box.
 TEST_F(Experiment, SeveralFieldsAreEvaluatedToo) {
   const torch::Tensor one = synthetic_turbulence({.shape = {4, 4, 8}, .components = 1});
   const torch::Tensor cubes =
@@ -159,7 +159,7 @@ TEST_F(Experiment, SeveralFieldsAreEvaluatedToo) {
   EXPECT_NEAR(target, 2.5 * power_spectrum(one).energy[0], 1e-5);
   const std::string report = file("report.html");
   EXPECT_THAT(report, HasSubstr("4 x 4 x 8 points, sides 1 : 1 : 2 (equal spacing)"));
-  EXPECT_THAT(report, HasSubstr("The mean of 2 whole fields"));
+  EXPECT_THAT(report, HasSubstr("the mean of 2 whole fields"));
 }
 
 TEST_F(Experiment, WhatCannotBeEvaluatedIsSaidBeforeTraining) {

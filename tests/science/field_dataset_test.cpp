@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two checkpoints of a velocity [2, 8, 8, 8] and a density [8, 8, 8], in files of their own.
+// Two checkpoints of a velocity [2, 8, 8, 8] and a density [8, 8, 8], each in its own file.
 class Fields : public ::testing::Test {
  protected:
   Fields() {
@@ -101,7 +101,7 @@ TEST_F(Fields, ASplitHasEveryCubeOnce) {
   EXPECT_EQ(firsts.size(), 16u);
   EXPECT_TRUE(
       hdf5_dataset(options_).train->sample(0)["features"].equal(data.train->sample(0)["features"]))
-      << "by the seed alone";
+      << "the split depends only on the seed";
 }
 
 TEST_F(Fields, OneFileWithLabelsInOneOrTwoDimensions) {
@@ -136,7 +136,7 @@ TEST_F(Fields, AValueThatIsNotFiniteIsNamed) {
   EXPECT_THAT(error(), HasSubstr(place));
   EXPECT_THAT(error(), HasSubstr("2 of the 512 that were read"));
   options_.sample_to = 4;
-  EXPECT_EQ(error(), "") << "what is not read is not looked at";
+  EXPECT_EQ(error(), "") << "values that are not read are not checked";
   options_.sample_to.reset();
   options_.memory = 0;
   const FieldData streamed = hdf5_dataset(options_);
@@ -160,7 +160,7 @@ TEST_F(Fields, AValueThatIsNotFiniteIsNamed) {
       std::isnan(hdf5_dataset(options_).all->sample(11)["targets"][0][2][1][3].item<float>()));
 }
 
-// A float's sum may overflow where no value does.
+// A sum of floats may overflow although every value is finite.
 TEST_F(Fields, LargeValuesAreFinite) {
   write_hdf5(folder_ / "density_010.h5", {{"rho", torch::full({8, 8, 8}, 3e38)}});
   EXPECT_EQ(error(), "");
@@ -187,7 +187,7 @@ TEST_F(Fields, ErrorsNameFileAndDataset) {
   options_.feature_labels = {};
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8, 4})}});
   EXPECT_THAT(error(),
-              HasSubstr("density_000.h5: dataset 'rho': of size [8, 8, 4], expected [8, 8, 8]"));
+              HasSubstr("density_000.h5: dataset 'rho': has size [8, 8, 4], expected [8, 8, 8]"));
   write_hdf5(folder_ / "density_000.h5", {{"rho", torch::rand({8, 8})}});
   EXPECT_THAT(error(), HasSubstr("expected [8, 8, 8]"));
   options_.features = options_.target = {"velocity"};
@@ -236,7 +236,7 @@ TEST_F(Fields, APatternNeedsNames) {
 TEST_F(Fields, AnEmptyDatasetIsNamed) {
   write_hdf5(folder_ / "empty.h5", {{"a", torch::empty({0, 8, 8})}});
   options_ = {.path = (folder_ / "empty.h5").string()};
-  EXPECT_THAT(error(), HasSubstr("empty.h5: dataset 'a': of shape [0, 8, 8] is empty"));
+  EXPECT_THAT(error(), HasSubstr("empty.h5: dataset 'a': has shape [0, 8, 8], so it is empty"));
 }
 
 TEST_F(Fields, OtherChannelsInALaterCheckpointAreNamed) {

@@ -13,7 +13,7 @@ TEST(Filters, AreNumPysAndSciPys) {
   for (const auto& shape : testing::kShapes) {
     const std::string key = std::to_string(shape.size());
     const torch::Tensor field = testing::field(shape, 1);
-    const BoxLengths equal(shape.size(), 1.0);  // as NumPy's script has it
+    const BoxLengths equal(shape.size(), 1.0);  // as in NumPy's script
     testing::expect_near(spectral_filter(field, 3, equal), golden["spectral"][key]);
     testing::expect_near(box_filter(field, 3), golden["box"][key]["3"]);
     testing::expect_near(box_filter(field, 4), golden["box"][key]["4"]);

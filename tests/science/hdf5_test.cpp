@@ -66,12 +66,12 @@ TEST(Hdf5, ErrorsNameFileAndDataset) {
               }),
               HasSubstr("is not in it"));
   EXPECT_THAT(error_of([&] { file.read("density", {.start = {0}, .count = {1}, .stride = {1}}); }),
-              HasSubstr("has 3 dimensions"));
+              HasSubstr("expected a block of 3 dimensions"));
   EXPECT_THAT(error_of([] { Hdf5File("nowhere.h5"); }),
               HasSubstr("nowhere.h5: there is no such file"));
   const TemporaryDirectory folder;
   write_file_atomically(folder / "text.h5", "not a field");
-  EXPECT_THAT(error_of([&] { Hdf5File(folder / "text.h5"); }), HasSubstr("is no HDF5 file"));
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "text.h5"); }), HasSubstr("is not an HDF5 file"));
   std::string cut = read_file(kOfPython);
   write_file_atomically(folder / "cut.h5", cut.substr(0, cut.size() / 2));
   EXPECT_NE(error_of([&] { Hdf5File(folder / "cut.h5").read("velocity"); }), "");
@@ -91,7 +91,7 @@ TEST(Hdf5, WritesWhatItReads) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
-// The descriptors that this process has of files whose names end so.
+// The descriptors of this process for files whose names have this ending.
 std::vector<std::string> open_descriptors(const std::string& ending) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -107,7 +107,8 @@ TEST(Hdf5, AForkedProcessReadsOnItsOwn) {
   const torch::Tensor before = file.read("density");
   const pid_t child = ::fork();
   if (child == 0) {
-    // Another file takes the place of the parent's descriptor, which shows when that is closed.
+    // The child inherits one descriptor of the file. It must close it and open the file itself, so
+    // that there is again one.
     const auto inherited = open_descriptors("science_h5py.h5");
     const TemporaryDirectory folder;
     bool ok = inherited.size() == 1 && twin.names() == file.names();
@@ -156,7 +157,7 @@ TEST(Hdf5, AFileThatAnotherProgramReplacedIsReadAnew) {
   EXPECT_EQ(file.read("a")[0].item<int>(), 0);
 }
 
-TEST(Hdf5, AFileThatNobodyReadsIsClosed) {
+TEST(Hdf5, AFileWithoutReadersIsClosed) {
   const TemporaryDirectory folder;
   write_hdf5(folder / "closed.h5", {{"a", torch::ones({2})}});
   { Hdf5File(folder / "closed.h5").read("a"); }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/science/support.h"
 
@@ -60,6 +61,25 @@ TEST(KRR, RefusesWhatCannotBe) {
   EXPECT_THROW(small.train({{"train", loader(torch::rand({4, 2}), torch::rand({4, 1}))}}),
                DataError);
   EXPECT_THROW(small.predict(loader(torch::rand({4, 2}), torch::rand({4, 1}))), Error);
+}
+
+TEST(KRR, ADamagedFolderIsRefusedByName) {
+  const TemporaryDirectory folder;
+  KRR trained({});
+  trained.train({{"train", loader(torch::rand({4, 2}), torch::rand({4, 1}))}});
+  trained.save(folder.path());
+  std::string text = read_file(folder / "params.json");
+  const auto at = text.find("\"alpha\"");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 7, "\"alpba\"");
+  write_file_atomically(folder / "params.json", text);
+  KRR loaded({});
+  try {
+    loaded.load(folder.path());
+    FAIL() << "a folder without alpha was loaded";
+  } catch (const CheckpointError& error) {
+    EXPECT_NE(std::string(error.what()).find("alpha"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

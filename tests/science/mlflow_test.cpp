@@ -83,7 +83,7 @@ class Server : public ::testing::Test {
     return {};
   }
 
-  mutable std::mutex mutex_;  // of what both threads use
+  mutable std::mutex mutex_;  // for members that both threads use
   httplib::Server server_;
   int port_ = 0;
   std::thread thread_;
@@ -111,7 +111,7 @@ TEST_F(Server, GetsParametersMetricsAndPictures) {
   calls_.clear();
   tracker.log_metrics({{.name = "eval: loss", .value = 1.25, .step = 3}});
   const json metric = body_of("runs/log-batch")["metrics"][0];
-  EXPECT_EQ(metric["key"], "eval_ loss") << "a name that MLflow takes";
+  EXPECT_EQ(metric["key"], "eval_ loss") << "a name that MLflow accepts";
   EXPECT_EQ(metric["value"], 1.25);
   EXPECT_EQ(metric["step"], 3);
   EXPECT_GT(metric["timestamp"].get<std::int64_t>(), 1'600'000'000'000);
@@ -180,7 +180,7 @@ TEST_F(Server, ArtifactsGoWhereItSays) {
   other.finish();
 }
 
-TEST_F(Server, IsToldWhoAsksAndNobodyElseIs) {
+TEST_F(Server, GetsTheUserAndMessagesDoNotShowIt) {
   MlflowOptions with_token = options();
   with_token.token = "t0ken";
   MlflowTracker(with_token).finish();
@@ -224,7 +224,7 @@ TEST_F(Server, HearsNothingOfOtherRanks) {
   EXPECT_TRUE(calls_.empty());
 }
 
-TEST(Mlflow, NobodyThere) {
+TEST(Mlflow, WithoutAServerItThrows) {
   try {
     MlflowTracker tracker({.uri = "http://127.0.0.1:1", .timeout = 2});
     FAIL();

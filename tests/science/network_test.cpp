@@ -64,7 +64,7 @@ TEST(Network, TheTrainedModelComesBackFromWorkers) {
                            .item<double>();
   EXPECT_NEAR(error, estimator.history().rbegin()->second.at("valid").at("loss"),
               1e-3 * error + 1e-6);
-  EXPECT_LT(error, 30) << "of a variance of 140";
+  EXPECT_LT(error, 30) << "the variance is 140";
 }
 
 TEST(Network, TheSameBitsOnOneAndTwoWorkers) {
@@ -84,7 +84,7 @@ TEST(Network, TheSameBitsOnOneAndTwoWorkers) {
 TEST(Network, StopsEarlyOnTheFirstLoadersLoss) {
   NetworkConfig patient = config();
   patient.patience = 2;
-  patient.min_delta = 1e9;  // nothing is better by so much
+  patient.min_delta = 1e9;  // no epoch improves by this much
   Straight estimator(patient);
   estimator.train(loaders());
   EXPECT_EQ(estimator.history().size(), 3u);
@@ -136,12 +136,12 @@ TEST(Network, TellsOfEachEpochAsItEnds) {
   estimator.train(loaders(), [&](std::int64_t epoch, const EpochMetrics& metrics) {
     epochs.push_back(epoch);
     EXPECT_TRUE(metrics.at("valid").contains("loss"));
-    EXPECT_TRUE(estimator.history().empty()) << "it is not over";
+    EXPECT_TRUE(estimator.history().empty()) << "training has not ended yet";
   });
   EXPECT_EQ(epochs.size(), 40u);
 }
 
-// Targets as fields, not as rows.
+// Here targets are fields, not rows.
 TEST(Network, TargetsMayHaveAnyShape) {
   const torch::Tensor x = torch::randn({32, 2, 4});
   const auto data = std::make_shared<data::TensorDataset>(x, x);

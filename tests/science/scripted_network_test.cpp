@@ -32,7 +32,7 @@ TEST(ScriptedNetwork, KeepsItsScriptWithTheTrainedWeights) {
   const TemporaryDirectory folder;
   write_script(folder / "net.pt");
   ScriptedNetwork estimator(folder / "net.pt", kQuick);
-  std::filesystem::remove(folder / "net.pt");  // it is not needed any more
+  std::filesystem::remove(folder / "net.pt");  // the file is not needed any more
   estimator.train(means());
   estimator.save(folder / "saved");
   torch::jit::Module saved = torch::jit::load((folder / "saved/model_script.pt").string());

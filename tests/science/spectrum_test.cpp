@@ -14,7 +14,7 @@ namespace {
 TEST(Spectrum, IsNumPys) {
   const auto golden = testing::golden();
   for (const auto& shape : testing::kShapes) {
-    // NumPy's script takes the sides to be equally long.
+    // NumPy's script assumes sides of equal length.
     const BoxLengths equal(shape.size(), 1.0);
     testing::expect_near(power_spectrum(testing::field(shape, 1).unsqueeze(0), equal).energy,
                          golden["spectrum"][std::to_string(shape.size())]);
@@ -30,7 +30,7 @@ TEST(Spectrum, OfAWaveIsItsEnergy) {
               1e-9);
 }
 
-// A wave along one axis of a box, `waves` of them in that side; its energy is 1/4.
+// A field with `waves` waves along one axis of a box. Its energy is 1/4.
 torch::Tensor wave_along(const std::vector<std::int64_t>& shape, std::size_t axis, double waves) {
   std::vector<std::int64_t> view(shape.size(), 1);
   view[axis] = shape[axis];
@@ -67,8 +67,8 @@ TEST(Spectrum, NoEnergyIsLostInALongBox) {
   EXPECT_NEAR(spectrum.energy[0], 0.5, 1e-12) << "waves longer than the shortest side";
 }
 
-// A cube cut out of a smooth field: its edges do not meet, and without a window it would seem to
-// have energy at all scales.
+// A cube cut out of a smooth field is not periodic. Without a window it would seem to have energy
+// at all scales.
 TEST(Spectrum, AWindowKeepsTheEdgesOfAPartFromSpilling) {
   const torch::Tensor x = torch::arange(32, torch::kFloat64) / 32;
   const torch::Tensor part = torch::sin(2 * M_PI * 2.5 * x).unsqueeze(0);
@@ -77,7 +77,7 @@ TEST(Spectrum, AWindowKeepsTheEdgesOfAPartFromSpilling) {
   const auto sum = [](const Spectrum& s) {
     return std::accumulate(s.energy.begin(), s.energy.end(), 0.0);
   };
-  EXPECT_NEAR(sum(windowed), 0.25, 0.05) << "the energy stays about what it was";
+  EXPECT_NEAR(sum(windowed), 0.25, 0.05) << "the energy stays about the same";
 }
 
 TEST(Spectrum, RefusesWhatIsNoField) {
@@ -108,7 +108,7 @@ TEST(Turbulence, IsTheSameInAllDirectionsOfALongBox) {
   const torch::Tensor field =
       synthetic_turbulence({.shape = {24, 24, 96}, .seed = 3, .components = 3});
   EXPECT_NEAR(spectral_slope(power_spectrum(field), {2, 10}), -5.0 / 3, 0.25);
-  // The mean square of what changes from a point to its neighbour.
+  // The mean square of the difference between a point and its neighbour.
   const auto roughness = [&](std::int64_t axis) {
     return (field - torch::roll(field, 1, axis)).square().mean().item<double>();
   };
@@ -116,7 +116,8 @@ TEST(Turbulence, IsTheSameInAllDirectionsOfALongBox) {
 }
 
 TEST(Turbulence, OfAsManyComponentsAsDimensionsDoesNotDiverge) {
-  // In Fourier space; central differences see waves a little shorter than they are.
+  // The divergence is zero in Fourier space. Central differences only approximate it, so a small
+  // remainder is allowed.
   const torch::Tensor smooth =
       synthetic_turbulence({.shape = {32, 32, 32}, .slope = -9, .components = 3});
   const double divergent = divergence(smooth.unsqueeze(0)).square().mean().item<double>();

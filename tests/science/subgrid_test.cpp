@@ -28,12 +28,12 @@ TEST(Subgrid, OfAUniformFlowThereIsNone) {
 }
 
 TEST(Subgrid, TheGradientModelIsCloseWhereTheFlowIsSmooth) {
-  // A box filter of width w of a smooth field: its stress is w²/12 of the gradients' product.
+  // For a box filter of width w on a smooth field, the stress is w²/12 of the gradients' product.
   const torch::Tensor x = 2 * M_PI * torch::arange(64, torch::kFloat64) / 64;
   const torch::Tensor u = torch::stack(
       {torch::sin(x).unsqueeze(1).expand({64, 64}), torch::cos(x).unsqueeze(0).expand({64, 64})});
   const torch::Tensor stress = reynolds_stress(u, kBox);
-  // Of three points, not of a line: their variance is 2/3, not 9/12.
+  // The filter here averages three points, whose variance is 2/3, not 9/12 as for a line.
   const torch::Tensor model = gradient_model(u, {.filter_width = std::sqrt(8.0)});
   EXPECT_LT((stress - model).norm().item<double>(), 0.02 * stress.norm().item<double>());
 }

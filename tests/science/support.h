@@ -1,5 +1,4 @@
-// The fields of scripts/goldens/science_numbers.py, and how to compare with what NumPy made of
-// them.
+// The fields of scripts/goldens/science_numbers.py, and comparisons with NumPy's results for them.
 #pragma once
 
 #include <cmath>
@@ -66,7 +65,7 @@ inline torch::Tensor velocity() {
 
 namespace lockstep::science::test {
 
-// This process as a launcher's rank, for as long as it lives.
+// Sets the environment variables of a launcher's rank for this process, until it is destroyed.
 class Rank {
  public:
   Rank(int rank, int size) {

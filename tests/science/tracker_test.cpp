@@ -37,7 +37,7 @@ TEST(FileTracker, BeginsAnewUnlessItIsToAppend) {
   EXPECT_EQ(read_file(folder / "params.json"), "{}\n");
 }
 
-// Of several processes of a launcher, one writes.
+// If a launcher started several processes, only rank 0 writes.
 TEST(FileTracker, DoesNothingOnOtherRanks) {
   const TemporaryDirectory folder;
   const test::Rank rank(1, 2);

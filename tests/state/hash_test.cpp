@@ -11,8 +11,8 @@ NamedTensors weights() {
   return {{"weight", torch::arange(6, torch::kFloat32).view({2, 3})}, {"bias", torch::zeros({2})}};
 }
 
-// With this, hashes in logs of different versions stay comparable. The value is XXH3 of the bytes
-// that the header describes, taken with the library itself.
+// Hashes must not change, so that those in logs of different versions can be compared. The expected
+// value is XXH3 of the bytes that the header describes, computed with the XXH3 library itself.
 TEST(WeightsHash, IsStable) {
   EXPECT_EQ(weights_hash({}), "2d06800538d394c2");  // XXH3 of nothing
   EXPECT_EQ(weights_hash(weights()), "e0901ac72717797e");

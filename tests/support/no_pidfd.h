@@ -1,4 +1,4 @@
-// A process as it is under a container's seccomp profile that is older than pidfds.
+// Imitates a container whose seccomp profile is older than pidfds.
 #pragma once
 
 #include <cerrno>
@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-// From now on pidfd_open() fails with EPERM in this thread and what it starts.
+// From now on pidfd_open() fails with EPERM in this thread and in the threads and processes that it
+// starts.
 inline void forbid_pidfd() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

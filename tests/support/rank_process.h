@@ -1,4 +1,4 @@
-// Ranks as real processes. Fork them before the test has threads or sockets of its own.
+// Ranks as real processes. Fork them before the test starts threads or opens sockets.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,11 @@
 
 namespace lockstep {
 
-// No wait of a test takes longer, and none should come near.
+// The limit of every wait in a test. A wait that succeeds should be much shorter.
 inline constexpr std::chrono::seconds kLimit{20};
 
-// Looks again and again, for what no other process or thread tells.
+// Checks the predicate again and again until it is true. False at the limit. Use it if there is
+// nothing to wait on.
 template <typename Predicate>
 bool eventually(Predicate predicate, std::chrono::milliseconds limit = kLimit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -34,8 +35,8 @@ bool eventually(Predicate predicate, std::chrono::milliseconds limit = kLimit) {
   return true;
 }
 
-// A process that runs `body` and ends with what it returns, 100 where it throws. It does not
-// outlive this object, nor the test.
+// A process that runs `body`. Its exit code is what `body` returns, or 100 if it throws. The
+// process is killed with this object and with the test.
 class RankProcess {
  public:
   explicit RankProcess(const std::function<int()>& body) : pid_(::fork()) {
@@ -43,7 +44,7 @@ class RankProcess {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(2 * kLimit.count());
     int code = 100;
-    // In a thread of its own: OpenMP in the one that forked would wait for threads that are gone.
+    // A new thread, because OpenMP in the thread that forked would wait for threads that are gone.
     std::thread([&] {
       try {
         code = body();
@@ -78,7 +79,7 @@ class RankProcess {
   pid_t pid_;
 };
 
-// Hands numbers from one process to others.
+// Passes numbers from one process to others.
 class NumberPipe {
  public:
   NumberPipe() {
@@ -102,7 +103,7 @@ class NumberPipe {
     int number = 0;
     if (::poll(&poll, 1, static_cast<int>(kLimit / std::chrono::milliseconds(1))) != 1 ||
         ::read(reader_.get(), &number, sizeof number) != sizeof number) {
-      throw Error("nobody put a number");
+      throw Error("no process has put a number into the pipe");
     }
     return number;
   }
@@ -112,7 +113,7 @@ class NumberPipe {
   FileDescriptor writer_;
 };
 
-// What an expression throws, as text; nothing where it does not.
+// The message of the error that `body` throws; "" if it throws none.
 template <typename ErrorType, typename Body>
 std::string message_of(Body body) {
   try {

@@ -1,4 +1,4 @@
-// Runs a test's body on several ranks, each a process of its own.
+// Runs a test's body on several ranks. Each rank is a separate process.
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,17 @@ namespace lockstep {
 
 struct RanksOptions {
   int size = 1;
-  std::chrono::milliseconds timeout = std::chrono::seconds(20);  // of every meeting
-  std::function<bool()> probe = {};  // compute::autograd_works, where the ranks use autograd
+  std::chrono::milliseconds timeout = std::chrono::seconds(20);  // of every collective call
+  std::function<bool()> probe = {};  // compute::autograd_works, if the ranks use autograd
 };
 
-// Expectations of the test that failed in this process.
+// The number of expectations of the test that have failed in this process.
 inline int failed_expectations() {
   return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
 }
 
-// The caller is rank 0. What another rank throws comes back as WorkerError, and so does an
-// expectation that fails there.
+// The caller is rank 0. If another rank throws, or an expectation fails there, this throws
+// WorkerError.
 inline void run_ranks(const RanksOptions& options,
                       const std::function<void(process::HostGroup&)>& body) {
   process::ForkedWorkers forked(
@@ -42,7 +42,7 @@ inline void run_ranks(int size, const std::function<void(process::HostGroup&)>& 
   run_ranks({.size = size}, body);
 }
 
-// What the ranks' error says; empty where there is none.
+// The message of the error that the ranks throw; "" if they throw none.
 inline std::string error_of_ranks(const RanksOptions& options,
                                   const std::function<void(process::HostGroup&)>& body) {
   try {

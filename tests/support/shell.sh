@@ -1,19 +1,20 @@
-# What the shell tests share. A test sources it before it changes its folder:
+# Functions that the shell tests share. A test sources this file before it changes its folder:
 #   . "$(dirname "$0")/../support/shell.sh"
 
-# skip CASE REASON: says that a case is not tested on this machine. The test goes on with its other
-# cases. scripts/test lists every skipped case at the end. If an installed package would make the case
-# possible, REASON ends with "install PACKAGE"; scripts/test fails if that package is installed.
+# skip CASE REASON: says that a case is not tested on this machine. The test continues with its
+# other cases. scripts/test lists every skipped case at the end. If an installed package would make
+# the case possible, REASON ends with "install PACKAGE"; scripts/test fails if that package is
+# installed.
 skip() {
   echo "${0##*/}: NOT TESTED: $1: $2"
   if [ -n "${LOCKSTEP_SKIPPED:-}" ]; then echo "${0##*/}: $1: $2" >> "$LOCKSTEP_SKIPPED"; fi
 }
 
-# scaled NUMBER: a time limit, in any unit, made longer where programs run slower than usual. The
-# sanitizer builds set LOCKSTEP_TEST_SLOWDOWN; it is an integer.
+# scaled NUMBER: a time limit, in any unit, multiplied by LOCKSTEP_TEST_SLOWDOWN. The sanitizer
+# builds set that variable to an integer, because their programs run slower.
 scaled() { echo $(($1 * ${LOCKSTEP_TEST_SLOWDOWN:-1})); }
 
-# have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true where the tool
+# have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true if the tool
 # works; otherwise the case is skipped.
 have_mpirun() {
   command -v mpirun > /dev/null && return
@@ -30,7 +31,8 @@ have_torchrun() {
     skip "$1" "torchrun is not here; install python3-torch"
     return 1
   fi
-  # That of Debian 13 asks its own store for libuv, which its PyTorch is built without, and starts nothing.
+  # The torchrun of Debian 13 cannot start programs: its store needs libuv, and its PyTorch is built
+  # without libuv.
   local why
   why=$(run_torchrun --no_python --nproc_per_node 1 -r 0:1 -t 0:1 true 2>&1) && return
   skip "$1" "this torchrun cannot start any program: ${why##*$'\n'}"
@@ -42,13 +44,13 @@ have_python_torch() {
   return 1
 }
 
-# Debian 13's PyTorch is built without libuv, but its TCPStore uses libuv unless this says otherwise.
-# PyTorch 1.13 does not read it.
+# Debian 13's PyTorch is built without libuv, but its TCPStore uses libuv unless USE_LIBUV is 0.
+# PyTorch 1.13 does not read the variable.
 run_torchrun() { USE_LIBUV=0 torchrun "$@"; }
 
 # two_hosts NAME NETWORK CASE: makes the network namespaces NAME-0 and NAME-1 with the addresses
-# NETWORK.1 and NETWORK.2 and a link between them. Where the machine does not allow it, the case is
-# skipped and the result is false. Whoever calls it also calls `remove_hosts NAME` at the end.
+# NETWORK.1 and NETWORK.2 and a link between them. If the machine does not allow it, the case is
+# skipped and the result is false. A test that calls it also calls `remove_hosts NAME` at the end.
 two_hosts() {
   local why
   why=$(lay_cable "$1" "$2" 2>&1) && return

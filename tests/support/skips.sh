@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What is not tested is named at the end of `make test`, and fails it where it should not be missing.
+# Tests that `make test` lists every skipped case at the end, and that it fails if a case is skipped
+# although the package that it needs is installed.
 # usage: skips.sh FOLDER_OF_PROJECT TEST_PROGRAM
 set -euo pipefail
 project=$1 program=$2
@@ -18,7 +19,7 @@ add_test(shell "bash" "$work/case.sh")
 add_test(program "$program" "--gtest_brief=1" "--gtest_also_run_disabled_tests" "--gtest_filter=SkipRecorder.*")
 END
 }
-# run: the summary, without what ctest prints; the result is that of scripts/test.
+# run: writes the output of scripts/test to $work/out; the result is that of scripts/test.
 run() { (cd "$project" && env LOCKSTEP_REQUIRE_ALL=0 "$@" scripts/test "$work") > "$work/out" 2>&1; }
 
 suite "this machine has no such thing"

@@ -14,7 +14,7 @@
 
 namespace lockstep::toy {
 
-// Points in four dimensions; the class is where the largest of the first three coordinates is.
+// Points in four dimensions. The class is the index of the largest of the first three coordinates.
 inline data::DatasetPtr points(std::int64_t count, std::uint64_t seed = 1) {
   torch::manual_seed(seed);
   const auto features = torch::randn({count, 4});
@@ -22,7 +22,7 @@ inline data::DatasetPtr points(std::int64_t count, std::uint64_t seed = 1) {
   return std::make_shared<data::TensorDataset>(features, targets);
 }
 
-// With dropout and batch norm: what is random and what is not a parameter must resume, too.
+// The model has dropout and batch norm, because random numbers and buffers must be resumed, too.
 inline torch::nn::Sequential model(std::uint64_t seed = 7) {
   torch::manual_seed(seed);
   namespace nn = torch::nn;
@@ -35,7 +35,7 @@ inline data::Loaders loaders(std::int64_t batch_size = 8) {
           {"valid", {points(30, 2), {.batch_size = 10}}}};
 }
 
-// A run without a word on the console.
+// A run that prints nothing to the console.
 inline TrainOptions options() {
   TrainOptions options;
   options.model = model();
@@ -52,7 +52,7 @@ inline TrainResult train(const TrainOptions& options) {
   return SupervisedRunner().train(options);
 }
 
-// What the action complains of; empty where it does not.
+// The message of the exception that the action throws; "" if it throws none.
 template <typename Action>
 std::string error_of(Action action) {
   try {
@@ -63,7 +63,7 @@ std::string error_of(Action action) {
   return "";
 }
 
-// Collects warnings while it lives.
+// Collects warnings from its constructor to its destructor.
 class Warnings {
  public:
   Warnings()
@@ -79,7 +79,7 @@ class Warnings {
   WarningHandler previous_;
 };
 
-// Calls functions given for single hooks.
+// A callback that calls the functions that a test sets for some of the hooks.
 struct Hooks : Callback {
   std::function<void(State&)> run_start, epoch_start, loader_start, batch_start, forward, backward,
       batch_end, step, loader_end, epoch_end, run_end, exception;

@@ -17,7 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// What rank 0 says where rank r has `of_rank[r]`.
+// The message that rank 0 throws if rank r has `of_rank[r]`.
 std::string complaint(const std::vector<Agreement>& of_rank) {
   std::string text;
   run_ranks(static_cast<int>(of_rank.size()), [&](process::HostGroup& host_group) {
@@ -51,7 +51,7 @@ TEST(Agreement, EveryDifferenceIsNamedWithValuesAndRanks) {
               HasSubstr("ATEN_CPU_CAPABILITY"));
 }
 
-// Every option that must be the same on all ranks is among what they compare.
+// Every option that must be the same on all ranks is compared.
 TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
   const auto text = [](const std::function<void(Plan&)>& change) {
     TrainOptions options = toy::options();
@@ -73,7 +73,7 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
   };
   const std::string before = text([](Plan&) {});
   EXPECT_EQ(text([](Plan&) {}), before);
-  EXPECT_EQ(text([](Plan& p) { p.options.seed = 42; }), before) << "the default, said";
+  EXPECT_EQ(text([](Plan& p) { p.options.seed = 42; }), before) << "the default, given explicitly";
   const data::DatasetPtr data = toy::points(50);
   const auto loader = [&](const data::LoaderOptions& o) {
     return [=](Plan& p) { p.loaders = {{"train", {data, o}}}; };

@@ -1,5 +1,6 @@
 #include "lockstep/train/criterion.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -34,7 +35,12 @@ TEST(Criterion, ItsBuffersAreSavedAndLoaded) {
   ASSERT_FALSE(a(x, y).equal(b(x, y)));
   b.load_state(a.state());
   EXPECT_TRUE(a(x, y).equal(b(x, y)));
-  EXPECT_THROW(b.load_state({{"factor", torch::ones({4})}}), CheckpointError);
+  EXPECT_THAT(
+      [&] {
+        b.load_state({{"factor", torch::ones({4})}});
+      },
+      ::testing::ThrowsMessage<CheckpointError>(
+          ::testing::AllOf(::testing::HasSubstr("'factor'"), ::testing::HasSubstr("found [4]"))));
 }
 
 TEST(Criterion, KnowsWhatItsLossIsAMeanOver) {
@@ -63,7 +69,7 @@ TEST(Criterion, KnowsWhatItsLossIsAMeanOver) {
   EXPECT_EQ(over(ignoring, torch::tensor({{0, 1}, {1, 2}})), mean_over(2)) << "pixels";
 }
 
-// The weight is what LibTorch itself divides by: a mean times it is the sum.
+// The weight is the number by which LibTorch itself divides: the mean times the weight is the sum.
 TEST(Criterion, TheWeightIsWhatLibTorchDividesBy) {
   namespace nn = torch::nn;
   torch::manual_seed(1);
@@ -93,7 +99,7 @@ TEST(Criterion, SaysWhatItWasToldOfYourOwn) {
   };
   EXPECT_EQ(own.mean_over(count).over(x, x), mean_over(8));
   EXPECT_EQ(own.as_sum().over(x, x), sum_over_samples());
-  EXPECT_EQ(own.over(x, x), mean_over_samples()) << "the criterion itself is as it was";
+  EXPECT_EQ(own.over(x, x), mean_over_samples()) << "the criterion itself has not changed";
   EXPECT_THROW(own.mean_over({}), ConfigError);
 }
 

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What comes of an exception that happened at a place; `E` is what it must still be caught as.
+// The message of an exception that was thrown at a place; it must still be caught as an `E`.
 template <typename E, typename Throw>
 std::string rethrown(const Throw& action, const std::string& place = "loader 'train', epoch 2") {
   try {
@@ -62,7 +62,7 @@ TEST(Failure, AUsersExceptionIsHisOwn) {
   EXPECT_THROW(rethrown<Own>([] { throw 5; }), int);
 }
 
-// As a program prints it. Targets out of bounds are LibTorch's own words.
+// The error as a program prints it. The text about targets out of bounds is LibTorch's.
 TEST(Failure, ARunSaysWhereItFailed) {
   TrainOptions options = toy::options();
   auto bad = std::make_shared<toy::Hooks>();

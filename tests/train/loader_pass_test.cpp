@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Evaluates a loader of 1, 2, … 10 by a "model" that returns what it got.
+// Evaluates a loader of 1, 2, … 10 with a "model" that returns its input.
 struct PassTest : testing::Test {
   PassTest() {
     const auto values = torch::arange(1.0, 11.0).unsqueeze(1);
@@ -98,7 +98,8 @@ TEST_F(PassTest, NothingRecordsGradientsInEvaluation) {
   run();
 }
 
-// Batches of 4, 4 and 2; the first two weigh 1 and 3, nothing counts in the last.
+// Batches of 4, 4 and 2 samples. The first two have the weights 1 and 3, nothing counts in the
+// last.
 TEST_F(PassTest, AveragesAreOverWhatWasSaid) {
   handle = [](State& s) {
     const double weight[] = {1, 3, 0};

@@ -82,7 +82,7 @@ TEST(Loop, PrefetchingChangesNothing) {
   EXPECT_EQ(toy::train(options).weights_hash, toy::train(toy::options()).weights_hash);
 }
 
-TEST(Loop, OnExceptionAndOnRunEndReachEverybody) {
+TEST(Loop, OnExceptionAndOnRunEndReachAllCallbacks) {
   std::vector<std::string> calls;
   auto bad = std::make_shared<toy::Hooks>();
   bad->batch_end = [](State& s) {
@@ -131,7 +131,7 @@ TEST(Loop, TheBestEpochIsTheOneTheMetricSays) {
   EXPECT_EQ(result.weights_hash, hashes[3]) << "the hash is of the last step";
 }
 
-// Accuracies that get worse: the first epoch is the best, though nobody said so.
+// The accuracy gets worse: the first epoch is the best, although no option says so.
 TEST(Loop, AMetricItselfSaysWhichOfItsValuesIsBetter) {
   TrainOptions options = toy::options();
   options.valid_metric = "accuracy01";
@@ -140,7 +140,7 @@ TEST(Loop, AMetricItselfSaysWhichOfItsValuesIsBetter) {
   options.callbacks = {AccuracyCallback({.num_classes = 3}), worse};
   EXPECT_EQ(toy::train(options).best_epoch, 1);
   options.minimize_valid_metric = true;
-  EXPECT_EQ(toy::train(options).best_epoch, 3) << "the user's word counts";
+  EXPECT_EQ(toy::train(options).best_epoch, 3) << "the user's option has priority";
 }
 
 TEST(Loop, AMetricOfWhichNothingSaysWhatIsBetterIsRefused) {
@@ -180,7 +180,7 @@ TEST(Loop, TheFirstLineSaysWhatABatchIs) {
             "3 epochs, 1 worker, train: 50 samples, batch 16 = 2 shards x 8");
 }
 
-// The same samples in every update, however many shards they are split into.
+// Every update has the same samples, however many shards they are split into.
 TEST(Loop, AGlobalBatchSizeTrainsTheSameForAnyNumberOfShards) {
   const auto run = [](int shards) {
     torch::manual_seed(3);
@@ -238,7 +238,7 @@ TEST(Loop, ProfileWritesATrace) {
   EXPECT_TRUE(fs::exists(folder / "run/profile.json"));
 }
 
-// Runs `options` with `stop` as a further callback that throws somewhere, then resumes.
+// Runs `options` with `stop` as an additional callback that throws at some point, then resumes.
 std::string hash_after_resume(TrainOptions options, const fs::path& logdir, CallbackPtr stop) {
   options.logdir = logdir;
   TrainOptions first = options;
@@ -446,7 +446,7 @@ TEST(ResumedRun, InsideAnEpochTheBatchSizeMayNotChange) {
               testing::AllOf(HasSubstr("batch"), HasSubstr("inside an epoch")));
 }
 
-// Two of these sizes give the same number of batches, and the same largest shard.
+// Both sizes give the same number of batches, and the same largest shard.
 TEST(ResumedRun, InsideAnEpochTheGlobalBatchSizeMayNotChange) {
   TemporaryDirectory folder;
   const auto options_with = [&](std::int64_t global) {
@@ -493,6 +493,28 @@ TEST(ResumedRun, TheBestOfBeforeIsLoadedAtTheEnd) {
   const auto result = toy::train(second);
   EXPECT_EQ(result.best_epoch, 1);
   EXPECT_EQ(weights_hash(result.model.weights()), best);
+}
+
+// The best weights are lost, but the run can go on.
+TEST(ResumedRun, ADamagedBestDoesNotEndIt) {
+  TemporaryDirectory folder;
+  const auto options = [&](std::int64_t epochs) {
+    TrainOptions o = toy::options();
+    o.logdir = folder / "run";
+    auto script = std::make_shared<toy::Hooks>();
+    script->loader_end = [](State& s) {
+      if (s.loader == "valid") s.loader_metrics["loss"] = static_cast<double>(s.progress.epoch);
+    };
+    o.callbacks = {script};
+    o.num_epochs = epochs;
+    return o;
+  };
+  toy::train(options(2));
+  write_file_atomically(folder / "run/checkpoints/best.pth", "damaged");
+  TrainOptions second = options(3);
+  second.resume = "last";
+  second.load_best_on_end = true;
+  EXPECT_EQ(toy::train(second).best_epoch, 1);
 }
 
 TEST(ResumedRun, InAnotherFolderTheBestIsStillTheBest) {
@@ -588,7 +610,7 @@ TEST(ResumedRun, AStoppedRunStaysStopped) {
   EXPECT_EQ(toy::train(patient).history.size(), 5u);
 }
 
-// Augmentation: each sample comes with noise of its own.
+// Augmentation: each sample gets its own noise.
 struct Noisy : data::Dataset {
   std::int64_t size() const override { return 40; }
   Batch sample(std::int64_t index) const override {
@@ -666,7 +688,8 @@ TEST(Loop, AnotherLearningRateThanTheResumedRunsIsNotTakenInSilence) {
   second.optimizer = optim::Adam{.lr = 0.5};
   const toy::Warnings warnings;
   const auto resumed = toy::train(second);
-  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("begun with 0.01, this one asks for 0.5")));
+  EXPECT_THAT(warnings.texts,
+              ElementsAre(HasSubstr("began with 0.01, the options of this run say 0.5")));
   EXPECT_EQ(resumed.weights_hash, toy::train(toy::options()).weights_hash);
 }
 
@@ -681,7 +704,7 @@ TEST(Loop, BeginsWithGivenWeights) {
   second.num_epochs = 1;
   const auto tuned = toy::train(second);
   EXPECT_TRUE(tuned.model.parameters()[0].second.equal(trained.model.parameters()[0].second));
-  EXPECT_EQ(tuned.history.size(), 1u) << "a run of its own";
+  EXPECT_EQ(tuned.history.size(), 1u) << "a new run";
   second.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
   EXPECT_THAT(toy::error_of([&] { toy::train(second); }), HasSubstr("last.pth: "));
 }

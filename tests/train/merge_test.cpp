@@ -22,7 +22,7 @@ TEST(Merge, AMetricIsThatOfAllRanksOnAllRanksAndNothingIsCountedTwice) {
   });
 }
 
-TEST(Merge, RankZerosWordIsEverybodys) {
+TEST(Merge, AllRanksGetTheValuesOfRankZero) {
   run_ranks(2, [](process::HostGroup& host_group) {
     comm::Shared comm(host_group);
     const Metrics mine{{"rank", comm.rank()}};
@@ -31,7 +31,7 @@ TEST(Merge, RankZerosWordIsEverybodys) {
     if (state.get<torch::Tensor>("tensor").sum().item<double>() != 0) throw Error("states differ");
     const auto all = gather(StateDict{{"rank", comm.rank()}}, comm);
     if (comm.is_primary() && all.at(1).get<std::int64_t>("rank") != 1) throw Error("not rank 1's");
-    if (!comm.is_primary() && !all.empty()) throw Error("gathered where it should not");
+    if (!comm.is_primary() && !all.empty()) throw Error("gathered on a rank other than 0");
   });
 }
 

@@ -14,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Counts batches: a bad option must be refused before the first.
+// Counts batches: a wrong option must be refused before the first one.
 std::string refusal(const std::function<void(TrainOptions&)>& spoil) {
   TrainOptions options = toy::options();
   auto hooks = std::make_shared<toy::Hooks>();
@@ -48,7 +48,7 @@ TEST(TrainOptions, AnUnknownValidLoaderGetsTheNearestName) {
               AllOf(HasSubstr("valid_loader"), HasSubstr("'vald'"), HasSubstr("'valid'")));
 }
 
-TEST(TrainOptions, AMetricNobodyComputesIsRefusedBeforeTheFirstBatch) {
+TEST(TrainOptions, AMetricThatIsNotComputedIsRefusedBeforeTheFirstBatch) {
   EXPECT_THAT(refusal([](auto& o) { o.valid_metric = "acc"; }), HasSubstr("'acc'"));
   EXPECT_THAT(refusal([](auto& o) {
                 o.callbacks.add(AccuracyCallback({.num_classes = 3}));
@@ -104,7 +104,7 @@ TEST(TrainOptions, ANotFiniteLossEndsTheRunWhereAskedTo) {
   options.terminate_on_nan = true;
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
               AllOf(HasSubstr("'train'"), HasSubstr("epoch 1, batch 1"), HasSubstr("nan")));
-  // In validation alone: a model that is well in training and not outside of it.
+  // Only in validation: the loss is finite in training and not outside of it.
   TrainOptions only_valid = toy::options();
   only_valid.criterion = [](const torch::Tensor& x, const torch::Tensor& y) {
     return torch::cross_entropy_loss(x, y) / (x.requires_grad() ? 1.0 : 0.0);
@@ -127,7 +127,7 @@ TEST(TrainOptions, TheFirstLossThatIsNotFiniteIsWarnedOfOnce) {
                                        HasSubstr("terminate_on_nan")));
 }
 
-TEST(KnownMetrics, AreNoneWhereSomebodyMayAddAny) {
+TEST(KnownMetrics, AreUnknownIfACallbackMayAddAny) {
   struct Any : Callback {};
   EXPECT_EQ(known_metrics({std::make_shared<Any>()}, "loss"), std::nullopt);
   EXPECT_THAT(*known_metrics({}, "nll"), testing::IsSupersetOf({"nll", "nll/std", "lr"}));

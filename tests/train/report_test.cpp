@@ -104,7 +104,7 @@ TEST_F(InterruptionTest, PromisesNothingThatCannotBe) {
   EXPECT_THAT(said(), HasSubstr("nothing was saved, as no epoch was finished"));
   options.logdir.reset();
   EXPECT_THAT(said(), HasSubstr("nothing was saved, as there is no logdir"));
-  state.last_checkpoint = "weights/last.pth";  // the weights alone
+  state.last_checkpoint = "weights/last.pth";  // only weights
   EXPECT_THAT(said(), testing::Not(HasSubstr("To go on")));
 }
 

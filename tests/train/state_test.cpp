@@ -54,7 +54,7 @@ TEST(State, TheLossIsSaidWithWhatItIsAMeanOver) {
   EXPECT_EQ(state.loss_over(), mean_over(3));
   EXPECT_EQ(state.batch["loss"].item<double>(), 2.0);
   state.batch.set("loss", torch::tensor(1.0));
-  EXPECT_EQ(state.loss_over(), mean_over_samples()) << "put there without a word";
+  EXPECT_EQ(state.loss_over(), mean_over_samples()) << "put there without set_loss";
   EXPECT_THROW(state.set_loss(torch::tensor(1.0), mean_over(-1)), DataError);
   EXPECT_THROW(state.set_metric("m", 1.0, mean_over(std::nan(""))), DataError);
 }

@@ -24,7 +24,7 @@ struct Line {
 const torch::Tensor kData =
     torch::tensor({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.25}, {2.0, 2.0}, {-1.0, 3.0}}, torch::kDouble);
 
-// One batch of one shard; a full one would have two samples.
+// Adds one batch of one shard; a full shard would have two samples.
 void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
   step.begin_batch({.samples = part.size(0), .batch_size = 2});
   step.begin_shard(0);
@@ -67,7 +67,7 @@ TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
   EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12));
 }
 
-// torch.nn.utils.clip_grad_norm_ on the mean gradient, by hand.
+// Computes what torch.nn.utils.clip_grad_norm_ does to the mean gradient.
 TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
   auto weight = Line().weight.detach().clone().requires_grad_();
   kData.matmul(weight).square().mean().backward();
@@ -101,7 +101,7 @@ TEST(TrainStep, RefusesSettingsWithoutMeaning) {
   EXPECT_THAT(with({.clip_grad_value = std::nan("")}), testing::HasSubstr("clip_grad_value"));
 }
 
-// Three batches make one update; each has a loss of its own kind.
+// The batches make one update; each has a loss with its own kind of mean.
 torch::Tensor after_batches(const std::vector<std::pair<torch::Tensor, LossOver>>& losses,
                             const Line& line) {
   TrainStep step(const_cast<Replica&>(line.replica), *line.optimizer,
@@ -128,7 +128,7 @@ TEST(TrainStep, ALossCountsByWhatItIsAMeanOver) {
   EXPECT_TRUE(torch::allclose(found, expected, 1e-12)) << found;
 }
 
-// Skipped, the other workers would wait in batch norm's backward() for this one.
+// If the loss were skipped, the other workers would wait for this one in backward() of batch norm.
 TEST(TrainStep, WithSyncBnALossWithoutAGradientIsRefused) {
   Line line;
   TrainStep step(line.replica, *line.optimizer, {.shards = 2, .sync_bn = true});

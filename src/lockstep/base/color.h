@@ -1,4 +1,4 @@
-// Colour for the words that a reader should not miss, on terminals that show it.
+// Colour for text that a reader should not miss, on terminals that support it.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ bool shows_color(std::FILE* stream);
 // `text` in bold and in the colour, followed by a reset.
 std::string colored(std::string_view text, TextColor color);
 
-// The same where `stream` shows colours; `text` as it is where it does not.
+// The same if `stream` shows colours; otherwise `text` unchanged.
 std::string colored_on(std::FILE* stream, std::string_view text, TextColor color);
 
 }  // namespace lockstep

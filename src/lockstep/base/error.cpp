@@ -13,7 +13,7 @@ std::string message_of(const std::exception& error) {
         fmt::format("{}: {}", failed->path1().string(), failed->code().message()));
   }
   const std::string text = error.what();
-  // This module does not know c10::Error, whose frames begin in one of these ways.
+  // This module does not include torch, so it finds c10::Error's stack frames by their first words.
   const auto frames = std::min(text.find("\nException raised from"), text.find("\nframe #"));
   return printable_lines(text.substr(0, frames));
 }

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-// Messages quote keys, names and paths that come from files of others. They are made printable
-// here, once for every place that may show them: nothing in them can steer a terminal.
+// Messages quote keys, names and paths that come from untrusted files. The constructor makes every
+// message printable, so that no message can send control sequences to a terminal.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(printable_lines(message)) {}
@@ -25,17 +25,18 @@ class Error : public std::runtime_error {
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
-// What the user asked for cannot be: a bad option, an unknown name, a combination without meaning.
+// The user asked for something impossible: a bad option, an unknown name, options that exclude each
+// other.
 class ConfigError : public Error {
   using Error::Error;
 };
 
-// A data set is missing, damaged or not what it should be.
+// A data set is missing, damaged or of an unexpected kind.
 class DataError : public Error {
   using Error::Error;
 };
 
-// Ranks could not talk to each other.
+// Ranks could not communicate with each other.
 class CommError : public Error {
   using Error::Error;
 };
@@ -50,8 +51,8 @@ class WorkerError : public Error {
   using Error::Error;
 };
 
-// What any exception says to a user: printable, without the stack frames that LibTorch appends to
-// its errors, and "not enough memory" rather than the name of a C++ class.
+// The text of any exception as a user should see it: printable, without the stack frames that
+// LibTorch appends to its errors, and "not enough memory" rather than the name of a C++ class.
 std::string message_of(const std::exception& error);
 
 }  // namespace lockstep

@@ -20,23 +20,24 @@ std::string last_error() {
   return std::strerror(errno);
 }
 
-// Between a file's name and the number of the process that writes it.
+// Stands between a file's name and the pid of the process that writes it.
 constexpr std::string_view kAsideMark = ".tmp.";
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-// Syncs the folder that `file` is in. A file system that cannot do so (some network ones) still
-// renames atomically.
+// Syncs the folder that `file` is in. Errors are ignored: a file system that cannot sync folders
+// (some network file systems) still renames atomically.
 void sync_directory(const fs::path& file) {
   const FileDescriptor fd(::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd) ::fsync(fd.get());
 }
 
-// A name beside the target, for a file that is about to replace it. The file is removed unless it
-// was renamed to the target. The name cannot be guessed, and nothing that exists is opened or
-// replaced by it: another user of a shared folder cannot lead the writer astray by a symbolic link.
+// A temporary name in the target's folder, for a file that is about to replace the target. The file
+// is removed unless it was renamed to the target. The name cannot be guessed, and no existing file
+// is opened or replaced under it. So another user of a shared folder cannot redirect the write with
+// a symbolic link.
 class Aside {
  public:
   explicit Aside(const fs::path& target)
@@ -54,7 +55,8 @@ class Aside {
     if (::rename(path_.c_str(), target.c_str()) != 0) {
       throw Error("{}: cannot rename to {}: {}", path_.string(), target.string(), last_error());
     }
-    // Renaming onto another name of the same file does nothing and leaves both: remove ours.
+    // If both names are hard links to the same file, rename() does nothing and both stay. Remove
+    // the temporary one.
     ::unlink(path_.c_str());
     path_.clear();
     sync_directory(target);
@@ -99,9 +101,9 @@ void fill(const FileDescriptor& fd, const fs::path& path, const Produce& produce
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
 }
 
-// A file that gets its name only when it is written leaves nothing when this process is killed.
-// Where the target does not exist yet, it gets that name at once. False where there are no files
-// without a name: not every file system has them, nor every container /proc.
+// The file gets its name only after it is written, so nothing is left if this process is killed. If
+// the target does not exist yet, the file gets that name directly. Returns false if unnamed files
+// are not available: not every file system supports them, and not every container has /proc.
 bool write_unnamed(const fs::path& path, Aside& aside, const Produce& produce) {
   const FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
@@ -144,7 +146,7 @@ void remove_abandoned_writes(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     const auto mark = name.rfind(kAsideMark);
     if (mark == std::string::npos) continue;
-    // The process's number and a random one; version 0.1.0 wrote the first alone.
+    // The mark is followed by a pid and a random number. Version 0.1.0 wrote only the pid.
     const auto numbers = std::string_view(name).substr(mark + kAsideMark.size());
     if (numbers.empty() || numbers.find_first_not_of("0123456789.") != numbers.npos) continue;
     fs::remove(entry.path(), error);
@@ -153,7 +155,7 @@ void remove_abandoned_writes(const fs::path& folder) {
 
 void link_file_atomically(const fs::path& target, const fs::path& link) {
   Aside aside(link);
-  // A symbolic link is followed: its content is meant, not where it points from.
+  // If the target is a symbolic link, `link` becomes a name of the file that it points to.
   if (::linkat(AT_FDCWD, target.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
     write_file_atomically(link, read_file(target));
     return;

@@ -1,4 +1,4 @@
-// Files that are whole or not there, and errors that name them.
+// Files that are written completely or not at all, and errors that name the file.
 #pragma once
 
 #include <exception>
@@ -27,22 +27,23 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Writes beside `path`, syncs, renames over it and syncs the folder: a reader, or a machine that
-// loses power, sees the old content or the new one. Throws Error; nothing is left behind then.
+// Writes a new file in the folder of `path`, syncs it, renames it to `path` and syncs the folder. A
+// reader sees the old content or the new one, also after a loss of power. Throws Error; then no
+// temporary file is left behind.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
-// The same for content that is not in memory as a whole: `produce` writes it piece by piece. It is
-// called a second time where the file system turns out to have no files without a name.
+// The same for content that is not in memory as a whole: `produce` writes it piece by piece.
+// `produce` is called a second time if the file system turns out not to support unnamed files.
 using WriteBytes = std::function<void(std::string_view bytes)>;
 void write_file_atomically(const std::filesystem::path& path,
                            const std::function<void(const WriteBytes&)>& produce);
 
-// Removes what writers that were killed in write_file_atomically left beside their files in
-// `folder`. No process may be writing there. A folder that does not exist has nothing to remove.
+// Removes the temporary files that processes left in `folder` when they were killed inside
+// write_file_atomically. No process may be writing there. Does nothing if there is no such folder.
 void remove_abandoned_writes(const std::filesystem::path& folder);
 
-// Makes `link` another name of `target`'s content, replacing what `link` was, whole or not at all.
-// A hard link where the file system has them, a copy otherwise.
+// Makes `link` another name of `target`'s content. An existing `link` is replaced atomically. It is
+// a hard link if the file system supports them, and a copy otherwise.
 void link_file_atomically(const std::filesystem::path& target, const std::filesystem::path& link);
 
 // The file that is being read, as an error message names it.
@@ -51,19 +52,19 @@ struct FileInMessage {
   std::string_view kind = "";  // put before the path: "checkpoint"
 };
 
-// "checkpoint a.pth: <what the exception says>"; the path is not repeated where the exception's
-// message begins with it already.
+// "checkpoint a.pth: <what the exception says>". The path is not repeated if the exception's
+// message already begins with it.
 std::string reading_failed(const FileInMessage& file, const std::exception& error);
 
-// Calls `read`, which reads `file`. Any exception comes out as an E that names the file: one of a
-// library, of the file system, or for lack of memory. This is the one place that does so.
+// Calls `read`, which reads `file`. Every exception (of a library, of the file system, or for lack
+// of memory) is thrown again as an E that names the file. Only this function does so.
 template <typename E = Error, typename F>
 auto reading(const FileInMessage& file, F&& read) -> decltype(read()) {
   try {
     return read();
   } catch (const std::exception& error) {
     const std::string message = reading_failed(file, error);
-    // Keeps the more special type of an error that is complete.
+    // The message names the file already, so the error keeps its type, which may derive from E.
     if (dynamic_cast<const E*>(&error) != nullptr && message == error.what()) throw;
     throw E(message);
   }
@@ -75,7 +76,7 @@ std::string read_file(const std::filesystem::path& path);
 // Creates the folder and its parents. Throws Error with the path and the cause.
 void make_directories(const std::filesystem::path& path);
 
-// A folder that is gone, with all in it, when this is destroyed.
+// Creates a folder and removes it with all its content in the destructor.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

@@ -1,4 +1,4 @@
-// Named numbers, the currency between the loop, its callbacks and the loggers.
+// Named numbers that the loop, its callbacks and the loggers pass to each other.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Levenshtein distance, letters compared without case.
+// Levenshtein distance; upper and lower case count as equal.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -45,14 +45,14 @@ CodePoint first_code_point(std::string_view text) {
     if ((byte(i) & 0xc0U) != 0x80) return {};
     value = value << 6 | (byte(i) & 0x3fU);
   }
-  // A longer form of a shorter character, half of a pair of UTF-16, or beyond Unicode.
+  // Not valid: an overlong encoding, a UTF-16 surrogate, or a value beyond Unicode.
   constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = value >= 0xd800 && value <= 0xdfff;
   if (value < kSmallest[bytes] || is_surrogate || value > 0x10ffff) return {};
   return {value, bytes};
 }
 
-// Moves the cursor, changes the direction or breaks the line.
+// Whether the character moves the cursor, changes the direction of the text or breaks the line.
 bool is_control(char32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
@@ -94,18 +94,18 @@ std::vector<std::string> nearest_names(std::string_view name,
   std::vector<Near> near;
   for (const auto& candidate : candidates) {
     std::size_t distance = edit_distance(name, candidate);
-    // "acc" is not close to "accuracy01" by edits, but it is what was meant.
+    // "acc" has a large edit distance to "accuracy01", but the user probably meant it.
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
     if (prefix) distance = std::min<std::size_t>(distance, 2);
-    // Of two letters, two edits leave nothing: any other short name would be "near".
+    // Two edits change all of a name of two letters, so any other short name would be "near".
     if (distance >= std::max(name.size(), candidate.size()) || distance > farthest) continue;
     near.push_back({distance, &candidate});
   }
   std::ranges::stable_sort(near, {}, &Near::distance);
   std::vector<std::string> names;
   for (const Near& one : near) {
-    // Beside a close one, those that are further off were not meant; nothing is closer than a name
-    // that differs in case alone.
+    // If there is a close name, names more than one edit further away are not listed. A name that
+    // differs only in case (distance 0) is listed without any others.
     const std::size_t beside = near.front().distance == 0 ? 0 : near.front().distance + 1;
     if (names.size() == most || one.distance > beside) break;
     names.push_back(*one.name);
@@ -158,7 +158,7 @@ std::string format_duration(double seconds) {
 std::string format_bytes(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
-  // What would be shown as 1024 is 1 of the next unit.
+  // A number that would be rounded to 1024 is shown as 1 of the next unit.
   while (bytes >= (unit == 0 ? 1023.5 : 1023.95) && unit + 1 < std::size(kUnits)) {
     bytes /= 1024;
     ++unit;
@@ -167,7 +167,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_metric(double value) {
-  if (std::isnan(value)) return "nan";  // without the sign that some have
+  if (std::isnan(value)) return "nan";  // never "-nan"
   const bool tiny = value != 0 && std::abs(value) < 1e-3;
   return tiny ? fmt::format("{:.3e}", value) : fmt::format("{:.3f}", value);
 }

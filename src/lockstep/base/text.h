@@ -1,4 +1,4 @@
-// Small helpers for messages: what a user reads when something is wrong.
+// Small helpers for the messages that a user reads.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 namespace lockstep {
 
-// The candidate closest to `name` by edits, if one is close enough to be meant.
+// The candidate with the smallest edit distance to `name`, if it is close enough to be what the
+// user meant.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
 
-// The candidates that may have been meant, the nearest first, at most `most` of them.
+// The candidates that the user may have meant, the nearest first, at most `most` of them.
 std::vector<std::string> nearest_names(std::string_view name,
                                        std::span<const std::string> candidates, std::size_t most);
 
-// Up to so many names are listed in a message.
+// A message lists at most this many names.
 inline constexpr std::size_t kFewNames = 12;
 
-// "did you mean 'valid'? known: train, valid": the tail of an error about an unknown name. Of many
-// candidates, the nearest few alone.
+// "did you mean 'valid'? known: train, valid": the end of an error about an unknown name. If there
+// are many candidates, it lists only the nearest few.
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
 
-// "a, b, c", or the first of many: "a, b, …, l, … (78 more)".
+// "a, b, c". Of many names it lists the first ones: "a, b, …, l, … (78 more)".
 std::string list_some(std::span<const std::string> names);
 
 std::string join(std::span<const std::string> parts, std::string_view separator);
@@ -49,8 +50,8 @@ bool is_utf8(std::string_view text);
 
 // Text of unknown origin (a key in a file, a module's name), safe to show on a terminal: control
 // characters, bytes that are not UTF-8 and characters that change the direction of the text become
-// visible, as \x1b or \u202e. Everything else stays, a backslash included, so that printing twice
-// changes nothing.
+// visible, as \x1b or \u202e. Everything else stays, a backslash included, so a second call changes
+// nothing.
 std::string printable(std::string_view text);
 
 // The same for a whole message: its line breaks and tabs stay.

@@ -1,4 +1,4 @@
-// One loop, compiled for several instruction sets; the best that this machine has is run.
+// One loop, compiled for several instruction sets. The best one that this machine supports is run.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -7,14 +7,14 @@
 #define LOCKSTEP_HAS_AVX2_CLONE 0
 #endif
 
-// For the call operator of a loop, and what it calls.
+// For the call operator of a loop, and for the functions it calls.
 #define LOCKSTEP_ALWAYS_INLINE __attribute__((always_inline))
 
 namespace lockstep {
 
-// The loop's call operator must be always_inline: only then is its body compiled anew in here.
-// AVX2 and no more: these loops wait for memory, not for arithmetic, and AVX-512 or FMA would bring
-// fused multiply-adds, whose other rounding would make the bits depend on the machine.
+// The loop's call operator must be always_inline: only then is its body compiled for AVX2 here.
+// AVX-512 and FMA are not used. These loops wait for memory, not for arithmetic, and the compiler
+// would use fused multiply-adds. They round differently, so results would depend on the machine.
 #if LOCKSTEP_HAS_AVX2_CLONE
 template <typename Loop, typename Range>
 __attribute__((target("avx2"))) void run_avx2(const Loop& loop, const Range& range) {

@@ -1,4 +1,4 @@
-// The one place where the version is written; CMake reads it from here.
+// The version is written only here. CMake reads it from this file.
 #pragma once
 
 #define LOCKSTEP_VERSION "0.1.0"

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The process has one standard error, so this is the process's too.
+// This state is global because the process has only one standard error.
 struct Warnings {
   std::mutex mutex;
   WarningHandler handler;

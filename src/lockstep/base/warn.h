@@ -8,15 +8,16 @@ namespace lockstep {
 
 void warn(const std::string& message);
 
-// The same message is shown once in the life of the process.
+// Like warn(), but the same message is shown only once per process.
 void warn_once(const std::string& message);
 
-// Prints it to standard error as warn() does by default: "lockstep: warning: …", in colour on a
-// terminal. For handlers that pass a warning on.
+// Prints the message to standard error as warn() does by default: "lockstep: warning: …", in colour
+// on a terminal. A warning handler can call this.
 void print_warning(const std::string& message);
 
-// Receives warnings instead of standard error. A progress bar uses it to keep its line whole; an
-// empty function restores standard error. Returns the previous one.
+// Sets a function that receives all warnings; they no longer go to standard error. A progress bar
+// uses it, so that a warning does not break its line. An empty function restores standard error.
+// Returns the previous handler.
 using WarningHandler = std::function<void(const std::string&)>;
 WarningHandler set_warning_handler(WarningHandler handler);
 

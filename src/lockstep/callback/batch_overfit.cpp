@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// The same few samples, over and over, in every epoch.
+// Repeats the same few samples in every epoch.
 class RepeatSampler : public data::Sampler {
  public:
   RepeatSampler(std::vector<std::int64_t> samples, std::int64_t size)
@@ -29,7 +29,7 @@ class RepeatSampler : public data::Sampler {
   std::int64_t size_;
 };
 
-// `count`: so many of the samples.
+// Repeats the first `count` samples of the loader.
 data::Loader overfitting(const data::Loader& loader, std::int64_t count, std::uint64_t seed) {
   auto samples = loader.order({.seed = seed, .epoch = 1});
   count = std::min(count, static_cast<std::int64_t>(samples.size()));

@@ -1,4 +1,4 @@
-// Trains on a few batches again and again: a model that cannot even learn these by heart is broken.
+// Trains on a few batches again and again: a model that cannot learn even these is broken.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace lockstep {
 
 struct BatchOverfitCallbackOptions {
-  // By loader: how many of its first batches, or which share of them (0 to 1). One batch for those
-  // that are not named.
+  // For each loader, by name: how many of its first batches, or which share of them (0 to 1).
+  // Loaders that are not named use one batch.
   std::map<std::string, std::variant<std::int64_t, double>> batches = {};
 };
 
-// Each loader repeats its first batches (in the order of its first epoch) for its full length. The
-// loaders are exchanged at each epoch's start and put back at its end.
+// Each loader repeats its first batches (in the order of its first epoch) until it has its full
+// length. The loaders are exchanged at the start of each epoch and restored at its end.
 class BatchOverfitCallback : public Callback {
  public:
   bool uses_gradients() const override { return false; }

@@ -12,6 +12,7 @@
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"
+#include "lockstep/checkpoint/store.h"
 
 namespace lockstep {
 namespace {
@@ -23,12 +24,17 @@ bool has(const Callbacks& callbacks) {
   });
 }
 
-// Each deletes what it does not know in its folder.
-void check_checkpoint_folders(const Callbacks& callbacks) {
-  std::set<std::optional<std::filesystem::path>> folders;
+// Each CheckpointCallback deletes the files in its folder that it does not know, so two cannot
+// share one.
+void check_checkpoint_folders(const TrainOptions& options, const Callbacks& callbacks) {
+  namespace fs = std::filesystem;
+  std::set<fs::path> folders;
   for (const auto& callback : callbacks) {
     const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(&callback->inner());
-    if (checkpoint != nullptr && !folders.insert(checkpoint->folder()).second) {
+    if (checkpoint == nullptr) continue;
+    const fs::path standard = options.logdir ? checkpoint::folder_in(*options.logdir) : fs::path();
+    const fs::path folder = checkpoint->folder().value_or(standard);
+    if (!folders.insert(fs::weakly_canonical(fs::absolute(folder))).second) {
       throw ConfigError("CheckpointCallback: two of them write to one folder; give each its own");
     }
   }
@@ -37,7 +43,7 @@ void check_checkpoint_folders(const Callbacks& callbacks) {
 }  // namespace
 
 Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given) {
-  check_checkpoint_folders(given);
+  check_checkpoint_folders(options, given);
   Callbacks added;
   const auto add = [&]<typename C>(bool wanted, C callback) {
     if (wanted && !has<C>(given)) added.add(std::move(callback));

@@ -1,4 +1,5 @@
-// The callbacks that train()'s options ask for: verbose, timeit, check, overfit, logdir, scheduler.
+// The callbacks that options of train() request: verbose, timeit, check, overfit, logdir,
+// scheduler.
 #pragma once
 
 #include "lockstep/train/callback.h"
@@ -6,10 +7,10 @@
 
 namespace lockstep {
 
-// What `options` ask for beyond `given`; what the user gave himself is not added again.
+// The callbacks that `options` request, without those that the user already passed in `given`.
 Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given);
 
-// What evaluate_loader's `verbose` asks for.
+// The callback that evaluate_loader's `verbose` requests.
 CallbackPtr progress_callback();
 
 }  // namespace lockstep

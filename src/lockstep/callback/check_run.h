@@ -1,4 +1,4 @@
-// A quick look whether everything fits together: a few batches of a few epochs.
+// A quick check that everything fits together: a few batches of a few epochs.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ bool CheckpointCallback::minimizes(const State& state) const {
   if (!options_.minimize && !options_.metric) return state.selection.minimize;
   return lockstep::minimizes(state, {.said = options_.minimize,
                                      .metric = options_.metric ? options_.metric->metric : "",
-                                     .who = kCheckpoint,
+                                     .asked_by = kCheckpoint,
                                      .option = "its minimize"});
 }
 
@@ -69,7 +69,8 @@ void CheckpointCallback::on_run_start(State& state) {
   publish(state);
 }
 
-// The run's best epoch need not be ours: its checkpoint is named only where they are the same.
+// The run may choose its best epoch by another metric. Its checkpoint is named only if both have
+// the same best epoch.
 void CheckpointCallback::publish(State& state) const {
   const auto& best = store_->best();
   const bool same = !best.empty() && best.front().epoch == state.best.epoch;
@@ -80,14 +81,14 @@ void CheckpointCallback::publish(State& state) const {
 void CheckpointCallback::on_step(State& state) {
   check_optimizer_once(state);
   if (options_.save_every_batches == 0) return;
-  // Where gradients wait for a later batch, the save waits, too.
+  // While gradients wait for a later batch, the save waits, too.
   if (++unsaved_batches_ < options_.save_every_batches || !state.can_snapshot) return;
   unsaved_batches_ = 0;
   save_last(state);
 }
 
-// Some optimizers have a state only after their first step. An error now costs a batch, with the
-// first checkpoint it would cost an epoch.
+// Some optimizers have a state only after their first step. An error now costs one batch; an error
+// at the first checkpoint would cost an epoch.
 void CheckpointCallback::check_optimizer_once(const State& state) {
   const bool stepped = state.is_train && state.can_snapshot;
   if (optimizer_checked_ || !stepped || options_.mode != CheckpointMode::kFull || !store_) return;
@@ -109,7 +110,7 @@ void CheckpointCallback::publish_last(State& state) const {
 
 void CheckpointCallback::on_epoch_end(State& state) {
   if (!state.can_snapshot) return;  // a callback before this one failed
-  unsaved_batches_ = 0;             // on every rank: a snapshot is made by all of them
+  unsaved_batches_ = 0;             // on every rank, because all ranks take part in a snapshot
   if (!store_) return;
   const double score = metric_ ? metric_value(state, *metric_, kCheckpoint)
                                : static_cast<double>(state.progress.epoch);
@@ -126,7 +127,7 @@ void CheckpointCallback::on_exception(State& state) {
   } catch (const Interrupted&) {
     save_last(state);
   } catch (...) {
-    // An error: what the run was doing wrong is not worth keeping.
+    // After an error nothing is saved: the state may be wrong.
   }
 }
 

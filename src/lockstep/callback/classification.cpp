@@ -25,8 +25,8 @@ std::optional<Better> MetricCallback::better(std::string_view metric) const {
   return is_ours ? metric_->better(metric) : std::nullopt;
 }
 
-// Not after a resume inside the pass: then rank 0 goes on with what was loaded, which is
-// everybody's.
+// Does not reset rank 0's metric after a resume inside the pass: it contains the loaded values,
+// which are those of all ranks.
 void MetricCallback::on_loader_start(State& state) {
   if (state.loader_batch == 0 || !state.comm->is_primary()) metric_->reset();
 }
@@ -39,7 +39,7 @@ void MetricCallback::on_loader_end(State& state) {
   for (const auto& [name, value] : merged(*metric_, *state.comm)) {
     state.loader_metrics[name] = value;
   }
-  metric_->reset();  // what it was made of is in no checkpoint after this
+  metric_->reset();  // so that no later checkpoint contains its samples
 }
 
 void MetricCallback::gather(comm::Communicator& communicator) {

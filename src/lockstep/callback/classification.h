@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-// Feeds a metric with every batch and puts its values into the loader's metrics. Derive from it, or
-// use it as it is, to bring a metric of your own.
+// Updates a metric with every batch and adds its values to the loader's metrics. Use it as it is,
+// or derive from it, to add your own metric.
 class MetricCallback : public Callback {
  public:
   bool uses_gradients() const override { return false; }
   struct Keys {
     std::string input_key = "logits";    // the model's outputs in the batch
-    std::string target_key = "targets";  // what they should have been
+    std::string target_key = "targets";  // the expected outputs
   };
 
   MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys);
@@ -44,7 +44,7 @@ class MetricCallback : public Callback {
 struct AccuracyCallbackOptions {
   std::string input_key = "logits";     // scores [N, C], or predictions [N]
   std::string target_key = "targets";   // labels [N]
-  std::vector<std::int64_t> topk = {};  // which k; empty: 1, and 3 and 5 where num_classes allows
+  std::vector<std::int64_t> topk = {};  // which k; empty: 1, and 3 and 5 if num_classes allows it
   std::optional<std::int64_t> num_classes = std::nullopt;
   std::string prefix = "";  // before and after the metric's name
   std::string suffix = "";
@@ -61,8 +61,8 @@ struct PrecisionRecallF1SupportCallbackOptions {
   std::string input_key = "logits";    // scores [N, C], or predictions [N]
   std::string target_key = "targets";  // labels [N]
   std::int64_t num_classes = 0;        // required
-  double zero_division = 0;            // what a ratio of nothing to nothing is said to be
-  bool per_class = false;              // each class, and its support, besides the averages
+  double zero_division = 0;            // the value of a ratio 0 / 0
+  bool per_class = false;              // each class, and its support, in addition to the averages
   std::string prefix = "";
   std::string suffix = "";
 };
@@ -76,8 +76,8 @@ class PrecisionRecallF1SupportCallback : public MetricCallback {
 struct AUCCallbackOptions {
   std::string input_key = "logits";                        // scores [N, C], or [N] of being 1
   std::string target_key = "targets";                      // labels [N], or 0 and 1 as [N, C]
-  std::optional<std::int64_t> num_classes = std::nullopt;  // else the first batch tells
-  bool per_class = false;  // each class besides the averages; needs num_classes
+  std::optional<std::int64_t> num_classes = std::nullopt;  // default: from the first batch
+  bool per_class = false;  // each class in addition to the averages; needs num_classes
   std::string prefix = "";
   std::string suffix = "";
 };

@@ -1,4 +1,4 @@
-// Which class is taken for which, as a picture in TensorBoard.
+// Which class is predicted as which, as an image in TensorBoard.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ConfusionMatrixCallbackOptions {
   std::int64_t num_classes = 0;               // or class_names
   std::vector<std::string> class_names = {};  // default: 0, 1, 2, …
   bool normalized = false;                    // shares of each true class instead of counts
-  std::string prefix = "";                    // before "confusion_matrix" in the picture's tag
+  std::string prefix = "";                    // before "confusion_matrix" in the image's tag
 };
 
 class ConfusionMatrixCallback : public Callback {
@@ -34,7 +34,7 @@ class ConfusionMatrixCallback : public Callback {
   StateDict state() const override { return metric_.state(); }
   void load_state(const StateDict& state) override { metric_.load_state(state); }
 
-  // Of the last pass, on rank 0: int64 [C, C], rows true, columns predicted.
+  // The counts of the last pass, on rank 0: int64 [C, C], rows true, columns predicted.
   torch::Tensor counts() const { return metric_.counts(); }
 
  private:

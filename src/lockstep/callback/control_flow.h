@@ -1,4 +1,4 @@
-// Lets a callback take part in some epochs or loaders only.
+// Restricts a callback to some epochs or loaders.
 //
 //   ls::ControlFlowCallback(ls::AUCCallback({.num_classes = 10}), {.loaders = {"valid"}})
 #pragma once
@@ -13,24 +13,26 @@
 
 namespace lockstep {
 
-// At least one; where there are more, all must allow it. Epochs count from 1.
+// Conditions. At least one must be given; if there are more, all must allow the call. Epochs count
+// from 1.
 struct ControlFlowCallbackOptions {
-  std::vector<std::string> loaders = {};         // these only
+  std::vector<std::string> loaders = {};         // only these
   std::vector<std::string> ignore_loaders = {};  // not these
-  std::optional<std::int64_t> every = {};        // each so many epochs: 5, 10, 15, …
-  std::vector<std::int64_t> epochs = {};         // these only
+  std::optional<std::int64_t> every = {};        // every n-th epoch: for 5 these are 5, 10, 15, …
+  std::vector<std::int64_t> epochs = {};         // only these
   std::vector<std::int64_t> ignore_epochs = {};  // not these
-  // The same on every worker.
+  // Must return the same on every worker.
   std::function<bool(std::int64_t epoch, const std::string& loader)> filter = {};
 };
 
-// What happens inside of a loader's pass reaches the callback where all conditions allow it. The
-// start and the end of an epoch reach it where every, epochs and ignore_epochs allow that epoch: a
-// CheckpointCallback with {.every = 3} saves each third one. The others (loaders, filter) are about
-// passes and do not keep an epoch's start or end away. The run's start and end always reach it.
+// Hooks inside a loader's pass are called if all conditions allow it. on_epoch_start and
+// on_epoch_end are called if every, epochs and ignore_epochs allow that epoch: a CheckpointCallback
+// with {.every = 3} saves every third one. The other conditions (loaders, ignore_loaders, filter)
+// apply to passes, not to the start and end of an epoch. on_run_start and on_run_end are always
+// called.
 class ControlFlowCallback : public Callback {
  public:
-  // Throws ConfigError where the options say nothing, or have no meaning.
+  // Throws ConfigError if no condition is given, or if one makes no sense.
   ControlFlowCallback(Callbacks::Item callback, ControlFlowCallbackOptions options);
 
   std::string name() const override { return held_->name(); }
@@ -77,7 +79,7 @@ class ControlFlowCallback : public Callback {
 
   CallbackPtr held_;
   ControlFlowCallbackOptions options_;
-  bool is_allowed_ = false;  // in the pass at work
+  bool is_allowed_ = false;  // in the current pass
 };
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ void CriterionCallback::on_forward(State& state) {
   const torch::Tensor& outputs = state.batch[options_.input_key];
   const torch::Tensor& targets = state.batch[options_.target_key];
   const LossOver over = options_.criterion.over(outputs, targets);
-  // As in SupervisedRunner: a mean over nothing would not be a number.
+  // As in SupervisedRunner: a mean over nothing would be NaN.
   const torch::Tensor value =
       over == mean_over(0) ? (outputs * 0).sum() : options_.criterion(outputs, targets);
   state.batch.set(options_.metric_key, value);
@@ -42,7 +42,7 @@ void CriterionCallback::on_forward(State& state) {
   const torch::Tensor weighted = value * options_.weight;
   if (options_.loss_key == state.loss_key) {
     state.add_loss(weighted, over);
-  } else {  // a number of the user's own, which is not what is trained
+  } else {  // a number of the user, which is not the trained loss
     state.batch.set(options_.loss_key, state.batch.contains(options_.loss_key)
                                            ? state.batch[options_.loss_key] + weighted
                                            : weighted);

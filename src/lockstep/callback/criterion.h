@@ -1,5 +1,5 @@
-// A further loss: computed after the forward of every batch, averaged as a metric, and added to the
-// loss that is trained where it has a weight.
+// An additional loss: computed after the forward of every batch, averaged as a metric, and added to
+// the trained loss if its weight is not 0.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct CriterionCallbackOptions {
   std::string input_key = "logits";
   std::string target_key = "targets";
   std::string metric_key = "criterion";  // its name in the batch and among the metrics
-  double weight = 0;                     // of it in the loss; 0: it is only watched
+  double weight = 0;                     // of it in the loss; 0: it is only a metric
   std::string loss_key = "loss";         // the loss it is added to
 };
 

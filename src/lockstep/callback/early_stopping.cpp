@@ -35,7 +35,7 @@ bool EarlyStoppingCallback::minimizes(const State& state) const {
   if (!options_.minimize && !options_.metric) return state.selection.minimize;
   return lockstep::minimizes(state, {.said = options_.minimize,
                                      .metric = options_.metric ? options_.metric->metric : "",
-                                     .who = kEarlyStopping,
+                                     .asked_by = kEarlyStopping,
                                      .option = "its minimize"});
 }
 
@@ -47,7 +47,7 @@ void EarlyStoppingCallback::on_run_start(State& state) {
     best_.reset();
     misses_ = 0;
   }
-  stop_if_out_of_patience(state);  // a run that was stopped before, resumed
+  stop_if_out_of_patience(state);  // if a run that was stopped before is resumed
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {

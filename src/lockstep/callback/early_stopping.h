@@ -1,4 +1,4 @@
-// Ends a run that no longer gets better.
+// Ends a run that no longer improves.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 namespace lockstep {
 
 struct EarlyStoppingCallbackOptions {
-  std::int64_t patience = 10;                      // epochs in a row without getting better
+  std::int64_t patience = 10;                      // epochs in a row without an improvement
   std::optional<MetricKey> metric = std::nullopt;  // default: valid_loader's valid_metric
-  // Whether a smaller metric is better. Default: as the metric says; minimize_valid_metric where it
-  // is valid_loader's.
+  // Whether a smaller metric is better. Default: minimize_valid_metric if the metric is
+  // valid_loader's, else as the metric says.
   std::optional<bool> minimize = std::nullopt;
-  double min_delta = 1e-6;  // by how much an epoch must be better to count
+  double min_delta = 1e-6;  // the smallest difference that counts as an improvement
 };
 
-// An epoch is better when its score is at least min_delta beyond the best before it. NaN never is.
+// An epoch is better if its score is at least min_delta beyond the best one before it. NaN never
+// is.
 class EarlyStoppingCallback : public Callback {
  public:
   bool uses_gradients() const override { return false; }
@@ -38,11 +39,11 @@ class EarlyStoppingCallback : public Callback {
   void stop_if_out_of_patience(State& state) const;
 
   EarlyStoppingCallbackOptions options_;
-  MetricKey metric_;  // of the run at work
+  MetricKey metric_;  // of the current run
   bool minimize_ = true;
   std::optional<double> best_;
   std::int64_t misses_ = 0;
-  bool resumed_ = false;  // the memory is of the run that is resumed
+  bool resumed_ = false;  // the members were loaded from the run that is resumed
 };
 
 }  // namespace lockstep

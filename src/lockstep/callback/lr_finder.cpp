@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Of the running average: single batches are noisy.
+// The factor of the running average. Losses of single batches are noisy.
 constexpr double kSmoothing = 0.9;
 
 double sum_of(double mine, comm::Communicator& communicator) {
@@ -58,7 +58,7 @@ void LRFinderCallback::on_run_start(State& state) {
 }
 
 void LRFinderCallback::on_batch_end(State& state) {
-  const auto loss = state.batch_metrics.find("loss");
+  const auto loss = state.batch_metrics.find(state.loss_key);
   if (!state.is_train || loss == state.batch_metrics.end()) return;
   const auto samples = static_cast<double>(state.batch.size());
   sum_ += samples * loss->second;
@@ -67,7 +67,7 @@ void LRFinderCallback::on_batch_end(State& state) {
 
 void LRFinderCallback::on_step(State& state) {
   if (is_done_) state.request_loader_end();
-  // Where gradients wait for a later batch, no step was made yet.
+  // While gradients wait for a later batch, no step has been made.
   if (!state.is_train || is_done_ || !state.can_snapshot) return;
   const double loss = sum_of(sum_, *state.comm) / sum_of(samples_, *state.comm);
   sum_ = samples_ = 0;
@@ -76,7 +76,7 @@ void LRFinderCallback::on_step(State& state) {
   const double smooth = average_ / (1 - std::pow(kSmoothing, static_cast<double>(step + 1)));
   points_.push_back({.lr = lr_of(step), .loss = smooth});
   const double smallest = std::ranges::min(points_, {}, &Point::loss).loss;
-  // Written so that NaN ends it, too.
+  // Written so that NaN ends the search, too.
   const bool is_lost = !(smooth <= 4 * smallest || smooth <= 0);
   if (step + 1 == options_.num_steps || is_lost) {
     finish(state);
@@ -85,8 +85,8 @@ void LRFinderCallback::on_step(State& state) {
   }
 }
 
-// A run that is too short for all rates ends with those it had. One worker alone may have asked for
-// the end, and all put the model back together.
+// A run that is too short for all rates ends with those that it tried. One worker may have
+// requested the end, but all workers restore the model together.
 void LRFinderCallback::on_epoch_end(State& state) {
   if (is_done_ || points_.empty()) return;
   const bool is_last = state.progress.epoch >= state.progress.num_epochs || state.stop_reason;
@@ -114,7 +114,8 @@ void LRFinderCallback::finish(State& state) {
 std::optional<double> LRFinderCallback::suggestion() const {
   std::optional<double> best;
   double steepest = 0;
-  // Against the logarithm of the rate; the first steps only fill the average.
+  // The slope is over the logarithm of the rate. The first steps are left out: they only fill the
+  // average.
   const std::size_t begin = std::min<std::size_t>(points_.size(), 5);
   for (std::size_t i = begin; i + 1 < points_.size(); ++i) {
     const double slope = (points_[i + 1].loss - points_[i - 1].loss) /

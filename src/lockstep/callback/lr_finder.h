@@ -1,4 +1,4 @@
-// Finds a learning rate: raises it from step to step and watches the loss.
+// Finds a learning rate: increases it from step to step and observes the loss.
 //
 //   auto finder = std::make_shared<ls::LRFinderCallback>(ls::LRFinderCallbackOptions{});
 //   runner.train({…, .callbacks = {finder}});
@@ -23,21 +23,21 @@ struct LRFinderCallbackOptions {
   LRScale scale = LRScale::kLog;
 };
 
-// Ends the run when it has gone through all rates, or when the loss is four times the smallest; the
-// model is then as it was before (load_best_on_end would give it the weights of an epoch in
-// between). With a logdir it writes lr_finder.csv. A run that looks for a learning rate has no
+// Ends the run after all rates, or when the loss is four times the smallest one, and gives the
+// model the weights that it had before (load_best_on_end would give it those of an epoch in
+// between). With a logdir it writes lr_finder.csv. A run with this callback cannot have a
 // scheduler.
 class LRFinderCallback : public Callback {
  public:
-  // Throws ConfigError for values without meaning.
+  // Throws ConfigError for values that make no sense.
   explicit LRFinderCallback(LRFinderCallbackOptions options = {});
 
   struct Point {
     double lr = 0;
-    double loss = 0;  // smoothed over steps, of all workers
+    double loss = 0;  // of all workers, smoothed over steps
   };
   const std::vector<Point>& points() const { return points_; }
-  // The rate at which the loss falls most steeply; nothing where it never falls.
+  // The rate at which the loss falls most steeply; nothing if it never falls.
   std::optional<double> suggestion() const;
 
   bool uses_gradients() const override { return false; }
@@ -57,7 +57,7 @@ class LRFinderCallback : public Callback {
 
   LRFinderCallbackOptions options_;
   StateDict before_;
-  double sum_ = 0;  // of the step's losses on this worker, by samples
+  double sum_ = 0;  // of the step's losses on this worker, weighted by samples
   double samples_ = 0;
   double average_ = 0;
   bool is_done_ = false;

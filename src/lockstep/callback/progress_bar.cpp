@@ -7,8 +7,8 @@ BarPosition position(const State& state) {
   return {.batches = state.loader_batch, .samples = state.loader_samples};
 }
 
-// The whole pass's values of the metrics that the bar has shown. Callbacks have put them into
-// loader_metrics by now, merged over all workers, and have forgotten what they were made of.
+// The final values of the metrics that the bar has shown. Callbacks have put them into
+// loader_metrics, merged over all workers, and have reset their own.
 Metrics final_metrics(const State& state) {
   Metrics shown;
   for (const auto& [name, unused] : state.running_metrics()) {
@@ -39,7 +39,7 @@ void ProgressBarCallback::on_loader_end(State& state) {
   bar_.reset();
 }
 
-// Where the pass was cut short by an error, the bar goes.
+// If an error ended the pass, the bar is removed.
 void ProgressBarCallback::on_run_end(State&) {
   bar_.reset();
 }

@@ -1,4 +1,4 @@
-// A progress bar for every pass over a loader; plain lines where there is no terminal.
+// A progress bar for every pass over a loader; plain lines if there is no terminal.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lockstep {
 class ProgressBarCallback : public Callback {
  public:
   bool uses_gradients() const override { return false; }
-  // `console` outlives the callback.
+  // `console` must outlive the callback.
   explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
 
   Order order() const override { return Order::kExternal; }

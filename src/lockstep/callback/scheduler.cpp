@@ -18,26 +18,26 @@ void SchedulerCallback::check(const State& state) const {
         "get_scheduler()");
   }
   if (!state.scheduler->needs_metric()) return;
-  const std::string who = "scheduler " + state.scheduler->name();
+  const std::string asked_by = "scheduler " + state.scheduler->name();
   if (state.scheduler->per() == optim::Per::kBatch) {
-    throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", who);
+    throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", asked_by);
   }
   if (!metric(state)) {
     throw ConfigError(
         "{}: needs a metric; set valid_loader and valid_metric, or pass a "
         "SchedulerCallback with one",
-        who);
+        asked_by);
   }
-  check_metric_key(state, *metric(state), who);
+  check_metric_key(state, *metric(state), asked_by);
   if (state.scheduler->needs_direction()) minimizes(state);
 }
 
 bool SchedulerCallback::minimizes(const State& state) const {
   if (!options_.metric) return state.selection.minimize;
-  const std::string who = "scheduler " + state.scheduler->name();
+  const std::string asked_by = "scheduler " + state.scheduler->name();
   return lockstep::minimizes(state, {.said = std::nullopt,
                                      .metric = options_.metric->metric,
-                                     .who = who,
+                                     .asked_by = asked_by,
                                      .option = "its minimize"});
 }
 
@@ -45,7 +45,7 @@ void SchedulerCallback::on_run_start(State& state) {
   if (state.scheduler->needs_direction()) state.scheduler->set_minimize(minimizes(state));
 }
 
-// Only where the model was updated: with gradient accumulation not every batch does.
+// Steps only if the model was updated: with gradient accumulation, not every batch does it.
 void SchedulerCallback::on_step(State& state) {
   if (!state.is_train || !state.can_snapshot || state.scheduler->per() != optim::Per::kBatch)
     return;

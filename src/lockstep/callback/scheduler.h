@@ -1,6 +1,6 @@
-// Moves the learning rate: steps the run's scheduler after an update or after an epoch. train()
-// adds one by itself where a scheduler is given; pass your own to say what a plateau is measured
-// by.
+// Changes the learning rate: steps the run's scheduler after each update or after each epoch.
+// train() adds this callback itself if a scheduler is given. Pass your own to choose the metric of
+// a plateau.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ class SchedulerCallback : public Callback {
   void on_epoch_end(State& state) override;
 
  private:
-  // What a plateau is measured by in this run.
+  // The metric of a plateau in this run.
   const std::optional<MetricKey>& metric(const State& state) const;
   bool minimizes(const State& state) const;
 

@@ -22,7 +22,7 @@ void TimerCallback::on_loader_start(State& state) {
   samples_ = state.loader_samples;
 }
 
-// The first of this worker's shards.
+// Only the first of this worker's shards counts.
 void TimerCallback::on_batch_start(State&) {
   if (!batch_start_) batch_start_ = Clock::now();
 }

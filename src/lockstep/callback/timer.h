@@ -1,6 +1,6 @@
 // How long data, model and batch take, as metrics of the loader: `_timer/batch_time`,
-// `_timer/data_time`, `_timer/model_time` in seconds, `_timer/_fps` in samples a second. The
-// model's time is all that is not the data's: forward, backward, optimizer, callbacks.
+// `_timer/data_time` and `_timer/model_time` in seconds, `_timer/_fps` in samples per second. The
+// model's time is everything except the data's: forward, backward, optimizer, callbacks.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class TimerCallback : public Callback {
   bool uses_gradients() const override { return false; }
   TimerCallback();
 
-  // After everybody else, so that the time of callbacks is not taken for the data's.
+  // After all other callbacks, so that their time does not count as the data's.
   Order order() const override { return Order::kExternalExtra; }
   Ranks ranks() const override { return Ranks::kPrimary; }
   std::optional<std::vector<std::string>> metric_names() const override;
@@ -27,9 +27,9 @@ class TimerCallback : public Callback {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point batch_end_;  // of the batch before: from there on the data is waited for
+  Clock::time_point batch_end_;  // of the previous batch: then the wait for data begins
   std::optional<Clock::time_point> batch_start_;
-  std::int64_t samples_ = 0;  // of the loader, before the batch at work
+  std::int64_t samples_ = 0;  // of the loader, before the current batch
   metric::Additive data_, model_, batch_, rate_;
 };
 

@@ -19,7 +19,7 @@ Bytes part(Bytes bytes, std::uint64_t offset, std::uint64_t size) {
   return bytes.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
 }
 
-// Zip is little-endian, as every machine that this is built for.
+// Zip is little-endian, like every machine for which this is built.
 template <typename T>
 T number(Bytes bytes, std::uint64_t offset) {
   T value = 0;
@@ -42,8 +42,8 @@ struct Directory {
   std::uint64_t entries = 0;
 };
 
-// The record at the end of the file, and its larger form, which stands before it where the file is
-// larger than 4 GB or has more than 65,535 entries.
+// Finds the record at the end of the file. If the file is larger than 4 GB or has more than 65,535
+// entries, a larger form of the record stands before it.
 Directory find_directory(Bytes file) {
   constexpr std::uint64_t kRecord = 22, kLocator = 20;
   const std::size_t end = text(file).rfind("PK\5\6");
@@ -64,10 +64,10 @@ struct ArchiveEntry {
   std::string_view name;
   std::uint64_t size = 0;
   std::uint64_t offset = 0;  // of its local header
-  std::uint64_t next = 0;    // offset of the entry after it, in the list
+  std::uint64_t next = 0;    // offset of the next entry in the list
 };
 
-// Sizes of 4 GB and more are in an extra field; the plain field is 0xffffffff then.
+// Sizes of 4 GB and more are in an extra field; then the plain field is 0xffffffff.
 void read_large_numbers(Bytes extra, std::uint64_t& size, std::uint64_t& packed,
                         std::uint64_t& offset) {
   std::uint64_t at = 0;

@@ -1,4 +1,4 @@
-// The zip archive that torch.save writes: a folder whose entries are stored as they are.
+// The zip archive that torch.save writes: a folder whose entries are not compressed.
 #pragma once
 
 #include <map>
@@ -8,16 +8,16 @@
 
 namespace lockstep::checkpoint {
 
-// Reads the list of entries; their bytes stay where they are. Nothing is unpacked, so an archive
-// takes no more memory than its file, whatever it promises.
+// Reads the list of entries; their bytes stay where they are. Nothing is decompressed, so an
+// archive needs no more memory than its file, whatever sizes it states.
 class Archive {
  public:
-  // Throws CheckpointError where `bytes` is no zip archive, where an entry is compressed or
-  // encrypted (torch.save does neither), where an entry reaches beyond the file, and where
-  // all entries together are larger than the file, so that some overlap.
+  // Throws CheckpointError if `bytes` is not a zip archive, if an entry is compressed or encrypted
+  // (torch.save does neither), if an entry reaches beyond the file, and if all entries together are
+  // larger than the file, so that some overlap.
   explicit Archive(std::span<const char> bytes);
 
-  // The bytes of the entry, named without the archive's folder: "data.pkl".
+  // The bytes of an entry. `name` does not include the archive's folder: "data.pkl".
   std::optional<std::span<const char>> find(const std::string& name) const;
 
  private:

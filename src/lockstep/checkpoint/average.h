@@ -8,14 +8,15 @@
 
 namespace lockstep::checkpoint {
 
-// The mean of each floating-point weight, summed in double; what is counted (integers, such as
-// batch norm's batches) is the last one's.
+// The mean of each floating-point weight, summed in double. Integers are counters, such as batch
+// norm's number of batches; they are taken from the last checkpoint.
 class WeightAverage {
  public:
-  // Throws CheckpointError, naming `file` and the weight, where it is not of the first one's model.
+  // Throws CheckpointError, naming `file` and the weight, if the weights are not of the first one's
+  // model.
   void add(const StateDict& weights, const std::filesystem::path& file);
   std::int64_t count() const { return count_; }
-  // Throws ConfigError where there is nothing to average.
+  // Throws ConfigError if there is nothing to average.
   StateDict mean() const;
 
  private:

@@ -1,5 +1,5 @@
-// A checkpoint on disk is whole or it is not there: written aside, synced, renamed, and with a
-// checksum of its content inside, which is checked when it is read.
+// A checkpoint on disk is complete or does not exist: it is written to a temporary file, synced and
+// renamed. It contains a checksum of its content, which is checked when the file is read.
 #pragma once
 
 #include <filesystem>
@@ -8,26 +8,26 @@
 
 namespace lockstep::checkpoint {
 
-// The key under which a file carries the hash of everything else in it.
+// The key of the hash of everything else in the file.
 inline constexpr const char* kChecksumKey = "checksum";
 
 void save(const std::filesystem::path& path, const StateDict& state);
 
-// Throws CheckpointError where the file is missing, cut short, damaged or something else.
+// Throws CheckpointError if the file is missing, truncated, damaged or something else.
 StateDict load(const std::filesystem::path& path);
 
-// What is in any file of torch.save, Python's too. A checksum is checked where there is one.
+// The content of any file of torch.save, Python's too. A checksum is checked if there is one.
 struct Content {
   StateDict state;
   bool is_ours;
 };
 Content read(const std::filesystem::path& path);
 
-// A model's weights by their names, out of a checkpoint or out of a file that Python wrote: a
-// state_dict, or a dictionary that has one as model_state_dict, state_dict or model. The `module.`
-// that DistributedDataParallel puts before every name is left out of Python's.
+// A model's weights by name, from a checkpoint or from a file that Python wrote: a state_dict, or a
+// dictionary that has one as model_state_dict, state_dict or model. From the names of Python's
+// files, the `module.` that DistributedDataParallel puts before every name is removed.
 StateDict load_weights(const std::filesystem::path& path);
-// The same out of what was read of such a file.
+// The same from the content of such a file.
 StateDict weights_in(const Content& content, const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -17,7 +17,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The storages of an archive; tensors that share one share it here, too.
+// The storages of an archive. Tensors that share a storage in the file share it here, too.
 class Storages {
  public:
   Storages(const Archive& archive, std::shared_ptr<std::string> bytes)
@@ -27,7 +27,7 @@ class Storages {
     auto& storage = storages_[key];
     if (!storage.defined()) storage = read_new(key, type, size);
     if (storage.scalar_type() != type || storage.numel() != size) {
-      throw CheckpointError("damaged: storage {} is of two kinds", printable(key));
+      throw CheckpointError("damaged: storage {} is used with two types or sizes", printable(key));
     }
     return storage;
   }
@@ -41,7 +41,7 @@ class Storages {
       throw CheckpointError("damaged: storage {} has {} bytes, expected {} numbers of {} bytes",
                             printable(key), entry->size(), size, width);
     }
-    // torch.save aligns every entry; another writer of zip archives need not.
+    // torch.save aligns every entry; other writers of zip archives may not.
     if (reinterpret_cast<std::uintptr_t>(entry->data()) % width != 0) {
       torch::Tensor copy = torch::empty({size}, type);
       std::memcpy(copy.data_ptr(), entry->data(), copy.nbytes());
@@ -79,8 +79,8 @@ StateDict read_archive(const std::shared_ptr<std::string>& bytes) {
   throw CheckpointError("expected a dictionary, found {}", kind);
 }
 
-// LibTorch's writer is C in its middle, and its destructor writes: an exception may not pass
-// through either. The first one is kept, and what is written after it is dropped.
+// LibTorch's writer calls C code, and its destructor writes: no exception may pass through either.
+// The first exception is kept, and everything that is written after it is dropped.
 class Guarded {
  public:
   explicit Guarded(const WriteBytes& write) : write_(write) {}

@@ -15,14 +15,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Instructions of protocol 2, the one that torch.save writes.
+// Instructions of protocol 2, which torch.save writes.
 constexpr char kAppends = 'e', kBinFloat = 'G', kBinGet = 'h', kBinInt = 'J', kBinPersId = 'Q',
                kBinPut = 'q', kBinUnicode = 'X', kEmptyDict = '}', kEmptyList = ']',
                kEmptyTuple = ')', kFalse = '\x89', kGlobal = 'c', kLong1 = '\x8a', kMark = '(',
                kNone = 'N', kProtocol = '\x80', kReduce = 'R', kSetItems = 'u', kStop = '.',
                kTrue = '\x88', kTuple = 't', kTuple2 = '\x86';
 
-// Every byte as the character of its number, in UTF-8.
+// Each byte as the character with that number, in UTF-8.
 std::string latin1_as_utf8(std::string_view bytes) {
   std::string out;
   for (const char c : bytes) {
@@ -92,7 +92,8 @@ class Pickler {
     out_ += text;
   }
 
-  // What is not UTF-8 is no text in Python, but bytes; protocol 2 has them as encoded text.
+  // A string that is not UTF-8 is bytes in Python, not text; protocol 2 writes bytes as encoded
+  // text.
   void write(const std::string& text) {
     if (is_utf8(text)) return unicode(text);
     global("_codecs", "encode");
@@ -166,7 +167,7 @@ class Pickler {
     op(kTuple);
   }
 
-  // The same numbers in memory, in the same order.
+  // Tensors with equal views have the same numbers in memory, in the same order.
   using StorageView = std::tuple<const void*, torch::ScalarType, std::vector<std::int64_t>,
                                  std::vector<std::int64_t>, bool, bool>;
   static StorageView place_of(const torch::Tensor& tensor) {
@@ -185,7 +186,7 @@ class Pickler {
     return entry->second;
   }
 
-  // A name is written once and recalled by its number afterwards.
+  // A name is written once; afterwards it is recalled by its number.
   void global(const std::string& module, std::string_view name) {
     const auto [entry, is_new] =
         names_.try_emplace(fmt::format("{}\n{}\n", module, name), names_.size());
@@ -193,7 +194,7 @@ class Pickler {
       op(kGlobal);
       out_ += entry->first;
     }
-    op(is_new ? kBinPut : kBinGet);  // fewer than 256 of them
+    op(is_new ? kBinPut : kBinGet);  // there are fewer than 256 names
     op(static_cast<char>(entry->second));
   }
 

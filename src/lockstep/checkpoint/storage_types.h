@@ -1,4 +1,4 @@
-// How Python calls the storage of a type of number, for the pickler and the unpickler.
+// Python's names for the storage of each number type, for the pickler and the unpickler.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace lockstep::checkpoint {
 
-// In the module torch.
+// The names in Python's module torch.
 inline constexpr std::array<std::pair<std::string_view, torch::ScalarType>, 12> kStorageTypes = {
     {{"FloatStorage", torch::kFloat},
      {"DoubleStorage", torch::kDouble},
@@ -32,7 +32,7 @@ inline std::optional<std::string_view> storage_type_name(torch::ScalarType type)
   return std::nullopt;
 }
 
-// Of "torch.FloatStorage".
+// The type of a whole name like "torch.FloatStorage".
 inline std::optional<torch::ScalarType> storage_type_named(std::string_view whole_name) {
   constexpr std::string_view kModule = "torch.";
   if (!whole_name.starts_with(kModule)) return std::nullopt;

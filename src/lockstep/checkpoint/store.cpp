@@ -30,8 +30,8 @@ nlohmann::json to_json(const Kept& kept) {
           {"checkpoint", kept.path.filename().string()}};
 }
 
-// Checkpoints in the folder other than `except`: last.pth, then the newest epochs first. best.pth
-// is one of these by another name.
+// Checkpoints in the folder other than `except`: last.pth first, then the epochs, newest first.
+// best.pth is not listed, because it is another name for one of these.
 std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   std::map<std::int64_t, fs::path, std::greater<>> by_epoch;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -84,7 +84,7 @@ Store::Store(StoreOptions options) : options_(std::move(options)) {
 void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state) {
   Kept kept = epoch;
   kept.path = options_.folder / epoch_name(epoch.epoch);
-  // An epoch run again after a resume replaces its earlier self.
+  // An epoch that runs again after a resume replaces its earlier result.
   std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
   if (!std::isnan(kept.score)) insert(kept);
   std::vector<Kept> dropped;
@@ -92,13 +92,13 @@ void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make
     dropped.push_back(best_.back());
     best_.pop_back();
   }
-  // Made now, so that the list of the best inside it counts this epoch.
+  // Made now, so that the list of the best in it includes this epoch.
   const StateDict state = make_state();
   const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
   if (among_best) {
     save(kept.path, state);
   } else {
-    dropped.push_back(kept);  // where it was among them before a resume
+    dropped.push_back(kept);  // its file may exist from before a resume
   }
   save_last(state);
   if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
@@ -107,7 +107,7 @@ void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make
   write_index(kept);
 }
 
-// Behind those of the same score: the first epoch that reached it stays the best.
+// Inserted after those with the same score, so the first epoch that reached it stays the best.
 void Store::insert(const Kept& kept) {
   const auto better = [this](const Kept& a, const Kept& b) {
     return options_.minimize ? a.score < b.score : a.score > b.score;
@@ -159,7 +159,7 @@ void Store::load_state(const StateDict& state, const Score& score) {
 }
 
 Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {
-  std::error_code ignored;  // of a path that may not be looked at: reading it says why
+  std::error_code ignored;  // for a path without access, reading it reports the reason
   if (fs::is_regular_file(name, ignored)) return {load(name), name};
   if (!folder) {
     throw CheckpointError(

@@ -1,9 +1,9 @@
 // The folder of a run's checkpoints:
 //
-//   last.pth         after the last epoch (or batch) saved; a file of its own
+//   last.pth         the last epoch (or batch) that was saved; a separate file
 //   epoch.0007.pth   the n best epochs, never more
-//   best.pth         another name of the best of them
-//   _metrics.json    what each of them scored
+//   best.pth         another name for the best of them
+//   _metrics.json    the metrics of each of them
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace lockstep::checkpoint {
 
 struct StoreOptions {
   std::filesystem::path folder;
-  std::int64_t keep_best = 1;  // epochs kept; 0 keeps only the last one
+  std::int64_t keep_best = 1;  // epochs to keep; 0 keeps only the last one
   bool minimize = true;        // a smaller score is better
 };
 
@@ -35,22 +35,22 @@ class Store {
  public:
   explicit Store(StoreOptions options);
 
-  // After an epoch: writes last, and keeps the epoch if it is among the best so far. A score that
-  // is not a number is never among the best. `make_state` is called once the best are decided, so
-  // that what it saves can include state() of this store. `epoch.path` is not used.
+  // Call it after an epoch: it writes last, and keeps the epoch if it is among the best so far. A
+  // score that is NaN is never among the best. `make_state` is called after the best are decided,
+  // so that what it saves can include state() of this store. `epoch.path` is not used.
   void save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state);
 
-  // Inside an epoch: writes last alone.
+  // Call it inside an epoch: it writes only last.
   void save_last(const StateDict& state);
 
-  // Best first.
+  // The best one is first.
   const std::vector<Kept>& best() const { return best_; }
   std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
   std::filesystem::path last_path() const { return options_.folder / "last.pth"; }
 
-  // The list of the best, for a checkpoint. Loading scores the epochs anew (nothing: it cannot be
-  // scored and is forgotten), forgets those whose files are gone, and removes files of epochs that
-  // are not among the best.
+  // The list of the best, for a checkpoint. Loading computes the scores of the epochs again with
+  // `score`; an epoch without a score is dropped. It also drops epochs whose files do not exist any
+  // more, and removes files of epochs that are not among the best.
   using Score =
       std::function<std::optional<double>(std::int64_t epoch, const EpochMetrics& metrics)>;
   StateDict state() const;
@@ -69,15 +69,15 @@ struct Loaded {
   std::filesystem::path path;
 };
 
-// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it.
-// Where `name` is no path and that file is damaged, says so in a warning and takes the newest other
-// whole checkpoint of the folder; throws CheckpointError where there is none.
+// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it. If
+// `name` is not a path and that file is damaged, warns and loads the newest other undamaged
+// checkpoint of the folder; throws CheckpointError if there is none.
 Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);
 
-// Where a run with a log folder has its checkpoints.
+// The folder of the checkpoints of a run with this logdir.
 std::filesystem::path folder_in(const std::filesystem::path& logdir);
 
-// Metrics as they are kept in a checkpoint, and back.
+// Converts metrics to their form in a checkpoint, and back.
 StateDict to_state(const EpochMetrics& metrics);
 EpochMetrics metrics_from_state(const StateDict& state);
 

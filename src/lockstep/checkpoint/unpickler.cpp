@@ -29,10 +29,10 @@ struct List {  // or a tuple, or a set
 struct Dict {
   std::vector<std::pair<Ref, Ref>> items;
 };
-struct Name {  // of something in a Python module
+struct Name {  // of an object in a Python module
   std::string text;
 };
-struct Storage {  // what tensors are views of
+struct Storage {  // the memory of which tensors are views
   torch::Tensor numbers;
 };
 struct Object {
@@ -61,8 +61,8 @@ std::vector<std::int64_t> integers(Ref ref) {
   return out;
 }
 
-// What a file may make is bounded by its size: an honest pickle has at least two bytes for every
-// object and one for every value, and a small file may do as it likes.
+// The size of a file limits what it may create. A normal pickle has at least two bytes for every
+// object and one for every value. A small file has a fixed limit.
 class Budget {
  public:
   Budget(std::string_view what, std::uint64_t most) : what_(what), most_(most) {}
@@ -79,7 +79,7 @@ class Budget {
 };
 constexpr std::uint64_t kSmall = 1'000'000;
 
-// A view that stays inside its storage, or nothing.
+// A view that stays inside its storage; throws CheckpointError otherwise.
 torch::Tensor view(const torch::Tensor& storage, std::int64_t offset,
                    const std::vector<std::int64_t>& sizes,
                    const std::vector<std::int64_t>& strides) {
@@ -94,7 +94,7 @@ torch::Tensor view(const torch::Tensor& storage, std::int64_t offset,
            !__builtin_add_overflow(last, reach, &last);
     is_empty |= sizes[i] == 0;
   }
-  // One number may stand for many, but not for any number of them.
+  // One stored number may be repeated in a tensor, but not without limit.
   constexpr std::int64_t kMostRepeated = std::int64_t{1} << 26;
   fits = fits && (count <= storage.numel() || count <= kMostRepeated);
   if (!fits || (!is_empty && last >= storage.numel())) {
@@ -114,11 +114,11 @@ Ref argument(const Arguments& arguments, std::size_t index) {
   return arguments[index];
 }
 
-// A call gives something new, or what was there before. That is never copied: a pickle of a few
-// bytes could copy a large object any number of times.
+// A call returns a new object, or one that exists already. An existing object is never copied,
+// because a pickle of a few bytes could copy a large object any number of times.
 using Result = std::variant<Object, Ref>;
 
-// A complex or negated view, which PyTorch 2 saves as the numbers without it and a note.
+// PyTorch 2 saves a conjugated or negated view as the plain numbers and a note.
 void refuse_lazy_views(Ref notes) {
   const auto* const dict = std::get_if<Dict>(&notes->value);
   if (dict == nullptr) return;
@@ -179,8 +179,8 @@ Result make_device(const Arguments& arguments) {
       fmt::format("{}:{}", name, expect<std::int64_t>(arguments[1], "the number of a device"))};
 }
 
-// (text, "latin1"): the bytes whose numbers are the characters of the text. Protocols before 3 have
-// bytes in this way.
+// (text, "latin1"): the bytes whose numbers are the characters of the text. Protocols before 3
+// write bytes in this way.
 Result encode(const Arguments& arguments) {
   const auto& text = expect<std::string>(argument(arguments, 0), "text");
   const bool is_ascii = std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
@@ -204,7 +204,7 @@ Result encode(const Arguments& arguments) {
 
 Result rebuild_from_type(const Arguments& arguments);
 
-// What a pickle may call.
+// The functions that a pickle may call.
 using PickledFunction = Result (*)(const Arguments&);
 PickledFunction function_named(std::string_view name) {
   static const std::unordered_map<std::string_view, PickledFunction> functions = {
@@ -220,7 +220,7 @@ PickledFunction function_named(std::string_view name) {
       {"_codecs.encode", encode},
       {"builtins.set", make_list},
       {"__builtin__.set", make_list},
-      // What version 0.1.0 of Lockstep wrote, by LibTorch's own pickler.
+      // Version 0.1.0 of Lockstep wrote these, by LibTorch's own pickler.
       {"torch.jit._pickle.build_intlist", first_argument},
       {"torch.jit._pickle.build_doublelist", first_argument},
       {"torch.jit._pickle.build_boollist", first_argument},
@@ -230,7 +230,7 @@ PickledFunction function_named(std::string_view name) {
   return found == functions.end() ? nullptr : found->second;
 }
 
-// What it may name and not call: types of numbers, and those of plain tensors.
+// The names that a pickle may use but not call: types of numbers, and those of plain tensors.
 bool is_plain(std::string_view name) {
   static const std::unordered_set<std::string_view> names = {
       "torch._tensor.Tensor", "torch.Tensor",    "torch.nn.parameter.Parameter",
@@ -271,7 +271,7 @@ enum class Op : unsigned char {
 };
 // clang-format on
 
-// The stack machine that a pickle is a program for: what Python's protocols 2 to 5 write.
+// The stack machine for which a pickle is a program: the instructions of Python's protocols 2 to 5.
 class Unpickler {
  public:
   Unpickler(std::span<const char> pickle, const ReadStorage& read_storage)
@@ -280,7 +280,7 @@ class Unpickler {
         made_("objects", kSmall + pickle.size() / 2),
         kept_("objects to recall", kSmall + pickle.size() / 2) {}
 
-  // Lives as long as this.
+  // The result lives as long as this object.
   Ref run() {
     while (true) {
       const auto code = static_cast<Op>(take(1)[0]);
@@ -328,9 +328,9 @@ class Unpickler {
       case Op::kGlobal: { const std::string module = line(); push(named(module, line())); break; }
       case Op::kStackGlobal: { const auto names = pop(2); push(named(text_of(names[0]), text_of(names[1]))); break; }
       case Op::kReduce: case Op::kNewObject: { const auto both = pop(2); call(both[0], both[1]); break; }
-      case Op::kBuild: pop(); top(); break;  // attributes of what is built, beside its content
+      case Op::kBuild: pop(); top(); break;  // attributes of the object, which are not its content
       case Op::kPersistentId: push(storage(pop())); break;
-      default: throw CheckpointError("damaged: 0x{:02x} is no instruction of a pickle", static_cast<int>(code));
+      default: throw CheckpointError("damaged: 0x{:02x} is not an instruction of a pickle", static_cast<int>(code));
     }
   }
   // clang-format on
@@ -346,7 +346,8 @@ class Unpickler {
     }
   }
 
-  // Of what a call makes, beyond one object: a few bytes may call for much.
+  // The cost of what a call makes, beyond one object: a call of a few bytes may make a large
+  // object.
   static std::uint64_t cost(const Object& object) {
     if (const auto* const dict = std::get_if<Dict>(&object.value)) return dict->items.size();
     if (const auto* const text = std::get_if<std::string>(&object.value)) return text->size() / 8;
@@ -402,7 +403,7 @@ class Unpickler {
 
   Ref top() const {
     if (stack_.size() <= bottom())
-      throw CheckpointError("damaged: its pickle takes what is not there");
+      throw CheckpointError("damaged: its pickle pops a value from an empty stack");
     return stack_.back();
   }
 
@@ -421,7 +422,8 @@ class Unpickler {
   std::size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
 
   std::vector<Ref> pop_to_mark() {
-    if (marks_.empty()) throw CheckpointError("damaged: its pickle ends what it did not begin");
+    if (marks_.empty())
+      throw CheckpointError("damaged: its pickle pops to a mark that it did not set");
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<Ref> items(begin, stack_.end());
     stack_.erase(begin, stack_.end());
@@ -455,7 +457,7 @@ class Unpickler {
   Ref recall(std::size_t index) const {
     const auto found = memo_.find(index);
     if (found == memo_.end())
-      throw CheckpointError("damaged: its pickle recalls what it did not keep");
+      throw CheckpointError("damaged: its pickle reads a memo entry that it did not store");
     return found->second;
   }
 
@@ -478,7 +480,7 @@ class Unpickler {
     const std::string& type = expect<Name>(argument(items, 1), "a type of storage").text;
     const auto known = storage_type_named(type);
     if (!known) {
-      throw CheckpointError("holds a storage of Python's {}, which is not known here", type);
+      throw CheckpointError("holds a storage of Python's {}, which Lockstep does not know", type);
     }
     return {
         Storage{read_storage_(expect<std::string>(argument(items, 2), "a storage's key"), *known,
@@ -490,7 +492,7 @@ class Unpickler {
   const ReadStorage& read_storage_;
   Budget made_;
   Budget kept_;
-  // Values that cannot change are there once.
+  // Values that cannot change exist once.
   Object none_, true_{true}, false_{false};
   std::array<Object, 256> small_ = small_integers();
   std::vector<Ref> stack_;
@@ -498,9 +500,9 @@ class Unpickler {
   std::unordered_map<std::size_t, Ref> memo_;
 };
 
-// The values of a pickle as a tree. What a pickle shares is copied here, which could take any
-// amount of memory, and tensors that share their numbers are hashed and loaded one by one, which
-// could take any amount of time. Hence the budgets.
+// Converts the values of a pickle to a tree. Objects that a pickle shares are copied here, which
+// could take any amount of memory. Tensors that share their numbers are hashed and loaded one by
+// one, which could take any amount of time. The budgets limit both.
 class Converter {
  public:
   Converter(std::uint64_t pickle_bytes, std::uint64_t file_bytes)
@@ -518,8 +520,8 @@ class Converter {
  private:
   static constexpr int kDepth = 200;
   static constexpr std::uint64_t kSmallTensors = std::uint64_t{256} << 20;
-  // A block of weights may be in a model under many names (ALBERT has one under 12), and its file
-  // holds it once.
+  // A model may have a block of weights under many names (ALBERT has one under 12), and its file
+  // contains the block once.
   static constexpr std::uint64_t kMostNames = 64;
 
   template <typename T>

@@ -20,18 +20,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Up to here, sending everything to everybody is sooner done than two exchanges.
+// Up to this size, one exchange of everything is faster than two exchanges of parts.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
-// The group's own time limit comes after all of ours, which say more.
+// Added to the process group's own time limit, so that our time limits are reached first. Our
+// messages say more.
 constexpr milliseconds kLater(10'000);
-// For news of who failed to come after what the process group throws about it.
+// How long to wait for the report of a failed rank after the process group has thrown.
 constexpr milliseconds kNews(1000);
-// For the process that forked a rank to say what became of it.
+// How long to wait until the process that forked a rank reports how the rank ended.
 constexpr milliseconds kMoment(300);
-// A rank that was not heard of for so long does not work.
+// A rank that has sent nothing for this long is taken to be stopped or dead.
 constexpr milliseconds kSilent(1000);
-// How often a rank that waits looks at the others.
+// How often a rank that waits checks the other ranks.
 constexpr milliseconds kLook(20);
 
 // The group's threads may use an array after an error was thrown: it must own its memory.
@@ -50,8 +51,8 @@ std::string describe(std::string_view operation, std::size_t bytes, std::string_
   return kind.empty() ? text : fmt::format("{} ({})", text, kind);
 }
 
-// A message ends with a word made from the collective that it belongs to. A process group compares
-// nothing: two different collectives with messages of one length would take each other's bytes.
+// A message ends with a tag, a hash of the description of its collective. A process group compares
+// nothing: two different collectives with messages of one length would accept each other's bytes.
 constexpr std::size_t kTagBytes = sizeof(std::uint64_t);
 
 std::uint64_t tag_of(std::string_view what) {
@@ -80,11 +81,11 @@ torch::Tensor message_of(const void* data, std::size_t bytes) {
   return message;
 }
 
-// What a rank does, as the others see it.
+// What a rank does, as the other ranks see it.
 struct Status {
   std::uint64_t operation = 0;  // the number of the group's current operation
   std::string what;             // "" before the group's start
-  bool alone = false;           // does work that the others have no part in
+  bool alone = false;           // does work that the other ranks take no part in
   std::string progress;
 
   std::string text() const {
@@ -104,10 +105,10 @@ struct Status {
   }
 };
 
-// Process groups that are broken: an operation that never ends would keep a group's destructor
-// waiting, and a thread that waits for it might outlive the process's static objects. So they are
-// kept, and destroyed when their operations have ended by the group's own time limit, whenever a
-// group is made or given up; what is left at the end of the process ends with it.
+// Process groups that are broken. The destructor of a group waits for the group's operations, and
+// an operation may never end. A thread that runs the destructor might outlive the process's static
+// objects. So broken groups are kept here. Whenever a group is made or given up, those whose
+// operations have ended by the group's own time limit are destroyed. The rest end with the process.
 class BrokenGroups {
  public:
   using Pending = c10::intrusive_ptr<c10d::Work>;
@@ -123,7 +124,7 @@ class BrokenGroups {
     const std::lock_guard lock(mutex());
     std::erase_if(groups(), [&](Broken& broken) {
       // A forked process has the groups of its parent but not their threads, and a destructor would
-      // wait for those for ever.
+      // wait for these threads for ever.
       if (broken.owner != ::getpid()) return false;
       if (broken.pending && !broken.pending->isCompleted()) return false;
       ended.push_back(std::move(broken));
@@ -137,7 +138,7 @@ class BrokenGroups {
     Pending pending;
     pid_t owner;  // the process that made it
   };
-  // Never destroyed.
+  // These two objects are never destroyed.
   static std::mutex& mutex() {
     static auto* const one = new std::mutex;
     return *one;
@@ -186,8 +187,8 @@ class C10d::Group {
 
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
-  // Another rank's message belongs to another collective. Throws, with what that rank came for
-  // where its status arrives in time.
+  // Called if another rank's message belongs to another collective. Throws, and names that
+  // collective if the rank's status arrives in time.
   [[noreturn]] void refuse(int rank) {
     broken_ = true;
     for (const auto start = Clock::now(); Clock::now() - start < kNews;
@@ -195,11 +196,12 @@ class C10d::Group {
       check();
       compare();
     }
-    throw CommError("rank {} came for '{}', rank {} for something else: all ranks must do the same",
-                    own_world_rank(), status_.what, world_rank(rank));
+    throw CommError(
+        "rank {} called '{}', rank {} called something else: all ranks must do the same",
+        own_world_rank(), status_.what, world_rank(rank));
   }
 
-  // Starts an operation and waits for it, with an eye on the others.
+  // Starts an operation and waits for it. Checks the other ranks meanwhile.
   template <typename Start>
   void run(const std::string& what, const Start& start) {
     check();
@@ -242,7 +244,8 @@ class C10d::Group {
   }
 
  private:
-  // For as long as this rank waits for other hosts, those of its own are told so.
+  // From tell() until the object is destroyed, the ranks of this host can see that this rank waits
+  // for other hosts.
   class WaitScope {
    public:
     explicit WaitScope(process::HostGroup* inside) : inside_(inside) {}
@@ -264,7 +267,7 @@ class C10d::Group {
     process::HostGroup::LateReason before_ = process::HostGroup::LateReason::kNone;
   };
 
-  // Waits for the operation, with an eye on the others.
+  // Waits for the operation. Checks the other ranks meanwhile.
   void await() {
     WaitScope scope(inside_);
     auto looked = Clock::now();
@@ -278,7 +281,8 @@ class C10d::Group {
       const auto now = Clock::now();
       if (now - looked < kLook) continue;
       scope.tell();
-      // Not by the clock alone: where this process was stopped itself, nobody was late.
+      // A turn counts for 10 * kLook at most: if it took longer, this process was stopped itself,
+      // and no other rank was late.
       (waits_for_lone_work() ? alone : waited) +=
           std::min<Clock::duration>(now - looked, 10 * kLook);
       looked = now;
@@ -288,7 +292,7 @@ class C10d::Group {
     }
   }
 
-  // Whether every rank that is late does work of its own, and is heard of.
+  // Whether every late rank does work that the others take no part in, and still sends its status.
   bool waits_for_lone_work() const {
     const auto peers = rendezvous_->peers();
     bool any = false;
@@ -309,8 +313,8 @@ class C10d::Group {
 
   void publish() { rendezvous_->set_status(status_.text()); }
 
-  // What the process group throws says little; what became of the others says more, and reaches us
-  // in a moment.
+  // An exception of the process group says little. The report of the rank that failed says more,
+  // and it arrives shortly after.
   void guarded(const std::function<void()>& action) {
     try {
       action();
@@ -335,17 +339,17 @@ class C10d::Group {
   }
   int own_world_rank() const { return world_rank(rank_); }
 
-  // Throws where others do something else, or have left.
+  // Throws if another rank called a different collective, or has left the run.
   void compare() const {
     const auto peers = rendezvous_->peers();
     for (const int world_rank : world_ranks_) {
       if (world_rank == own_world_rank()) continue;
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const Status theirs = Status::parse(peer.status);
-      // A rank that has not said yet what it does has not come for anything else.
+      // A rank whose status has not arrived yet has not called a different collective.
       if (theirs.operation == status_.operation && !theirs.what.empty() &&
           theirs.what != status_.what) {
-        throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
+        throw CommError("rank {} called '{}', rank {}{} called '{}': all ranks must do the same",
                         own_world_rank(), status_.what, world_rank, theirs.progress, theirs.what);
       }
       if (peer.left && theirs.operation < status_.operation) {
@@ -357,26 +361,27 @@ class C10d::Group {
 
   [[noreturn]] void time_out() {
     const auto peers = rendezvous_->peers();
-    std::vector<int> came, missing;
+    std::vector<int> arrived, missing;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const bool here =
           world_rank == own_world_rank() ||
           (peer.silent < kSilent && Status::parse(peer.status).operation >= status_.operation);
       if (here) {
-        came.push_back(world_rank);
+        arrived.push_back(world_rank);
         continue;
       }
-      // A rank that waits for others of its host is not to blame.
+      // If a rank waits for other ranks of its host, those are the missing ones.
       std::istringstream late(peer.silent < kSilent ? peer.waits_for : "");
       const auto before = missing.size();
       for (int rank = 0; late >> rank;) missing.push_back(rank);
       if (missing.size() == before) missing.push_back(world_rank);
     }
-    const std::string reason = fmt::format(
-        "{}: waited {}: {} came, {} did not", status_.what,
-        format_duration(std::chrono::duration<double>(timeout_).count()), process::list_ranks(came),
-        missing.empty() ? "but what they sent" : process::list_ranks(missing));
+    const std::string reason =
+        fmt::format("{}: waited {}: {} arrived, {} did not", status_.what,
+                    format_duration(std::chrono::duration<double>(timeout_).count()),
+                    process::list_ranks(arrived),
+                    missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =
         missing.empty() ? fmt::format("{}: {}", backend_, reason)
                         : process::describe_failure(missing.front(),
@@ -414,7 +419,7 @@ void C10d::abort(std::string_view reason) noexcept {
   try {
     group_->rendezvous().fail(std::string(reason));
   } catch (...) {
-    // Then its silence tells the others.
+    // The other ranks then notice that this rank has become silent.
   }
 }
 
@@ -490,7 +495,7 @@ std::vector<std::string> C10d::do_gather(std::string_view mine, std::optional<in
   const std::uint64_t longest = *std::ranges::max_element(lengths);
   std::vector<std::string> all(lengths.size());
   if (longest == 0) return all;
-  // Gathered as tensors of one length.
+  // The process group gathers tensors of one length, so shorter messages are padded.
   const torch::Tensor padded = message_room(longest);
   if (own > 0) std::memcpy(padded.data_ptr(), mine.data(), own);
   std::vector<torch::Tensor> gathered;
@@ -535,7 +540,7 @@ void C10d::do_reduce(const Reduction& reduction, std::span<std::byte* const> out
   }
 }
 
-// Everybody sums everything.
+// Every rank receives all terms and sums all elements.
 void C10d::reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const std::size_t bytes = reduction.elements.bytes();
   const torch::Tensor sent = message_room(reduction.plan.most * bytes);
@@ -554,7 +559,7 @@ void C10d::reduce_small(const Reduction& reduction, std::span<std::byte* const> 
                              reduction.op);
 }
 
-// Rank r sums elements [bound(r), bound(r + 1)) for all.
+// Rank r sums elements [bound(r), bound(r + 1)) for all ranks.
 void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const Elements& elements = reduction.elements;
   const std::size_t width = c10::elementSize(elements.type);
@@ -565,11 +570,11 @@ void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* cons
   };
   const auto bytes_of = [&](std::size_t r) { return bound(r + 1) - bound(r); };
 
-  // This rank's nodes go, in parts, to the ranks that sum them, and all nodes of its own part come
-  // here. Each message ends with a tag.
+  // This rank sends each part of its nodes to the rank that sums the part, and receives its own
+  // part of all nodes. Each message ends with a tag.
   const std::string what = describe_reduce(reduction);
   std::vector<std::int64_t> sending(ranks), receiving(ranks);
-  std::vector<std::size_t> starts(ranks);  // of what each rank sent
+  std::vector<std::size_t> starts(ranks);  // where each rank's message begins
   std::size_t total = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     sending[r] = static_cast<std::int64_t>(reduction.data.size() * bytes_of(r) + kTagBytes);
@@ -603,7 +608,8 @@ void C10d::reduce_by_parts(const Reduction& reduction, std::span<std::byte* cons
     const std::size_t end = starts[r] + reduction.plan.nodes[r].size() * bytes_of(me);
     if (!has_tag(what, data_of(received) + end)) group_->refuse(static_cast<int>(r));
   }
-  // Parts differ by an element at most: sent as the longest, cut when they arrive.
+  // The lengths of the parts differ by one element at most. All are sent with the length of the
+  // longest and cut when they arrive.
   std::size_t longest = 0;
   for (std::size_t r = 0; r < ranks; ++r) longest = std::max(longest, bytes_of(r));
   std::vector<torch::Tensor> parts;

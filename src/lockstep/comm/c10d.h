@@ -1,7 +1,8 @@
-// Ranks of several hosts, through a process group of LibTorch's (Gloo).
+// Connects ranks of several hosts through a process group of LibTorch (Gloo).
 //
-// A reduction is not the process group's own, whose order of adding is its secret: the parts are
-// exchanged, added up in our order, and the results exchanged.
+// It does not use the process group's own reductions, because their order of adding is not
+// documented. Instead, ranks exchange the parts, add them up in our order, and exchange the
+// results.
 #pragma once
 
 #include <chrono>
@@ -17,20 +18,21 @@ namespace lockstep::comm {
 struct C10dOptions {
   Topology topology;
   std::string backend = "gloo";
-  std::string address = "127.0.0.1";  // of this host, as others reach it
-  std::string group = "world";        // tells it from other groups of the run
+  std::string address = "127.0.0.1";  // of this host, as other hosts reach it
+  std::string group = "world";        // the name of this group among the groups of the run
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Of ranks that were forked on this host: the process that made them knows best what became of
-  // one.
+  // The ranks that one process forked on this host, if any. This group is checked first for a
+  // failed rank, because the process that forked a rank knows best how it ended.
   process::HostGroup* host_group = nullptr;
-  // Of this host's ranks, where this one acts for them: they are told while it waits for others.
+  // The ranks of this host, if this rank is their leader. They are notified while it waits for
+  // other hosts.
   process::HostGroup* inside = nullptr;
 };
 
 class C10d : public Communicator {
  public:
-  // Collective among the ranks of the group. `rendezvous` has the ranks of the whole run;
-  // `world_ranks` are this group's among them.
+  // Collective among the ranks of the group. `rendezvous` has the ranks of the whole run.
+  // `world_ranks` are the ranks of the run that belong to this group.
   C10d(const C10dOptions& options, std::shared_ptr<rendezvous::Rendezvous> rendezvous,
        std::vector<int> world_ranks);
   ~C10d() override;
@@ -52,8 +54,9 @@ class C10d : public Communicator {
  private:
   class Group;
 
-  // Every rank's message, by rank; all have the same length. A message ends with room for a tag,
-  // which this writes. `what` names the collective; ranks that came for another one throw.
+  // Returns every rank's message, by rank. All have the same length. A message ends with room for a
+  // tag, which this function writes. `what` describes the collective. Throws if another rank called
+  // a different one.
   std::vector<torch::Tensor> exchange(const std::string& what, const torch::Tensor& message);
   static std::string describe_reduce(const Reduction& reduction);
   void reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs);

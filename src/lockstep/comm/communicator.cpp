@@ -14,7 +14,7 @@ bool is_plain(const torch::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.is_contiguous();
 }
 
-// A tensor's elements as contiguous memory of the CPU; what is done to it goes back by finish().
+// A tensor's elements as contiguous memory of the CPU. finish() copies changes back to the tensor.
 class Staged {
  public:
   explicit Staged(const torch::Tensor& tensor)
@@ -37,7 +37,7 @@ std::string_view bytes_of(const torch::Tensor& plain) {
   return {static_cast<const char*>(plain.data_ptr()), plain.nbytes()};
 }
 
-// Shape and type before the elements, so that each rank may have its own shape.
+// Type and shape are written before the elements, so that each rank may have its own shape.
 std::string packed(const torch::Tensor& plain) {
   std::string text(2 * sizeof(std::int64_t) + static_cast<std::size_t>(plain.dim()) * 8, '\0');
   std::vector<std::int64_t> head{static_cast<std::int64_t>(plain.scalar_type()), plain.dim()};

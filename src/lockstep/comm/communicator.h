@@ -1,17 +1,17 @@
 // How the ranks of a run talk to each other.
 //
-// Every call below is collective: all ranks must make it, in the same order, with tensors of the
-// same shape and type where not said otherwise. A call throws WorkerError where a rank failed, and
-// CommError past the time limit, with the operation, the ranks that came and those that did not;
-// after that the communicator is of no more use. Sums have a fixed order (tree.h): the same bits on
-// every rank, over any kind of communicator.
+// Every call below is collective, unless it says otherwise: all ranks must make it, in the same
+// order, with tensors of the same shape and type. A call throws WorkerError if a rank failed. It
+// throws CommError after the time limit, and names the operation, the ranks that called it and
+// those that did not. After an error the communicator cannot be used any more. Sums have a fixed
+// order (tree.h): they have the same bits on every rank, over any kind of communicator.
 //
-// Tensors may be on any device and of any layout in memory; those not contiguous on the CPU are
-// copied there and back.
+// Tensors may be on any device and of any layout in memory. A tensor that is not contiguous on the
+// CPU is copied there and back.
 //
-// Calls come from one thread at a time. A second thread may have reductions under way (the buckets
-// of gradients that go off during backward()); it says so by set_background(), and every other
-// collective then waits until that thread has nothing left to do.
+// Only one thread at a time may call. A second thread may run reductions in the background (the
+// buckets of gradients that are reduced during backward()). It is registered by set_background(),
+// and every other collective then waits until that thread has finished its reductions.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +46,10 @@ std::string describe_reduction(torch::ScalarType type, ReduceOp op);
 
 // This rank's terms of a sum over logical shards.
 struct Parts {
-  int leaves = 1;                      // terms altogether; this rank's are leaves_of() it
-  std::vector<torch::Tensor> tensors;  // one a leaf, alike; used as scratch
-  // What the tensors are where some leaves were added up before (RunningSums); empty: one leaf
-  // each.
+  int leaves = 1;                      // terms of all ranks; leaves_of() says which are this rank's
+  std::vector<torch::Tensor> tensors;  // one per leaf, of one size and type; overwritten
+  // The node that each tensor holds, if some leaves were already added up (RunningSums). Empty:
+  // each tensor is one leaf.
   std::vector<TreeNode> nodes = {};
 };
 
@@ -62,18 +62,18 @@ class Communicator {
   const Topology& topology() const { return topology_; }
   bool is_primary() const { return rank() == 0; }
 
-  // In place; the mean of integers is refused.
+  // In place. Throws ConfigError for the mean of integers.
   void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
-  // In place on `root`; elsewhere the tensor stays as it is.
+  // In place on `root`. On other ranks the tensor is not changed.
   void reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum, int root = 0);
 
-  // In place, from `root` to all.
+  // In place, from `root` to all ranks.
   void broadcast(const torch::Tensor& tensor, int root = 0);
 
-  // Every rank's tensor, by rank. They may differ in shape, not in type.
+  // Returns every rank's tensor, by rank. They may differ in shape, but not in type.
   std::vector<torch::Tensor> all_gather(const torch::Tensor& tensor);
-  // The same on `root`; nothing elsewhere.
+  // The same on `root`. Returns nothing on other ranks.
   std::vector<torch::Tensor> gather(const torch::Tensor& tensor, int root = 0);
 
   // Bytes of any length.
@@ -82,38 +82,40 @@ class Communicator {
   std::string broadcast_bytes(std::string_view bytes, int root = 0);
 
   // out = the sum of all ranks' parts in the order of tree.h over `leaves`. `out` may be the first
-  // of the parts. The only collective that does not wait for the background: it is what the
-  // background does.
+  // of the parts. This is the only collective that does not wait for the background thread, because
+  // that thread calls it.
   void sum_parts(const Parts& parts, const torch::Tensor& out);
 
   void barrier();
 
-  // Every rank's word, by rank. As cheap as a barrier.
+  // Returns every rank's `word`, by rank. It is as cheap as a barrier.
   std::vector<std::uint64_t> vote(std::uint64_t word);
 
-  // Memory that all ranks have mapped, zeroed; nothing where they are not on one host. Collective.
+  // Collective. Memory that all ranks have mapped, filled with zeros. Nothing if they are not on
+  // one host.
   virtual std::optional<torch::Tensor> shared_memory(std::size_t bytes) = 0;
 
-  // Between writing memory of shared_memory() and reading what others wrote there.
+  // Must be called between writing shared_memory() and reading what other ranks wrote there.
   void synchronize();
 
-  // Not collective: `wait` returns when another thread's sum_parts() are done; empty ends it. All
-  // ranks must have started the same ones before their next collective. Where they have not, one
-  // rank's sum meets another rank's collective, and both throw CommError, naming the two.
+  // Not collective. `wait` must return when the sum_parts() calls of another thread are done. An
+  // empty function ends the registration. All ranks must have started the same sums before their
+  // next collective. Otherwise one rank's sum is paired with another rank's collective, and both
+  // throw CommError, which names the two operations.
   void set_background(std::function<void()> wait) { background_ = std::move(wait); }
 
-  // Not collective: tells the others that this rank fails, and why. They throw.
+  // Not collective. Reports to the other ranks that this rank fails, and why. They throw.
   virtual void abort(std::string_view reason) noexcept = 0;
 
-  // Throws WorkerError where another rank is known to have failed. Not collective.
+  // Not collective. Throws WorkerError if another rank is known to have failed.
   virtual void check() {}
 
-  // Not collective: where training is, for messages about this rank.
+  // Not collective. Says how far training is, for messages about this rank.
   virtual void set_progress(std::int64_t /*epoch*/, std::int64_t /*batch*/) {}
 
-  // Not collective: whether this rank now does work of its own that the others have no part in, and
-  // that may take long: loading, saving, a callback. The time limit of those that wait for it does
-  // not count then; see HostGroup::kAloneLimits.
+  // Not collective. Says whether this rank now does work that the other ranks take no part in and
+  // that may take long: loading, saving, a callback. Ranks that wait for it then use a longer time
+  // limit; see HostGroup::kAloneLimits.
   virtual void set_alone(bool /*alone*/) {}
 
   // "shm", "gloo", … for messages and logs.
@@ -122,22 +124,22 @@ class Communicator {
  protected:
   explicit Communicator(const Topology& topology) : topology_(topology) {}
 
-  // What a kind of communicator has to bring. Pointers are to contiguous memory of the CPU.
-  friend class Hierarchical;  // which is made of two others
+  // What each kind of communicator implements. Pointers are to contiguous memory of the CPU.
+  friend class Hierarchical;  // consists of two other communicators and calls these functions
   virtual std::vector<std::uint64_t> do_vote(std::uint64_t word) = 0;
   virtual void do_barrier() { do_vote(0); }
   virtual void do_synchronize() { do_barrier(); }
   virtual void do_broadcast(std::byte* data, const Elements& elements, int root) = 0;
-  // Nothing: everybody receives.
+  // Without a root, every rank receives.
   virtual std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) = 0;
-  // Who has which terms of a sum, and the order of adding them. It is the same for every sum over
-  // so many leaves, and costs more to make than a small sum.
+  // Which rank has which terms of a sum, and the order of adding them. It is the same for every sum
+  // over the same number of leaves, and is kept because it costs more to make than a small sum.
   struct ReductionPlan {
     ReductionPlan(std::vector<std::vector<TreeNode>> nodes_of_ranks, int leaves);
 
-    std::vector<std::vector<TreeNode>> nodes;  // every rank's
+    std::vector<std::vector<TreeNode>> nodes;  // of every rank
     Tree tree;                                 // of all nodes, rank after rank
-    std::size_t most = 0;                      // nodes of a rank
+    std::size_t most = 0;                      // the largest number of nodes of a rank
     int leaves = 1;
   };
   struct Reduction {
@@ -145,15 +147,15 @@ class Communicator {
     std::span<const void* const> data;  // one array for each of this rank's nodes
     Elements elements;                  // of every array
     ReduceOp op = ReduceOp::kSum;
-    bool gradients = false;  // by sum_parts(), which no other reduction may meet
+    bool gradients = false;  // called by sum_parts(); must not be paired with another reduction
   };
-  // One array an output of the plan's tree. Where there is one, it may be an array of the data.
+  // `outputs` has one array per output of the plan's tree. A single one may be an array of `data`.
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
 
  private:
   struct ReductionOrder {
     ReductionPlan plan;  // of all ranks' nodes
-    Tree own;            // of this rank's terms
+    Tree own;            // adds up this rank's terms
   };
   const ReductionOrder& order(int leaves, const std::vector<TreeNode>& terms = {});
   void wait_for_background() const {
@@ -162,11 +164,11 @@ class Communicator {
 
   Topology topology_;
   std::function<void()> background_;
-  // By leaves and this rank's terms.
+  // The key is the number of leaves and this rank's terms.
   std::map<std::pair<int, std::vector<TreeNode>>, ReductionOrder> orders_;
 };
 
-// Work of a rank's own for as long as it lives.
+// Calls set_alone(true), and set_alone(false) when it is destroyed.
 class AloneScope {
  public:
   explicit AloneScope(Communicator& communicator) : communicator_(communicator) {

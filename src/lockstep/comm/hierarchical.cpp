@@ -7,7 +7,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Several texts as one.
+// Several texts as one, each after its length.
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const auto& text : texts) {
@@ -92,7 +92,7 @@ std::vector<std::uint64_t> Hierarchical::do_vote(std::uint64_t word) {
 void Hierarchical::do_broadcast(std::byte* data, const Elements& elements, int root) {
   const HostRank from = place_of(root);
   passing_on([&] {
-    // To the root's leader, to all leaders, to everybody.
+    // The data goes to the leader of the root's host, then to all leaders, then to all ranks.
     if (host_ == from.host && from.local != 0) local_->do_broadcast(data, elements, from.local);
     if (leaders_ != nullptr) leaders_->do_broadcast(data, elements, from.host);
     local_->do_broadcast(data, elements, 0);
@@ -119,7 +119,8 @@ std::vector<std::string> Hierarchical::do_gather(std::string_view mine, std::opt
   return all;
 }
 
-// Inside the hosts, as far as their nodes go together, and between them.
+// First each host adds up the nodes of its ranks as far as the order allows, then the leaders add
+// up what is left.
 const Hierarchical::Plans& Hierarchical::plans(const ReductionPlan& plan) {
   if (const auto known = plans_.find(plan.leaves); known != plans_.end()) return known->second;
   std::vector<ReductionPlan> inside;

@@ -1,4 +1,5 @@
-// Two levels: ranks of a host through shared memory, one rank of each host through the network.
+// Two levels: the ranks of a host communicate through shared memory, and one rank of each host, its
+// leader, through the network.
 #pragma once
 
 #include <map>
@@ -12,14 +13,14 @@ namespace lockstep::comm {
 
 struct HierarchicalOptions {
   Topology topology;                    // of all ranks
-  std::vector<std::vector<int>> hosts;  // each host's ranks, leader first; by leader
+  std::vector<std::vector<int>> hosts;  // each host's ranks, leader first; sorted by leader
   std::string name = "shm+gloo";        // for messages and logs
 };
 
 class Hierarchical : public Communicator {
  public:
-  // `local` is of this host's ranks, in the order of `hosts`; `leaders`, of the leaders in theirs,
-  // is null on the other ranks.
+  // `local` connects the ranks of this host, and `leaders` the leaders of all hosts, both in the
+  // order of `hosts`. `leaders` is null on a rank that is not a leader.
   Hierarchical(const HierarchicalOptions& options, std::unique_ptr<Communicator> local,
                std::unique_ptr<Communicator> leaders);
 
@@ -43,22 +44,22 @@ class Hierarchical : public Communicator {
   };
   HostRank place_of(int rank) const;
 
-  // An error on one level is made known on the other.
+  // Runs the action. An error on one level is reported to the other level.
   template <typename Action>
   auto passing_on(const Action& action);
 
   struct Plans {
-    ReductionPlan inside;   // of this host's ranks
-    ReductionPlan between;  // of what is left on every host
+    ReductionPlan inside;   // adds up the nodes of this host's ranks
+    ReductionPlan between;  // adds up the sums that are left on each host
   };
   const Plans& plans(const ReductionPlan& plan);
 
   std::string name_;
   std::vector<std::vector<int>> hosts_;
-  int host_ = 0;  // this rank's
+  int host_ = 0;  // the host of this rank
   std::unique_ptr<Communicator> local_;
   std::unique_ptr<Communicator> leaders_;
-  std::map<int, Plans> plans_;  // by leaves
+  std::map<int, Plans> plans_;  // the key is the number of leaves
 };
 
 }  // namespace lockstep::comm

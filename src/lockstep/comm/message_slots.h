@@ -7,9 +7,9 @@
 
 namespace lockstep::comm {
 
-// Each rank has two slots that it uses in turns: a rank can be one meeting ahead of another, never
-// two, so that one meeting per exchange is enough. It uses the group's memory and must not outlive
-// the group.
+// Each rank has two slots that it uses alternately. A rank can be one barrier ahead of another rank
+// but never two, so one barrier per exchange is enough. MessageSlots uses the group's memory and
+// must not outlive the group.
 class MessageSlots {
  public:
   static constexpr std::size_t kSlotBytes = process::HostGroup::kMessageBytes / 2;
@@ -18,7 +18,7 @@ class MessageSlots {
 
   // A rank's slot. `turn` is 0 or 1.
   std::byte* slot(int rank, int turn) const;
-  // One for all ranks.
+  // A slot that all ranks write their parts of a result to.
   std::byte* results(int turn) const { return slot(size_, turn); }
 
  private:

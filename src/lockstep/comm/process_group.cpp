@@ -10,9 +10,10 @@
 namespace lockstep::comm {
 namespace {
 
-// Gloo writes to connections that the other end may have closed, which kills the process unless it
-// ignores SIGPIPE, as Python does. Threads that are made meanwhile have the signal blocked; the
-// program's own way with it stays as it is.
+// Gloo writes to connections that the other end may have closed. The signal SIGPIPE then kills the
+// process unless it ignores the signal, as Python does. While this object exists, the signal is
+// blocked in this thread, and in the threads that it starts. The program's own handling of the
+// signal does not change.
 class BrokenPipeBlocked {
  public:
   BrokenPipeBlocked() {
@@ -54,7 +55,7 @@ std::vector<std::string> available_backends() {
 c10::intrusive_ptr<ProcessGroup> make_process_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupOptions& options) {
   if (options.backend == "gloo") return make_gloo(store, options);
-  throw ConfigError("backend: expected shm or a process group that there is ({}), got '{}'",
+  throw ConfigError("backend: expected shm or an available process group ({}), got '{}'",
                     fmt::join(available_backends(), ", "), options.backend);
 }
 

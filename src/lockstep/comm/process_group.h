@@ -23,14 +23,14 @@ using ProcessGroup = c10d::ProcessGroup;
 #endif
 
 struct GroupOptions {
-  std::string backend = "gloo";  // the only one that there is
-  std::string address;           // the network address of this host that others reach it by
+  std::string backend = "gloo";  // the only one available
+  std::string address;           // the network address at which other hosts reach this one
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Throws ConfigError, with what there is, for a backend that does not exist.
+// Throws ConfigError, which lists the available backends, if there is no such backend.
 c10::intrusive_ptr<ProcessGroup> make_process_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupOptions& options);
 

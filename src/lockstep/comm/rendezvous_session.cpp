@@ -26,20 +26,20 @@ using rendezvous::Rendezvous;
 using rendezvous::RendezvousServer;
 using std::chrono::milliseconds;
 
-// Rank 0 opens a place of its own choice and tells the others by whatever they have in common.
+// How rank 0 sends the port of its rendezvous server, which it chose itself, to the other ranks.
 struct AddressExchange {
   std::string place;  // for messages
   std::function<void(const std::string&)> tell;
   std::function<std::string()> ask;
-  std::function<void()> check = [] {};  // throws where it is known that a rank will not come
+  std::function<void()> check = [] {};  // throws if it is known that a rank will not join
 };
 
-// Where that place is, and by what its ranks recognise each other.
+// Where that server is, and how its ranks recognise each other.
 struct ServerLocation {
-  std::string address = rendezvous::kLoopback;  // of rank 0's host, as the others know it
+  std::string address = rendezvous::kLoopback;  // of rank 0's host, as other ranks know it
   rendezvous::NetworkChoice network = {};
-  // The secret that all ranks have: the place has one of its own, derived from it. Where there is
-  // none, the exchange is trusted to tell a random one to the run's ranks alone.
+  // The secret that all ranks have. The server's own token is derived from it. If it is empty, the
+  // server has a random token, and we trust the exchange to give it only to the ranks of the run.
   std::string token = {};
   std::string run = {};
 };
@@ -63,14 +63,14 @@ ServerLocation location_of(const RendezvousSettings& settings,
           .run = settings.run};
 }
 
-// Ranks that are known to be on one host meet there by loopback, whatever the host is called.
+// Ranks that are known to be on one host use loopback, whatever the name of the host is.
 std::string master_address(const process::LaunchedPlace& place) {
   const Topology& topology = place.topology;
   const bool one_host = place.local_size_known && topology.local_size == topology.world_size;
   return one_host ? rendezvous::kLoopback : *place.master_address;
 }
 
-// A launcher gives all meetings of a run the same name, so a counter tells them apart.
+// A launcher gives every rendezvous of a run the same name, so a counter tells them apart.
 std::string next_name(const process::LaunchedPlace& place) {
   static std::atomic<int> meetings = 0;
   return fmt::format("{}-{}", place.run_id, ++meetings);
@@ -81,10 +81,10 @@ void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchan
                      const WaitLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   while (true) {
-    std::vector<int> came, missing;
+    std::vector<int> arrived, missing;
     const auto peers = rendezvous.peers();
     for (std::size_t rank = 0; rank < peers.size(); ++rank) {
-      (peers[rank].joined ? came : missing).push_back(static_cast<int>(rank));
+      (peers[rank].joined ? arrived : missing).push_back(static_cast<int>(rank));
     }
     if (missing.empty()) return;
     exchange.check();
@@ -98,16 +98,17 @@ void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchan
           exchange.place, seconds(limits.answer));
     }
     if (std::chrono::steady_clock::now() - start > limits.to_join()) {
-      throw CommError("rendezvous at {}: waited {}: {} came, {} did not", exchange.place,
-                      seconds(limits.to_join()), process::list_ranks(came),
+      throw CommError("rendezvous at {}: waited {}: {} arrived, {} did not", exchange.place,
+                      seconds(limits.to_join()), process::list_ranks(arrived),
                       process::list_ranks(missing));
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
 }
 
-// This host's address as the others reach it: the end of this rank's connection to rank 0, or, for
-// rank 0 and whoever reaches it by loopback on the same host, where ranks of other hosts came to.
+// This host's address, as other ranks reach it. It is the local address of this rank's connection
+// to rank 0. Rank 0, and the ranks of its host that reach it by loopback, use the address at which
+// ranks of other hosts reached rank 0.
 std::string own_address(const RendezvousSession& session, const ServerLocation& location,
                         const WaitLimits& limits) {
   constexpr const char* kKey = "address of rank 0's host";
@@ -126,7 +127,8 @@ RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topol
   const bool first = topology.rank == 0;
   std::string salt = rendezvous::random_token();
   int port = 0;
-  // Only what is no secret is told where the ranks share one.
+  // If the ranks share a secret, only the salt is sent, which need not be secret. Otherwise the
+  // salt is the token.
   const auto token = [&] {
     return location.token.empty() ? salt
                                   : rendezvous::derive_token(location.token, "place " + salt);
@@ -144,8 +146,8 @@ RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topol
     std::istringstream words(told);
     if (!(words >> port >> salt)) {
       throw CommError(
-          "expected the port and the name of rank 0's rendezvous, was told something "
-          "else by {}",
+          "expected the port and the salt of rank 0's rendezvous, got something "
+          "else from {}",
           exchange.place);
     }
   }
@@ -166,7 +168,7 @@ RendezvousSession meet_through_agent(const process::LaunchedPlace& place,
                                      const WaitLimits& limits) {
   const rendezvous::Endpoint master{.address = *place.master_address, .port = *place.master_port};
   const std::string where = rendezvous::to_string(master);
-  // What the store throws is no Error.
+  // The store does not throw lockstep::Error.
   const auto naming = [&](const auto& action) {
     try {
       return action();
@@ -195,7 +197,7 @@ RendezvousSession meet_through_agent(const process::LaunchedPlace& place,
             const auto bytes = naming([&] { return store->get(key); });
             return std::string(bytes.begin(), bytes.end());
           }};
-  // The agent's store is no secret place, but it is torchrun's: who trusts it needs no token.
+  // The agent's store is not secret, but a user of torchrun trusts it, so a token is optional.
   const process::Environment environment = process::current_environment();
   const bool has_token =
       has_any(environment, {rendezvous::kTokenVariable, rendezvous::kTokenFileVariable});
@@ -225,8 +227,8 @@ RendezvousSession meet_by_announcement(const process::LaunchedPlace& place,
   return session;
 }
 
-// The servers of this process that go on listening where the ranks first came to, by their ports. A
-// process that meets the others at the same place once more closes the server of the earlier time.
+// The entry servers of this process, by port. They keep listening when all ranks have joined. If
+// the process opens a rendezvous at the same port again, it closes the earlier server first.
 class EntryServers {
  public:
   static void close(int port) {
@@ -252,8 +254,9 @@ class EntryServers {
 
 }  // namespace
 
-// The place that all know serves to tell of another one, so that the ranks may meet there again.
-// Rank 0 goes on listening there: a process that comes with a rank that is taken is told so.
+// The server at the known port only gives out the port of a second server, so that the ranks can
+// use the known port for a later rendezvous. Rank 0 keeps listening at the known port, in order to
+// refuse a process whose rank is taken.
 RendezvousSession meet_at(const RendezvousSettings& settings, const WaitLimits& limits) {
   const process::Environment environment = process::current_environment();
   ServerLocation location = location_of(settings, environment);
@@ -293,7 +296,7 @@ RendezvousSession meet_at(const RendezvousSettings& settings, const WaitLimits& 
   rendezvous.leave();
   if (first) {
     if (!server->wait_until_empty(limits.answer)) {
-      throw CommError("rendezvous at {}: waited {} for all ranks to go on", where,
+      throw CommError("rendezvous at {}: waited {} for all ranks to disconnect", where,
                       seconds(limits.answer));
     }
     server->keep_listening(
@@ -325,8 +328,8 @@ RendezvousSession meet_as_launched(const process::LaunchedPlace& place, const Wa
   const bool one_host = place.topology.local_size == place.topology.world_size;
   if (one_host && !place.run_id.empty()) return meet_by_announcement(place, limits);
   throw ConfigError(
-      "this is rank {} of {} on several hosts: set MASTER_ADDR and MASTER_PORT to where rank 0 is "
-      "to be met",
+      "this is rank {} of {} on several hosts: set MASTER_ADDR and MASTER_PORT to the address and "
+      "port of rank 0",
       place.topology.rank, place.topology.world_size);
 }
 

@@ -1,4 +1,5 @@
-// Lockstep's meeting place as c10d wants it, so that process groups find each other there.
+// Lockstep's rendezvous as a c10d store, through which the ranks of a process group find each
+// other.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@ namespace lockstep::comm {
 
 class RendezvousStore : public c10d::Store {
  public:
-  // All keys begin with `prefix`: several process groups may share a meeting place.
+  // All keys begin with `prefix`, so several process groups may share a rendezvous.
   RendezvousStore(std::shared_ptr<rendezvous::Rendezvous> rendezvous, std::string prefix,
                   std::chrono::milliseconds timeout);
 
@@ -21,7 +22,7 @@ class RendezvousStore : public c10d::Store {
   std::int64_t add(const std::string& key, std::int64_t value) override;
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
-  // Of the whole meeting place.
+  // Counts the keys of the whole rendezvous, whatever their prefix.
   std::int64_t getNumKeys() override;
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys,

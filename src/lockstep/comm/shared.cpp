@@ -18,8 +18,8 @@ Topology topology_of(const HostGroup& host_group) {
           .local_size = host_group.size()};
 }
 
-// Up to this many bytes a rank sums everything itself; beyond, each sums its part for all, which is
-// less work but one more meeting.
+// Up to this many bytes, every rank sums everything itself. Beyond that, each rank sums one part
+// for all ranks, which is less work but needs one more barrier.
 constexpr std::size_t kDirectBytes = 16 * 1024;
 
 // memcpy() must not see the null pointers of tensors without elements.
@@ -27,7 +27,7 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// What HostGroup compares beside the operation and the size.
+// What HostGroup compares in addition to the operation and the size.
 std::uint32_t kind_of_reduction(const Elements& elements, ReduceOp op) {
   return (static_cast<std::uint32_t>(elements.type) << 8) | static_cast<std::uint32_t>(op);
 }
@@ -146,7 +146,7 @@ std::vector<std::string> Shared::do_gather(std::string_view mine, std::optional<
 void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) {
   const Elements& elements = reduction.elements;
   const std::size_t width = c10::elementSize(elements.type);
-  // A slot takes a piece of each of a rank's nodes.
+  // A slot holds one piece of each node of a rank.
   const std::size_t most = std::max(outputs.size(), reduction.plan.most);
   if (most == 0) return;  // the leaves are on other hosts
   const auto piece = static_cast<std::int64_t>(MessageSlots::kSlotBytes / most / width / 64 * 64);
@@ -175,7 +175,8 @@ void Shared::do_reduce(const Reduction& reduction, std::span<std::byte* const> o
       copy_bytes(own(i), slots_.slot(rank(), turn) + i * piece_bytes, bytes);
     }
     host_group_.meet(call);
-    // What is this rank's is read where it was: another copy of it would take room in the cache.
+    // This rank reads its own nodes from the caller's arrays: the copy in the slot would take room
+    // in the cache.
     inputs.clear();
     for (int r = 0; r < size(); ++r) {
       const std::size_t nodes = reduction.plan.nodes[static_cast<std::size_t>(r)].size();

@@ -1,4 +1,4 @@
-// Ranks of one host, through memory they share.
+// Connects the ranks of one host through shared memory.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lockstep::comm {
 
-// `topology` is of these ranks alone: its rank and size are the group's. The group outlives it.
+// Its topology contains only the ranks of the group. The group must outlive the communicator.
 class Shared : public Communicator {
  public:
   explicit Shared(process::HostGroup& host_group);
@@ -35,7 +35,7 @@ class Shared : public Communicator {
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 
  private:
-  // The next of the two slots; after a meeting with everybody, what is in it is there to read.
+  // The next of the two slots. Other ranks may read it after the next HostGroup::meet().
   int next_turn() { return turn_ ^= 1; }
 
   process::HostGroup& host_group_;

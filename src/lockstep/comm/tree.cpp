@@ -12,7 +12,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Elements at a time: what is added up stays in the first cache.
+// How many elements are added up at a time. They stay in the first-level cache.
 constexpr std::int64_t kBlock = 1024;
 
 // What an operation does to two numbers. Integers wrap around; a NaN is never lost.
@@ -34,7 +34,8 @@ T combined(T a, T b) {
   }
 }
 
-// `out` may be `a` or `b`, whole: no element depends on another one, which the compiler cannot see.
+// `out` may be the same array as `a` or `b`. No element depends on another one, but the compiler
+// cannot see that.
 template <ReduceOp kOp, typename T>
 void combine_by(const T* a, const T* b, T* out, std::int64_t count) {
 #if defined(__clang__)
@@ -73,7 +74,7 @@ Tree::Tree(std::vector<TreeNode> inputs, int leaves) {
       const auto left = here.find({level, index});
       if (left == here.end()) continue;
       const bool alone =
-          ((index + 1) << level) >= leaves;  // nothing to its right: it goes up as is
+          ((index + 1) << level) >= leaves;  // without a right neighbour it goes up as it is
       const auto right = here.find({level, index + 1});
       if (!alone && right == here.end()) continue;
       int term = left->second;
@@ -107,7 +108,8 @@ void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const>
             op);
     return;
   }
-  // A sum's block takes the scratch of its own term; terms come after what they are made of.
+  // The block of a sum is written to the scratch memory of its term. A term comes after the terms
+  // that it is the sum of.
   const std::unique_ptr<T[]> scratch(new T[terms_.size() * kBlock]);
   std::vector<const T*> blocks(terms_.size());
   for (std::int64_t first = 0; first < count; first += kBlock) {

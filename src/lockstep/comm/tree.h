@@ -1,4 +1,4 @@
-// Sums in a fixed order, so that their bits do not depend on who computes which part of them.
+// Sums in a fixed order, so that their bits do not depend on which rank computes which part.
 //
 // The order is a binary tree over `leaves` terms (logical shards, or ranks):
 //
@@ -6,8 +6,8 @@
 //   level 1     +         +             index * 2^level on, 2^level of them or as many as there are
 //   level 0   0   1     2   3
 //
-// Whoever has some of the terms adds those that are neighbours in the tree; what is left are a few
-// nodes, which others add to theirs.
+// Each rank adds those of its terms that are neighbours in the tree. A few nodes are left, which
+// are then added to the nodes of other ranks.
 #pragma once
 
 #include <cstddef>
@@ -28,18 +28,18 @@ struct TreeNode {
   friend auto operator<=>(const TreeNode&, const TreeNode&) = default;
 };
 
-// How the nodes that are there make fewer and larger ones, as far as they can.
+// Adds up the given nodes to fewer and larger ones, as far as the order allows.
 class Tree {
  public:
-  // Each leaf is in one of `inputs` at most.
+  // Each leaf must be in at most one of `inputs`.
   Tree(std::vector<TreeNode> inputs, int leaves);
 
-  // What comes out; one where all leaves went in.
+  // The nodes that result. It is one node if the inputs contain all leaves.
   const std::vector<TreeNode>& outputs() const { return outputs_; }
   bool is_whole() const { return whole_; }
 
-  // outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be the array
-  // of an input of its own.
+  // Computes outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be
+  // the array of an input that is a term of it.
   void reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
               std::int64_t count, torch::ScalarType type, ReduceOp op) const;
 
@@ -56,7 +56,7 @@ class Tree {
   };
 
   std::vector<Term> terms_;
-  std::vector<int> roots_;  // terms, one an output
+  std::vector<int> roots_;  // terms, one per output
   std::vector<TreeNode> outputs_;
   bool whole_ = false;
 };
@@ -71,38 +71,38 @@ struct LeafRange {
 
 struct Share {
   int rank = 0;
-  int size = 1;  // ranks; leaves are at least as many
+  int size = 1;  // number of ranks, at most the number of leaves
 };
 
-// Neighbours go together, and the first rank has the first leaf.
+// A rank has consecutive leaves, and the first rank has the first leaf.
 LeafRange leaves_of(const Share& share, int leaves);
 
 std::vector<TreeNode> leaf_nodes(const LeafRange& range);
 
-// What is left of a rank's leaves once it has added up what it can.
+// The nodes that a rank has left when it has added up its leaves as far as the order allows.
 std::vector<TreeNode> nodes_of(const Share& share, int leaves);
 
-// How a rank adds up its leaves where they come one after the other, in as few arrays as the order
-// of the tree allows: log2 of its leaves and one where they begin at the first leaf, else at most
-// twice as many. A leaf is added to a neighbour that waits
-// for it, and its array is free for the next one. The last leaf is not added to anything: that is
-// left to the sum over all ranks.
+// How a rank adds up its leaves if they are computed one after another. It needs as few arrays as
+// the order of the tree allows: log2 of the number of its leaves, plus one, if they begin at the
+// first leaf, else at most twice as many. A complete leaf is added to its left neighbour in the
+// tree, if the rank has that, and its array is free for the next leaf. The last leaf is not added
+// to anything here: the sum over all ranks adds it.
 class RunningSums {
  public:
   struct Options {
     Share share;
     int leaves = 1;
-    bool keep_all = false;  // every leaf keeps an array of its own, because there is more to come
+    bool keep_all = false;  // each leaf keeps its array, because later batches add to it
   };
   explicit RunningSums(const Options& options);
 
-  // Arrays that are needed, from 0 on. All are zero at first.
+  // How many arrays are needed. All must be zero at first.
   int arrays() const { return arrays_; }
 
-  // Where the rank's leaf, counted from 0, is put.
+  // The array for this rank's leaf `local`, counted from 0.
   int array_of(int local) const { return steps_[static_cast<std::size_t>(local)].array; }
 
-  // What is to be done when the leaf is complete: to += from, from = 0.
+  // What the caller must do when the leaf is complete: to += from, from = 0.
   struct Addition {
     int to = 0;
     int from = 0;
@@ -111,7 +111,7 @@ class RunningSums {
     return steps_[static_cast<std::size_t>(local)].additions;
   }
 
-  // What the first arrays hold in the end, one node each.
+  // The nodes that the first arrays hold at the end, one node each.
   const std::vector<TreeNode>& nodes() const { return nodes_; }
 
  private:
@@ -119,7 +119,7 @@ class RunningSums {
     int array = 0;
     std::vector<Addition> additions;
   };
-  std::vector<Step> steps_;  // one a leaf
+  std::vector<Step> steps_;  // one per leaf
   std::vector<TreeNode> nodes_;
   int arrays_ = 0;
 };

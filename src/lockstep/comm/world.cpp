@@ -21,7 +21,8 @@ namespace {
 
 using rendezvous::Rendezvous;
 
-// The same for processes that can share memory: one boot of one kernel, one view of processes.
+// Equal for processes that can share memory: they have the same boot of the kernel, the same
+// namespaces of processes and network, and the same user.
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -33,15 +34,15 @@ std::string host_identity() {
                      static_cast<unsigned long>(net.st_ino), ::getuid());
 }
 
-// Instead of a handle, from a host's first rank that cannot make shared memory.
+// The first rank of a host sends this instead of a handle if it cannot make shared memory.
 constexpr const char* kNoMemory = "none";
 
-// What others hear of a rank that did not abort() before it gave up.
+// The reason that other ranks see if a rank ended by an exception without calling abort().
 constexpr const char* kException = "ended by an exception";
 
-// How long rank 0 waits for the others at the end.
+// How long rank 0 waits for the other ranks to leave at the end.
 constexpr std::chrono::seconds kDoor(5);
-// And where it fails at the start.
+// How long rank 0 waits for them if it fails at the start.
 constexpr std::chrono::seconds kOthers(1);
 
 class ConnectedWorld final : public World {
@@ -60,7 +61,8 @@ class ConnectedWorld final : public World {
       connect();
     } catch (const std::exception& error) {
       session_.rendezvous->fail(error.what());
-      // What fails here mostly fails for all, each of which is to find out by itself.
+      // What fails here mostly fails on every rank. The server stays for a moment, so that each
+      // rank can find out by itself.
       if (session_.server != nullptr) {
         session_.rendezvous->leave();
         session_.server->wait_until_empty(kOthers);
@@ -69,10 +71,11 @@ class ConnectedWorld final : public World {
     }
   }
 
-  // The last to leave closes the door: rank 0 serves the others until all are done. Not where it
-  // fails: then they are not to wait for it.
+  // Rank 0 leaves last: its server runs until all ranks are done. After a failure it does not wait,
+  // so that the other ranks do not wait for it.
   ~ConnectedWorld() override {
-    // More than when it was made: a world may be made and used while an exception is handled.
+    // Compared with the count at construction, because a world may be made and used while an
+    // exception is handled.
     const bool failing = std::uncaught_exceptions() > exceptions_;
     communicator_.reset();
     if (process::HostGroup* host_group = group_of_host()) host_group->set_wait_listener({});
@@ -97,12 +100,12 @@ class ConnectedWorld final : public World {
     }
     group_by_host();
     if (options_.backend != "auto" && options_.backend != "shm") {
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     if (!agree(forked_ != nullptr || make_host_group())) {
       refuse_shm("not every rank can open the memory of the others on its host");
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     if (hosts_.size() == 1) {
@@ -111,13 +114,13 @@ class ConnectedWorld final : public World {
     }
     refuse_shm(fmt::format("the ranks are on {} hosts", hosts_.size()));
     if (static_cast<int>(hosts_.size()) == topology_.world_size) {
-      communicator_ = make_c10d(topology_, "world", everybody());
+      communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
     communicator_ = make_hierarchical();
   }
 
-  // Of this host's ranks; null where there is one.
+  // The group of this host's ranks. Null if this rank is the only one on its host.
   process::HostGroup* group_of_host() const {
     return forked_ != nullptr ? forked_ : host_group_.get();
   }
@@ -128,17 +131,17 @@ class ConnectedWorld final : public World {
     return std::make_unique<Local>();
   }
 
-  std::vector<int> everybody() const {
+  std::vector<int> all_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < topology_.world_size; ++rank) ranks.push_back(rank);
     return ranks;
   }
 
-  // Every rank learns of every other's host. Ranks of a host are in the order of their ranks.
+  // Finds out which rank is on which host. The ranks of a host are in ascending order.
   void group_by_host() {
     Rendezvous& rendezvous = *session_.rendezvous;
     std::string own = host_identity();
-    // Ranks that were forked together share memory with each other, and with nobody else.
+    // Ranks that were forked together share memory with each other, and with no other process.
     if (forked_ != nullptr) own += fmt::format(" forked by {}", forked_->pid(0));
     rendezvous.set(fmt::format("host/{}", topology_.rank), own);
     std::map<std::string, std::size_t> known;
@@ -154,7 +157,7 @@ class ConnectedWorld final : public World {
     topology_.local_rank = static_cast<int>(std::ranges::find(here, topology_.rank) - here.begin());
   }
 
-  // Shared memory of processes that were started apart. False where it cannot be had.
+  // Makes shared memory for processes that were started separately. False if that is not possible.
   bool make_host_group() {
     const auto& here = hosts_[host_];
     if (here.size() == 1) return true;
@@ -172,7 +175,7 @@ class ConnectedWorld final : public World {
       }
     } catch (const CommError&) {
       if (rendezvous.failure()) throw;
-      // Those who wait for the handle are told at once.
+      // The ranks that wait for the handle get this answer at once.
       if (topology_.local_rank == 0) rendezvous.set(key, kNoMemory);
       return false;
     }
@@ -223,7 +226,7 @@ class ConnectedWorld final : public World {
       for (const auto& host : hosts_) world_ranks.push_back(host.front());
       leaders = make_c10d(among, "leaders", std::move(world_ranks), group_of_host());
     }
-    // The hosts that wait for this one are told which of its ranks is late.
+    // Other hosts that wait for this host can see which of its ranks is late.
     if (process::HostGroup* host_group = group_of_host())
       host_group->set_wait_listener(
           [rendezvous = session_.rendezvous](const std::vector<int>& late) {
@@ -240,8 +243,8 @@ class ConnectedWorld final : public World {
   WorldOptions options_;
   std::vector<std::vector<int>> hosts_;
   std::size_t host_ = 0;
-  process::HostGroup* forked_ = nullptr;  // of this host's ranks, where one process forked them
-  std::unique_ptr<process::HostGroup> host_group_;  // of ranks that were started apart
+  process::HostGroup* forked_ = nullptr;  // of this host's ranks, if one process forked them
+  std::unique_ptr<process::HostGroup> host_group_;  // of ranks that were started separately
 };
 
 }  // namespace

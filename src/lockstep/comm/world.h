@@ -1,4 +1,5 @@
-// All ranks of a run, connected: who is on which host, and the communicator that suits that.
+// All ranks of a run, connected. World finds out which rank is on which host and chooses the
+// communicator for it.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +16,13 @@
 namespace lockstep::comm {
 
 struct WorldOptions {
-  // auto: shared memory inside a host, gloo between hosts. shm: refused where there are several
-  // hosts. gloo: that alone, also inside a host.
+  // auto: shared memory inside a host, gloo between hosts. shm: shared memory, refused if there are
+  // several hosts. gloo: gloo only, also inside a host.
   std::string backend = "auto";
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // For ranks that have not come yet. They may be loading or downloading data before the run, and a
-  // launcher ends the run if one of them dies, so this is longer. Default: 6 times the timeout.
+  // The time limit for ranks that have not joined yet. They may be loading or downloading data
+  // before the run, and a launcher ends the run if one of them dies, so this limit is longer.
+  // Default: 6 times the timeout.
   std::optional<std::chrono::milliseconds> join_timeout = {};
 
   WaitLimits limits() const {
@@ -29,7 +31,7 @@ struct WorldOptions {
   }
 };
 
-// Throws ConfigError where there is no such backend in this build.
+// Throws ConfigError if this build has no such backend.
 void check_backend(const std::string& backend);
 
 class World {
@@ -38,17 +40,17 @@ class World {
 
   Communicator& communicator() { return *communicator_; }
 
-  // The ranks of one host, forked from one process. The group outlives the world.
+  // For the ranks of one host, forked from one process. The group must outlive the world.
   static std::unique_ptr<World> of_host_group(process::HostGroup& host_group,
                                               const WorldOptions& options);
 
-  // Ranks that know where rank 0 is to be met. Where some of them were forked on this host,
-  // `host_group` is theirs. Throws CommError with the address, and who did not come.
+  // For ranks that know the address of rank 0. If one process forked the ranks of this host,
+  // `host_group` is their group. Throws CommError, which names the address and the missing ranks.
   static std::unique_ptr<World> meet(const RendezvousSettings& settings,
                                      const WorldOptions& options,
                                      process::HostGroup* host_group = nullptr);
 
-  // Ranks that a launcher started.
+  // For ranks that a launcher started.
   static std::unique_ptr<World> attach(const process::LaunchedPlace& place,
                                        const WorldOptions& options);
 

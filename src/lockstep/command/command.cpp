@@ -29,11 +29,12 @@ Examples:
   lockstep create -n turbulence
   lockstep doctor
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or config, 3 another process of the run failed;
-`launch` returns what the program that failed first returned.)";
+Exit codes: 0 done, 1 failed, 2 wrong usage or config, 3 another process of the run failed.
+`launch` returns the exit code of the program that failed first.)";
 
-// Arguments with "-C=file" as "-Cfile": a short option's value may follow an equals sign, too. Not
-// of `launch`, whose arguments are another program's.
+// The arguments, with "-C=file" replaced by "-Cfile", so that the value of a short option may also
+// follow an equals sign. The arguments of `launch` are not changed, because they belong to another
+// program.
 std::vector<std::string> spelled_out(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
   if (words.size() > 1 && words[1] == "launch") return words;
@@ -50,9 +51,9 @@ int report(const std::string& message, int code) {
   return code;
 }
 
-// What could not be printed was not done: on a full disk the table that was asked for is not there.
-// `run` and `launch` are the exception: they print progress, and their results are in files. They
-// keep their exit code, and say what was lost.
+// A command whose output could not be written has failed: on a full disk, the table that it should
+// print is missing. `run` and `launch` are the exception, because they print progress and their
+// results are in files. They keep their exit code and report the error.
 int with_output_checked(int code, bool prints_progress) {
   errno = 0;
   std::cout.flush();
@@ -71,12 +72,13 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// For --help and the list of names. Their arguments are not parsed here.
+// Adds the program's own subcommands for --help and the list of names. Their arguments are not
+// parsed here.
 void add_own(CLI::App& app, const std::vector<OwnCommand>& own) {
   for (const OwnCommand& command : own) {
     const auto known = command_names(app);
     if (std::ranges::find(known, command.name) != known.end()) {
-      throw ConfigError("command '{}': there is one of this name already", command.name);
+      throw ConfigError("command '{}': this name exists already; choose another", command.name);
     }
     app.add_subcommand(command.name, command.about);
   }
@@ -89,7 +91,8 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
                        std::string("lockstep " LOCKSTEP_VERSION ", LibTorch " TORCH_VERSION));
   app.require_subcommand(1);
   command::Action chosen;
-  // The parser would take what follows "--" for positionals; a program may have a "--" of its own.
+  // The parser would take the words after "--" for positional arguments, but the program of
+  // `launch` may use "--" itself.
   std::vector<std::string> after_dashes;
   if (argc > 1 && std::string_view(argv[1]) == "launch") {
     char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
@@ -116,7 +119,7 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
     }
   }
   try {
-    // The parser takes them from the last to the first, without the program's name.
+    // The parser takes the words in reverse order, without the program's name.
     auto words = spelled_out(argc, argv);
     std::reverse(words.begin(), words.end());
     if (!words.empty()) words.pop_back();

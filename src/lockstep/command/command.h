@@ -1,5 +1,5 @@
-// The `lockstep` command as a function, for the program of that name and for yours, which may add
-// targets of its own first:
+// The `lockstep` command as a function, for the program of that name and for your own program,
+// which may add its targets first:
 //
 //   int main(int argc, char** argv) {
 //     ls::recipe::targets().models.add<NetOptions>("Net", …);
@@ -13,25 +13,24 @@
 
 namespace lockstep {
 
-// What the command returns to the shell.
+// The exit codes of the command.
 enum ExitCode : int {
   kDone = 0,
-  kFailed = 1,        // training, or whatever was asked for, failed
+  kFailed = 1,        // training, or the other work of the command, failed
   kBadUsage = 2,      // the command line or a config is wrong: nothing was started
   kWorkerFailed = 3,  // another process of the run failed
 };
 
-// A subcommand of your program's own, listed by --help beside Lockstep's.
+// A subcommand of your own program. --help lists it together with those of Lockstep.
 struct OwnCommand {
   std::string name;   // "train"
   std::string about;  // a line for --help
-  // What it does with its own arguments, which begin with its name as argv[0]. Returns the exit
-  // code.
+  // Called with the subcommand's arguments; argv[0] is its name. Returns the exit code.
   std::function<int(int argc, char** argv)> run;
 };
 
-// Parses the command line, does what it says and prints what went wrong to standard error. `own`
-// are subcommands beside Lockstep's. Throws ConfigError where one has the name of another.
+// Parses the command line, runs the chosen subcommand and prints errors to standard error. `own`
+// are subcommands in addition to those of Lockstep. Throws ConfigError if two have the same name.
 int command_main(int argc, char** argv, const std::vector<OwnCommand>& own = {});
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// lockstep completion: what a shell needs to know.
+// lockstep completion: prints a script that completes the command line in a shell.
 #include <algorithm>
 #include <iostream>
 
@@ -24,7 +24,7 @@ std::string options_of(const CLI::App& app) {
   return join(names, " ");
 }
 
-// Made of the parser itself, so that it cannot fall behind.
+// The script is made from the parser, so it always has all commands and options.
 std::string bash_script(const CLI::App& app) {
   std::vector<std::string> commands;
   std::string cases;
@@ -64,7 +64,8 @@ complete -o filenames -F _lockstep lockstep
 }  // namespace
 
 void add_completion(CLI::App& app, Action& chosen) {
-  auto* const command = app.add_subcommand("completion", "Print a script for your shell");
+  auto* const command =
+      app.add_subcommand("completion", "Print a script that completes commands in your shell");
   command->footer("\nExamples:\n  source <(lockstep completion bash)");
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash")->required()->check(CLI::IsMember({"bash"}));

@@ -1,4 +1,4 @@
-// lockstep create: a project that builds, tests and trains at once.
+// lockstep create: makes a project that can be built, tested and trained without changes.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -38,7 +38,9 @@ Examples:
   lockstep create -n turbulence
   lockstep create -n turbulence --gtb     for 3-D fields, with the training backend as source)");
   auto options = std::make_shared<CreateOptions>();
-  command->add_option("-n,--name", options->name, "Its name, and the folder's in lower case")
+  command
+      ->add_option("-n,--name", options->name,
+                   "Name of the project; the folder has the same name in lower case")
       ->required();
   command->add_flag("--gtb,--get-torch-backend,--get_torch_backend", options->backend,
                     "For 3-D fields in HDF5, with the training backend as source to customise");

@@ -1,4 +1,4 @@
-// lockstep doctor: whether this machine is fit to train, and what to do where it is not.
+// lockstep doctor: checks whether this machine is ready for training, and says what to change.
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Prints a line a finding, and counts what stands in the way.
+// Prints one line per finding, and counts the problems.
 class Report {
  public:
   void good(const std::string& what, const std::string& found) { line("ok  ", what, found); }
@@ -102,7 +102,7 @@ void check_blas(Report& report) {
   const torch::NoGradGuard no_grad;
   constexpr std::int64_t kSize = 512;
   const torch::Tensor a = torch::rand({kSize, kSize});
-  torch::Tensor b = torch::mm(a, a);  // the library is loaded and warm
+  torch::Tensor b = torch::mm(a, a);  // loads the library, so the first use is not timed
   const auto start = Clock::now();
   constexpr int kRounds = 5;
   for (int i = 0; i < kRounds; ++i) torch::mm_out(b, a, a);
@@ -155,8 +155,8 @@ void check_cpu(Report& report) {
 }
 
 void check_memory(Report& report) {
-  // Workers of a host share memory through memfd, which is limited by memory alone; Gloo and data
-  // sets of others use /dev/shm.
+  // Workers of a host share memory through memfd, whose only limit is the machine's memory. Gloo
+  // and other programs' data loaders use /dev/shm.
   struct statvfs shm {};
   const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES));
   const double total = pages * static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -208,7 +208,7 @@ void check_network(Report& report) {
   report.good("host name",
               fmt::format("'{}' is {}{}", name.data(), address.data(),
                           loopback ? "; with several hosts, it must be an address that "
-                                     "the others reach"
+                                     "the other hosts can reach"
                                    : ""));
 }
 
@@ -218,7 +218,7 @@ void check_gpus(Report& report) {
                                  : fmt::format("{}", count));
 }
 
-// Two workers, forked as for training, and what an exchange costs them.
+// Forks two workers, as training does, and measures their all-reduce.
 void check_collective(Report& report) {
   double small = 0, large = 0;
   constexpr std::int64_t kLarge = 1 << 20;  // floats
@@ -239,7 +239,7 @@ void check_collective(Report& report) {
                     }});
   } catch (const std::exception& error) {
     report.bad("two workers", error.what(),
-               "training on several workers of this host fails likewise");
+               "training with several workers on this host would fail in the same way");
     return;
   }
   const std::string found =
@@ -266,13 +266,13 @@ int examine() {
   check_gpus(report);
   check_collective(report);
   if (report.num_bad() == 0) {
-    std::cout << "This machine is fit to train.\n";
+    std::cout << "This machine is ready for training.\n";
     return kDone;
   }
-  std::cout << fmt::format("{} in the way of training well.\n",
+  std::cout << fmt::format("{} found: follow the advice above before you train.\n",
                            report.num_bad() == 1
-                               ? "One thing stands"
-                               : fmt::format("{} things stand", report.num_bad()));
+                               ? "One problem was"
+                               : fmt::format("{} problems were", report.num_bad()));
   return kFailed;
 }
 
@@ -280,8 +280,8 @@ int examine() {
 
 void add_doctor(CLI::App& app, Action& chosen) {
   auto* const command =
-      app.add_subcommand("doctor", "Tell whether this machine is fit to train, and what to do");
-  command->footer("\nReturns 1 where something stands in the way.\n\nExamples:\n  lockstep doctor");
+      app.add_subcommand("doctor", "Check whether this machine is ready for training");
+  command->footer("\nReturns 1 if there is a problem.\n\nExamples:\n  lockstep doctor");
   command->callback([&chosen] { chosen = examine; });
 }
 

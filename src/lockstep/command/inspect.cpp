@@ -1,4 +1,4 @@
-// lockstep inspect: what is in a checkpoint.
+// lockstep inspect: shows the content of a checkpoint.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -62,7 +62,7 @@ std::string show(const StateValue& value) {
   return std::visit(Show{}, value.variant());
 }
 
-// "loss 0.613 | accuracy01 0.824": without deviations and second names of means.
+// "loss: 0.613 | accuracy01: 0.824", without standard deviations.
 std::string metrics_line(const StateDict& metrics) {
   std::vector<std::string> shown;
   for (const auto& [name, value] : metrics) {
@@ -73,7 +73,7 @@ std::string metrics_line(const StateDict& metrics) {
   return join(shown, " | ");
 }
 
-// What has a shape of its own; false where it is printed like everything else.
+// Prints entries that have a special form. Returns false for all others, and prints nothing then.
 bool print_known(const std::string& key, const StateDict& dict, const std::string& indent) {
   if (key == "epoch_metrics") {
     std::cout << indent << key << ":\n";
@@ -91,7 +91,7 @@ bool print_known(const std::string& key, const StateDict& dict, const std::strin
   return false;
 }
 
-// Numbers and text in full, what holds tensors as a line each.
+// Prints numbers and text in full, and one line per entry that contains tensors.
 void print(const StateDict& dict, const std::string& indent, bool tensors) {
   for (const auto& [raw_key, value] : dict) {
     const std::string key = printable(raw_key);
@@ -110,7 +110,7 @@ void print(const StateDict& dict, const std::string& indent, bool tensors) {
   }
 }
 
-// How many numbers the model has that the file holds, where it holds one.
+// The number of weights of the model in the file. Nothing if the file has no model.
 std::optional<std::int64_t> weights_of(const checkpoint::Content& content,
                                        const std::string& path) try {
   std::int64_t count = 0;
@@ -125,9 +125,10 @@ std::optional<std::int64_t> weights_of(const checkpoint::Content& content,
 int print_document(const StateDict& state, const std::string& name, const std::string& path) {
   const auto documents = state.get_or<StateDict>("documents", {});
   if (!documents.contains(name)) {
-    throw ConfigError("{}: carries no {}: only runs of `lockstep run` do", path, name);
+    throw ConfigError("{}: it has no {}: only checkpoints of `lockstep run` have one", path, name);
   }
-  // A document is written as it is into a file, to be used again; a terminal is not to obey it.
+  // A file or pipe gets the document unchanged, so that it can be used again. For a terminal,
+  // control characters are made visible, so that the document cannot control the terminal.
   const auto text = documents.get<std::string>(name);
   std::cout << (::isatty(STDOUT_FILENO) != 0 ? printable_lines(text) : text);
   return kDone;
@@ -139,7 +140,7 @@ int inspect(const InspectOptions& options) {
   if (options.config) return print_document(state, "config", options.path);
   if (options.environment) return print_document(state, "environment", options.path);
   std::cout << printable(options.path)
-            << (content.is_ours ? ": whole" : ": of torch.save, without a checksum");
+            << (content.is_ours ? ": complete" : ": of torch.save, without a checksum");
   if (const auto weights = weights_of(content, options.path)) {
     std::cout << fmt::format("; a model of {} weights", with_thousands(*weights));
   }
@@ -160,8 +161,9 @@ Examples:
   auto options = std::make_shared<InspectOptions>();
   command->add_option("file", options->path, "A checkpoint")->required();
   command->add_flag("--tensors", options->tensors, "Each tensor with its type and shape");
-  command->add_flag("--config", options->config, "Only the config that it was trained from");
-  command->add_flag("--environment", options->environment, "Only what it was trained with");
+  command->add_flag("--config", options->config, "Print only the config of the run");
+  command->add_flag("--environment", options->environment,
+                    "Print only the environment of the run: versions, machine, variables");
   command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
 }
 

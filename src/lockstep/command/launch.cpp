@@ -1,4 +1,4 @@
-// lockstep launch: any program, one process a rank, on this host or on several.
+// lockstep launch: starts any program, one process per rank, on this host or on several.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -37,7 +37,7 @@ struct LaunchArguments {
   bool module = false;
   std::optional<std::string> redirects;  // streams that are written to files only
   std::optional<std::string> tee;        // streams that are written to files and shown
-  bool no_python = false;                // the program is no script that lacks python3
+  bool no_python = false;                // start the program as it is, even if it ends in .py
   std::string role = "default";
   std::string master_address;
   int master_port = 0;
@@ -72,7 +72,8 @@ rendezvous::Endpoint endpoint_of(const LaunchArguments& options) {
   rendezvous::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
   if (!options.endpoint.empty()) {
     const std::size_t colon = options.endpoint.rfind(':');
-    // Without a port it is torchrun's; port 0, any that is free, makes sense on one node.
+    // Without a port, torchrun's default is used. Port 0 means any free port, which is possible
+    // only on one node.
     constexpr std::int64_t kUsualPort = 29400;
     const auto port = colon == std::string::npos
                           ? std::optional(kUsualPort)
@@ -104,12 +105,12 @@ struct Output {
   std::array<bool, 2> shown = {true, true};
 };
 
-// Without --redirects and --tee, --log-dir takes both streams.
+// With --log-dir only, both streams go to files and are not shown.
 Output output_of(const LaunchArguments& options) {
   Output output;
   if (!options.log_dir) {
     if (!options.redirects && !options.tee) return output;
-    throw ConfigError("{}: expected --log-dir, the folder for the ranks' files, too",
+    throw ConfigError("{}: expected --log-dir, the folder for the ranks' files, in addition",
                       options.tee ? "--tee" : "--redirects");
   }
   const auto redirected = parse_streams("--redirects", options.redirects.value_or("3"));
@@ -145,7 +146,8 @@ class NodeLauncher {
       throw ConfigError("--max-restarts: expected an integer >= 0, got {}", options.max_restarts);
     }
     if (options.standalone && options.nodes > 1) {
-      throw ConfigError("--standalone is one node, --nnodes says {}", options.nodes);
+      throw ConfigError("--standalone means one node, but --nnodes is {}: leave one of them out",
+                        options.nodes);
     }
     check_seconds("--grace", options.grace);
     check_seconds("--timeout", options.timeout);
@@ -221,7 +223,7 @@ class NodeLauncher {
     return longest;
   }
 
-  // What ended the attempt on any node; nothing where all ranks ended well.
+  // The failure that ended the attempt, on any node. Nothing if all ranks ended well.
   std::optional<launcher::RemoteFailure> conclude(int attempt, const launcher::ProgramsEnd& ended) {
     std::optional<launcher::RemoteFailure> failure = failure_of(ended);
     if (nodes_) {
@@ -235,14 +237,15 @@ class NodeLauncher {
     const bool stopped = std::ranges::any_of(ended.ranks, &launcher::RankEnd::stopped);
     if (!failure && stopped) {
       failure =
-          launcher::RemoteFailure{.rank = -1, .shell_code = 1, .how = "ranks were told to stop"};
+          launcher::RemoteFailure{.rank = -1, .shell_code = 1, .how = "the ranks were stopped"};
     }
     return failure;
   }
 
   launcher::AttemptSettings meet(int attempt) {
     if (nodes_) return nodes_->meet(attempt, processes_);
-    // Held until the ranks have ended: nobody else is given the port before rank 0 listens there.
+    // The port is held until the ranks have ended, so that the system gives it to no other program
+    // before rank 0 listens there.
     if (endpoint_.port == 0)
       reserved_ = rendezvous::reserve_port({.address = rendezvous::kLoopback});
     return {.first_rank = 0,
@@ -304,12 +307,12 @@ class NodeLauncher {
         .rank = rank.rank, .shell_code = rank.end.shell_code(), .how = to_string(rank.end)};
   }
 
-  // Who ended how; the one that failed first in detail.
+  // Prints how each rank ended; the rank that failed first with its last lines.
   void report(const launcher::ProgramsEnd& ended) const {
     for (const launcher::RankEnd& rank : ended.ranks) {
       if (!rank.suspended) continue;
       say("rank {} is the likely cause: a signal had stopped it (SIGSTOP or Ctrl-Z), so it did not "
-          "answer the others",
+          "answer the other ranks",
           rank.rank);
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
@@ -333,8 +336,8 @@ class NodeLauncher {
   rendezvous::Endpoint endpoint_;
   Output output_;
   process::Environment environment_;
-  FileDescriptor reserved_;        // the port of an attempt's ranks, where all are on this host
-  launcher::OrphanReaper reaper_;  // before there are connections or threads: it is forked
+  FileDescriptor reserved_;        // the port of an attempt's ranks, if all are on this host
+  launcher::OrphanReaper reaper_;  // it forks, so it comes before connections and threads
   std::optional<launcher::Nodes> nodes_;
 };
 
@@ -353,12 +356,12 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
   throw CLI::ExtrasError("launch", {command[0] + ": " + suggest(command[0], known)});
 }
 
-// What the options say, once all are known. Throws ConfigError.
+// Checks options that depend on each other, and completes the command. Throws ConfigError.
 void resolve(LaunchArguments& options, bool has_node_rank) {
   options.nodes = parse_node_count(options.node_count);
   if (options.backend == "c10d" && options.nodes > 1 && !has_node_rank) {
     throw ConfigError(
-        "--rdzv-backend c10d: torchrun numbers the nodes by itself; here each node is told its "
+        "--rdzv-backend c10d: torchrun numbers the nodes by itself; here each node needs its "
         "number: expected --node-rank, from 0 to {}",
         options.nodes - 1);
   }
@@ -395,13 +398,13 @@ class LaunchFormatter : public CLI::Formatter {
 
 void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes) {
   auto* const command =
-      app.add_subcommand("launch", "Start any program, one process a rank, as torchrun does");
+      app.add_subcommand("launch", "Start any program, one process per rank, as torchrun does");
   command->formatter(std::make_shared<LaunchFormatter>());
   command->footer(R"(
-The program finds its place in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT and their kin. When one rank fails, the others are ended, and the exit code is that of
-the one that failed first (128 + the signal, where it was killed). A program that does not exist is
-127, one that cannot be executed 126.
+The program finds its rank in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+MASTER_PORT and so on. When one rank fails, the other ranks are ended, and the exit code is that of
+the rank that failed first (128 + the signal if it was killed). The exit code is 127 if the program
+does not exist, and 126 if it cannot be executed.
 
 Examples:
   lockstep launch --nproc-per-node 2 ./program --its-own options
@@ -412,56 +415,64 @@ Examples:
   auto options = std::make_shared<LaunchArguments>();
   command
       ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
-                   "Processes on this node; auto: one a core")
+                   "Processes on this node; auto: one per GPU, else one per core")
       ->capture_default_str();
-  command->add_option("--nnodes", options->node_count, "Nodes altogether")->capture_default_str();
+  command->add_option("--nnodes", options->node_count, "Number of nodes")->capture_default_str();
   auto* const node_rank =
-      command->add_option("--node-rank,--node_rank", options->node_rank, "Of this node, from 0")
+      command
+          ->add_option("--node-rank,--node_rank", options->node_rank, "Number of this node, from 0")
           ->capture_default_str();
   auto* const endpoint = command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
-                                             "host:port of node 0, where the nodes meet");
-  command->add_option("--master-addr,--master_addr", options->master_address, "The host alone")
+                                             "host:port of node 0, which all nodes connect to");
+  command
+      ->add_option("--master-addr,--master_addr", options->master_address,
+                   "Only the host of --rdzv-endpoint")
       ->excludes(endpoint);
-  command->add_option("--master-port,--master_port", options->master_port, "The port alone")
+  command
+      ->add_option("--master-port,--master_port", options->master_port,
+                   "Only the port of --rdzv-endpoint")
       ->excludes(endpoint);
   command->add_option("--rdzv-id,--rdzv_id", options->rdzv_id,
-                      "The run's name, the same on all nodes; no secret");
+                      "The run's name, the same on all nodes; it is not a secret");
   command->add_option("--token-file,--token_file", options->token_file,
                       "File with the secret of all nodes, which only its owner may read; default: "
                       "LOCKSTEP_TOKEN, or the file that LOCKSTEP_TOKEN_FILE names");
   command->add_flag("--allow-guessable-token,--allow_guessable_token", options->allow_guessable,
-                    "Several nodes without a secret: whoever reaches node 0 can join the run");
+                    "Allow several nodes without a secret: any process that can connect to node 0 "
+                    "can join the run");
   command->add_option("--interface", options->interface,
                       "Network interface or address of this node for the launchers and the ranks; "
                       "default: LOCKSTEP_INTERFACE, or all");
   command
       ->add_option("--rdzv-backend,--rdzv_backend", options->backend,
-                   "static or, with --node-rank on each node, c10d: nodes meet in the same way")
+                   "static, or c10d with --node-rank on each node; both do the same")
       ->check(CLI::IsMember({"c10d", "static"}));
   command->add_flag("--standalone", options->standalone,
-                    "One node, any free port: what is done without it, too");
+                    "One node and any free port, which is also the default");
   command->add_flag("-m,--module", options->module, "The program is a Python module: python3 -m");
   command->add_flag("--no-python,--no_python", options->no_python,
-                    "The program is started as it is, also where it looks like a Python script");
+                    "Start the program as it is, even if it looks like a Python script");
   command->add_option("-r,--redirects", options->redirects,
-                      "With --log-dir: 1 standard output, 2 error, 3 both go to files, not here");
-  command->add_option("-t,--tee", options->tee, "Likewise, and are shown here, too");
+                      "With --log-dir, streams that go to files only: 1 standard output, "
+                      "2 standard error, 3 both");
+  command->add_option("-t,--tee", options->tee,
+                      "With --log-dir, streams that go to files and are also shown: 1, 2 or 3");
   command->add_option("--role", options->role, "ROLE_NAME of the ranks")->capture_default_str();
   command
       ->add_option("--max-restarts,--max_restarts", options->max_restarts,
-                   "How often all ranks are started again after a failure")
+                   "How many times all ranks are started again after a failure")
       ->capture_default_str();
   command->add_option("--log-dir,--log_dir", options->log_dir,
                       "Output goes to rank<N>/stdout.log and stderr.log in this folder");
-  command->add_flag("!--no-prefix", options->prefix, "Hand lines on without [rank N]");
-  command
-      ->add_option("--grace", options->grace, "Seconds that ranks have to end after another failed")
+  command->add_flag("!--no-prefix", options->prefix,
+                    "Print the ranks' lines without [rank N] in front");
+  command->add_option("--grace", options->grace, "Seconds that ranks have to end after one failed")
       ->capture_default_str();
   command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
       ->capture_default_str();
-  command->prefix_command();  // from the program's name on, all is the program's
+  command->prefix_command();  // all words from the program's name on belong to the program
   command->callback([command, node_rank, options, after_dashes, &chosen] {
-    // Either "launch … -- program …", or "launch … program …" with any "--" the program's own.
+    // Either "launch … -- program …", or "launch … program …", where a "--" is the program's.
     options->command = command->remaining();
     const bool separated = options->command.empty() && !after_dashes.empty();
     options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0),

@@ -28,7 +28,7 @@ void check_name(const std::string& name) {
         "'{}'",
         kLongest, name);
   }
-  // CMake's own targets, our files, and words that C++ or LibTorch would take for something else.
+  // CMake's own targets, our files, and words that have a meaning in C++ or LibTorch.
   static const std::set<std::string> taken = {
       "all",           "test",      "install",   "clean",     "help",     "package",  "edit_cache",
       "rebuild_cache", "main",      "backend",   "data",      "tests",    "build",    "project",
@@ -45,7 +45,7 @@ void check_name(const std::string& name) {
       "typename",      "union",     "unsigned",  "using",     "virtual",  "void",     "volatile",
       "while",         "xor"};
   if (taken.contains(lower(name))) {
-    throw ConfigError("name: '{}' has a meaning already; choose another", name);
+    throw ConfigError("name: '{}' is a reserved word; choose another name", name);
   }
 }
 
@@ -94,14 +94,16 @@ fs::path find_package_folder() {
   for (const fs::path& candidate : candidates) {
     if (fs::exists(candidate / "lockstepConfig.cmake", error)) return candidate;
   }
-  throw ConfigError("{}: there is no lockstepConfig.cmake that belongs to it", program.string());
+  throw ConfigError(
+      "{}: found no lockstepConfig.cmake in its build tree or installation; install Lockstep again",
+      program.string());
 }
 
 fs::path create_project(const ProjectOptions& options) {
   check_name(options.name);
   const std::string name = lower(options.name);
   const fs::path folder = options.parent / name;
-  if (fs::exists(folder)) throw ConfigError("{}: is there already", folder.string());
+  if (fs::exists(folder)) throw ConfigError("{}: exists already", folder.string());
   const fs::path package = options.package ? *options.package : find_package_folder();
 
   std::string identifier = name;
@@ -118,13 +120,13 @@ fs::path create_project(const ProjectOptions& options) {
                          "| `backend.h` | the training backend, to customise |\n"
                    : "| `" + name + ".h` | the data, the model and the runner: yours to edit |\n"},
   };
-  // Made aside: a full disk leaves no half of a project under its name.
+  // Made in another folder and then renamed, so that a full disk leaves no incomplete project.
   const fs::path aside = options.parent / fmt::format(".{}.new", name);
   fs::remove_all(aside);
   try {
     const std::string kind = options.with_backend ? "gtb" : "plain";
     for (const Template& file : templates()) {
-      // "common/Makefile", "gtb/backend.h": of every project, or of one kind.
+      // "common/Makefile" is for every project, "gtb/backend.h" for one kind.
       const fs::path source(file.path);
       if (*source.begin() != "common" && *source.begin() != kind) continue;
       fs::path path = source.lexically_relative(*source.begin());

@@ -1,4 +1,4 @@
-// The project that `lockstep create` makes, from the templates beside this file.
+// The project that `lockstep create` makes, from the files in templates/.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,17 @@ namespace lockstep::command {
 struct ProjectOptions {
   std::string name;                    // letters, digits, - and _; begins with a letter
   bool with_backend = false;           // also the training backend as source
-  std::filesystem::path parent = ".";  // folder that it is made in
+  std::filesystem::path parent = ".";  // folder that the project's folder is made in
   // Folder with lockstepConfig.cmake; default: the one of the running program.
   std::optional<std::filesystem::path> package = {};
 };
 
-// Returns the folder. Throws ConfigError for a name that cannot be used or is taken; nothing is
-// left behind then.
+// Returns the folder. Throws ConfigError for a name that cannot be used, or if the folder exists.
+// If it throws, it leaves no files.
 std::filesystem::path create_project(const ProjectOptions& options);
 
-// The folder with lockstepConfig.cmake that belongs to this program: of its build tree, or of where
-// it is installed. Throws ConfigError where there is none.
+// The folder with the lockstepConfig.cmake of this program, in its build tree or its installation.
+// Throws ConfigError if there is none.
 std::filesystem::path find_package_folder();
 
 struct Template {

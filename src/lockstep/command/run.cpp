@@ -1,4 +1,4 @@
-// lockstep run: from a config to a trained model.
+// lockstep run: trains a model from a config.
 #include <ctime>
 #include <iostream>
 #include <optional>
@@ -34,7 +34,7 @@ struct RunOptions {
   std::optional<std::int64_t> seed, workers, shards, epochs;
   bool distributed = false;
   bool print_config = false;
-  // Flags that change the config only where they were given.
+  // Flags that change the config only if they were given.
   CLI::Option *verbose = nullptr, *timeit = nullptr, *check = nullptr, *overfit = nullptr,
               *deterministic = nullptr, *profile = nullptr;
   bool verbose_value = false, timeit_value = false, check_value = false, overfit_value = false,
@@ -62,7 +62,8 @@ Node load_documents(const RunOptions& options) {
   return document;
 }
 
-// UTC and a hash of what is run, as Catalyst names its folders; never one that is there already.
+// Makes a new folder. Its name is the time in UTC and a hash of the config, as Catalyst names its
+// folders. If the name is taken, a number is added.
 fs::path new_folder(const fs::path& base, const Node& document) {
   const std::string hash = content_hash(StateDict{{"config", config::to_yaml(document)}});
   const std::string name =
@@ -73,7 +74,7 @@ fs::path new_folder(const fs::path& base, const Node& document) {
   return folder;
 }
 
-// What the flags say goes into the document, so that what is written down is what was run.
+// Writes the flags into the document, so that the recorded config is the one that was run.
 void apply_flags(const RunOptions& options, Node& document) {
   for (const std::string& argument : options.overrides) {
     config::apply_override(document, argument);
@@ -96,7 +97,7 @@ void apply_flags(const RunOptions& options, Node& document) {
   if (options.epochs) set("num_epochs", number(*options.epochs));
   if (options.resume) set("resume", Node::text(*options.resume));
   if (const Node* const engine = document.find("engine"); engine != nullptr && !engine->is_null()) {
-    // The engine says how many: so it is the one to be told.
+    // The config has an engine, which decides the numbers of workers and shards.
     if (options.workers) config::set_at(document, "engine/workers", number(*options.workers));
     if (options.shards) config::set_at(document, "engine/shards", number(*options.shards));
     if (options.distributed) set("ddp", flag(true));
@@ -127,7 +128,8 @@ std::optional<fs::path> logdir_of(const Node& document) {
   return config::read_text(*logdir);
 }
 
-// -C takes all words that follow it, and so may have got overrides; a file may have = in its name.
+// Divides the words into configs and overrides. -C takes all words that follow it, so overrides may
+// be among them. A file may have = in its name.
 void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   std::vector<std::string> configs;
   for (const auto* const list : {&std::as_const(options.configs), &words}) {
@@ -136,11 +138,11 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
       (is_file ? configs : options.overrides).push_back(word);
     }
   }
-  if (configs.empty()) throw ConfigError("-C: expected a config, got overrides alone");
+  if (configs.empty()) throw ConfigError("-C: expected a config, got only overrides");
   options.configs = std::move(configs);
 }
 
-// Where a launcher started this process, all of them train together.
+// If a launcher started several processes, they train together.
 void take_place(const std::optional<process::LaunchedPlace>& place, Node& document) {
   if (!place || place->topology.world_size == 1) return;
   if (const Node* const engine = document.find("engine"); engine == nullptr || engine->is_null()) {
@@ -154,8 +156,8 @@ void take_place(const std::optional<process::LaunchedPlace>& place, Node& docume
   }
 }
 
-// What the machine or a default decided and results depend on, so that it can be run again
-// elsewhere.
+// Writes the seed and the shards into the document if the machine or a default decided them.
+// Results depend on them, so the config gives the same results on another machine.
 void write_out(const recipe::Recipe& recipe, Node& document) {
   const TrainOptions& options = recipe.stages.front().options;
   config::set_at(document, "seed", number(static_cast<std::int64_t>(options.seed.value_or(42))));
@@ -178,7 +180,7 @@ int run(const RunOptions& options) {
   recipe::Recipe recipe = recipe::read_recipe(document);
   if (options.resume && recipe.stages.size() > 1) {
     throw ConfigError(
-        "--resume is of one stage, this config has {}; --autoresume last goes on with all",
+        "--resume needs a config with one stage, this one has {}; use --autoresume last instead",
         recipe.stages.size());
   }
   write_out(recipe, document);
@@ -202,15 +204,16 @@ int run(const RunOptions& options) {
 void add_run(CLI::App& app, Action& chosen) {
   auto* const command = app.add_subcommand("run", "Train from a config");
   command->footer(R"(
-Configs are laid over each other in their order; a folder means the config.yml in it. Then come
-overrides, path=value, such as optimizer.lr=0.01 or stages/first/num_epochs=3.
+Configs are merged in their order; values of later ones replace those of earlier ones. A folder
+means the config.yml in it. Overrides, path=value, such as optimizer.lr=0.01 or
+stages/first/num_epochs=3, are applied last.
 
 Examples:
   lockstep run -C mnist.yml                         one process
   lockstep run -C mnist.yml --distributed           every core or GPU of this machine
-  lockstep run -C base.yml big.yml --workers 4      big.yml laid over base.yml
+  lockstep run -C base.yml big.yml --workers 4      big.yml merged over base.yml
   lockstep run -C mnist.yml optimizer.lr=0.01 --print-config
-  lockstep run -C logs/configs --autoresume last    what a run wrote down, and where it stopped)");
+  lockstep run -C logs/configs --autoresume last    continue the run that logged to logs)");
   auto options = std::make_shared<RunOptions>();
   command->add_option("-C,--config,--configs", options->configs, "YAML or JSON files, or folders")
       ->required();
@@ -218,31 +221,31 @@ Examples:
   command->add_option("overrides", *words, "path=value, or further configs");
   command->add_option("--set", options->overrides, "path=value")->allow_extra_args(false);
   command->add_flag("--distributed,--ddp", options->distributed,
-                    "By several workers: every core or GPU of this machine");
-  command->add_option("--workers", options->workers, "How many workers; implies --distributed");
+                    "Train with several workers: one per core or GPU of this machine");
+  command->add_option("--workers", options->workers, "Number of workers; implies --distributed");
   command->add_option("--shards", options->shards,
                       "Parts of every batch; results depend on them, not on the workers");
   auto* const logdir = command->add_option("--logdir", options->logdir,
                                            "Folder for logs, checkpoints and summary.json");
   auto* const baselogdir =
-      command->add_option("--baselogdir", options->baselogdir, "A new folder in this one instead")
+      command->add_option("--baselogdir", options->baselogdir, "Make a new logdir in this folder")
           ->excludes(logdir);
   auto* const resume = command->add_option("--resume", options->resume,
-                                           "A checkpoint, or last or best in the logdir");
+                                           "A checkpoint's path, or last or best in the logdir");
   auto* const autoresume = command->add_option(
       "--autoresume", options->autoresume,
-      "Go on with an earlier run in the logdir, where there is one: best or last");
+      "Continue an earlier run in the logdir, if there is one, from its best or last checkpoint");
   autoresume->check(CLI::IsMember({"best", "last"}))->excludes(resume)->excludes(baselogdir);
   command->add_option("--seed", options->seed, "Of weights, order and random layers");
-  command->add_option("--num-epochs", options->epochs, "Epochs altogether");
-  command->add_option("--plugin", options->plugins, "A library with targets of your own")
+  command->add_option("--num-epochs", options->epochs, "Number of epochs in total");
+  command->add_option("--plugin", options->plugins, "A library with your own targets")
       ->allow_extra_args(false);
   options->verbose = command->add_flag("--verbose,!--no-verbose", options->verbose_value,
                                        "A progress bar, or none");
   options->timeit = command->add_flag("--timeit,!--no-timeit", options->timeit_value,
-                                      "Times of data, model and batch among the metrics");
+                                      "Add the times of data, model and batch to the metrics");
   options->check = command->add_flag("--check,!--no-check", options->check_value,
-                                     "A quick look: 3 epochs of 3 batches");
+                                     "A short test run: 3 epochs of 3 batches");
   options->overfit = command->add_flag("--overfit,!--no-overfit", options->overfit_value,
                                        "Each loader repeats its first batch");
   options->profile = command->add_flag("--profile,!--no-profile", options->profile_value,
@@ -251,7 +254,7 @@ Examples:
       command->add_flag("--deterministic,!--no-deterministic", options->deterministic_value,
                         "Refuse operations whose results may vary");
   command->add_flag("--print-config", options->print_config,
-                    "Check and show what would be run, and stop");
+                    "Check the config, print what would be run, and stop");
   // Catalyst's way to override: --stages/train/num_epochs=3:int
   command->allow_extras();
   command->callback([command, options, words, &chosen] {

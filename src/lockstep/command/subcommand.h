@@ -1,4 +1,5 @@
-// One file a subcommand: each adds itself to the parser and says what to do when it was chosen.
+// Each subcommand is one file. It adds itself to the parser and sets the action to run if it was
+// chosen.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,10 @@ namespace lockstep::command {
 // Returns the exit code.
 using Action = std::function<int()>;
 
-// Each adds its subcommand to `app`. When it was chosen, `chosen` is set to what is to be done.
+// Each adds its subcommand to `app`. If the user chose it, the parser sets `chosen` to its action.
 void add_run(CLI::App& app, Action& chosen);
-// `after_dashes`: what followed a "--" on the command line, which the parser does not see.
+// `after_dashes`: the words from the first "--" of the command line on, which the parser does not
+// see.
 void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes);
 void add_create(CLI::App& app, Action& chosen);
 void add_targets(CLI::App& app, Action& chosen);

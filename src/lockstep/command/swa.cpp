@@ -1,4 +1,4 @@
-// lockstep swa: the mean of several checkpoints' weights.
+// lockstep swa: averages the weights of several checkpoints.
 #include <iostream>
 #include <set>
 
@@ -32,7 +32,7 @@ std::vector<fs::path> expand(const std::string& pattern) {
   if (result == GLOB_NOMATCH || paths.empty()) {
     throw ConfigError("{}: there is no such file", pattern);
   }
-  if (result != 0) throw Error("{}: cannot be looked for", pattern);
+  if (result != 0) throw Error("{}: the search for files failed", pattern);
   return paths;
 }
 
@@ -45,14 +45,15 @@ std::vector<fs::path> files_of(const SwaOptions& options) {
   std::error_code error;
   for (const fs::path& path : files) {
     if (fs::equivalent(path, options.output, error)) {
-      throw ConfigError("{}: is to be averaged and to be written; choose another output",
+      throw ConfigError("{}: is both an input and the output; choose another --output",
                         path.string());
     }
   }
   return files;
 }
 
-// Each set of weights counts once: best.pth is another name of an epoch's, last.pth a copy.
+// Each set of weights counts once: best.pth is another name of an epoch's checkpoint, and last.pth
+// a copy.
 int average(const SwaOptions& options) {
   checkpoint::WeightAverage average;
   std::vector<fs::path> counted;
@@ -62,7 +63,7 @@ int average(const SwaOptions& options) {
     const checkpoint::Content content = checkpoint::read(path);
     const StateDict weights = checkpoint::weights_in(content, path);
     if (!seen.insert(content_hash(weights)).second) {
-      std::cout << fmt::format("{}: the same weights as another, counted once\n", path.string());
+      std::cout << fmt::format("{}: same weights as another file, counted once\n", path.string());
       continue;
     }
     average.add(weights, path);
@@ -88,7 +89,7 @@ Examples:
   lockstep swa --logdir logs -m "checkpoints/*.pth")");
   auto options = std::make_shared<SwaOptions>();
   command->add_option("-m,--models", options->models, "Checkpoints: paths or patterns")->required();
-  command->add_option("--logdir", options->logdir, "Folder that they are in");
+  command->add_option("--logdir", options->logdir, "Folder that the checkpoints are in");
   command->add_option("-o,--output,--output-path", options->output, "File to write")
       ->capture_default_str();
   command->callback([options, &chosen] { chosen = [options] { return average(*options); }; });

@@ -1,4 +1,4 @@
-// lockstep targets: what a config can name.
+// lockstep targets: lists what a config can name.
 #include "lockstep/recipe/targets.h"
 
 #include <iostream>
@@ -53,18 +53,18 @@ void print_all(const std::vector<TargetInfo>& infos) {
     std::cout << fmt::format("  {:<{}}  {}\n", info.name, width, info.about);
   }
   std::cout
-      << "\n`lockstep targets NAME` shows the options of one; `lockstep targets run` those of "
-         "a config itself.\n";
+      << "\n`lockstep targets NAME` shows the options of one; `lockstep targets run` shows the "
+         "keys of a config.\n";
 }
 
 void print_run() {
-  std::cout << "What a config has on its top level:\n";
+  std::cout << "Keys at the top level of a config:\n";
   print_fields(recipe::section_fields());
-  std::cout << "\nand what train() can be told:\n";
+  std::cout << "\nOptions of train(), also at the top level:\n";
   std::vector<FieldInfo> fields;
   for (const auto& field : recipe::run_fields()) fields.push_back(field.info());
   print_fields(fields);
-  std::cout << "\nand a loader:\n";
+  std::cout << "\nOptions of a loader:\n";
   print_fields(recipe::loader_fields());
 }
 
@@ -102,13 +102,13 @@ void add_targets(CLI::App& app, Action& chosen) {
   auto* const command = app.add_subcommand("targets", "List what a config can name, with options");
   command->footer(R"(
 Examples:
-  lockstep targets                everything
+  lockstep targets                all targets
   lockstep targets optimizer      the options of every optimizer
-  lockstep targets Conv2d         those of one target
-  lockstep targets run            those of a config itself)");
+  lockstep targets Conv2d         the options of one target
+  lockstep targets run            the keys of a config)");
   auto options = std::make_shared<TargetsOptions>();
-  command->add_option("name", options->name, "A target, a kind of them, or run");
-  command->add_option("--plugin", options->plugins, "A library with targets of your own")
+  command->add_option("name", options->name, "A target, a kind of targets, or run");
+  command->add_option("--plugin", options->plugins, "A library with your own targets")
       ->allow_extra_args(false);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }

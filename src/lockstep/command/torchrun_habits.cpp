@@ -18,16 +18,16 @@ namespace fs = std::filesystem;
 
 constexpr int kMostNodes = 65536;
 
-// By their names with hyphens.
+// Options of torchrun that are not supported here, by their names with hyphens.
 const std::map<std::string, std::string>& not_here() {
   static const std::map<std::string, std::string> options = {
       {"--monitor-interval", "the end of a rank is noticed at once; leave it out"},
       {"--rdzv-conf", "use --timeout SECONDS for the time to wait for other nodes"},
-      {"--start-method", "every rank is a program of its own; leave it out"},
+      {"--start-method", "every rank is a separate program; leave it out"},
       {"--run-path", "write the program after the options: python3 script.py"},
       {"--local-addr", "use --rdzv-endpoint host:port, the same on all nodes"},
       {"--logs-specs", "use --log-dir FOLDER, with --redirects and --tee"},
-      {"--local-ranks-filter", "use --log-dir FOLDER; each rank has files of its own there"},
+      {"--local-ranks-filter", "use --log-dir FOLDER; each rank has its own files there"},
   };
   return options;
 }
@@ -37,7 +37,7 @@ std::optional<std::int64_t> parse_count(const std::string& text) {
   return number && *number >= 1 && *number <= kMostNodes ? number : std::nullopt;
 }
 
-// Whether the kernel knows which interpreter to start it with.
+// Whether the script is executable and its first line names an interpreter.
 bool starts_by_itself(const fs::path& script) {
   std::string first(2, ' ');
   std::ifstream(script).read(first.data(), 2);
@@ -84,7 +84,7 @@ std::array<bool, 2> parse_streams(const std::string& option, const std::string& 
 void check_is_program(const std::vector<std::string>& command) {
   const std::string& program = command.front();
   if (!program.ends_with(".py") || !fs::exists(program)) return;
-  // Without a slash the system looks for it in PATH only.
+  // The system searches a name without a slash in PATH only.
   const bool is_path = program.find('/') != std::string::npos;
   if (is_path && starts_by_itself(program)) return;
   throw ConfigError(

@@ -1,5 +1,5 @@
-// torchrun's command line, where `lockstep launch` does what it asks for in another way or not at
-// all: what users bring along is read, or refused with what to write instead.
+// The parts of torchrun's command line that `lockstep launch` supports in another way or not at
+// all. They are accepted, or refused with a message that says what to write instead.
 #pragma once
 
 #include <array>
@@ -9,8 +9,9 @@
 
 namespace lockstep::command {
 
-// What to do instead of an option that torchrun has and `lockstep launch` has not. `word` is as the
-// user wrote it: "--rdzv_conf", "--monitor-interval=5". Nothing where torchrun has no such option.
+// A message for an option that torchrun has and `lockstep launch` does not have: what to do
+// instead. `word` is what the user wrote: "--rdzv_conf", "--monitor-interval=5". Nothing if it is
+// not such an option.
 std::optional<std::string> instead_of_torchrun_option(const std::string& word);
 
 // --nnodes: a number, or torchrun's MIN:MAX with equal numbers. Throws ConfigError.
@@ -20,8 +21,8 @@ int parse_node_count(const std::string& text);
 // ConfigError, naming the option.
 std::array<bool, 2> parse_streams(const std::string& option, const std::string& text);
 
-// Throws ConfigError where the program is a Python script that cannot be started as it is, because
-// torchrun would have started it with Python.
+// Throws ConfigError if the program is a Python script that cannot be started as it is. torchrun
+// would start such a script with Python.
 void check_is_program(const std::vector<std::string>& command);
 
 }  // namespace lockstep::command

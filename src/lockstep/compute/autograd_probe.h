@@ -1,9 +1,9 @@
-// After a fork, autograd may refuse to work, or hang; better to know before.
+// After a fork, autograd may refuse to work, or hang. This detects it early.
 #pragma once
 
 namespace lockstep::compute {
 
-// Whether autograd works in this process, by a small try.
+// Whether autograd works in this process, found by a small trial.
 bool autograd_works();
 
 }  // namespace lockstep::compute

@@ -1,4 +1,4 @@
-// Small loops between matrix products, on rows side by side.
+// Small loops between matrix products, on contiguous rows.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ void repeat_row(const Rows& rows, const float* row, float* out);
 // sums += rows[0] + rows[1] + ...
 void add_rows(const Rows& rows, const float* values, float* sums);
 
-// max(values, 0), in place; a NaN stays.
+// max(values, 0), in place; NaN stays NaN.
 void relu(std::int64_t size, float* values);
 
-// grad where the output of ReLU is positive, 0 elsewhere.
+// grad if the output of ReLU is positive, else 0.
 struct ReluBackward {
   const float* grad;
   const float* output;

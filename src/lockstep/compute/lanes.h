@@ -1,4 +1,4 @@
-// Vectors of a fixed number of elements, in GCC's and clang's own terms: any instruction set.
+// Vectors of a fixed number of elements, by extensions of GCC and clang: for any instruction set.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Lanes {
   using Bytes __attribute__((vector_size(kWidth))) = std::uint8_t;
 };
 
-// From and to wherever it lies.
+// Loads and stores a vector at any address, aligned or not.
 template <typename Vector, typename Element>
 LOCKSTEP_ALWAYS_INLINE inline Vector load(const Element* from) {
   Vector vector;

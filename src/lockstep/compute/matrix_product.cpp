@@ -40,7 +40,7 @@ void multiply(const Product& product, float* out) {
     }
     return;
   }
-  // By columns, as Fortran has it, everything is transposed: out^T = b^T a^T.
+  // Fortran stores matrices by columns, so everything is transposed: out^T = b^T a^T.
   const char* const op_a = a.transposed ? "t" : "n";
   const char* const op_b = b.transposed ? "t" : "n";
   const int m = static_cast<int>(b.columns);

@@ -12,10 +12,10 @@
 namespace lockstep::compute {
 namespace {
 
-// The least that is worth a thread, in elements of the input.
+// The smallest amount of work for a thread, in elements of the input.
 constexpr std::int64_t kGrain = 64 * 1024;
 
-// Rows of the input under one row of outputs, with the number of their first element in the window.
+// A row of the input under a row of outputs, with the index in the window of its first element.
 struct TapRow {
   std::int64_t row;  // of the plane
   int first_tap;
@@ -27,8 +27,8 @@ struct MaxPoolPlan {
   std::vector<Inside> columns;                // for each kw
   std::vector<std::vector<TapRow>> tap_rows;  // for each row of outputs
   std::vector<std::int32_t> first_inside;     // for each column of outputs: its first kw inside
-  Inside whole_pairs{};  // outputs along the width whose windows are inside, where they are pairs
-  bool pairs;            // windows of two, side by side along the width
+  Inside whole_pairs{};  // outputs along the width whose windows are inside; only if `pairs`
+  bool pairs;            // windows are two elements wide and adjacent
   bool separate;         // no element is in two windows
   bool covers;           // every element is in a window
 
@@ -55,7 +55,7 @@ struct MaxPoolPlan {
     }
   }
 
-  // A row of outputs has that many windows of two that are inside the input.
+  // Whether a row of outputs has that many windows of two that are inside the input.
   bool vectors(std::int64_t lanes) const {
     return pairs && whole_pairs.end - whole_pairs.begin >= lanes;
   }
@@ -82,7 +82,7 @@ struct PlaneRange {
   std::int64_t end;
 };
 
-// The maximum so far, and whose it is.
+// Updates the maximum so far and the index of its element.
 LOCKSTEP_ALWAYS_INLINE inline void take_greater(float value, std::int32_t tap, float& best,
                                                 std::int32_t& chosen) {
   const bool take = (value > best) | (value != value);
@@ -139,7 +139,7 @@ struct ForwardLoop {
   }
 };
 
-// No element is in two windows: each is written, not added to.
+// No element is in two windows, so each is written once and nothing is added.
 struct SeparateBackwardLoop {
   const MaxPoolPlan& plan;
   const PoolBackward& pass;
@@ -173,9 +173,9 @@ struct SeparateBackwardLoop {
   }
 };
 
-// Windows of two along the width, kWidth of them at a time, in registers. The last ones of a row
-// are done twice where their number is no multiple; those that reach out of the input, by
-// themselves.
+// Windows of two along the width, kWidth of them at a time, in registers. If their number is not a
+// multiple of kWidth, some windows at the end of a row are computed twice. Windows that reach out
+// of the input are computed one by one.
 template <int kWidth>
 struct PairForwardLoop {
   using Floats = typename Lanes<kWidth>::Floats;
@@ -233,7 +233,7 @@ struct PairForwardLoop {
     if (pass.chosen != nullptr) store(__builtin_convertvector(chosen, Bytes), pass.chosen + at);
   }
 
-  // At an edge: one of its two columns is outside.
+  // A window at an edge: one of its two columns is outside.
   LOCKSTEP_ALWAYS_INLINE void one_window(const float* in, const std::vector<TapRow>& taps,
                                          std::int64_t ow, std::int64_t at) const {
     const auto column = static_cast<std::int32_t>(ow < plan.columns[0].begin ? 1 : 0);

@@ -1,5 +1,5 @@
 // Max pooling of planes, vectorised; LibTorch's is scalar in this layout. The results are the same
-// to the bit: the first of equal elements is chosen, and a NaN before all.
+// to the bit: of equal elements the first is chosen, and NaN is chosen before all numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace lockstep::compute {
 
-// An output's element of its window, counted through depth, height, width; or none of them, where
-// ReLU left nothing.
+// Which element of its window an output was taken from, counted through depth, height, width.
+// kNoneChosen: none, because ReLU made all of them 0.
 using Chosen = std::uint8_t;
 inline constexpr Chosen kNoneChosen = 255;
 
-// Whether a window's elements can be counted so, and none is empty.
+// Whether Chosen can count the elements of a window, and no window is empty.
 bool can_choose(const WindowGeometry& geometry);
 
-// chosen may be null. With `relu`, of the input's positive elements: what pooling after ReLU gives.
+// chosen may be null. With `relu`, the result is that of pooling after ReLU.
 struct PoolForward {
   const float* in;
   float* out;
@@ -25,7 +25,7 @@ struct PoolForward {
 };
 void max_pool(const WindowGeometry& geometry, const PoolForward& pass);
 
-// Writes all of grad_in.
+// Writes every element of grad_in.
 struct PoolBackward {
   const float* grad_out;
   const Chosen* chosen;

@@ -19,8 +19,9 @@ namespace lockstep::compute {
 void keep_memory() {
 #if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
   if (!is_enabled(Speedup::kMemory)) return;
-  constexpr int kTopPad = 16 << 20;  // asked for at a time
-  // glibc before 2.35 takes 32 MiB at most. Where it refuses, it is better left as it is.
+  constexpr int kTopPad = 16 << 20;  // requested from the kernel at a time
+  // glibc before 2.35 accepts at most 32 MiB. If it refuses that, too, its settings are not
+  // changed.
   if (::mallopt(M_MMAP_THRESHOLD, 1 << 30) == 0 && ::mallopt(M_MMAP_THRESHOLD, 32 << 20) == 0) {
     return;
   }
@@ -33,7 +34,7 @@ void keep_memory() {
 
 namespace {
 
-// In this thread and in those that LibTorch's operations use with it.
+// Sets the mode in this thread and in those of the LibTorch operations that it starts.
 void set_in_all_threads(unsigned mode) {
   for_ranges({.size = at::get_num_threads()},
              [=](std::int64_t, std::int64_t) { _mm_setcsr(mode); });

@@ -1,4 +1,4 @@
-// A file of its own because ATen's loop has threads only where it is compiled with OpenMP.
+// This is a separate file because ATen's loop uses threads only if it is compiled with OpenMP.
 #include "lockstep/compute/parallel.h"
 
 #include <ATen/Parallel.h>

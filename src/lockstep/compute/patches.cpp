@@ -9,7 +9,8 @@ namespace lockstep::compute {
 namespace {
 
 // Calls body(in_offset, columns_offset, width) for every row of positions of every element of the
-// patches that is inside along depth and height, and outside(columns_offset, count) for the rest.
+// patches that is inside the input along depth and height, and outside(columns_offset, count) for
+// the remaining ones.
 template <typename Body, typename Outside>
 LOCKSTEP_ALWAYS_INLINE inline void for_rows(const WindowGeometry& g, const Body& body,
                                             const Outside& outside) {
@@ -41,7 +42,7 @@ LOCKSTEP_ALWAYS_INLINE inline void for_rows(const WindowGeometry& g, const Body&
   }
 }
 
-// to[i] = from[2 * i], reading nothing after the last of them.
+// to[i] = from[2 * i]. Reads nothing after the last of these elements.
 LOCKSTEP_ALWAYS_INLINE inline void copy_every_second(const float* from, std::int64_t count,
                                                      float* to) {
   using Eight = Lanes<8>::Floats;

@@ -25,7 +25,7 @@ namespace {
 namespace nn = torch::nn;
 using torch::Tensor;
 
-// The module as what it is, null where it is another or a class derived from it.
+// The module as a T; null if it is of another type or of a type derived from T.
 template <typename T>
 std::shared_ptr<T> exactly(const std::shared_ptr<nn::Module>& module) {
   const nn::Module& object = *module;
@@ -37,7 +37,7 @@ bool is_plain(const Tensor& tensor) {
          tensor.is_contiguous();
 }
 
-// Memory of that shape: what is there, where it fits.
+// Memory of that shape: the given tensor if it fits, else a new one.
 Tensor& shaped(Tensor& memory, torch::IntArrayRef shape, torch::ScalarType type = torch::kFloat) {
   if (!memory.defined() || memory.sizes() != shape) {
     memory = at::empty(shape, torch::dtype(type));
@@ -45,7 +45,7 @@ Tensor& shaped(Tensor& memory, torch::IntArrayRef shape, torch::ScalarType type 
   return memory;
 }
 
-// The gradient of ReLU's input, by its output.
+// The gradient of ReLU's input, computed from its output.
 const Tensor& masked(LayerPass& pass, const Tensor& grad) {
   Tensor& memory = shaped(pass.scratch, grad.sizes());
   relu_backward(grad.numel(), {.grad = grad.data_ptr<float>(),
@@ -54,8 +54,8 @@ const Tensor& masked(LayerPass& pass, const Tensor& grad) {
   return memory;
 }
 
-// Where backward() adds to: zeros where there is no gradient yet, and never what lies otherwise in
-// memory than the parameter. Its version is counted up, as autograd does with every change.
+// The tensor to which backward() adds: zeros if there is no gradient yet, and always in the same
+// memory layout as the parameter. Its version is increased, as autograd does with every change.
 Tensor grad_of(Tensor& parameter) {
   Tensor& grad = parameter.mutable_grad();
   if (!grad.defined()) {
@@ -181,9 +181,9 @@ class LinearLayer : public PlannedLayer {
   bool with_relu_;
 };
 
-// By LibTorch's kernels, but where an output depends on few inputs: these are gathered into a
-// matrix for one product, in the gradient of the weights and, where no input is in two patches,
-// everywhere.
+// Uses LibTorch's kernels, unless an output depends on few inputs. These are then gathered into a
+// matrix for one product: always for the gradient of the weights, and for everything else if no
+// input is in two patches.
 template <typename Module, std::size_t kDims>
 class ConvLayer : public PlannedLayer {
  public:
@@ -204,7 +204,7 @@ class ConvLayer : public PlannedLayer {
         (module_->bias.defined() && !is_plain(module_->bias))) {
       return false;
     }
-    // What makes no sense is LibTorch's to refuse.
+    // LibTorch refuses values that make no sense, so they are left to it.
     for (std::size_t d = 0; d < kDims; ++d) {
       if ((*module_->options.stride())[d] < 1 || (*module_->options.dilation())[d] < 1 ||
           padding()[d] < 0) {
@@ -323,7 +323,7 @@ class ConvLayer : public PlannedLayer {
     });
   }
 
-  // Threads have sums of their own, which are added in order.
+  // Each thread has its own sum; the sums are added in order.
   void add_weight_grad(const WindowGeometry& g, LayerPass& pass, const Tensor& grad) const {
     const std::int64_t samples = pass.input.size(0);
     const std::int64_t parts = std::clamp<std::int64_t>(at::get_num_threads(), 1, samples);
@@ -452,7 +452,7 @@ class Planner {
 
   bool at_end() const { return at_ == modules_.size(); }
 
-  // Null where the next module is not known.
+  // Null if the next module is not known.
   std::unique_ptr<PlannedLayer> next() {
     if (auto module = take<nn::FlattenImpl>()) return std::make_unique<FlattenLayer>(module);
     if (auto module = take<nn::LinearImpl>()) {
@@ -485,13 +485,13 @@ class Planner {
     const auto module = peek<Module>();
     if (module == nullptr || !ConvLayer<Module, kDims>::knows(*module)) return nullptr;
     ++at_;
-    // ReLU before a pooling goes with that.
+    // ReLU before a pooling layer is combined with that layer.
     const bool pooled =
         peek<nn::MaxPool2dImpl>(1) != nullptr || peek<nn::MaxPool3dImpl>(1) != nullptr;
     return std::make_unique<ConvLayer<Module, kDims>>(module, !pooled && take_relu());
   }
 
-  // On either side of it, ReLU is the same.
+  // ReLU before the pooling gives the same as ReLU after it.
   template <typename Module, std::size_t kDims>
   std::unique_ptr<PlannedLayer> pool() {
     const bool before = peek<nn::ReLUImpl>() != nullptr && peek<Module>(1) != nullptr;

@@ -23,9 +23,9 @@ namespace nn = torch::nn;
 using torch::Tensor;
 using torch::autograd::variable_list;
 
-using Workspace = std::vector<LayerPass>;  // one a layer
+using Workspace = std::vector<LayerPass>;  // one per layer
 
-// Whether every gradient is to be accumulated, and none to be returned to somebody who asked.
+// Whether backward() accumulates every gradient, so that no caller requested their return.
 bool is_plain_backward() {
   const auto* const asked = torch::autograd::get_current_graph_task_exec_info();
   return asked == nullptr || asked->empty();
@@ -33,7 +33,7 @@ bool is_plain_backward() {
 
 thread_local bool direct_gradients = false;
 
-// Operations take other types than their inputs'.
+// With autocast, operations use other types than those of their inputs.
 bool is_autocast() {
   return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU);
 }
@@ -60,13 +60,13 @@ class PlannedSequential::ExecutionPlan {
     return modules_ == modules;
   }
 
-  // Whether it has not failed with an input of that shape.
+  // Whether no input of that shape was refused before.
   bool may_take(const Tensor& input) const {
     const std::lock_guard lock(mutex_);
     return !layers_.empty() && (!refused_ || input.sizes() != *refused_);
   }
 
-  // Each once, whoever shares it.
+  // Each parameter once, even if several layers share it.
   std::vector<Tensor> parameters() const {
     std::vector<Tensor> all;
     for (const auto& layer : layers_) {
@@ -78,14 +78,14 @@ class PlannedSequential::ExecutionPlan {
     return all;
   }
 
-  // The edges live as long as the plan: autograd would make new ones for every step.
+  // The edges live as long as the plan. Otherwise autograd would make new ones for every step.
   torch::autograd::edge_list edges_to(const std::vector<Tensor>& parameters) {
     const std::lock_guard lock(mutex_);
     edges_ = torch::autograd::collect_next_edges(parameters);
     return edges_;
   }
 
-  // Memory that no other pass is using.
+  // Memory that no other pass uses.
   Workspace take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) return Workspace(layers_.size());
@@ -95,7 +95,7 @@ class PlannedSequential::ExecutionPlan {
   }
   void give_back(Workspace&& workspace) {
     constexpr std::size_t kMostKept = 2;
-    // What is not ours is let go: a batch's memory is used again, too.
+    // The batch's memory and views of it are released, because they belong to the caller.
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       workspace[i].input.reset();
       if (!layers_[i]->is_view()) continue;
@@ -106,9 +106,10 @@ class PlannedSequential::ExecutionPlan {
     if (free_.size() < kMostKept) free_.push_back(std::move(workspace));
   }
 
-  // For backward(), everything stays in the workspace. Nothing where a layer cannot take its input.
+  // Keeps everything that backward() needs in the workspace. Nothing if a layer cannot take its
+  // input.
   std::optional<Tensor> forward(const Tensor& input, Workspace& workspace) {
-    // The last output is the caller's to keep.
+    // The caller keeps the last output, so it needs new memory.
     for (std::size_t i = layers_.size(); i-- > 0;) {
       workspace[i].output.reset();
       if (!layers_[i]->is_view()) break;
@@ -123,7 +124,7 @@ class PlannedSequential::ExecutionPlan {
     return value;
   }
 
-  // The output alone.
+  // Computes only the output.
   std::optional<Tensor> evaluate(const Tensor& input) {
     Tensor value = input;
     for (const auto& layer : layers_) {
@@ -138,7 +139,7 @@ class PlannedSequential::ExecutionPlan {
 
   void backward(const Tensor& grad, Workspace& workspace) const {
     const std::lock_guard lock(backward_mutex_);
-    std::size_t first = 0;  // below it, nothing is trained
+    std::size_t first = 0;  // no layer before it is trained
     while (first < layers_.size() && !trains(*layers_[first])) ++first;
     Tensor value = grad.contiguous();
     for (std::size_t i = layers_.size(); i-- > first;) {
@@ -147,7 +148,7 @@ class PlannedSequential::ExecutionPlan {
     }
   }
 
-  // Whether backward() looks at the output of the whole.
+  // Whether backward() reads the output of the whole Sequential.
   bool needs_output() const {
     for (std::size_t i = layers_.size(); i-- > 0;) {
       if (!layers_[i]->is_view()) return layers_[i]->needs_output();
@@ -169,7 +170,7 @@ class PlannedSequential::ExecutionPlan {
   std::vector<std::shared_ptr<nn::Module>> modules_;
   std::vector<std::unique_ptr<PlannedLayer>> layers_;
   mutable std::mutex backward_mutex_;  // gradients are added by one thread at a time
-  mutable std::mutex mutex_;           // of what follows
+  mutable std::mutex mutex_;           // protects the following members
   std::optional<std::vector<std::int64_t>> refused_;
   torch::autograd::edge_list edges_;
   std::vector<Workspace> free_;
@@ -200,7 +201,7 @@ struct PlannedSequential::Backward : torch::autograd::Node {
     const torch::NoGradGuard no_grad;
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     plan->backward(grads[0], *workspace);
-    return none;  // they are where they belong
+    return none;  // they were added to the parameters' gradients
   }
 
   void release_variables() override {
@@ -211,7 +212,7 @@ struct PlannedSequential::Backward : torch::autograd::Node {
 
   std::string name() const override { return "LockstepSequentialBackward"; }
 
-  // By autograd itself: somebody wants gradients returned, or gradients of gradients.
+  // Uses autograd itself, because the caller wants gradients returned, or gradients of gradients.
   variable_list recorded_gradients(const Tensor& grad) const {
     const bool again = torch::GradMode::is_enabled();
     const torch::AutoGradMode recording(true);
@@ -284,7 +285,8 @@ Tensor PlannedSequential::forward(const Tensor& input) {
   }
   if (!output) return module_->forward(input);
   if (trained.empty()) return *output;
-  // Another handle of the same memory: the node keeps the output, and must not keep itself.
+  // A second handle of the same memory. The node keeps the output; with one handle it would keep
+  // itself alive.
   Tensor result = output->detach();
   torch::autograd::edge_list edges;
   if (!direct_gradients) edges = plan->edges_to(trained);

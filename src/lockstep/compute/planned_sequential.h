@@ -1,9 +1,9 @@
-// A Sequential of known layers as one operation: its forward and backward run layer by layer in
-// memory that the next step uses again, and backward adds straight to the parameters' gradients.
-// For autograd it is one node, so everything around it (losses, further models) is as ever.
+// Runs a Sequential of known layers as one operation: its forward and backward run layer by layer
+// in memory that the next step uses again, and backward adds directly to the parameters' gradients.
+// For autograd it is one node, so everything around it (losses, further models) works as usual.
 //
 // Known are Linear, Conv1d to Conv3d, ReLU, Flatten, MaxPool2d and MaxPool3d, on the CPU, in float,
-// for inputs that need no gradient. Whatever else goes the old way.
+// for inputs that need no gradient. Everything else is run by LibTorch.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@
 
 namespace lockstep::compute {
 
-// While it lives, and is told so, nobody in this thread asks autograd for the gradient of a
-// parameter, but by backward(): the parameters are then left out of the graph, which would visit
-// each of them.
+// While this object lives and `direct` is true, this thread computes gradients of parameters only
+// by backward(), never by autograd::grad. The parameters are then left out of the graph, which
+// saves a visit to each of them.
 class DirectGradients {
  public:
   explicit DirectGradients(bool direct);
@@ -36,17 +36,17 @@ class PlannedSequential {
   explicit PlannedSequential(std::shared_ptr<torch::nn::SequentialImpl> module);
   ~PlannedSequential();
 
-  // What module->forward(input) gives.
+  // Returns what module->forward(input) returns.
   torch::Tensor forward(const torch::Tensor& input);
 
  private:
   class ExecutionPlan;
   struct Backward;
 
-  std::shared_ptr<ExecutionPlan> plan();  // of the modules as they are now
+  std::shared_ptr<ExecutionPlan> plan();  // for the modules as they are now
 
   std::shared_ptr<torch::nn::SequentialImpl> module_;
-  std::mutex mutex_;                     // of what follows
+  std::mutex mutex_;                     // protects plan_
   std::shared_ptr<ExecutionPlan> plan_;  // null until it is needed
 };
 

@@ -21,7 +21,7 @@ using torch::IntArrayRef;
 using torch::Tensor;
 using torch::autograd::variable_list;
 
-// Depth, height, width of what may be given once for all, or for `dims` of them.
+// Depth, height, width from `values`, which has one value for all dimensions or `dims` values.
 std::optional<Extent> extent(IntArrayRef values, std::size_t dims, std::int64_t depth) {
   if (values.size() != 1 && values.size() != dims) return std::nullopt;
   Extent extent = {depth, depth, depth};
@@ -39,12 +39,12 @@ std::int64_t pooled_size(const PooledAxis& axis, bool ceil_mode) {
   const std::int64_t room = axis.in + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
   if (room < 0) return 0;
   std::int64_t out = (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
-  // The last window starts inside the input or its padding on the left.
+  // The last window must start inside the input or its padding on the left.
   if (ceil_mode && (out - 1) * axis.stride >= axis.in + axis.padding) --out;
   return out;
 }
 
-// The options, kept.
+// A copy of the options.
 struct Settings {
   std::vector<std::int64_t> kernel, stride, padding, dilation;
   bool ceil_mode = false;
@@ -73,13 +73,13 @@ struct MaxPoolBackward : torch::autograd::Node {
 
   variable_list apply(variable_list&& grads) override {
     if (!grads[0].defined()) return {Tensor()};
-    // A gradient of this gradient is wanted: it takes LibTorch's own way to know itself.
+    // The caller wants a gradient of this gradient: LibTorch's own pooling records it.
     if (torch::GradMode::is_enabled()) {
       const Tensor input = saved_input.unpack();
       return torch::autograd::grad({pool_natively(input, settings)}, {input}, {grads[0]},
                                    /*retain_graph=*/true, /*create_graph=*/true);
     }
-    saved_input.unpack();  // refuses an input that was changed since, or was let go
+    saved_input.unpack();  // throws if the input was changed or released since
     const Tensor grad = grads[0].contiguous();
     Tensor grad_in = at::empty(shape, grad.options());
     max_pool_backward(geometry, {.grad_out = grad.data_ptr<float>(),
@@ -102,7 +102,7 @@ struct MaxPoolBackward : torch::autograd::Node {
   Tensor chosen;
 };
 
-// Nothing where it is to be done the old way.
+// Nothing if LibTorch has to do it.
 std::optional<Tensor> pool(const Tensor& input, const PoolOptions& options, std::size_t dims) {
   if (!is_enabled(Speedup::kPool)) return std::nullopt;
   const auto geometry = pool_geometry(input, options, dims);
@@ -164,7 +164,7 @@ std::optional<WindowGeometry> pool_geometry(const Tensor& input, const PoolOptio
   for (std::size_t d = 0; d < 3; ++d) {
     const PooledAxis axis{geometry.in[d], geometry.kernel[d], geometry.stride[d],
                           geometry.padding[d], geometry.dilation[d]};
-    // What makes no sense is LibTorch's to refuse.
+    // LibTorch refuses values that make no sense, so they are left to it.
     if (axis.kernel < 1 || axis.stride < 1 || axis.dilation < 1 || axis.padding < 0 ||
         axis.padding > axis.kernel / 2) {
       return std::nullopt;

@@ -1,5 +1,5 @@
-// LibTorch's max_pool2d and max_pool3d, on the CPU, by our kernels: every model's, wherever its
-// pooling layers are.
+// Replaces LibTorch's max_pool2d and max_pool3d on the CPU by our kernels, for all models and for
+// pooling layers anywhere in them.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,24 @@
 
 namespace lockstep::compute {
 
-// For the rest of the process. What they cannot do (other types than float, other layouts) goes the
-// old way, as does everything where the switch is off.
+// Valid for the rest of the process. LibTorch still runs what our kernels cannot do (types other
+// than float, other layouts), and everything if the switch is off.
 void install_pooling();
 
 struct PoolOptions {
   torch::IntArrayRef kernel;
-  torch::IntArrayRef stride;  // empty: as the kernel
+  torch::IntArrayRef stride;  // empty: the same as the kernel
   torch::IntArrayRef padding;
   torch::IntArrayRef dilation;
   bool ceil_mode = false;
 };
 
-// Of [samples, channels, ...] or [channels, ...] with 2 or 3 dimensions more, as many as the kernel
-// has or `dims` says; nothing where our kernels cannot do it.
+// The geometry for [samples, channels, ...] or [channels, ...] with 2 or 3 further dimensions,
+// given by `dims`. Nothing if our kernels cannot do it.
 std::optional<WindowGeometry> pool_geometry(const torch::Tensor& input, const PoolOptions& options,
                                             std::size_t dims);
 
-// The shape of what is pooled from `input`.
+// The shape of the result of pooling `input`.
 std::vector<std::int64_t> pooled_shape(const torch::Tensor& input, const WindowGeometry& geometry,
                                        std::size_t dims);
 

@@ -1,4 +1,5 @@
-// What makes training faster without changing what is trained, each with a switch, for comparison:
+// Optimisations that make training faster without changing its results. Each can be switched off,
+// for comparison:
 //
 //   LOCKSTEP_DISABLE=plan,pool build/bin/mnist
 #pragma once
@@ -9,17 +10,17 @@ namespace lockstep::compute {
 
 enum class Speedup : std::uint8_t {
   kPlan,       // a Sequential of known layers is run without autograd inside
-  kPatches,    // in a plan, convolutions with few inputs an output are matrix products
+  kPatches,    // in a plan, convolutions with few inputs per output are matrix products
   kPool,       // max pooling by vectorised kernels, outside of a plan
-  kMemory,     // big tensors' memory is kept by the process
+  kMemory,     // the process keeps the memory of big tensors
   kDenormals,  // numbers below 1e-38 are zero
 };
 
-// Whether LOCKSTEP_DISABLE leaves it on; a name there that is none of plan, patches, pool, memory
-// and denormals is a ConfigError.
+// Whether the optimisation is on, that is not listed in LOCKSTEP_DISABLE. A name there other than
+// plan, patches, pool, memory and denormals is a ConfigError.
 bool is_enabled(Speedup speedup);
 
-// Off in this thread while it lives.
+// Switches an optimisation off in this thread while the object lives.
 class WithoutSpeedup {
  public:
   explicit WithoutSpeedup(Speedup speedup);

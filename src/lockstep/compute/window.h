@@ -1,4 +1,4 @@
-// Windows that slide over planes: a pooling's, or the kernel of a convolution.
+// Windows that slide over planes: those of pooling, or the kernel of a convolution.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 
 namespace lockstep::compute {
 
-// Depth, height, width. Fewer dimensions have 1 in the first ones.
+// Depth, height, width. With fewer dimensions, the first ones are 1.
 using Extent = std::array<std::int64_t, 3>;
 
 struct WindowGeometry {
-  std::int64_t planes = 1;  // samples times channels for pooling, the channels of a sample else
+  std::int64_t planes = 1;  // pooling: samples times channels; convolution: channels of one sample
   Extent in = {1, 1, 1};
   Extent out = {1, 1, 1};
   Extent kernel = {1, 1, 1};
@@ -22,7 +22,7 @@ struct WindowGeometry {
   std::int64_t in_size() const { return in[0] * in[1] * in[2]; }      // of a plane
   std::int64_t out_size() const { return out[0] * out[1] * out[2]; }  // of a plane
   std::int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // No element is in two windows.
+  // Whether no element is in two windows.
   bool are_separate() const {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       if (stride[axis] < (kernel[axis] - 1) * dilation[axis] + 1) return false;
@@ -31,8 +31,8 @@ struct WindowGeometry {
   }
 };
 
-// The windows along an axis whose element k is inside the input, [begin, end): that of window w is
-// w * stride + shift.
+// The windows [begin, end) along an axis whose element k is inside the input. For window w, this
+// element is at w * stride + shift.
 struct Inside {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -49,7 +49,7 @@ inline Inside inside(const WindowGeometry& g, std::size_t axis, std::int64_t k) 
   return {begin, std::clamp(end, begin, std::max(begin, g.out[axis])), shift};
 }
 
-// Whether every window has an element inside.
+// Whether every window has an element inside the input.
 inline bool has_no_empty_window(const WindowGeometry& g) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     for (std::int64_t window = 0; window < g.out[axis]; ++window) {

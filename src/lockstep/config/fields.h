@@ -1,6 +1,6 @@
-// The options of something, by name: an aggregate, and a list of its fields with what each is for.
-// From it come reading, with every mistake found at once, and the list that `lockstep targets`
-// shows.
+// The options of a target by name: an aggregate, and a list of its fields with a description of
+// each. The list is used to read options, which reports all mistakes at once, and is what
+// `lockstep targets` shows.
 //
 //   struct NetOptions { std::int64_t width = 64; bool bias = true; };
 //   const std::vector<Field<NetOptions>> fields = {
@@ -19,11 +19,11 @@
 
 namespace lockstep::config {
 
-// What can be told of a field without its type.
+// The description of a field, which does not depend on its C++ type.
 struct FieldInfo {
   std::string name;
   std::string type;
-  std::string fallback;  // as one would write it; "" where it has none
+  std::string fallback;  // the default, as a user would write it; "" if it has none
   std::string about;
   bool required = false;
 };
@@ -44,14 +44,14 @@ class Field {
   using Read = std::function<void(Options&, const Node&)>;
   Field(FieldInfo info, Read read) : info_(std::move(info)), read_(std::move(read)) {}
 
-  // One that must be given.
+  // Makes a field that must be given.
   Field required() && {
     info_.required = true;
     info_.fallback.clear();
     return std::move(*this);
   }
 
-  // The same for something that has such options as a member.
+  // The same field for an aggregate that has these options as a member.
   template <typename Outer>
   Field<Outer> inside(Options Outer::*member) const {
     return Field<Outer>(info_, [member, read = read_](Outer& outer, const Node& node) {
@@ -59,7 +59,7 @@ class Field {
     });
   }
 
-  // With another word for its type, where that says more.
+  // Gives the type another name, if that says more.
   Field named(std::string type) && {
     info_.type = std::move(type);
     return std::move(*this);
@@ -78,10 +78,11 @@ Field<Options> required(std::string name, T Options::*member, std::string about)
   return Field<Options>(std::move(name), member, std::move(about)).required();
 }
 
-// Several mistakes as one error, a line each; one that is found twice is told once.
+// Collects several mistakes into one error with one line per mistake. A mistake that is found twice
+// is reported once.
 class Mistakes {
  public:
-  // Calls `read`; what it throws as a ConfigError is kept.
+  // Calls `read`. If it throws a ConfigError, the message is kept.
   template <typename F>
   void collect(F&& read) {
     try {
@@ -93,17 +94,18 @@ class Mistakes {
   void add(const std::string& message);
   bool empty() const { return messages_.empty(); }
 
-  // Throws them, if there are any.
+  // Throws LocatedError with all mistakes, if there are any.
   void raise() const;
 
  private:
   std::vector<std::string> messages_;
 };
 
-// Adds a mistake for each key of `node` that is none of `known`, with the nearest that is.
+// Adds a mistake for each key of `node` that is not in `known`, with the nearest known key.
 void check_keys(const Node& node, const std::vector<std::string>& known, Mistakes& mistakes);
 
-// Fields that are left out keep their defaults. `more_keys` may be there and are not read.
+// Fields that are left out keep their defaults. `node` may also have the keys `more_keys`, which
+// are not read.
 template <typename Options>
 Options read_fields(const Node& node, const std::vector<Field<Options>>& fields,
                     const std::vector<std::string>& more_keys = {}) {

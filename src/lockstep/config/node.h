@@ -1,6 +1,6 @@
-// A document as it was written: scalars as text, lists, mappings, each with the file and line it
-// comes from, so that an error can say where. Nothing is typed yet: what a scalar means is up to
-// who reads it (value.h).
+// A document as it was written: scalars as text, lists and mappings. Each has the file and line it
+// comes from, so that an error can name them. Scalars have no type yet: the code that reads a
+// scalar decides what it means (value.h).
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace lockstep::config {
 
-// Where a node was written: "mnist.yml" and its line from 1, or the command line without one.
+// Where a node was written: "mnist.yml" and a line, counted from 1, or the command line and 0.
 struct SourceLocation {
   std::string source = {};
   int line = 0;
 };
 
-// A ConfigError that says where already.
+// A ConfigError whose message already has the location.
 class LocatedError : public ConfigError {
   using ConfigError::ConfigError;
 };
@@ -47,13 +47,13 @@ class Node {
 
   const std::string& text() const { return text_; }
   bool is_plain() const { return plain_; }
-  // Of a list or of a mapping; empty for everything else.
+  // The items of a list and the entries of a mapping. Empty for other kinds.
   const std::vector<Node>& items() const { return items_; }
   std::vector<Node>& items() { return items_; }
   const std::vector<Entry>& entries() const { return entries_; }
   std::vector<Entry>& entries() { return entries_; }
 
-  // A mapping's value, or nullptr.
+  // The value of a key of a mapping, or nullptr.
   const Node* find(std::string_view key) const;
   Node* find(std::string_view key);
   bool contains(std::string_view key) const { return find(key) != nullptr; }
@@ -67,16 +67,16 @@ class Node {
   // "loaders/train/batch_size"; empty for a whole document.
   const std::string& path() const { return path_; }
 
-  // Tells this node and all below it their paths.
+  // Sets the paths of this node and of all nodes below it.
   void set_paths(const std::string& path = "");
 
   // "the number 3", "the text 'abc'", "a list", ... for messages.
   std::string describe() const;
 
-  // "mnist.yml:12: loaders/train/batch_size", as much of it as is known.
+  // "mnist.yml:12: loaders/train/batch_size", or the part of this that is known.
   std::string where() const;
 
-  // Throws a LocatedError: where(), and the message.
+  // Throws a LocatedError with where() and the message.
   template <typename... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     throw LocatedError(where() + ": " + fmt::format(format, std::forward<Args>(args)...));
@@ -92,8 +92,9 @@ class Node {
   std::string path_;
 };
 
-// Lays `over` over `base`: mappings are merged key by key, everything else is replaced. A mapping
-// that names another _target_ replaces the whole of the old one, whose options are not its own.
+// Merges `over` into `base`: mappings are merged key by key, everything else is replaced. A mapping
+// that names another _target_ replaces the whole old mapping, because the old options belong to
+// another target.
 void merge(Node& base, const Node& over);
 
 }  // namespace lockstep::config

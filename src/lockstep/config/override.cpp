@@ -10,7 +10,7 @@ namespace lockstep::config {
 namespace {
 
 std::vector<std::string> split(std::string_view path) {
-  // A key may have dots in it ("conv.*"): then the path is written with slashes.
+  // A key may contain dots ("conv.*"). The path is then written with slashes.
   const char separator = path.find('/') != std::string_view::npos ? '/' : '.';
   std::vector<std::string> keys;
   for (std::size_t begin = 0; begin <= path.size();) {
@@ -37,7 +37,7 @@ Node& item_of(Node& list, const std::string& key, std::string_view path) {
   return list.items()[static_cast<std::size_t>(*index)];
 }
 
-// "3:int" as Catalyst has it: the type is the schema's here.
+// Removes a type that Catalyst writes into values, as in "3:int". Here the field has the type.
 std::string_view without_type(std::string_view value) {
   if (value == "none:str" || value == "None:str") return "null";
   for (const std::string_view suffix : {":int", ":float", ":str", ":bool"}) {
@@ -46,8 +46,8 @@ std::string_view without_type(std::string_view value) {
   return value;
 }
 
-// "{feature}_{checkpoint:04d}.h5": something follows the brace that closes the first one, so this
-// is no YAML mapping but text, such as a path with placeholders.
+// Whether this is not a YAML mapping but text, such as a path with placeholders,
+// "{feature}_{checkpoint:04d}.h5". Such text goes on after the brace that closes the first one.
 bool is_pattern(std::string_view text) {
   if (!text.starts_with('{')) return false;
   int depth = 0;

@@ -6,13 +6,14 @@
 namespace lockstep::config {
 namespace {
 
-// LibTorch's messages go on with a backtrace.
+// The messages of LibTorch end with a backtrace.
 std::string without_backtrace(const std::string& message) {
   return message.substr(
       0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
 }
 
-// What a message that speaks of the option says of it: of "Adam: lr: expected …", "expected …".
+// What a message says about an option: for the option lr, "expected …" of "Adam: lr: expected …".
+// Nothing if the message does not name the option.
 std::optional<std::string> said_of(const std::string& option, const std::string& message) {
   const std::size_t at = message.find(option + ": ");
   if (at == std::string::npos || (at > 0 && message[at - 1] != ' ')) return std::nullopt;

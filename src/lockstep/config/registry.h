@@ -1,4 +1,4 @@
-// What a config can name by _target_: things of one kind, each with its options.
+// The targets of one kind that a config can name by _target_, each with its options.
 //
 //   Registry<Shape> shapes("shape");
 //   shapes.add<CircleOptions>("Circle", "Round.",
@@ -6,8 +6,8 @@
 //                             [](const CircleOptions& o) { return Shape::circle(o.radius); });
 //   Shape shape = shapes.make(node);       // {_target_: Circle, radius: 2}
 //
-// A target without options may be written as its name alone, and one with them as the only key of a
-// mapping, {Circle: {radius: 2}}.
+// A target without options may be written as its name only. A target with options may be written as
+// the only key of a mapping, {Circle: {radius: 2}}.
 #pragma once
 
 #include <functional>
@@ -33,26 +33,26 @@ struct TargetInfo {
 
 struct NoOptions {};
 
-// A node taken apart: which target, with what.
+// The target that a node names, and its options.
 struct Target {
   std::string name;
   Node options;  // a mapping, without _target_
 };
 
-// Throws LocatedError where it is nothing that names a target of this kind.
+// Throws LocatedError if the node does not name a target of this kind.
 Target target_of(const Node& node, const std::string& kind, const std::vector<std::string>& known);
 
-// Throws LocatedError with the message of an error that making `node` came to: at the option that
-// it speaks of, where it names one.
+// Throws LocatedError with the message of an error that was thrown while the target of `node` was
+// made. If the message names an option, the location is that of the option.
 [[noreturn]] void fail_making(const Node& node, const Node& options, const std::string& message);
 
-// `Context` is what makers may take besides their options.
+// Makers may take arguments of the types `Context` in addition to their options.
 template <typename Product, typename... Context>
 class Registry {
  public:
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // Throws ConfigError where the name is taken.
+  // Throws ConfigError if the name is already registered.
   template <typename Options, typename Make>
   void add(const std::string& name, const std::string& about,
            const std::vector<Field<Options>>& fields, Make make) {
@@ -73,7 +73,7 @@ class Registry {
               }});
   }
 
-  // One without options.
+  // Adds a target without options.
   template <typename Make>
   void add(const std::string& name, const std::string& about, Make make) {
     add(name, about, std::vector<Field<NoOptions>>(),
@@ -86,7 +86,7 @@ class Registry {
         });
   }
 
-  // Throws LocatedError for all that is wrong with it.
+  // Makes the target that the node names. Throws LocatedError if anything in the node is wrong.
   Product make(const Node& node, Context... context) const {
     const Target target = target_of(node, kind_, names());
     try {
@@ -99,7 +99,7 @@ class Registry {
   }
 
   const std::string& kind() const { return kind_; }
-  // In the order they were added.
+  // In the order in which they were added.
   const std::vector<std::string>& names() const { return order_; }
   bool contains(const std::string& name) const { return entries_.contains(name); }
   const TargetInfo& info(const std::string& name) const { return entries_.at(name).info; }

@@ -10,7 +10,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// A plain scalar that is a number, true or false in YAML 1.2's core schema.
+// Whether a plain scalar is a number, true or false in the core schema of YAML 1.2.
 bool is_typed(const std::string& text) {
   return parse_bool(text) || parse_double(text);
 }
@@ -39,7 +39,7 @@ std::optional<double> parse_double(std::string_view text) {
     return negative ? -HUGE_VAL : HUGE_VAL;
   }
   if (text == ".nan" || text == ".NaN" || text == ".NAN") return std::nan("");
-  // from_chars knows "inf" and "nan", too, which YAML takes for words.
+  // from_chars also accepts "inf" and "nan", which are text in YAML.
   if (digits.empty() || !(is_digit(digits[0]) || digits[0] == '.')) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -75,7 +75,7 @@ std::int64_t read_int(const Node& node, std::int64_t least, std::int64_t most) {
   if (!value) {
     // 1e3 and 64.0 are integers, written as numbers.
     const auto number = parse_double(node.text());
-    constexpr double kExact = 9007199254740992;  // 2^53: from here on doubles skip integers
+    constexpr double kExact = 9007199254740992;  // 2^53; larger doubles skip integers
     if (number && std::trunc(*number) == *number && std::abs(*number) < kExact) {
       value = static_cast<std::int64_t>(*number);
     }
@@ -95,7 +95,7 @@ double read_double(const Node& node) {
 }
 
 std::string read_text(const Node& node) {
-  // A number can be a name: a folder of the year, say.
+  // A number may be text, too, for example the name of a folder.
   if (!node.is_scalar()) node.fail("expected text, got {}", node.describe());
   return node.text();
 }

@@ -1,8 +1,8 @@
-// What a node means where a certain type is expected. Value<T> has
+// Reads a node as a value of a C++ type. Value<T> has
 //
 //   static std::string type();             "integer", for messages and `lockstep targets`
 //   static T read(const Node& node);       throws LocatedError
-//   static std::string show(const T&);     a default, as one would write it
+//   static std::string show(const T&);     a default, as a user would write it
 //
 // Specialise it for your own types, or, for an enumeration, EnumNames.
 #pragma once
@@ -25,13 +25,13 @@
 
 namespace lockstep::config {
 
-// Plain scalars. Nothing where the text is something else.
+// Parse plain scalars. Nothing if the text is of another type.
 std::optional<bool> parse_bool(std::string_view text);
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);  // an integer is a number, too
 
-// As it would be written: the shortest that reads back the same, text in quotes where it needs
-// them.
+// The value as a user would write it: a number in the shortest form that reads back the same, and
+// text in quotes if it needs them.
 std::string show_double(double value);
 std::string show_text(const std::string& text);
 
@@ -54,7 +54,7 @@ template <typename T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) struct Value<T> {
   static std::string type() { return "integer"; }
   static T read(const Node& node) {
-    // YAML's integers are int64: a larger seed cannot be written.
+    // Integers are read as int64, so a larger seed cannot be written.
     constexpr auto most = std::numeric_limits<T>::max();
     constexpr auto largest = std::numeric_limits<std::int64_t>::max();
     return static_cast<T>(
@@ -85,7 +85,7 @@ struct Value<std::filesystem::path> {
   static std::string show(const std::filesystem::path& value) { return show_text(value.string()); }
 };
 
-// In seconds, as a person would say it.
+// Written in seconds.
 template <>
 struct Value<std::chrono::milliseconds> {
   static std::string type() { return "seconds"; }
@@ -101,7 +101,7 @@ struct Value<std::chrono::milliseconds> {
   }
 };
 
-// Null, or the key left out: nothing.
+// Null, or a key that is left out, means nothing.
 template <typename T>
 struct Value<std::optional<T>> {
   static std::string type() { return Value<T>::type(); }
@@ -114,7 +114,7 @@ struct Value<std::optional<T>> {
   }
 };
 
-// A single value is a list of one.
+// A single value is read as a list with one item.
 template <typename T>
 struct Value<std::vector<T>> {
   static std::string type() { return "list of " + Value<T>::type(); }
@@ -166,7 +166,7 @@ struct Value<std::variant<std::int64_t, double>> {
   }
 };
 
-// The names of an enumeration's values: specialise with
+// The names of the values of an enumeration. Specialise it with
 //   static constexpr std::pair<E, const char*> names[] = {{E::kEpoch, "epoch"}, …};
 template <typename E>
 struct EnumNames;

@@ -24,7 +24,7 @@ std::size_t count_nodes(const Node& node) {
   return count;
 }
 
-// Whether the bytes are UTF-8, without looking for overlong forms.
+// Whether the bytes are UTF-8. Overlong forms are not checked.
 bool is_utf8(std::string_view text) {
   int following = 0;
   for (const char c : text) {
@@ -46,10 +46,10 @@ bool is_utf8(std::string_view text) {
   return following == 0;
 }
 
-// The first line, from 1, that is indented by a tab. YAML allows no such thing, JSON does.
+// The first line, counted from 1, that is indented by a tab. YAML does not allow that, JSON does.
 std::optional<int> first_tab(std::string_view text) {
   int line = 1;
-  bool indented = true;  // nothing but spaces so far in the line
+  bool indented = true;  // only spaces so far in the line
   for (const char c : text) {
     if (indented && c == '\t') return line;
     indented = c == '\n' || (indented && c == ' ');
@@ -65,8 +65,8 @@ std::size_t depth_of(const Node& node) {
   return deepest + 1;
 }
 
-// Builds the document of the parser's events. They, and not yaml-cpp's nodes, because they come one
-// by one: an alias bomb is seen before it is blown up.
+// Builds the document from the events of the parser. It does not use the nodes of yaml-cpp, because
+// events come one by one, so that an alias bomb is noticed before it is expanded.
 class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string source) : source_(std::move(source)) {}
@@ -82,7 +82,8 @@ class Builder final : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
-    // The parser refuses unknown names; one that is still open stands for something it is in.
+    // The parser refuses unknown names. So the anchor is known, but its node is not complete: the
+    // alias is inside of that node.
     if (known == anchors_.end()) {
       fail(mark, "an alias of the node that it is in");
     }
@@ -122,10 +123,10 @@ class Builder final : public YAML::EventHandler {
   struct Open {
     Node node;
     YAML::anchor_t anchor = 0;
-    std::optional<std::string> key = {};  // waits for its value
+    std::optional<std::string> key = {};  // a key without its value yet
     int key_line = 0;
     bool is_merge = false;
-    std::vector<Node> merged = {};  // what "<<" brings
+    std::vector<Node> merged = {};  // the mappings that "<<" names
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& message) const {
@@ -211,7 +212,7 @@ class Builder final : public YAML::EventHandler {
     if (parent.is_merge) {
       merge_into(parent, std::move(node));
     } else {
-      // The key's line is where a person looks.
+      // A user looks for the line of the key, not for that of the value.
       node.set_place({.source = source_, .line = parent.key_line});
       parent.node.set(*parent.key, std::move(node));
     }
@@ -277,7 +278,7 @@ Node parse_yaml(std::string_view text, const std::string& source) {
                        format_bytes(static_cast<double>(kLargestFile)),
                        format_bytes(static_cast<double>(text.size())));
   }
-  // yaml-cpp would take bytes it cannot decode for U+FFFD, and a NUL for the end.
+  // yaml-cpp would read bytes that it cannot decode as U+FFFD, and a zero byte as the end.
   if (text.find('\0') != std::string_view::npos) {
     throw LocatedError("{}: not a text file: it has a byte of zero", source);
   }
@@ -294,7 +295,8 @@ Node parse_yaml(std::string_view text, const std::string& source) {
     document.set_paths();
     return document;
   } catch (const YAML::Exception& error) {
-    // yaml-cpp speaks of the entry that the tab hides, or of a later one.
+    // The message of yaml-cpp does not mention the tab. It is about the entry after the tab, or a
+    // later one.
     if (const auto line = first_tab(text); line && *line <= error.mark.line + 1) {
       throw LocatedError("{}:{}: a tab in the indentation; YAML is indented by spaces", source,
                          *line);

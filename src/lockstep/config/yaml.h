@@ -1,4 +1,4 @@
-// Reading and writing documents: YAML, and JSON, which is YAML as well.
+// Reads and writes documents in YAML. JSON can be read, too, because it is also YAML.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,23 @@
 
 namespace lockstep::config {
 
-// What a document may cost. A config is written by hand: what goes beyond is a mistake, or meant to
-// exhaust the memory.
+// The limits of a document. A config is written by hand, so a larger one is a mistake, or an
+// attempt to exhaust the memory.
 inline constexpr std::size_t kLargestFile = 4 << 20;  // bytes
-inline constexpr std::size_t kMostNodes = 100'000;    // aliases counted as what they stand for
+inline constexpr std::size_t kMostNodes = 100'000;    // an alias counts as all of its nodes
 inline constexpr std::size_t kDeepest = 64;
 inline constexpr std::size_t kMostKeys = 5'000;  // of one mapping
 
-// One document. Anchors and aliases, and "<<" to merge mappings, are resolved; a key that comes
-// twice is an error. `source` names it in messages. Throws ConfigError with the line.
+// Parses one document. Anchors, aliases and "<<", which merges mappings, are resolved. A key that
+// is there twice is an error. `source` is the name of the document in messages. Throws ConfigError,
+// which names the line.
 Node parse_yaml(std::string_view text, const std::string& source);
 
-// A file's document, with paths set; a folder's is its config.yml. Throws ConfigError where it is
-// not there, too large or not a mapping.
+// Reads the document of a file. For a folder it reads config.yml in it. The paths of the nodes are
+// set. Throws ConfigError if the file does not exist, is too large or is not a mapping.
 Node load_yaml(const std::filesystem::path& path);
 
-// As YAML that parses to the same document.
+// Writes YAML that parses to the same document.
 std::string to_yaml(const Node& node);
 
 }  // namespace lockstep::config

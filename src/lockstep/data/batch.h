@@ -1,5 +1,5 @@
-// What travels through the loop: tensors by name. The loader fills "features" and "targets", the
-// runner adds "logits" and "loss", callbacks read what they are told to.
+// A batch: tensors by name. The loader fills in "features" and "targets", the runner adds "logits"
+// and "loss", and callbacks read the tensors that their options name.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Batch {
   Batch() = default;
   Batch(std::initializer_list<Entry> entries) : entries_(entries) {}
 
-  // Throws ConfigError with the nearest key where `key` is not in the batch.
+  // Throws ConfigError, which suggests the nearest key, if `key` is not in the batch.
   const torch::Tensor& operator[](std::string_view key) const;
 
   void set(std::string_view key, torch::Tensor tensor);
@@ -28,7 +28,7 @@ class Batch {
   std::vector<std::string> keys() const;
   bool empty() const { return entries_.empty(); }
 
-  // Samples in the batch: the first dimension of the first tensor.
+  // The number of samples in the batch: the first dimension of the first tensor.
   std::int64_t size() const;
 
   Batch to(torch::Device device) const;

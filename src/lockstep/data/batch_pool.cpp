@@ -9,7 +9,7 @@ namespace {
 bool held_by_us_alone(const Batch& batch) {
   return std::ranges::all_of(batch, [](const Batch::Entry& entry) {
     const torch::Tensor& tensor = entry.second;
-    // A tensor with a history or a gradient is not blank, whoever holds it.
+    // A tensor that requires a gradient cannot be used again, even if only the pool holds it.
     return tensor.defined() && tensor.device().is_cpu() && tensor.has_storage() &&
            tensor.use_count() == 1 && tensor.storage().use_count() == 1 && !tensor.requires_grad();
   });

@@ -1,4 +1,5 @@
-// Batches that were handed out, kept so that their memory can be used again once nobody holds them.
+// Keeps batches that were handed out, so that their memory can be used again when no other code
+// holds them.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +11,13 @@ namespace lockstep::data {
 
 class BatchPool {
  public:
-  // Remembers at most so many.
+  // Keeps at most `capacity` batches.
   explicit BatchPool(std::size_t capacity) : capacity_(capacity) {}
 
   void lend(const Batch& batch);
 
-  // A batch whose memory nobody else holds, neither its tensors nor a view of them nor autograd; an
-  // empty one where there is none.
+  // Returns a batch whose memory is held only by this pool: there is no other copy or view of its
+  // tensors, and autograd does not need them. If there is no such batch, returns an empty one.
   Batch take();
 
  private:

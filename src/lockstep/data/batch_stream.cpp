@@ -17,13 +17,14 @@
 
 namespace lockstep::data {
 
-// Makes the batches, in whatever thread asks for them.
+// Makes the batches, in the thread that calls next().
 class BatchStream::Source {
  public:
   Source(DatasetPtr dataset, StreamPlan plan)
       : dataset_(std::move(dataset)),
         plan_(std::move(plan)),
-        // Those that wait, the one in use, the one used before it, and one to fill.
+        // The pool has room for the prepared batches, the current one, the one before it, and one
+        // that is being filled.
         pool_(static_cast<std::size_t>(plan_.prefetch) + 3) {}
 
   std::optional<Batch> next() {
@@ -46,7 +47,7 @@ class BatchStream::Source {
   std::size_t at_ = 0;
 };
 
-// Runs ahead of the user in a thread of its own.
+// Prepares batches ahead in a separate thread.
 class BatchStream::Prefetcher {
  public:
   Prefetcher(Source& source, std::size_t ahead)
@@ -87,7 +88,7 @@ class BatchStream::Prefetcher {
     ready_changed_.notify_all();
   }
 
-  // False where the stream is being destroyed.
+  // Returns false if the stream is being destroyed.
   bool wait_for_room(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     return ready_changed_.wait(lock, stop, [this] { return ready_.size() < ahead_; }) &&
@@ -100,7 +101,7 @@ class BatchStream::Prefetcher {
   std::deque<Batch> ready_;
   std::exception_ptr error_;
   bool ended_ = false;
-  std::jthread thread_;  // last: it uses all of the above, and stops and joins first
+  std::jthread thread_;  // last, so that it ends before the members that it uses
 };
 
 BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
@@ -124,7 +125,7 @@ BatchStream::~BatchStream() = default;
 BatchStream::BatchStream(BatchStream&&) noexcept = default;
 
 BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
-  // The thread first: it still uses the source that is about to go.
+  // The old thread must end first, because it still uses the old source.
   prefetcher_ = std::move(other.prefetcher_);
   source_ = std::move(other.source_);
   current_ = std::move(other.current_);
@@ -141,7 +142,7 @@ BatchStream::Iterator BatchStream::begin() {
 }
 
 void BatchStream::advance() {
-  // Let go before asking: its memory may be the one that is used again.
+  // Released before next() is called, so that its memory can be used again.
   current_.reset();
   current_ = next();
 }

@@ -1,4 +1,4 @@
-// Batches, one after the other:
+// Gives batches, one after the other:
 //
 //   for (ls::Batch& batch : loader.stream({.epoch = 1})) { ... }
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-// A part of an order.
+// Consecutive samples of an order.
 struct SampleSlice {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -24,24 +24,25 @@ struct SampleSlice {
 struct StreamPlan {
   std::vector<std::int64_t> order;   // sample indices
   std::vector<SampleSlice> batches;  // batch k has the samples of this slice of the order
-  // Batches prepared ahead by a thread; 0: by next() itself. Pays where a batch takes longer to
-  // make than a thread to wake, tens of microseconds; small tensors in memory do not.
+  // How many batches a thread prepares ahead. With 0, next() makes the batch itself. A thread is
+  // faster only if making a batch takes longer than waking a thread, which takes tens of
+  // microseconds. Batches of small tensors in memory do not take that long.
   std::int64_t prefetch = 0;
 };
 
-// Movable; one thread may use it. The memory of a batch is used again once all that hold its
-// tensors, or views of them, have let go: an epoch in its stride allocates nothing. Nobody's batch
-// is ever written over.
+// Movable. Only one thread may use it. The memory of a batch is used again when its tensors and all
+// views of them are released, so that after the first batches an epoch allocates nothing. A batch
+// that is still held is never overwritten.
 class BatchStream {
  public:
-  // Throws ConfigError where `dataset` is null or a slice reaches beyond the order.
+  // Throws ConfigError if `dataset` is null, prefetch is negative or a slice exceeds the order.
   BatchStream(DatasetPtr dataset, StreamPlan plan);
-  ~BatchStream();  // ends the thread, also half way
+  ~BatchStream();  // ends the thread, even if batches are left
   BatchStream(BatchStream&&) noexcept;
   BatchStream& operator=(BatchStream&&) noexcept;
 
-  // The next batch, or nothing at the end. What the data set throws comes out here, also where a
-  // thread prepares, and comes again if this is called again.
+  // Returns the next batch, or nothing at the end. Throws what the data set threw, even if a thread
+  // prepares the batches, and throws it again if it is called again.
   std::optional<Batch> next();
 
   class Iterator {
@@ -65,7 +66,7 @@ class BatchStream {
     BatchStream* stream_ = nullptr;
   };
 
-  // Starts with the batch that next() would give; a stream is walked through once.
+  // Starts with the batch that next() would return. A stream can be iterated only once.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
@@ -77,7 +78,7 @@ class BatchStream {
   void advance();
 
   std::unique_ptr<Source> source_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // after source_: its thread uses it
+  std::unique_ptr<Prefetcher> prefetcher_;  // after source_, because its thread uses source_
   std::optional<Batch> current_;
 };
 

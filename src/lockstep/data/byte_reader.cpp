@@ -86,9 +86,8 @@ class ByteReader::Gzip : public Source {
     const std::size_t got = out.size() - left;
     if (got > left_) {
       throw DataError(
-          "{}: its {} packed bytes hold more than 100 times as many, as no honest file does; "
-          "unpack "
-          "it by hand if it is meant so",
+          "{}: its {} packed bytes unpack to more than 100 times as many, which looks like an "
+          "attack; unpack it by hand if you trust it",
           file_->path().string(), fs::file_size(file_->path()));
     }
     left_ -= got;
@@ -110,7 +109,7 @@ class ByteReader::Gzip : public Source {
     stream_.avail_in = static_cast<uInt>(got);
   }
 
-  // After a member comes another one, or the end.
+  // After a member of the gzip file there is another member, or the end.
   void end_member() {
     if (stream_.avail_in == 0 && file_->at_most_left() == 0) {
       ended_ = true;
@@ -122,7 +121,7 @@ class ByteReader::Gzip : public Source {
   std::unique_ptr<Plain> file_;
   z_stream stream_{};
   std::array<char, 1 << 16> buffer_{};
-  std::uint64_t left_ = 0;  // unpacked bytes that may come
+  std::uint64_t left_ = 0;  // unpacked bytes that may still follow
   bool ended_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The bytes of a file, unpacked where it is gzip.
+// Reads the bytes of a file, and unpacks it if it is gzip.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@ namespace lockstep::data {
 
 class ByteReader {
  public:
-  // Throws DataError where the file cannot be opened.
+  // Throws DataError if the file cannot be opened.
   explicit ByteReader(const std::filesystem::path& path);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  // Fills `out` as far as the file goes and returns how many bytes that was. Throws DataError
-  // naming the file where reading fails or what is packed is damaged, cut short or followed by
-  // something.
+  // Fills `out`, or a part of it if the file ends, and returns the number of bytes. Throws
+  // DataError, which names the file, if reading fails, or if the gzip data is damaged, incomplete
+  // or followed by other data.
   std::size_t read(std::span<char> out);
 
-  // No more than this many bytes can be left to read: exact for a plain file; for gzip 64 MiB and
-  // 100 times its packed size, which no data of a measurement reach. Reading more is refused with a
-  // DataError: a small file cannot fill the memory.
+  // An upper limit of the bytes that are left to read. It is exact for a plain file. For gzip it is
+  // 64 MiB plus 100 times the packed size, which is more than measured data ever needs. Reading
+  // more throws DataError, so a small file cannot fill the memory.
   std::uint64_t at_most_left() const;
 
   bool packed() const;

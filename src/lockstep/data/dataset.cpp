@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-// Every sample must have the keys, shapes and types of the first one, or there is no batch.
+// The samples of a batch must all have the keys, shapes and types of the first one.
 void check_alike(const Batch& sample, std::int64_t index, const Batch& first,
                  std::int64_t first_index) {
   for (const auto& [key, tensor] : first) {

@@ -1,4 +1,4 @@
-// Where samples come from. Derive from Dataset to bring your own:
+// Where samples come from. Derive from Dataset to make your own:
 //
 //   class Squares : public ls::data::Dataset {
 //     std::int64_t size() const override { return 100; }
@@ -24,12 +24,12 @@ class Dataset {
 
   virtual std::int64_t size() const = 0;
 
-  // One sample, its tensors without a batch dimension. 0 <= index < size().
+  // One sample. Its tensors have no batch dimension. 0 <= index < size().
   virtual Batch sample(std::int64_t index) const = 0;
 
-  // Many samples as one batch. By default stacks sample(i); override it where the samples can be
-  // gathered in one pass. `reuse` is a batch nobody else holds any more (or an empty one) whose
-  // memory may be written over; its content means nothing.
+  // Many samples as one batch. By default it stacks sample(i). Override it if the samples can be
+  // gathered in one pass. `reuse` is a batch that no other code holds, or an empty one. Its memory
+  // may be overwritten, and its content is undefined.
   virtual Batch gather(std::span<const std::int64_t> indices, Batch reuse) const;
 };
 

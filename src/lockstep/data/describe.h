@@ -1,4 +1,4 @@
-// A tensor in the words of an error message.
+// Describes a tensor for an error message.
 #pragma once
 
 #include <string>

@@ -20,7 +20,8 @@ namespace lockstep::data {
 namespace fs = std::filesystem;
 namespace {
 
-// The file while it is incomplete: beside its place, and gone unless it was finished.
+// The file while it is incomplete. It is in the same folder as the target, and is removed unless
+// finish() was called.
 class PartFile {
  public:
   explicit PartFile(const fs::path& target)
@@ -57,8 +58,8 @@ class PartFile {
   bool finished_ = false;
 };
 
-// The folder that a file is to come to, with its parents. Those that were made for it are removed
-// again unless the file came.
+// Makes the folder of the file, with its parents. The folders that were made are removed again
+// unless keep() is called.
 class Destination {
  public:
   explicit Destination(const fs::path& folder) {
@@ -71,7 +72,7 @@ class Destination {
     if (!folder.empty()) make_directories(folder);
   }
   ~Destination() {
-    std::error_code in_use;  // by another process that puts files there, too
+    std::error_code in_use;  // for example by another process that puts files there
     for (const fs::path& path : made_) fs::remove(path, in_use);
   }
   Destination(const Destination&) = delete;
@@ -141,7 +142,7 @@ class Transfer {
 
   static long seconds(std::chrono::seconds value) { return static_cast<long>(value.count()); }
 
-  // Called from C: an exception must not pass through it.
+  // libcurl, which is C, calls this, so it must not throw.
   static std::size_t on_bytes(const char* bytes, std::size_t, std::size_t count, void* self) {
     auto& transfer = *static_cast<Transfer*>(self);
     try {
@@ -180,7 +181,7 @@ class Transfer {
 }  // namespace
 
 void download(const DownloadOptions& options) {
-  // Must come before other threads use libcurl; once in the life of a process.
+  // Must be called once per process, before other threads use libcurl.
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (initialised != CURLE_OK) throw Error("libcurl: {}", curl_easy_strerror(initialised));
   Destination destination(options.path.parent_path());

@@ -1,4 +1,4 @@
-// Fetches a file that is known by its checksum.
+// Downloads a file with a known checksum.
 #pragma once
 
 #include <chrono>
@@ -10,17 +10,17 @@
 namespace lockstep::data {
 
 struct DownloadOptions {
-  std::vector<std::string> urls;     // mirrors of the one file, tried in this order
-  std::filesystem::path path;        // where it goes; the folder is created
+  std::vector<std::string> urls;     // mirrors of the file, tried in this order
+  std::filesystem::path path;        // where the file is put; the folder is created
   std::string sha256;                // 64 lower-case hexadecimal digits
-  std::int64_t max_bytes = 1 << 30;  // a mirror that sends more is given up
+  std::int64_t max_bytes = 1 << 30;  // the next mirror is tried if one sends more
   std::chrono::seconds connect_timeout{15};
-  std::chrono::seconds stall_timeout{30};  // a mirror below 1 KiB/s for so long is given up
-  std::string advice;                      // what else the user can do; ends the error message
+  std::chrono::seconds stall_timeout{30};  // how long a mirror may be below 1 KiB/s
+  std::string advice;  // what else the user can do; the end of the error message
 };
 
-// Puts the file at `path`, whole and with the right checksum, or throws DataError with the reason
-// of every mirror and leaves nothing. Shows its progress on standard error.
+// Puts the complete file with the right checksum at `path`. Otherwise it throws DataError with the
+// reason for every mirror, and leaves nothing behind. Shows its progress on standard error.
 void download(const DownloadOptions& options);
 
 }  // namespace lockstep::data

@@ -17,7 +17,7 @@ DownloadProgress::DownloadProgress(std::string name, const std::string& url)
 }
 
 DownloadProgress::~DownloadProgress() {
-  // The next line of whoever writes must not continue ours.
+  // The next output must begin on a new line.
   if (line_open_) std::fputc('\n', stderr);
 }
 

@@ -1,5 +1,5 @@
-// How far a download is, on standard error: one line that is rewritten on a terminal, a line at the
-// start and one at the end otherwise.
+// Shows the progress of a download on standard error. On a terminal it is one line that is
+// rewritten. Otherwise it is one line at the start and one at the end.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class DownloadProgress {
   DownloadProgress(const DownloadProgress&) = delete;
   DownloadProgress& operator=(const DownloadProgress&) = delete;
 
-  // `total` is zero as long as it is not known.
+  // `total` is zero while it is not known.
   void update(std::int64_t received, std::int64_t total);
   void done(std::int64_t received);
 

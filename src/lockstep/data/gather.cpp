@@ -11,11 +11,11 @@
 namespace lockstep::data {
 namespace {
 
-// Threads cost more than they bring below this many bytes of result each.
+// If a thread has fewer bytes of the result than this, starting it costs more than it saves.
 constexpr std::int64_t kBytesPerThread = 512 * 1024;
 
-// Rows are picked at random, where the hardware cannot guess the next one: ask for it early. The
-// start of a long row is enough, its rest is a stream.
+// Rows are selected in random order, so the hardware cannot predict the next one, and we prefetch
+// it. For a long row the start is enough, because the hardware predicts the rest.
 constexpr std::size_t kRowsAhead = 2;
 constexpr std::int64_t kPrefetchBytes = 2048;
 constexpr std::int64_t kCacheLine = 64;
@@ -78,7 +78,7 @@ LOCKSTEP_ALWAYS_INLINE inline void convert_plane(const PixelPlane& plane, std::i
 
 template <bool kNormalise>
 LOCKSTEP_ALWAYS_INLINE inline void convert(const PixelPlane& plane) {
-  // The strides of grey and colour as constants, so that their loops are vectorised.
+  // The strides of grey and colour images are constants here, so that their loops are vectorised.
   if (plane.stride == 1) {
     convert_plane<kNormalise>(plane, 1);
   } else if (plane.stride == 3) {

@@ -1,5 +1,5 @@
-// The inner loops of a gather: rows of a contiguous CPU tensor, picked by index, converted while
-// they are copied. Internal to data/: everyone else gathers through a Dataset.
+// The inner loops of a gather: rows of a contiguous CPU tensor are selected by index and converted
+// while they are copied. Internal to data/: other modules gather through a Dataset.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace lockstep::data {
 
-// Throws DataError naming the first index that is not in [0, size).
+// Throws DataError, which names the first index that is not in [0, size), if there is one.
 void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
 
-// reuse[key] where its memory fits, else new memory; a CPU tensor whose content means nothing.
+// Returns reuse[key] if its memory fits, else a new CPU tensor. The content is undefined.
 torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch::IntArrayRef shape,
                                 torch::ScalarType type);
 
-// How bytes become floats: (byte / 255 - mean[c]) / std[c]. Divisions are divisions, not products
-// with a reciprocal: the bits are those of PyTorch's ToTensor and Normalize.
+// How bytes become floats: (byte / 255 - mean[c]) / std[c]. The code divides and does not multiply
+// by the reciprocal, so that the bits are those of PyTorch's ToTensor and Normalize.
 struct PixelMap {
   std::int64_t channels = 1;  // innermost in the source, outermost in the result
-  std::vector<float> mean;    // one for all channels or one each; empty: not normalised
+  std::vector<float> mean;    // one for all channels or one per channel; empty: not normalised
   std::vector<float> std;     // as many as `mean`
 };
 
-// In all of these `rows` is contiguous, indices are in range, and `out` is contiguous, of the right
-// type, with one row an index.
+// For all of these, `rows` must be contiguous, the indices must be in range, and `out` must be
+// contiguous and of the right type, with one row per index.
 void gather_copy(const torch::Tensor& rows, std::span<const std::int64_t> indices,
                  torch::Tensor& out);
 void gather_bytes_to_int64(const torch::Tensor& rows, std::span<const std::int64_t> indices,

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxDimensions = 8;
 struct IdxHeader {
   torch::ScalarType type = torch::kUInt8;
   std::vector<std::int64_t> shape;
-  std::uint64_t bytes = 0;  // that must follow
+  std::uint64_t bytes = 0;  // that must follow the header
 };
 
 torch::ScalarType scalar_type(const std::string& file, std::uint8_t code) {

@@ -1,5 +1,5 @@
-// IDX, the format of MNIST: a magic number with type and rank, the dimensions, the values, all
-// big-endian.
+// IDX, the format of MNIST: a magic number with the type and the number of dimensions, the
+// dimensions and the values, all big-endian.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace lockstep::data {
 
-// Reads a plain or gzipped IDX file into a tensor of its own type: uint8, int8, int16, int32,
-// float32 or float64. Throws DataError naming the file, what was found and what was expected; a
-// file is checked against what its header promises before that is allocated.
+// Reads a plain or gzipped IDX file into a tensor of the same type: uint8, int8, int16, int32,
+// float32 or float64. Throws DataError, which names the file, what was found and what was expected.
+// Memory is allocated only after the size of the file was compared with its header.
 torch::Tensor read_idx(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

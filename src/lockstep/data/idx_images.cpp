@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace fs = std::filesystem;
 namespace {
 
-// Its own folder, so that relatives with the same file names can share a root.
+// Each data set has its own folder, so that data sets with the same file names can share a root.
 fs::path own_folder(const IdxImages& images, const IdxImagesOptions& options) {
   return options.root / images.folder / "raw";
 }
@@ -56,7 +56,7 @@ fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOpti
 fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
   const std::vector<fs::path> where = folders(images, options);
   if (const auto path = find(file.name, where)) {
-    // Nobody who named a folder shall take the system's files for those in there.
+    // A user who named a folder must not believe that the system's files are from that folder.
     const bool is_named = options.root != IdxImagesOptions().root;
     if (is_named && std::ranges::find(images.system_folders, path->parent_path()) !=
                         images.system_folders.end()) {

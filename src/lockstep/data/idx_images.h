@@ -1,5 +1,5 @@
-// Labelled images kept as two IDX files a split: MNIST and its relatives. Looked for on disk,
-// fetched if wanted, checked, and then an ordinary TensorDataset.
+// Data sets of labelled images with two IDX files per split: MNIST and similar ones. The files are
+// searched on the disk, downloaded if the options say so, checked, and loaded as a TensorDataset.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace lockstep::data {
 
-// A file as its mirrors have it.
+// A file as the mirrors have it.
 struct IdxFile {
   std::string name;    // without ".gz"
   std::string sha256;  // of the gzip file
@@ -25,15 +25,15 @@ struct IdxSplit {
   IdxFile labels;
 };
 
-// What is to be known about such a data set.
+// The description of such a data set.
 struct IdxImages {
   std::string name;    // for messages
-  std::string folder;  // torchvision's, below the root
+  std::string folder;  // below the root, with torchvision's name
   IdxSplit train;
   IdxSplit test;
   std::vector<std::string> mirrors;                   // base addresses
-  std::vector<std::filesystem::path> system_folders;  // where a distribution's package puts it
-  std::string advice;                                 // how else to get it
+  std::vector<std::filesystem::path> system_folders;  // where a package of the distribution puts it
+  std::string advice;                                 // another way to get it
   std::int64_t classes = 10;                          // labels are 0 to classes - 1
   std::array<std::int64_t, 2> image_size = {28, 28};  // height and width
 };
@@ -46,8 +46,8 @@ struct IdxImagesOptions {
   std::optional<std::vector<std::string>> mirrors;
 };
 
-// "features" as the transform makes them of uint8 [B, H, W], "targets" as int64 [B]. Throws
-// DataError where files are missing, damaged or do not belong together.
+// "features" are what the transform makes of uint8 [B, H, W], "targets" are int64 [B]. Throws
+// DataError if files are missing, damaged or do not belong together.
 DatasetPtr load_idx_images(const IdxImages& images, const IdxImagesOptions& options);
 
 }  // namespace lockstep::data

@@ -11,7 +11,7 @@ namespace lockstep::data {
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
   if (!dataset_) throw ConfigError("loader: expected a data set, got a null pointer");
-  // The limit keeps batch_size times the number of shards far from an overflow.
+  // With this limit, batch_size times the number of shards cannot overflow.
   constexpr std::int64_t kLargestBatch = std::numeric_limits<std::int32_t>::max();
   if (options_.batch_size < 1) {
     throw ConfigError("loader: batch_size: expected a positive integer, got {}",

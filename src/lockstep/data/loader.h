@@ -1,11 +1,10 @@
-// Which batches an epoch has: a data set with a batch size, an order and little else.
+// Says which batches an epoch has: a data set with a batch size, an order and a few other options.
 //
 //   Loader loader = {train, {.batch_size = 32, .shuffle = true}};
 //
-// In a run, `batch_size` is the size of one shard's part of a batch, and there is one shard for
-// each worker unless the run's `shards` says otherwise: with 4 workers a step is made of 4 x 32
-// samples. Where the step is to have the same samples on any machine, say global_batch_size
-// instead.
+// In a run, `batch_size` is the size of one shard's part of a batch. There is one shard per worker
+// unless the run's `shards` says otherwise: with 4 workers a step has 4 x 32 samples. If a step
+// must have the same samples on any machine, set global_batch_size instead.
 #pragma once
 
 #include <cstdint>
@@ -21,54 +20,54 @@ namespace lockstep::data {
 
 struct LoaderOptions {
   std::int64_t batch_size = 1;  // samples in a shard's part of a batch; the last may have fewer
-  bool shuffle = false;         // another order each epoch
+  bool shuffle = false;         // a different order in each epoch
   bool drop_last = false;       // leave out a last batch that is not full
-  std::optional<std::uint64_t> seed = {};       // of the shuffle; default: the run's
+  std::optional<std::uint64_t> seed = {};       // of the shuffle; default: the seed of the run
   std::shared_ptr<const Sampler> sampler = {};  // the order, instead of shuffle
-  std::int64_t prefetch = 0;                    // batches prepared ahead by a thread; 0: none
-  // Samples in a batch over all shards, instead of batch_size: shards get equal parts of it, or
-  // differ by one sample.
+  std::int64_t prefetch = 0;                    // batches that a thread prepares ahead; 0: none
+  // Samples in a batch over all shards, instead of batch_size. Shards get equal parts of it, or
+  // parts that differ by one sample.
   std::optional<std::int64_t> global_batch_size = {};
 };
 
-// What the order of an epoch depends on, and all that it depends on.
+// Everything that the order of an epoch depends on.
 struct EpochKey {
-  std::uint64_t seed = 42;  // the run's; a seed in LoaderOptions comes before it
+  std::uint64_t seed = 42;  // of the run; a seed in LoaderOptions is used instead
   std::int64_t epoch = 1;   // added to the seed
 };
 
 struct StreamOptions {
   std::uint64_t seed = 42;       // as in EpochKey
   std::int64_t epoch = 1;        // as in EpochKey
-  std::int64_t first_batch = 0;  // to go on inside an epoch; samples before it are not touched
+  std::int64_t first_batch = 0;  // to resume inside an epoch; earlier samples are not read
 };
 
-// A value: a copy is another description of the same data.
+// A Loader is a value: a copy uses the same data.
 class Loader {
  public:
-  // Throws ConfigError where `dataset` is null or an option makes no sense. An empty data set is
-  // fine.
+  // Throws ConfigError if `dataset` is null or an option is wrong. The data set may be empty.
   Loader(DatasetPtr dataset, LoaderOptions options = {});
 
-  // Samples in a batch where it is not split: global_batch_size, or else batch_size.
+  // Samples in a batch that is not split into shards: global_batch_size, or else batch_size.
   std::int64_t unsplit_batch_size() const {
     return options_.global_batch_size.value_or(options_.batch_size);
   }
 
-  // Of an epoch that is not split, without what drop_last leaves out.
+  // Batches and samples of an epoch that is not split into shards, without those that drop_last
+  // leaves out.
   std::int64_t batches() const;
   std::int64_t samples() const;
 
   const DatasetPtr& dataset() const { return dataset_; }
   const LoaderOptions& options() const { return options_; }
 
-  // The samples() indices of an epoch: batch k is the k-th unsplit_batch_size() of them.
+  // The samples() indices of an epoch. Each unsplit_batch_size() of them are one batch.
   std::vector<std::int64_t> order(const EpochKey& key = {}) const;
 
-  // The same with what drop_last leaves out.
+  // The same, including the samples that drop_last leaves out.
   std::vector<std::int64_t> full_order(const EpochKey& key = {}) const;
 
-  // Throws ConfigError where first_batch is not in [0, batches()].
+  // Throws ConfigError if first_batch is not in [0, batches()].
   BatchStream stream(const StreamOptions& options = {}) const;
 
  private:

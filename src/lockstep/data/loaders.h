@@ -20,17 +20,17 @@ class Loaders {
   using Entry = std::pair<std::string, Loader>;
 
   Loaders() = default;
-  // Throws ConfigError where a name comes twice or is empty.
+  // Throws ConfigError if a name is there twice or is empty.
   Loaders(std::initializer_list<Entry> entries);
 
-  // Throws ConfigError with the nearest name where there is no such loader.
+  // Throws ConfigError, which suggests the nearest name, if there is no such loader.
   const Loader& at(std::string_view name) const;
   bool contains(std::string_view name) const;
   std::vector<std::string> names() const;
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
 
-  // Adds a loader at the end, or replaces the one of that name in its place.
+  // Adds a loader at the end. If there is a loader of that name, replaces it and keeps its place.
   void set(std::string name, Loader loader);
 
   auto begin() const { return entries_.begin(); }

@@ -61,7 +61,7 @@ bool starts_with(const Dataset& dataset, const FirstLabels& labels) {
   return std::equal(labels.begin(), labels.end(), found.data_ptr<std::int64_t>());
 }
 
-// The two have the same file names, and a root may hold the wrong ones.
+// Both data sets have the same file names, so a root may have the files of the other one.
 DatasetPtr load(const IdxImages& images, const MnistOptions& options, const FirstLabels& other) {
   DatasetPtr dataset = load_idx_images(images, {.root = options.root,
                                                 .train = options.train,

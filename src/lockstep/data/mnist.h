@@ -1,5 +1,5 @@
-// MNIST's digits and Fashion-MNIST's clothes: 60,000 grey images of 28 x 28 to train on, 10,000 to
-// test, in 10 classes.
+// MNIST's digits and Fashion-MNIST's clothes: 60,000 grey images of 28 x 28 pixels to train on and
+// 10,000 to test, in 10 classes.
 //
 //   auto train = ls::data::mnist({.root = "data", .train = true, .download = true});
 #pragma once
@@ -17,14 +17,14 @@ namespace lockstep::data {
 struct MnistOptions {
   std::filesystem::path root =
       "data";             // holds the files, or MNIST/raw (FashionMNIST/raw) with them
-  bool train = true;      // the 60,000, else the 10,000
-  bool download = false;  // fetch what is not there into the root
+  bool train = true;      // the 60,000 images, else the 10,000
+  bool download = false;  // download missing files into the root
   TransformPtr transform = ToTensor();                   // from uint8 [B, 28, 28] to "features"
-  std::optional<std::vector<std::string>> mirrors = {};  // base addresses to fetch from instead
+  std::optional<std::vector<std::string>> mirrors = {};  // base URLs to use instead
 };
 
-// "features" float32 [B, 1, 28, 28] in [0, 1], unless the transform says otherwise, and "targets"
-// int64 [B]. Files may be plain or gzip. Throws DataError where they are missing or damaged.
+// "features" are float32 [B, 1, 28, 28] in [0, 1], unless the transform changes that, and "targets"
+// are int64 [B]. Files may be plain or gzip. Throws DataError if they are missing or damaged.
 DatasetPtr mnist(const MnistOptions& options = {});
 
 // Also finds the files of Debian's package dataset-fashion-mnist.

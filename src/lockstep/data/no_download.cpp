@@ -8,7 +8,8 @@ void download(const DownloadOptions& options) {
   std::string urls;
   for (const std::string& url : options.urls) urls += fmt::format("\n  {}", url);
   throw DataError(
-      "{}: is not there, and this build of Lockstep cannot download (LOCKSTEP_DOWNLOAD=OFF); put the "
+      "{}: is not there, and this build of Lockstep cannot download (LOCKSTEP_DOWNLOAD=OFF); put "
+      "the "
       "file there yourself{}{}{}{}",
       options.path.string(), urls.empty() ? "" : ", for example from:", urls,
       options.advice.empty() ? "" : "\n", options.advice);

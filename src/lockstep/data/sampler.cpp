@@ -77,7 +77,7 @@ DistributedSampler DistributedSampler::of_replica(const ReplicaIndex& replica) c
   if (options_.num_replicas && *options_.num_replicas != replica.count) {
     throw ConfigError(
         "DistributedSampler: num_replicas: expected {}, as many as the run has shards, got {}; "
-        "leave it out to have the run's",
+        "leave it out to use the run's",
         replica.count, *options_.num_replicas);
   }
   DistributedSamplerOptions options = options_;
@@ -93,7 +93,7 @@ std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const 
   std::vector<std::int64_t> mine;
   mine.reserve(static_cast<std::size_t>(samples_));
   for (std::int64_t k = 0; k < samples_; ++k) {
-    // Past the end it starts over: PyTorch's padding.
+    // After the end it starts again at the beginning. This is PyTorch's padding.
     const std::int64_t at =
         (options_.rank.value_or(0) + k * options_.num_replicas.value_or(1)) % dataset_size_;
     mine.push_back(all[static_cast<std::size_t>(at)]);

@@ -1,5 +1,5 @@
-// In which order an epoch visits its samples. A sampler is immutable: the order is a pure function
-// of what it was made with and the epoch.
+// The order of the samples in an epoch. A sampler is immutable: the order is a pure function of the
+// constructor's arguments and the epoch.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lockstep::data {
 
-// torch.randperm(n, generator=torch.Generator().manual_seed(seed)), to the last index.
+// The same indices as torch.randperm(n, generator=torch.Generator().manual_seed(seed)).
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed);
 
 class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  // Samples in an epoch.
+  // The number of samples in an epoch.
   virtual std::int64_t size() const = 0;
 
   // size() sample indices.
@@ -38,7 +38,7 @@ struct RandomSamplerOptions {
   std::uint64_t seed = 0;  // the epoch is added to it
 };
 
-// permutation(n, seed + epoch): what DistributedSampler gives to a single replica.
+// permutation(n, seed + epoch). A DistributedSampler with one replica gives the same.
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t dataset_size, const RandomSamplerOptions& options = {});
@@ -52,20 +52,21 @@ class RandomSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
-  // How many share the data set, and which of them this is. A run knows both: leave them out there.
+  // How many replicas share the data set, and which of them this is. Leave both out in a run, which
+  // sets them.
   std::optional<std::int64_t> num_replicas = {};
   std::optional<std::int64_t> rank = {};
   bool shuffle = true;     // another order each epoch
   std::uint64_t seed = 0;  // the same on every rank; the epoch is added to it
-  bool drop_last = false;  // drop the tail that not all can have, instead of repeating samples
+  bool drop_last = false;  // drop samples at the end instead of repeating some
 };
 
-// torch.utils.data.DistributedSampler, to the last index: its permutation, its padding with
-// repeated samples. For those who compare with PyTorch; a Loader needs no padding. In a run, shard
-// s of every batch is of replica s; without one, what is left out is one replica, the first.
+// The same indices as torch.utils.data.DistributedSampler, with its permutation and its padding
+// with repeated samples. Use it to compare with PyTorch. A Loader needs no padding. In a run, shard
+// s of every batch is from replica s. Outside of a run, the defaults are one replica and rank 0.
 class DistributedSampler : public Sampler {
  public:
-  // Throws ConfigError where the options make no sense.
+  // Throws ConfigError if the options are wrong.
   explicit DistributedSampler(std::int64_t dataset_size,
                               const DistributedSamplerOptions& options = {});
 
@@ -73,7 +74,8 @@ class DistributedSampler : public Sampler {
     std::int64_t index = 0;
     std::int64_t count = 1;
   };
-  // The same for one of `count` replicas. Throws ConfigError where it was made for another number.
+  // The same sampler for one of `count` replicas. Throws ConfigError if its options have another
+  // number of replicas.
   DistributedSampler of_replica(const ReplicaIndex& replica) const;
 
   std::int64_t dataset_size() const { return dataset_size_; }

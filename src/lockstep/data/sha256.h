@@ -1,4 +1,4 @@
-// SHA-256 of bytes as they come.
+// SHA-256 of bytes that are given piece by piece.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class Sha256 {
 
   void update(std::span<const char> bytes);
 
-  // 64 lower-case hexadecimal digits; nothing may be added afterwards.
+  // Returns 64 lower-case hexadecimal digits. update() must not be called afterwards.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// Some samples of a data set, in an order of their own.
+// Some samples of a data set, in any order.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace lockstep::data {
 
 class Subset : public Dataset {
  public:
-  // Sample i is sample indices[i] of `dataset`; an index may come more than once. Throws
-  // ConfigError where `dataset` is null, DataError where an index is out of its range.
+  // Sample i is sample indices[i] of `dataset`. An index may be there more than once. Throws
+  // ConfigError if `dataset` is null, and DataError if an index is out of range.
   Subset(DatasetPtr dataset, std::vector<std::int64_t> indices);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }

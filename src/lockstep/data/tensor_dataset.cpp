@@ -16,7 +16,7 @@ FusedTransform plan(const Column& column) {
   }
   FusedTransform fused = fuse(column.transform);
   const auto* floats = std::get_if<BytesToFloat>(&fused.conversion);
-  // What cannot be an image goes through the transform itself, which says what it expected.
+  // If the tensor cannot be images, apply() is used, whose error says what it expected.
   const std::int64_t dim = column.tensor.dim();
   const bool image = dim == 3 || dim == 4;
   const std::int64_t channels = dim == 4 ? column.tensor.size(3) : 1;
@@ -27,7 +27,7 @@ FusedTransform plan(const Column& column) {
   return fused;
 }
 
-// Gathers the rows of one column, before what is left of its transform.
+// Gathers the rows of one column. The rest of its transform is applied afterwards.
 class Gather {
  public:
   Gather(const Column& column, std::span<const std::int64_t> indices, const Batch& reuse)

@@ -1,4 +1,4 @@
-// Samples that are rows of tensors in memory.
+// A data set whose samples are the rows of tensors in memory.
 //
 //   auto train = std::make_shared<TensorDataset>(features, targets);
 //   auto images = tensor_dataset({{"features", bytes, ToTensor()},
@@ -19,24 +19,24 @@ namespace lockstep::data {
 
 struct Column {
   std::string key;              // its name in the batch
-  torch::Tensor tensor;         // [N, ...], kept in its own type
-  TransformPtr transform = {};  // from the stored rows to those of the batch
+  torch::Tensor tensor;         // [N, ...], stored in its own type
+  TransformPtr transform = {};  // makes the rows of the batch from the stored rows
 };
 
 class TensorDataset : public Dataset {
  public:
-  // Throws DataError where a tensor has no rows, or not as many as the first one; ConfigError where
-  // there is no column or a key comes twice.
+  // Throws DataError if a tensor has no dimension of rows, or not as many rows as the first one.
+  // Throws ConfigError if there is no column or a key is there twice.
   explicit TensorDataset(std::vector<Column> columns);
 
-  // "features" and "targets", as they are.
+  // The columns "features" and "targets", without transforms.
   TensorDataset(torch::Tensor features, torch::Tensor targets);
 
   std::int64_t size() const override { return size_; }
   Batch sample(std::int64_t index) const override;
 
-  // One pass over the picked rows: copied, or converted as they are copied. Throws DataError naming
-  // an index that is out of range, or the key whose transform cannot work.
+  // Makes one pass over the selected rows, which are converted while they are copied. Throws
+  // DataError, which names an index that is out of range, or the key whose transform failed.
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
 
   // The stored tensors, untransformed.
@@ -44,7 +44,7 @@ class TensorDataset : public Dataset {
 
  private:
   std::vector<Column> columns_;
-  std::vector<FusedTransform> transforms_;  // one a column
+  std::vector<FusedTransform> transforms_;  // one per column
   std::int64_t size_ = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-// A chain within a chain is one chain.
+// The steps of a transform. A chain inside a chain is flattened.
 void flatten(const TransformPtr& transform, std::vector<TransformPtr>& steps) {
   if (!transform) return;
   const std::vector<TransformPtr> inner = transform->steps();

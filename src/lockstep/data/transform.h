@@ -1,10 +1,10 @@
-// What happens to a tensor between the data set and the batch:
+// Changes a tensor between the data set and the batch:
 //
 //   Compose({ToTensor(), Normalize({.mean = {0.1307}, .std = {0.3081}})})
 //
-// A transform works on a whole batch at once, [B, ...]. Where the stored data are bytes, ToTensor,
-// a Normalize after it and Cast to int64 cost no pass of their own: the gather does them as it
-// copies.
+// A transform works on a whole batch at once, [B, ...]. If the stored data are bytes, ToTensor, a
+// Normalize after it and Cast to int64 need no separate pass over the batch, because the gather
+// does them while it copies.
 #pragma once
 
 #include <concepts>
@@ -29,8 +29,8 @@ using Conversion = std::variant<BytesAsIs, BytesToInt64, BytesToFloat>;
 
 class Transform;
 
-// A shared, immutable transform, made from any of them: TransformPtr t = ToTensor(). An empty one
-// leaves its tensor as it is.
+// A shared, immutable transform. It can be made from any transform: TransformPtr t = ToTensor(). An
+// empty one does not change its tensor.
 class TransformPtr {
  public:
   TransformPtr() = default;
@@ -50,19 +50,19 @@ class Transform {
  public:
   virtual ~Transform() = default;
 
-  // Must not write into `batch`. Throws DataError where it cannot work on it.
+  // Must not write into `batch`. Throws DataError if it cannot transform the batch.
   virtual torch::Tensor apply(const torch::Tensor& batch) const = 0;
 
-  // Joins `conversion` and returns true where the gather can do this transform after it, with the
-  // same bits as apply(); otherwise returns false and leaves it.
+  // If the gather can do this transform after `conversion`, with the same bits as apply(), adds it
+  // to `conversion` and returns true. Otherwise returns false and does not change `conversion`.
   virtual bool fuse(Conversion& conversion) const;
 
-  // What this one does, in order, where it is a chain; empty where it is one step.
+  // The steps of a chain of transforms, in order. Empty if this is a single step.
   virtual std::vector<TransformPtr> steps() const { return {}; }
 };
 
-// Images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images that are
-// floating point already are laid out, not scaled.
+// Converts images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images
+// that are already floating point get the new layout, but are not scaled.
 class ToTensor : public Transform {
  public:
   torch::Tensor apply(const torch::Tensor& batch) const override;
@@ -70,14 +70,14 @@ class ToTensor : public Transform {
 };
 
 struct NormalizeOptions {
-  std::vector<double> mean;  // one for all channels, or one a channel
+  std::vector<double> mean;  // one for all channels, or one per channel
   std::vector<double> std;   // as many as `mean`, none zero
 };
 
 // (x - mean) / std of [B, C, ...] floats, channel by channel.
 class Normalize : public Transform {
  public:
-  // Throws ConfigError where the options make no sense.
+  // Throws ConfigError if the options are wrong.
   explicit Normalize(const NormalizeOptions& options);
 
   torch::Tensor apply(const torch::Tensor& batch) const override;
@@ -88,7 +88,7 @@ class Normalize : public Transform {
   std::vector<float> std_;
 };
 
-// To another type, e.g. Cast(torch::kInt64) for labels kept as bytes.
+// Converts to another type, e.g. Cast(torch::kInt64) for labels that are stored as bytes.
 class Cast : public Transform {
  public:
   explicit Cast(torch::ScalarType type) : type_(type) {}
@@ -100,7 +100,7 @@ class Cast : public Transform {
   torch::ScalarType type_;
 };
 
-// One transform after the other.
+// Applies one transform after the other.
 class Compose : public Transform {
  public:
   explicit Compose(std::vector<TransformPtr> steps) : steps_(std::move(steps)) {}
@@ -112,12 +112,12 @@ class Compose : public Transform {
   std::vector<TransformPtr> steps_;
 };
 
-// Your own: Lambda([](const torch::Tensor& batch) { return batch.flatten(1); })
+// A function as a transform: Lambda([](const torch::Tensor& batch) { return batch.flatten(1); })
 class Lambda : public Transform {
  public:
   using Function = std::function<torch::Tensor(const torch::Tensor&)>;
 
-  // Throws ConfigError where `function` is empty.
+  // Throws ConfigError if `function` is empty.
   explicit Lambda(Function function);
 
   torch::Tensor apply(const torch::Tensor& batch) const override { return function_(batch); }
@@ -126,8 +126,8 @@ class Lambda : public Transform {
   Function function_;
 };
 
-// A transform taken apart for a gather of bytes: what it does while it copies, and what is left to
-// do on the gathered batch.
+// A transform split for a gather of bytes: what the gather does while it copies, and the steps that
+// are left to do on the gathered batch.
 struct FusedTransform {
   Conversion conversion;
   std::vector<TransformPtr> rest;

@@ -17,16 +17,16 @@
 namespace lockstep::dist {
 namespace {
 
-// What launch() gave this process.
+// What launch() gave to this process's worker.
 struct Launched {
   Topology topology;
   LaunchOptions options;
-  process::HostGroup* host_group = nullptr;     // where it forked
-  std::optional<process::LaunchedPlace> place;  // where a launcher started us
+  process::HostGroup* host_group = nullptr;     // set if launch() forked the workers
+  std::optional<process::LaunchedPlace> place;  // set if a launcher started this process
 };
 
 struct Process {
-  const Launched* launched = nullptr;  // while launch() is at work
+  const Launched* launched = nullptr;  // set while launch() runs a worker
   std::unique_ptr<comm::World> world;  // the current group
 };
 
@@ -39,7 +39,7 @@ std::optional<process::LaunchedPlace> launcher_place() {
   return process::find_place(process::current_environment());
 }
 
-// The current group, or this process alone where that is all there is.
+// The current group. Without one, a group of only this process, unless it is one of several.
 comm::Communicator& group() {
   const Process& here = this_process();
   if (here.world != nullptr) return here.world->communicator();
@@ -62,7 +62,7 @@ int gpu_count() {
   return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
 }
 
-// For the length of a worker: its place, and its part of the cores.
+// Sets this process's place and its part of the cores while a worker runs.
 class LaunchScope {
  public:
   explicit LaunchScope(const Launched& launched) {
@@ -91,7 +91,7 @@ class LaunchScope {
 
 using WorkerFunction = std::function<void(int, int)>;
 
-// The others hear of what it throws before it goes its way.
+// Runs the worker. If it throws, the other ranks are told before the exception is passed on.
 void work(const WorkerFunction& worker, const Launched& launched) {
   const LaunchScope scope(launched);
   try {
@@ -129,7 +129,7 @@ void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, in
   forked.join();
 }
 
-// Throws where the user's word is not what `giver` says.
+// Throws if the options differ from the place that `giver` gave this process.
 void check_place(const ProcessGroupOptions& options, const Topology& given,
                  std::string_view giver) {
   if (options.rank.value_or(given.rank) == given.rank &&
@@ -138,15 +138,15 @@ void check_place(const ProcessGroupOptions& options, const Topology& given,
   }
   throw ConfigError(
       "init_process_group: expected rank {} of {}, as {} says, got rank {} of {}; leave them out, "
-      "or say with address and port where all meet",
+      "or give the address and port of a rendezvous",
       given.rank, given.world_size, giver, options.rank.value_or(given.rank),
       options.world_size.value_or(given.world_size));
 }
 
-// The place of a process that must know it itself.
+// The place of a process whose options must give it, because they name a port.
 Topology own_place(const ProcessGroupOptions& options, const process::HostGroup* host_group) {
   if (!options.rank || !options.world_size) {
-    throw ConfigError("init_process_group: expected a rank and a world_size beside port {}, got {}",
+    throw ConfigError("init_process_group: expected a rank and a world_size with port {}, got {}",
                       *options.port,
                       options.rank         ? "a rank only"
                       : options.world_size ? "a world_size only"
@@ -198,19 +198,20 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
     return comm::World::attach({}, world);
   }
   throw ConfigError(
-      "init_process_group: rank {} of {}: expected a port, where all meet rank 0, or a process of "
-      "launch(), torchrun, mpirun or srun",
+      "init_process_group: rank {} of {}: expected a port for the rendezvous at rank 0, or a "
+      "process that launch(), torchrun, mpirun or srun started",
       options.rank ? fmt::to_string(*options.rank) : "?",
       options.world_size ? fmt::to_string(*options.world_size) : "?");
 }
 
-// A rank's part, which a run takes as it is; a DistributedSampler it would split itself.
+// One rank's part of the data set. It is not a data::DistributedSampler, because a run would split
+// that once more.
 class RankSampler : public data::Sampler {
  public:
   RankSampler(std::int64_t dataset_size, const data::DistributedSamplerOptions& options, bool pad)
       : sampler_(dataset_size, options), size_(sampler_.size()) {
     if (pad) return;
-    // Of indices rank, rank + ranks, ... those past the end are repeats.
+    // The rank has the positions rank, rank + ranks, ... Those past the end are repeated samples.
     const std::int64_t rank = *options.rank;
     const std::int64_t ranks = *options.num_replicas;
     size_ = dataset_size > rank ? (dataset_size - rank + ranks - 1) / ranks : 0;

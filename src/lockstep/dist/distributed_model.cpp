@@ -11,12 +11,13 @@
 namespace lockstep::dist {
 namespace {
 
-// Half precision would lose what is added up.
+// Gradients of lower precision are summed as float32, because a sum in half precision loses digits.
 torch::ScalarType message_type(const torch::Tensor& parameter) {
   return parameter.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
 }
 
-// [all elements, who has a gradient, weight]: one array, so that one reduction tells everything.
+// One array, so that one reduction is enough: [the elements of all gradients, one number per
+// parameter that says whether it has a gradient, the weight].
 class Message {
  public:
   Message(std::vector<torch::Tensor> parameters, torch::ScalarType type, double weight)
@@ -42,7 +43,7 @@ class Message {
 
   void take() {
     const double weight = pieces_.back().item<double>();
-    if (weight == 0) return;  // nobody had a sample
+    if (weight == 0) return;  // no rank had a sample
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (present()[static_cast<std::int64_t>(i)].item<double>() == 0) continue;
       torch::Tensor& parameter = parameters_[i];
@@ -73,7 +74,7 @@ void average_gradients(const std::vector<torch::Tensor>& parameters, double weig
     throw ConfigError("average_gradients: weight: expected 0 or more, got {}", weight);
   }
   if (get_world_size() == 1) {
-    barrier();  // complains where there should be a group
+    barrier();  // throws if this process is one of several and has no group
     return;
   }
   torch::NoGradGuard no_grad;

@@ -11,8 +11,8 @@
 namespace lockstep {
 
 std::optional<std::string> find_reference_blas() {
-  // A fast BLAS may be loaded too (LAPACK brings one): what counts is whose matrix product LibTorch
-  // calls.
+  // A fast BLAS may be loaded as well, because LAPACK needs one. What counts is which library has
+  // the matrix product that LibTorch calls.
   void* const sgemm = compute::find_sgemm();
   Dl_info info;
   if (sgemm == nullptr || dladdr(sgemm, &info) == 0) return std::nullopt;

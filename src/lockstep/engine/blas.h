@@ -1,5 +1,5 @@
-// LibTorch calls whatever libblas.so.3 is on the machine, and the reference one is many times
-// slower than the others without a word. This is the word.
+// LibTorch uses the libblas.so.3 that is installed on the machine. The reference BLAS is many times
+// slower than the others, and LibTorch does not warn about it. Lockstep does.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-// The file of the reference BLAS where this process has loaded it, nothing where it has a fast one
-// (OpenBLAS, MKL, BLIS, ATLAS) or LibTorch carries its own.
+// The file of the reference BLAS if LibTorch uses it in this process. Nothing if LibTorch uses a
+// fast one (OpenBLAS, MKL, BLIS, ATLAS) or contains its own.
 std::optional<std::string> find_reference_blas();
 
-// Warns, once a process, with the remedy.
+// Warns about the reference BLAS, once per process, and names the package to install.
 void warn_of_slow_blas();
 
 }  // namespace lockstep

@@ -28,7 +28,8 @@ int gpu_count() {
   return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
 }
 
-// Lines of the other workers, above a progress bar. A warning that several have is shown once.
+// Shows the output of the other workers, line by line, above a progress bar. A warning that several
+// workers give is shown once.
 class WorkerOutput {
  public:
   WorkerOutput() : previous_(set_warning_handler({})) {
@@ -68,7 +69,7 @@ class WorkerOutput {
   std::set<std::string> seen_;
 };
 
-// Tells the others before the exception goes its way.
+// Reports an exception to the other ranks and throws it again.
 template <typename Action>
 void or_abort(comm::Communicator& communicator, const Action& action) {
   try {
@@ -137,16 +138,17 @@ void DistributedDataParallelEngine::resolve() {
   }
   shards_ = options_.shards.value_or(world_size_);
   if (shards_ < world_size_) {
-    throw ConfigError("shards: expected at least one a worker, got {} for {} workers", shards_,
+    throw ConfigError("shards: expected at least one per worker, got {} for {} workers", shards_,
                       world_size_);
   }
   if (options_.sync_bn && shards_ != world_size_) {
     throw ConfigError(
-        "sync_bn: needs one shard a worker: all must compute at the same time; got {} shards for "
-        "{} workers",
+        "sync_bn: needs one shard per worker, because all must compute at the same time; got {} "
+        "shards for {} workers",
         shards_, world_size_);
   }
-  // By the shards, not by the workers: the number of threads changes the last bits of results.
+  // Cores are divided by the shards, not by the workers, because the number of threads changes the
+  // last bits of results.
   const int local_shards = std::max(1, shards_ * local_workers_ / world_size_);
   threads_ = options_.threads.value_or(std::max(1, cores / local_shards));
   device_ = gpus > 0
@@ -196,7 +198,7 @@ void DistributedDataParallelEngine::run_attached(const Job& job) {
   const auto world = comm::World::attach(*place_, world_options());
   comm::Communicator& communicator = world->communicator();
   or_abort(communicator, [&] {
-    const comm::AloneScope alone(communicator);  // a download, say
+    const comm::AloneScope alone(communicator);  // it may be a download
     if (communicator.is_primary()) job.prepare();
     communicator.barrier();
     if (!communicator.is_primary()) job.prepare();
@@ -217,7 +219,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   }
   // What every worker does, forked or not.
   const auto work = [&](process::HostGroup& host_group) {
-    // Through the pipe to the caller, who shows it with its rank.
+    // Warnings go through the pipe to the caller, which shows them with the rank.
     if (host_group.rank() != 0) set_warning_handler({});
     const Topology local{.rank = options_.first_rank + host_group.rank(),
                          .world_size = world_size_,

@@ -4,10 +4,10 @@
 //   .engine = std::make_shared<ls::DistributedDataParallelEngine>(
 //       ls::DistributedDataParallelOptions{.workers = 4})
 //
-// Workers of this host are forked from the caller, which is rank 0 itself. Where the program was
-// started by torchrun, mpirun or srun, it takes the place they gave it instead. Several hosts
-// without such a launcher: the same program on each, with rank 0's address, a port, the number of
-// workers altogether and the first rank of the host.
+// Workers of this host are forked from the caller, which is rank 0 itself. If torchrun, mpirun or
+// srun started the program, it has the rank that the launcher gave it, and nothing is forked. To
+// use several hosts without such a launcher, start the same program on each, with rank 0's address,
+// a port, the total number of workers and the first rank of the host.
 #pragma once
 
 #include <chrono>
@@ -23,40 +23,41 @@ namespace lockstep {
 
 struct DistributedDataParallelOptions {
   std::optional<int> workers;  // on this host; default: its GPUs, else its cores
-  std::optional<int> shards;   // parts of every batch, over all hosts; default: one a worker
+  std::optional<int> shards;   // parts of every batch, over all hosts; default: one per worker
 
-  // Several hosts.
-  std::string address = "127.0.0.1";  // of the host with rank 0
+  // Options for several hosts.
+  std::string address = "127.0.0.1";  // of the host of rank 0
   std::optional<int> port;            // where rank 0 listens; the same on all hosts
-  std::optional<int> world_size;      // workers on all hosts; default: those of this one
+  std::optional<int> world_size;      // workers on all hosts; default: `workers`
   int first_rank = 0;                 // of this host's workers
-  // The run's secret, the same on all hosts; it is proved, never sent. Default: LOCKSTEP_TOKEN, or
-  // the file that LOCKSTEP_TOKEN_FILE names. Several hosts need one that cannot be guessed.
+  // The run's secret, the same on all hosts. A rank proves that it knows the secret and never sends
+  // it. Default: LOCKSTEP_TOKEN, or the file that LOCKSTEP_TOKEN_FILE names. A run on several hosts
+  // needs a secret that cannot be guessed.
   std::string token = {};
 
-  // auto: shared memory inside a host, gloo between hosts. Or one of them alone: shm, gloo.
+  // auto: shared memory inside a host, gloo between hosts. shm or gloo: only that one.
   std::string backend = "auto";
-  bool sync_bn = false;  // batch norm over all workers' samples; needs one shard a worker
+  bool sync_bn = false;  // batch norm over all workers' samples; needs one shard per worker
 
-  std::optional<torch::Device> device;  // default: a GPU a worker, else the CPU
-  std::optional<int> threads;           // a worker; default: cores divided by shards
-  std::optional<bool> pin;    // a worker to its cores; default: where workers take all cores
+  std::optional<torch::Device> device;  // default: one GPU per worker, else the CPU
+  std::optional<int> threads;           // per worker; default: cores divided by shards
+  std::optional<bool> pin;    // workers to cores; default: if their threads take all cores
   bool share_updates = true;  // each worker of one host updates its part of the parameters
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for ranks
 
-  // More about several hosts.
+  // More options for several hosts.
   std::optional<std::filesystem::path> token_file = {};  // with the secret; only its owner may read
-  bool allow_guessable_token = false;  // warn of a token that can be guessed instead of refusing it
+  bool allow_guessable_token = false;  // warn about a guessable token instead of refusing it
   std::string interface = {};  // this host's network interface or address; default: all of them, or
                                // LOCKSTEP_INTERFACE
-  // Of the wait for ranks that have not come yet, which may be loading data before the run.
+  // The time limit for ranks that have not joined yet. They may be loading data before the run.
   // Default: 6 times the timeout.
   std::optional<std::chrono::milliseconds> join_timeout = {};
 };
 
 class DistributedDataParallelEngine : public Engine {
  public:
-  // Throws ConfigError where the options, or the environment, contradict themselves.
+  // Throws ConfigError if the options or the environment are wrong or contradict each other.
   explicit DistributedDataParallelEngine(DistributedDataParallelOptions options = {});
 
   torch::Device device() const override { return device_; }
@@ -75,7 +76,7 @@ class DistributedDataParallelEngine : public Engine {
   comm::WorldOptions world_options() const;
 
   DistributedDataParallelOptions options_;
-  std::optional<process::LaunchedPlace> place_;  // that a launcher gave
+  std::optional<process::LaunchedPlace> place_;  // given by a launcher, if there is one
   int local_workers_ = 1;
   int world_size_ = 1;
   int shards_ = 1;

@@ -22,7 +22,7 @@ void Engine::run(const Job& job) {
   set_up_process();
   job.prepare();
   start();
-  const compute::FlushDenormals flush;  // in as many threads as start() asked for
+  const compute::FlushDenormals flush;  // after start(), which sets the number of threads
   comm::Local alone;
   job.work(alone);
 }

@@ -1,4 +1,4 @@
-// Where and how the arithmetic of a run happens: on which device, by how many workers.
+// Where the computations of a run are done: on which device, by how many workers.
 #pragma once
 
 #include <cstdint>
@@ -16,42 +16,44 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // This worker's.
+  // The device of this worker.
   virtual torch::Device device() const = 0;
 
-  // Processes that train together.
+  // The number of processes that train together.
   virtual std::int64_t workers() const = 0;
 
-  // Parts that every batch is split into, at least one a worker. What is trained depends on it, not
-  // on the number of workers.
+  // The number of parts that every batch is split into, at least one per worker. The trained
+  // weights depend on it, but not on the number of workers.
   virtual std::int64_t shards() const { return workers(); }
 
   // Called before a model is used in this process.
   virtual void start() = 0;
 
-  // Statistics of batch norm are taken over all workers' samples.
+  // Whether statistics of batch norm are computed over the samples of all workers.
   virtual bool synchronizes_batch_norm() const { return false; }
 
-  // One host's workers have the parameters in common, and each updates its part of them.
+  // Whether the workers of one host share the memory of the parameters, and each updates its part.
   virtual bool shares_updates() const { return true; }
 
   struct Job {
-    // Makes what is trained. Where the workers are forked, once, before; where a launcher started
-    // them, in each, on rank 0 first: it may download what the others then find.
+    // Makes what is trained. If the workers are forked, it is called once, before the fork. If a
+    // launcher started them, it is called in each worker, on rank 0 first: rank 0 may download
+    // files that the other workers then find.
     std::function<void()> prepare;
     std::function<void(comm::Communicator&)> work;  // on every worker
   };
-  // Returns when all workers are done, in the process that called it. Throws what `prepare` or
-  // `work` threw here, and WorkerError for what happened to others.
+  // Returns in the calling process when all workers are done. Throws what `prepare` or `work` threw
+  // in this process, and WorkerError if another worker failed.
   virtual void run(const Job& job);
 };
 
-// What every engine does in a process that trains, and only once: see compute/switches.h.
+// Sets up a process that trains. Every engine calls it, and it has an effect only once. See
+// compute/switches.h.
 void set_up_process();
 
 struct DeviceEngineOptions {
   std::optional<torch::Device> device;  // default: the first GPU, else the CPU
-  std::optional<int> threads;           // for arithmetic inside an operation; default: LibTorch's
+  std::optional<int> threads;           // inside an operation; default: as many as LibTorch chooses
 };
 
 // One process, one device.

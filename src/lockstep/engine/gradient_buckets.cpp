@@ -55,11 +55,11 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     if (!thread_.joinable()) thread_ = std::thread([this] { reduce_buckets(); });
   }
 
-  // By autograd, once the gradient of a parameter is complete.
+  // Autograd calls this when the gradient of a parameter is complete.
   void on_gradient(std::size_t index) {
     Member& member = members_[index];
-    // One that is not in the bucket (sparse, or replaced by the user) is brought there after
-    // backward(); the bucket then goes off late.
+    // A gradient that is not in the bucket's memory (it is sparse, or the user replaced it) is
+    // copied there after backward(). The bucket is then sent after backward(), too.
     const torch::Tensor& grad = member.parameter.grad();
     const bool in_place =
         grad.defined() && grad.layout() == torch::kStrided && grad.data_ptr() == member.place;
@@ -92,13 +92,13 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     torch::Tensor parameter;
     std::size_t bucket = 0;
     const void* place = nullptr;  // of its gradient in the set that is filled last
-    // A parameter's accumulator lives only as long as somebody holds it.
+    // A parameter's accumulator lives only as long as there is a pointer to it.
     std::shared_ptr<torch::autograd::Node> accumulator = nullptr;  // once it has our hook
     bool awaited = false;                                          // in this backward()
   };
 
-  // From the last parameter to the first; the first bucket is small, so that sending starts early.
-  // The last one takes the marks along: when it goes off, everything that is used is known.
+  // Fills buckets from the last parameter to the first. The first bucket is small, so that sending
+  // starts early. The last one contains the marks: when it is sent, all used parameters are known.
   void fill(std::size_t index) {
     const optim::FlatParameters::Buffer& buffer = parameters_.buffers()[index];
     const std::size_t sets =
@@ -161,7 +161,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     if (any) changed_.notify_all();
   }
 
-  // For another collective: all that went off before is done.
+  // Called before another collective: waits until all buckets that were sent are reduced.
   void wait_for_sent() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return done_ == next_ || error_ != nullptr; });
@@ -201,7 +201,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
   std::vector<Bucket> buckets_;
   std::vector<Member> members_;
   bool armed_ = false;
-  std::size_t next_ = 0;  // the bucket to go off next
+  std::size_t next_ = 0;  // the bucket to be sent next
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::size_t> waiting_;

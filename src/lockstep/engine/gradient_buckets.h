@@ -1,7 +1,8 @@
-// Gradients that are reduced while backward() still computes others, for workers that have to send
-// them: parameters are put into buckets from the last to the first, as backward() comes to them,
-// and a bucket goes off when the gradients of all its parameters are there. Always in the same
-// order, on every worker: one whose parameter the loss did not use waits for the end of backward().
+// Reduces gradients while backward() still computes other gradients, for workers that do not share
+// memory. Parameters are put into buckets from the last to the first, which is the order in which
+// backward() reaches them. A bucket is sent when the gradients of all its parameters are complete.
+// The order of the buckets is the same on every worker. A bucket with a parameter that the loss did
+// not use, and all buckets after it, wait for the end of backward().
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,15 @@ namespace lockstep {
 
 struct BucketOptions {
   int leaves = 1;
-  // What the first sets of gradients hold when all gradients are there (comm::RunningSums); the
-  // last of them is filled last. Empty: each set holds one of this rank's leaves.
+  // The nodes that the first sets of gradients hold when all gradients are complete
+  // (comm::RunningSums). The last of these sets is filled last. Empty: each set holds one of this
+  // rank's leaves.
   std::vector<comm::TreeNode> nodes = {};
   std::int64_t bytes = 8 << 20;
 };
 
-// While armed, another collective of the communicator waits for the buckets that have gone off
-// before it. Both outlive this.
+// While it is armed, any other collective of the communicator waits for the buckets that were sent
+// before it. The parameters and the communicator must outlive this object.
 class GradientBuckets {
  public:
   GradientBuckets(optim::FlatParameters& parameters, comm::Communicator& communicator,
@@ -31,20 +33,21 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Whether there is something to overlap: with a single bucket there is not.
+  // Whether reductions can overlap with backward(). A single bucket cannot.
   bool worth_it() const;
 
-  // Directly before the last backward() of an update.
+  // Call it directly before the last backward() of an update.
   void arm();
   bool armed() const;
 
-  // After it, or without it: the sums are in the first sets, with the marks of what was used
-  // (FlatParameters::write_marks) in front. Throws what the reduction threw.
+  // Call it after that backward(), or instead of it if there is none. The sums are then in the
+  // first sets. In front of them are the marks of the parameters that were used
+  // (FlatParameters::write_marks). Throws what the reduction threw.
   void finish();
 
  private:
   class BucketState;
-  std::shared_ptr<BucketState> state_;  // hooks of the model's parameters hold it, too
+  std::shared_ptr<BucketState> state_;  // hooks of the parameters point to it, too
 };
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ void ModelBuffers::copy_out(std::byte* bytes) const {
   torch::NoGradGuard no_grad;
   for (const auto& tensor : tensors_) {
     const torch::Tensor plain = tensor.cpu().contiguous();
-    if (plain.numel() == 0) continue;  // its pointer is null, which memcpy() must not see
+    if (plain.numel() == 0) continue;  // memcpy() must not get its null pointer
     std::memcpy(bytes, plain.data_ptr(), plain.nbytes());
     bytes += plain.nbytes();
   }

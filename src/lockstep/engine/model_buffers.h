@@ -1,6 +1,7 @@
-// A model's buffers (running statistics of batch norm, say) where its batches are split into
-// shards: each shard has its own while gradients are gathered, and with every update all go on with
-// those of the first shard, as PyTorch's DistributedDataParallel broadcasts those of rank 0.
+// A model's buffers (for example running statistics of batch norm) when batches are split into
+// shards. Each shard has its own buffers until the next update. With every update, all shards
+// continue with the buffers of the first shard, as PyTorch's DistributedDataParallel broadcasts
+// those of rank 0.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@
 namespace lockstep {
 
 struct ModelBuffersOptions {
-  int shards = 1;  // over all workers; where there is one, nothing is ever done
-  // All ranks meet (Communicator::synchronize) between publish() and take(), and again between
-  // take() and the next publish(): then the buffers go through shared memory, where there is some.
-  // Else take() broadcasts them.
+  int shards = 1;  // over all workers; with a single shard, publish() and take() do nothing
+  // All ranks call Communicator::synchronize() between publish() and take(), and again between
+  // take() and the next publish(). The buffers then go through shared memory, if there is any.
+  // Otherwise take() broadcasts them.
   bool ranks_meet = false;
 };
 
@@ -26,21 +27,21 @@ class ModelBuffers {
   ModelBuffers(const NamedTensors& buffers, comm::Communicator& communicator,
                const ModelBuffersOptions& options);
 
-  // Around the forward of this worker's shard, counted from 0.
+  // Called before and after the forward() of this worker's shard `local`, counted from 0.
   void begin_shard(int local);
   void end_shard(int local);
 
-  // The first shard's for all. Collective in two halves, so that a meeting of all ranks that takes
-  // place between them anyway is enough where they share memory.
+  // Copy the first shard's buffers to all shards. Collective. There are two halves, so that ranks
+  // which share memory need no other synchronization than the one that takes place between them.
   void publish();
   void take();
 
-  // Rank 0's for all. Collective.
+  // Copies rank 0's buffers to all ranks. Collective.
   void broadcast();
 
-  // The first shard's for all, also where an update is not due yet: for a change of the buffers by
-  // the user, which must begin from the same values on all ranks and must not be undone by what a
-  // shard had before. Collective.
+  // Copies the first shard's buffers to all shards, also between two updates. It is called before
+  // the user changes the buffers: the change must start from the same values on all ranks, and the
+  // earlier values of a shard must not undo it. Collective.
   void settle();
 
  private:
@@ -53,8 +54,8 @@ class ModelBuffers {
   int local_shards_;
   int shards_;
   std::size_t size_ = 0;
-  torch::Tensor published_;                  // in shared memory, where there is some
-  std::vector<std::vector<std::byte>> own_;  // one a local shard, where there are several
+  torch::Tensor published_;                  // in shared memory, if there is any
+  std::vector<std::vector<std::byte>> own_;  // one per local shard, if there are several
   bool fresh_ = true;                        // own_ holds nothing yet
 };
 

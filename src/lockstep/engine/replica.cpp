@@ -18,7 +18,7 @@ using optim::ElementRange;
 using optim::FlatParameters;
 using optim::Part;
 
-// Elements that are worked on at a time.
+// How many elements are processed at a time.
 constexpr std::int64_t kPiece = 16384;
 
 std::string signature(const NamedTensors& tensors) {
@@ -34,7 +34,7 @@ std::string signature(const NamedTensors& tensors) {
   return text;
 }
 
-// The first line in which two differ, for a message.
+// The first line in which two signatures differ, for a message.
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
   std::size_t at = 0;
   while (true) {
@@ -97,7 +97,7 @@ comm::RunningSums Replica::sums_of(int rank) const {
                             .keep_all = !options_.one_batch_an_update});
 }
 
-// All ranks' sets of gradients, rank after rank. Returns how many there are.
+// Numbers the sets of gradients of all ranks, rank after rank. Returns how many there are.
 std::int64_t Replica::plan_shared_sets() {
   std::int64_t total = 0;
   std::vector<comm::TreeNode> nodes;
@@ -117,20 +117,20 @@ std::int64_t Replica::plan_shared_sets() {
 
 void Replica::make_buckets() {
   if (!options_.overlap) return;
-  buckets_.reset();  // the old ones' thread ends
+  buckets_.reset();  // ends the thread of the old ones
   buckets_ = std::make_unique<GradientBuckets>(
       *parameters_, communicator_,
       BucketOptions{
           .leaves = options_.shards, .nodes = sums_.nodes(), .bytes = options_.bucket_bytes});
 }
 
-// Rank 0's, to all.
+// Sends rank 0's parameters and buffers to all ranks.
 void Replica::send_weights() {
   if (communicator_.size() == 1) return;
   for (const auto& buffer : parameters_->buffers()) {
     if (!shared_) communicator_.broadcast(buffer.values);
     if (!shared_ || buffer.is_awake()) continue;
-    // Frozen: each rank has its own, which a user may have exchanged for another tensor.
+    // Frozen parameters: each rank has its own tensor, which the user may have replaced by another.
     for (const auto& slice : buffer.slices) communicator_.broadcast(slice.parameter);
   }
   for (const auto& [name, tensor] : parameters_->left_alone()) {
@@ -156,7 +156,8 @@ void Replica::change(const std::function<void()>& change) {
   send_weights();
 }
 
-// After a failure, too: the model is the caller's again, in memory that no other process writes to.
+// Also after a failure, the model must be in memory that no other process writes to, because the
+// caller may use it.
 Replica::~Replica() {
   buckets_.reset();
   if (shared_ && !finished_) parameters_->move_to_own_memory();
@@ -165,12 +166,12 @@ Replica::~Replica() {
 void Replica::compare_models(const NamedTensors& parameters, const NamedTensors& buffers) {
   if (communicator_.size() == 1) return;
   if (options_.shards < communicator_.size()) {
-    throw ConfigError("shards: expected at least one a worker, got {} for {} workers",
+    throw ConfigError("shards: expected at least one per worker, got {} for {} workers",
                       options_.shards, communicator_.size());
   }
   const std::string mine = signature(parameters) + signature(buffers);
   const std::string first = communicator_.broadcast_bytes(mine, 0);
-  // All learn it together, so that none goes on alone.
+  // All ranks learn of a difference together, so that none continues without the others.
   const auto votes = communicator_.vote(mine == first ? 0 : 1);
   const auto other = std::ranges::find(votes, 1U);
   if (other == votes.end()) return;
@@ -206,7 +207,8 @@ void Replica::wake_unfrozen() {
   if (parameters_->wake_unfrozen() && buckets_ != nullptr) make_buckets();
 }
 
-// Not earlier: a user's own backward() in between is none of ours.
+// The buckets are not armed earlier, because the user may call backward() in between, and its
+// gradients must not be sent.
 void Replica::before_backward() {
   if (last_shard_ && overlaps()) buckets_->arm();
 }
@@ -217,7 +219,7 @@ void Replica::end_shard(int local) {
   for (const auto& addition : sums_.additions(local)) add_sets(addition);
 }
 
-// A piece at a time: it is still in the cache when its memory is cleared.
+// Adds one piece at a time, so that the piece is still in the cache when its memory is cleared.
 void Replica::add_sets(const comm::RunningSums::Addition& addition) {
   const Profiler::TimedScope scope(*options_.profiler, Phase::kReduce);
   static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
@@ -264,7 +266,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   if (update.scale_of) write_weights(update.weights);
   sum_gradients();
   buffers_->take();
-  // Where one worker steps for all, it needs the other parts' sums, too.
+  // If one worker steps for all, it needs the sums of the other parts, too.
   if (shared_ && !in_parts) wait_for_all();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
 
@@ -299,7 +301,7 @@ std::span<double> Replica::block_norms() const {
   return {block_norms_.data_ptr<double>(), static_cast<std::size_t>(parameters_->num_blocks())};
 }
 
-// Also agrees on which parameters were used by one of the ranks.
+// The ranks also agree on which parameters at least one of them has used.
 void Replica::sum_gradients() {
   if (shared_) {
     for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
@@ -318,7 +320,7 @@ void Replica::sum_gradients() {
 
 void Replica::exchange_sums() {
   const std::size_t terms = sums_.nodes().size();
-  // In buckets on all ranks or on none, though one of them may have had no backward().
+  // Either all ranks use buckets or none does, even if one of them had no backward().
   if (overlaps()) {
     buckets_->finish();
   } else {
@@ -336,15 +338,15 @@ void Replica::exchange_sums() {
   }
   const std::int64_t sum[] = {0};
   parameters_->read_marks(sum);
-  // The sum is in the first set, which the optimizer clears; the others are done with.
+  // The sum is in the first set, which the optimizer clears. The other sets are cleared here.
   for (const auto& buffer : parameters_->buffers()) {
     if (!buffer.is_awake()) continue;
     for (std::size_t i = 1; i < terms; ++i) buffer.messages[i].zero_();
   }
 }
 
-// Straight from where the workers' backward() left them, a piece at a time: it is still in the
-// cache when the other sets are cleared.
+// Sums the gradients directly from where the workers' backward() wrote them. It works on one piece
+// at a time, so that the piece is still in the cache when the other sets are cleared.
 void Replica::sum_own_part() {
   const Part part{communicator_.rank(), communicator_.size()};
   for (const auto& buffer : parameters_->buffers()) {
@@ -374,9 +376,9 @@ void Replica::write_weights(std::span<const double> own) {
   std::ranges::copy(own, all + range_.begin);
 }
 
-// After sum_gradients(), by which all ranks know whether one has marked its weights. Where memory
-// is shared, they are there already. Elsewhere a shard's weight is a sum with zeros, which is
-// exact.
+// Called after sum_gradients(), when all ranks know whether one of them has called mark_weights().
+// If memory is shared, the weights are already there. Otherwise they are summed over the ranks: all
+// ranks but one add zero to a shard's weight, so the sum is exact.
 std::span<const double> Replica::gathered_weights() {
   if (!parameters_->mark()) return {};
   if (!shared_ && communicator_.size() > 1) communicator_.all_reduce(weights_);

@@ -23,18 +23,18 @@ using OptionalTensor = c10::optional<Tensor>;
 
 thread_local comm::Communicator* current = nullptr;
 
-// at::instance_norm computes by at::batch_norm, with every sample's channels as channels of their
-// own: that one is not to be synchronised.
+// at::instance_norm calls at::batch_norm, with the channels of every sample as separate channels.
+// That call must not be synchronised.
 thread_local bool in_instance_norm = false;
 
-// All dimensions but the channels'.
+// All dimensions except the one of the channels.
 std::vector<std::int64_t> other_dims(const Tensor& input) {
   std::vector<std::int64_t> dims{0};
   for (std::int64_t dim = 2; dim < input.dim(); ++dim) dims.push_back(dim);
   return dims;
 }
 
-// One value a channel, so that it can be combined with the input.
+// Reshapes one value per channel, so that it can be combined with the input.
 Tensor along_channels(const Tensor& values, const Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = values.numel();
@@ -47,7 +47,7 @@ struct Statistics {
   double count = 0;
 };
 
-// Means and squared deviations of the workers together, one after the other, in double.
+// Combines the means and squared deviations of the workers, one worker after another, in double.
 Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicator) {
   const Tensor x = input.to(torch::kFloat64);
   const auto dims = other_dims(input);
@@ -87,7 +87,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor running_var = maybe_var.value_or(Tensor());
     const Statistics all = statistics_of_all(input, *current);
     if (all.count <= 1) {
-      throw ConfigError("sync_bn: expected more than one value a channel, got {}", all.count);
+      throw ConfigError("sync_bn: expected more than one value per channel, got {}", all.count);
     }
     if (running_mean.defined()) {
       Tensor mean = running_mean;
@@ -101,7 +101,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
         (input - along_channels(all.mean, input)) * along_channels(inverse, input);
     context->save_for_backward({normal, inverse, weight});
     context->saved_data["count"] = all.count;
-    // Backward may run in a thread of autograd's own.
+    // Backward may run in a thread of autograd.
     context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(current);
     Tensor output = normal;
     if (weight.defined()) output = output * along_channels(weight, input);
@@ -144,9 +144,9 @@ bool defined(const OptionalTensor& tensor) {
 Tensor batch_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                   const OptionalTensor& running_mean, const OptionalTensor& running_var,
                   bool training, double momentum, double eps, bool cudnn_enabled) {
-  // Without running statistics a layer normalises by the batch in evaluation, too, where workers
-  // may have different numbers of batches and must not wait for each other. Evaluation records no
-  // gradients.
+  // A layer without running statistics uses those of the batch in evaluation, too. But in
+  // evaluation workers may have different numbers of batches and must not wait for each other.
+  // Evaluation is recognised by the fact that it records no gradients.
   const bool evaluates = !defined(running_mean) && !torch::GradMode::is_enabled();
   if (current == nullptr || in_instance_norm || !training || evaluates) {
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
@@ -167,8 +167,8 @@ Tensor instance_norm(const Tensor& input, const OptionalTensor& weight, const Op
                                    momentum, eps, cudnn_enabled);
 }
 
-// For the rest of the process: a kernel that is taken away leaves others in doubt. Outside of a
-// scope it does what was done before.
+// The kernels stay registered for the rest of the process, because removing them could affect other
+// code. Outside of a scope they do the same as LibTorch's.
 void register_once() {
   static const std::vector<std::unique_ptr<torch::Library>> libraries = [] {
     std::vector<std::unique_ptr<torch::Library>> made;

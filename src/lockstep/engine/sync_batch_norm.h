@@ -1,5 +1,5 @@
-// Batch norm over the samples of all workers, for every model, TorchScript ones included: the
-// operation itself is replaced, not the layers.
+// Batch norm over the samples of all workers. It works for every model, TorchScript ones included,
+// because the operation itself is replaced, not the layers.
 #pragma once
 
 #include "lockstep/comm/communicator.h"
@@ -7,8 +7,8 @@
 namespace lockstep {
 
 // While it lives, batch norm in training in this thread is collective over the communicator.
-// Instance norm is not, and neither is batch norm without running statistics where no gradients are
-// recorded: that is evaluation. With null nothing changes.
+// Instance norm is not. Batch norm without running statistics is not either if no gradients are
+// recorded, because that is evaluation. With null nothing changes.
 class SyncBatchNormScope {
  public:
   explicit SyncBatchNormScope(comm::Communicator* communicator);

@@ -1,4 +1,4 @@
-// LibTorch's threads for the length of a run.
+// Sets the number of LibTorch's threads for the duration of a run.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,18 @@ namespace lockstep {
 
 struct ThreadScopeOptions {
   int threads = 1;
-  // For LibTorch to start them. Its thread pool waits for ever where the system refuses a thread.
+  // The time limit for LibTorch to start the threads. Its thread pool waits for ever if the system
+  // refuses a thread.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Called where it does not, before this process ends (process::Watchdog): tells the other ranks.
+  // Called if that takes longer, before this process ends (process::Watchdog). It should report the
+  // reason to the other ranks.
   std::function<void(const std::string& reason)> on_hang;
 };
 
-// Sets the number of LibTorch's threads, and sets it back at its end.
+// Sets the number of LibTorch's threads. The destructor sets it back.
 class ThreadScope {
  public:
-  // Throws WorkerError where the system gives no thread.
+  // Throws WorkerError if the system refuses a thread.
   explicit ThreadScope(ThreadScopeOptions options);
   ~ThreadScope();
   ThreadScope(const ThreadScope&) = delete;

@@ -96,7 +96,7 @@ AttemptSettings Nodes::meet(int attempt, int local_ranks) {
                       error.what());
     }
   }
-  // Not the endpoint's own port: there the launchers meet.
+  // The programs need another port: the endpoint's own port is used by the launchers' rendezvous.
   if (options_.node_rank == 0) {
     reserved_ = rendezvous::reserve_port({.address = options_.network.listen, .port = 0});
     rendezvous_->set(key("run", attempt), random_run_id());
@@ -129,10 +129,11 @@ std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<Re
     attempt_ = -1;
   }
   if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
-    rendezvous_->set(key("failed", attempt), encode(*own));  // the first is the cause
+    rendezvous_->set(key("failed", attempt), encode(*own));  // the first failure is the cause
   }
   rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank), own ? "failed" : "ok");
-  // Ranks of other nodes may train on for hours after those of this one have ended.
+  // There is no time limit: ranks of other nodes may train for hours after those of this node
+  // ended.
   for (int node = 0; node < options_.nodes; ++node) {
     const std::string done = fmt::format("done/{}/{}", attempt, node);
     while (!rendezvous_->try_get(done)) {
@@ -159,13 +160,13 @@ void Nodes::abandon(const std::string& why) {
 void Nodes::watch() {
   process::enter_background_thread("lockstep-nodes");
   for (pollfd ending{ending_.fd(), POLLIN, 0}; ::poll(&ending, 1, kWatchMilliseconds) == 0;) {
-    // Held while asking: what is found out about an attempt must not end the next one.
+    // Locked during the check: a failure of this attempt must not end the next one.
     const std::lock_guard lock(watching_);
     if (attempt_ < 0) continue;
     try {
       if (failure_of(attempt_)) failed_.wake();
     } catch (const CommError&) {
-      failed_.wake();  // without an answer, nothing more can come of this attempt
+      failed_.wake();  // without the rendezvous the attempt cannot succeed
     }
   }
 }

@@ -1,5 +1,5 @@
-// The launchers of several hosts as one: they agree on ranks and a meeting place for the programs,
-// and know when a rank fails on another host.
+// Connects the launchers of several hosts: they agree on the ranks and on the address of the
+// programs' rendezvous, and learn when a rank fails on another host.
 #pragma once
 
 #include <chrono>
@@ -22,19 +22,19 @@ struct NodesOptions {
   int nodes = 1;
   int node_rank = 0;
   rendezvous::Endpoint endpoint;           // node 0's, as all nodes know it
-  rendezvous::NetworkChoice network = {};  // where node 0 listens, and finds itself
+  rendezvous::NetworkChoice network = {};  // where node 0 listens, and connects to itself
   std::string token = {};                  // the secret of all nodes; must not be empty
   std::string run = {};                    // the run's name; tells apart runs that share a token
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // to find each other
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for all launchers to connect
 };
 
-// What the programs of an attempt are told.
+// The settings that the programs of one attempt get.
 struct AttemptSettings {
   int first_rank = 0;  // of this node
   int world_size = 1;
-  rendezvous::Endpoint master;  // where the programs meet
+  rendezvous::Endpoint master;  // address of the programs' rendezvous
   std::string run_id;
-  std::string token;  // of this attempt's ranks alone
+  std::string token;  // only for the ranks of this attempt
 };
 
 // A rank that failed on one of the nodes.
@@ -49,23 +49,26 @@ std::string random_run_id();
 
 class Nodes {
  public:
-  // Waits for the others. Throws CommError where they do not come in time.
+  // Connects to node 0's launcher. Throws CommError if it cannot be reached within the time limit.
   explicit Nodes(NodesOptions options);
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
 
-  // Collective, before each attempt: how many ranks this node has, and what came of it.
+  // Collective, before each attempt: each node passes its number of ranks. Returns the settings
+  // that all nodes have agreed on. Throws CommError if a node does not call this within the time
+  // limit.
   AttemptSettings meet(int attempt, int local_ranks);
 
-  // Readable when a rank of the attempt has failed on another node, or a node is gone.
+  // Readable when a rank of the attempt has failed on another node, or another launcher is gone.
   int failure_fd() const { return failed_.fd(); }
 
-  // This node gives up, outside of an attempt's usual end: the others are told why, and end, too.
+  // This node gives up before the usual end of an attempt. The other nodes are told why, and end,
+  // too.
   void abandon(const std::string& why);
 
-  // Collective, after each attempt: the failure on this node, if there was one. Returns the first
-  // failure of all nodes, or nothing where all ended well.
+  // Collective, after each attempt: each node passes its own failure, if there was one. Returns the
+  // first failure of all nodes, or nothing if all ranks ended well.
   std::optional<RemoteFailure> conclude(int attempt, const std::optional<RemoteFailure>& own);
 
  private:
@@ -75,13 +78,13 @@ class Nodes {
   std::optional<RemoteFailure> failure_of(int attempt);
 
   NodesOptions options_;
-  std::unique_ptr<rendezvous::RendezvousServer> server_;  // node 0's
+  std::unique_ptr<rendezvous::RendezvousServer> server_;  // only on node 0
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;
-  FileDescriptor reserved_;  // the port of an attempt's programs, node 0's
+  FileDescriptor reserved_;  // the port for an attempt's programs; only on node 0
   process::Wakeup failed_;
   process::Wakeup ending_;
-  std::mutex watching_;  // for attempt_, and for waking in its name
-  int attempt_ = -1;     // that is watched; -1: none
+  std::mutex watching_;  // protects attempt_, and failed_ while the attempt is checked
+  int attempt_ = -1;     // the attempt that is watched; -1: none
   std::thread watcher_;  // last: it uses all of the above
 };
 

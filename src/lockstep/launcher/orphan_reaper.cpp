@@ -15,15 +15,15 @@
 namespace lockstep::launcher {
 namespace {
 
-// As many ranks as a host can have, and then some.
+// More ranks than a host can have.
 constexpr std::size_t kMostGroups = 4096;
 
-// In the forked process: nothing here allocates, locks or throws.
+// Runs in the forked process: nothing here allocates, locks or throws.
 [[noreturn]] void keep_watch(int pipe) noexcept {
   ::setsid();
   ::prctl(PR_SET_NAME, "lockstep-reaper");
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(ignored, SIG_IGN);
-  // Whoever reads the launcher's output sees its end when the launcher ends.
+  // Closes the launcher's output here, so that a reader of it sees its end when the launcher ends.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
 
@@ -33,7 +33,7 @@ constexpr std::size_t kMostGroups = 4096;
     const ssize_t size = ::read(pipe, &message, sizeof message);
     if (size < 0 && errno == EINTR) continue;
     if (size != sizeof message) break;
-    const pid_t wanted = message > 0 ? 0 : -message;  // a free place, or the one to forget
+    const pid_t wanted = message > 0 ? 0 : -message;  // a free entry, or the group to forget
     for (pid_t& group : groups) {
       if (group != wanted) continue;
       group = message > 0 ? message : 0;
@@ -49,7 +49,7 @@ constexpr std::size_t kMostGroups = 4096;
 }  // namespace
 
 OrphanReaper::OrphanReaper() {
-  // A pipe that took the place of a standard stream would be closed with it.
+  // If a standard stream is closed, the pipe would get its number, and keep_watch() would close it.
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
@@ -81,7 +81,8 @@ void OrphanReaper::forget(pid_t group) {
 }
 
 void OrphanReaper::tell(pid_t message) const {
-  // Where the orphan reaper itself was killed, the ranks still die with this process.
+  // If the orphan reaper itself was killed, the write fails and is ignored: the ranks still die
+  // with this process.
   sigset_t pipe, before;
   ::sigemptyset(&pipe);
   ::sigaddset(&pipe, SIGPIPE);
@@ -89,7 +90,7 @@ void OrphanReaper::tell(pid_t message) const {
   while (::write(pipe_.get(), &message, sizeof message) < 0 && errno == EINTR) {
   }
   const timespec now{};
-  ::sigtimedwait(&pipe, nullptr, &now);  // takes the signal that the write may have left
+  ::sigtimedwait(&pipe, nullptr, &now);  // removes the SIGPIPE that the write may have caused
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -1,5 +1,5 @@
-// Ends the process groups of programs when the process that started them is gone, however it died:
-// a parent-death signal reaches a child, not the child's own children.
+// Kills the process groups of programs when the process that started them has ended, however it
+// died. A parent-death signal is not enough: it reaches a child, but not the child's own children.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@ namespace lockstep::launcher {
 
 class OrphanReaper {
  public:
-  // Forks the process that keeps watch. Throws Error where that cannot be.
+  // Forks the process that watches. Throws Error if it cannot be forked.
   OrphanReaper();
-  // Ends it, and with it every group that is still watched.
+  // Ends that process, which first kills every group that is still watched.
   ~OrphanReaper();
   OrphanReaper(const OrphanReaper&) = delete;
   OrphanReaper& operator=(const OrphanReaper&) = delete;

@@ -38,19 +38,19 @@ struct Streams {
   int output, error, failure;
 };
 
-// Replaces standard input by nothing. In its place: there may be no free descriptor for another
-// one.
+// Replaces standard input by an empty one. It is closed first, because there may be no other free
+// descriptor.
 bool take_empty_input() {
   ::close(STDIN_FILENO);
   return ::open("/dev/null", O_RDONLY) == STDIN_FILENO;
 }
 
-// Between fork and exec: nothing here allocates, locks or throws.
+// Runs between fork and exec: nothing here allocates, locks or throws.
 [[noreturn]] void become(char* const* command, char* const* environment, const Streams& streams,
                          pid_t parent) noexcept {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // it died before the signal was asked for
+  if (::getppid() != parent) ::_exit(127);  // the parent died before prctl() was called
   if (take_empty_input() && ::dup2(streams.output, STDOUT_FILENO) >= 0 &&
       ::dup2(streams.error, STDERR_FILENO) >= 0) {
     ::signal(SIGCHLD, SIG_DFL);
@@ -85,7 +85,7 @@ Program::Program(const ProgramOptions& options) {
     become(command.data(), environment.data(),
            {output.writing.get(), error.writing.get(), failure.writing.get()}, parent);
   }
-  ::setpgid(pid, pid);  // here, too: whoever is first
+  ::setpgid(pid, pid);  // in both processes, because either may run first
   process_ = process::ChildProcess(pid);
   failure.writing = FileDescriptor();
   int cause = 0;
@@ -108,7 +108,7 @@ Program::~Program() {
 }
 
 process::ChildEnd Program::reap() {
-  // The group is killed while its leader is a zombie, so that its number cannot be another's.
+  // The group is killed while its leader is a zombie, so that no other group can have its number.
   send(SIGKILL);
   return process_.reap();
 }

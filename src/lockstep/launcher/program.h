@@ -1,4 +1,4 @@
-// Another program as a child process, with a process group of its own.
+// Runs another program as a child process with its own process group.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ class StartError : public WorkerError {
   StartError(const std::string& message, int shell_code)
       : WorkerError(message), shell_code_(shell_code) {}
 
-  // As a shell tells it: 127 where there is no such program, 126 where it cannot be executed.
+  // The code that a shell would report: 127 if there is no such program, 126 if it cannot be
+  // executed.
   int shell_code() const { return shell_code_; }
 
  private:
@@ -26,32 +27,33 @@ class StartError : public WorkerError {
 };
 
 struct ProgramOptions {
-  std::vector<std::string> command;  // looked for in PATH; then its arguments
-  process::Environment environment;  // all of it
+  std::vector<std::string> command;  // the program, searched for in PATH, and its arguments
+  process::Environment environment;  // all variables of the program
 };
 
-// Standard input is empty; standard output and error are pipes. No signal is blocked, and SIGCHLD
-// has its default action, whatever it is here: a program that waits for children of its own needs
-// that. The program dies with the thread that started it.
+// The program's standard input is empty; its standard output and error are pipes. No signal is
+// blocked, and SIGCHLD has its default action even if it is ignored here, because a program that
+// waits for its children needs that. The program is killed when the thread that started it ends.
 class Program {
  public:
-  // Throws StartError, naming the program and the cause, where the program cannot be executed, and
-  // WorkerError where this process has no descriptors or processes left for it.
+  // Throws StartError, naming the program and the cause, if the program cannot be executed, and
+  // WorkerError if this process cannot get enough descriptors or fork.
   explicit Program(const ProgramOptions& options);
-  // Kills and reaps whatever is left of it.
+  // Kills the program's process group and reaps the program.
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // The process, which leads a group of its own. Not to be reaped by others.
+  // The process, which leads its process group. Only this object may reap it.
   const process::ChildProcess& process() const { return process_; }
-  // Of standard output (0) and error (1); non-blocking.
+  // The pipe of standard output (0) or error (1); non-blocking.
   int output_fd(std::size_t stream) const { return outputs_[stream].get(); }
 
-  // To the program and all its children that did not leave its group.
+  // Sends the signal to the program and to all processes of its group.
   void send(int signal) const { process_.send_to_group(signal); }
 
-  // To be called once, when the process has ended: kills what it left behind and says how it ended.
+  // Must be called once, when the process has ended. Kills what is left of its group and returns
+  // how the program ended.
   process::ChildEnd reap();
 
  private:

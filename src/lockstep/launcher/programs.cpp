@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t kLastLines = 20;
 constexpr int kLastReads = 64;
-constexpr std::size_t kLongestLine = 64 * 1024;  // what is longer is handed on in pieces
+constexpr std::size_t kLongestLine = 64 * 1024;  // longer lines are passed on in pieces
 
-// SIGINT, SIGTERM and SIGHUP as something to poll for.
+// Makes SIGINT, SIGTERM and SIGHUP readable from a descriptor.
 class Signals {
  public:
   Signals() {
@@ -32,7 +32,7 @@ class Signals {
     ::sigemptyset(&wanted);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);
     fd_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-    // Before they are blocked: a launcher that cannot read them must still die of them.
+    // Checked before the signals are blocked: a launcher that cannot read them must die of them.
     if (!fd_) throw WorkerError("cannot create a signalfd: {}", std::strerror(errno));
     ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
   }
@@ -41,7 +41,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const { return fd_.get(); }
-  // 0 where there is none.
+  // The next signal, or 0 if there is none.
   int take() const {
     signalfd_siginfo info{};
     return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
@@ -53,7 +53,7 @@ class Signals {
   FileDescriptor fd_;
 };
 
-// One rank: its program and what it says.
+// One rank: its program and what the program prints.
 class Rank {
  public:
   Rank(int rank, const ProgramsOptions& options, const process::Environment& environment)
@@ -67,7 +67,7 @@ class Rank {
   bool is_done() const { return end_.has_value(); }
   void set_suspended() { suspended_ = true; }
 
-  // Before the program starts: a folder that cannot be written costs nothing then.
+  // Called before the program starts, so that an error with the folder stops no running program.
   static std::array<FileDescriptor, 2> open_logs(int rank, const ProgramsOptions& options) {
     std::array<FileDescriptor, 2> files;
     if (!options.log_dir) return files;
@@ -85,8 +85,8 @@ class Rank {
     return files;
   }
 
-  // Hands on a piece of what there is to read, not all of it: a rank that never stops printing must
-  // not keep us from seeing what the others do.
+  // Reads one piece of the output and passes it on. It does not read everything: a rank that never
+  // stops printing must not block the handling of other ranks.
   bool read(std::size_t stream) {
     std::array<char, 65536> bytes;
     ssize_t size = 0;
@@ -98,11 +98,12 @@ class Rank {
     return size > 0;
   }
 
-  // The program has ended.
+  // Called when the program has ended.
   void finish(rendezvous::Clock::time_point start, bool stopped) {
     const process::ChildEnd end = program_.reap();
     for (std::size_t stream = 0; stream < 2; ++stream) {
-      // What it left in the pipe. Something that has left its group may go on writing there.
+      // Reads what is left in the pipe. The number of reads is limited, because a process that has
+      // left the group may still write there.
       for (int i = 0; i < kLastReads && open_[stream] && read(stream); ++i) {
       }
       open_[stream] = false;
@@ -123,7 +124,7 @@ class Rank {
     if (files_[stream]) {
       for (std::string_view left = bytes; !left.empty();) {
         const ssize_t written = ::write(files_[stream].get(), left.data(), left.size());
-        if (written < 0 && errno != EINTR) break;  // a full disk costs the log, not the run
+        if (written < 0 && errno != EINTR) break;  // on a full disk the run continues without log
         if (written > 0) left.remove_prefix(static_cast<std::size_t>(written));
       }
     }
@@ -137,7 +138,7 @@ class Rank {
       const bool again = bytes[end] == '\n' && after_return_[stream] && partial.empty();
       after_return_[stream] = bytes[end] == '\r';
       bytes.remove_prefix(end + 1);
-      if (again) continue;  // "\r\n" is one end
+      if (again) continue;  // "\r\n" ends one line, not two
       lines.push_back(std::exchange(partial, {}));
     }
     if (partial.size() >= kLongestLine) lines.push_back(std::exchange(partial, {}));
@@ -214,7 +215,7 @@ class Supervision {
     }
   }
 
-  // Whether no descriptor tells of the rank's end.
+  // Whether the rank runs without a descriptor that shows its end, so that it must be checked.
   static bool must_be_asked(Rank& rank) {
     return !rank.is_done() && rank.program().process().ended_fd() < 0;
   }
@@ -232,7 +233,7 @@ class Supervision {
   void on_signal() {
     const int signal = signals_.take();
     if (signal == 0) return;
-    if (interrupted_ != 0) {  // asked twice: at once
+    if (interrupted_ != 0) {  // the second signal kills at once
       send(SIGKILL);
       return;
     }
@@ -252,8 +253,8 @@ class Supervision {
     }
   }
 
-  // A rank that a signal had stopped did not answer the others: it, and not the first of them to
-  // give up, is the likely cause.
+  // A rank that is stopped by a signal does not answer the other ranks. So it is the likely cause,
+  // and not the rank that gave up first.
   void find_suspended() {
     for (const auto& rank : ranks_) {
       if (rank->is_done()) continue;
@@ -262,7 +263,7 @@ class Supervision {
     }
   }
 
-  // A stopped process sees the signal only when it continues.
+  // SIGCONT follows, because a stopped process handles the signal only when it continues.
   void stop(int signal, std::chrono::milliseconds grace) {
     stopping_ = true;
     kill_at_ = rendezvous::deadline_in(grace);

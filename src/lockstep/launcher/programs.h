@@ -1,4 +1,5 @@
-// One program a rank on this host: started together, watched, and ended together when one fails.
+// Runs one program per rank on this host. They are started together, watched, and ended together
+// when one fails.
 #pragma once
 
 #include <array>
@@ -17,37 +18,37 @@ namespace lockstep::launcher {
 
 struct ProgramsOptions {
   std::vector<std::string> command;
-  std::vector<process::Environment> environments;  // one a rank of this host
+  std::vector<process::Environment> environments;  // one per rank of this host
   int first_rank = 0;                              // of this host
-  // stdout.log and stderr.log of each rank are written to rank<N>/ of this folder.
+  // If set, stdout.log and stderr.log of each rank are written to rank<N>/ in this folder.
   std::optional<std::filesystem::path> log_dir;
   // Which of standard output (0) and error (1) are written there.
   std::array<bool, 2> logged = {true, true};
-  bool append_logs = false;  // a restart goes on in the files of the attempt before
-  // Gets the lines that a rank prints, as they come, with 0 for standard output and 1 for error.
+  bool append_logs = false;  // a restart appends to the files of the attempt before
+  // Receives the lines that a rank prints, as they arrive; stream 0 is standard output, 1 is error.
   std::function<void(int rank, std::size_t stream, const std::vector<std::string>& lines)> on_lines;
-  std::chrono::milliseconds grace{1500};             // from being asked to end to being killed
-  std::chrono::milliseconds interrupt_grace{30000};  // likewise, where the user interrupts
+  std::chrono::milliseconds grace{1500};             // from SIGTERM to SIGKILL
+  std::chrono::milliseconds interrupt_grace{30000};  // the same, if the user interrupts the run
 };
 
 struct RankEnd {
   int rank = 0;
   process::ChildEnd end;
-  bool stopped = false;    // it was told to, because of somebody else
-  bool suspended = false;  // a signal had stopped it when another rank failed
+  bool stopped = false;    // all ranks had been told to end before this one ended
+  bool suspended = false;  // it was stopped by a signal (SIGSTOP) when another rank failed
   double seconds = 0;      // from the start
   std::vector<std::string> last_lines;
 };
 
 struct ProgramsEnd {
-  std::vector<RankEnd> ranks;                // in their order
-  std::optional<std::size_t> first_failure;  // index of who failed first, and so on its own account
+  std::vector<RankEnd> ranks;                // in the order of the ranks
+  std::optional<std::size_t> first_failure;  // index of the rank that failed first, if one did
   int interrupted = 0;                       // the signal that the user sent; 0: none
 };
 
-// Runs them until all have ended. SIGINT, SIGTERM and SIGHUP to this process go on to them. When
-// `stop_fd` (-1: none) becomes readable, they are ended as if one had failed. Throws WorkerError
-// where one cannot be started.
+// Runs the programs until all have ended. SIGINT, SIGTERM and SIGHUP to this process are sent on to
+// them. When `stop_fd` (-1: none) becomes readable, they are ended in the same way as after a
+// failure. Throws WorkerError if a program cannot be started.
 ProgramsEnd run_programs(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd = -1);
 
 }  // namespace lockstep::launcher

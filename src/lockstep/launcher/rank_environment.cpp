@@ -22,15 +22,16 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   set("TORCHELASTIC_RUN_ID", place.run_id);
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(place.restarts));
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts));
-  // The ranks' own secret is enough for them: the launchers' is not handed on.
+  // The ranks need only their own secret, so the launchers' secret is not passed on.
   set(rendezvous::kTokenVariable, place.token);
   environment.erase(rendezvous::kTokenFileVariable);
-  // Rank 0 itself listens at the master's address, not its launcher.
+  // Rank 0 itself listens at the master address; its launcher does not.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
-  // What a Python rank prints is seen when it prints it, also where it is killed.
+  // The output of a Python rank is shown at once, and is not lost if the rank is killed.
   environment.try_emplace("PYTHONUNBUFFERED", "1");
-  // PyTorch from 2.4 on asks for libuv, and fails where it was built without, as Debian's is. The
-  // store without libuv is in every build; the two differ in speed with thousands of ranks only.
+  // PyTorch 2.4 and later use libuv by default, and fail if they were built without it, as in
+  // Debian. Every build has the store without libuv. Their speed differs only with thousands of
+  // ranks.
   environment.try_emplace("USE_LIBUV", "0");
   environment.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
   return environment;

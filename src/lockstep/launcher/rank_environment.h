@@ -1,4 +1,4 @@
-// What a launcher tells a program about its place: torchrun's variables.
+// The environment variables by which a launcher tells a program its rank. They are torchrun's.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ struct RankPlace {
   int nodes = 1;
   rendezvous::Endpoint master;
   std::string run_id;
-  std::string token = {};  // the ranks' secret
+  std::string token = {};  // the secret of the ranks
   int restarts = 0;
   int max_restarts = 0;
-  int threads = 1;               // for OMP_NUM_THREADS, where nobody has set it
+  int threads = 1;               // for OMP_NUM_THREADS, unless the user has set it
   std::string role = "default";  // torchrun's name for what the ranks of a group do
 };
 
-// `base` with the variables of this rank in it.
+// `base` together with the variables of this rank.
 process::Environment rank_environment(const process::Environment& base, const RankPlace& place);
 
 }  // namespace lockstep::launcher

@@ -28,7 +28,7 @@ void AppendFile::append(std::string_view bytes) {
   } while (written < 0 && errno == EINTR);
   if (written != static_cast<ssize_t>(bytes.size())) {
     const std::string cause = written < 0 ? std::strerror(errno) : "no space left";
-    // Half a piece would hide every later one from readers.
+    // After an incomplete piece, readers could not read any later piece.
     const bool restored = ::ftruncate(fd_.get(), size_) == 0;
     throw Error("{}: cannot append {} bytes: {}{}", path_.string(), bytes.size(), cause,
                 restored ? "" : "; its end is damaged");

@@ -12,16 +12,17 @@ namespace lockstep {
 class AppendFile {
  public:
   enum class Open {
-    kNew,       // it must not be there yet
-    kExisting,  // it must be there
+    kNew,       // the file must not exist yet
+    kExisting,  // the file must exist
   };
 
   // Throws Error with the path and the cause.
   AppendFile(std::filesystem::path path, Open open);
 
-  // One write() for all of `bytes`, so nothing waits in the process to be lost with it. Where the
-  // disk is full the file is cut back to what it was, and Error is thrown. SIGKILL in the middle
-  // may leave a piece cut at a memory page's end (so Linux does it): readers must bear a torn end.
+  // Writes all of `bytes` with one write(), so no data waits in the process, where it would be lost
+  // if the process dies. If the disk is full, the file is cut back to its earlier size, and Error
+  // is thrown. SIGKILL during the write may leave a part of the bytes, cut at the end of a memory
+  // page (Linux does this). Readers must accept an incomplete end.
   void append(std::string_view bytes);
 
   // Returns when everything appended is on the disk.

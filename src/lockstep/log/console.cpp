@@ -27,9 +27,9 @@ bool locale_is_utf8() {
   return false;
 }
 
-// xterm, the Linux console and GNU screen cut lines when they become narrower; others wrap them.
-// Where it is not known (a multiplexer inside of xterm), pieces that stay are the smaller harm:
-// erasing a row too many would take a line of output away.
+// xterm, the Linux console and GNU screen cut lines when they become narrower. Other terminals wrap
+// them. If it is not known (a multiplexer inside of xterm), this assumes that lines are cut. Pieces
+// of a bar may then stay on the screen, but erasing one row too many would remove a line of output.
 bool terminal_rewraps() {
   const char* const terminal = std::getenv("TERM");
   const bool cuts = terminal == nullptr || std::string_view(terminal).starts_with("linux") ||
@@ -42,7 +42,7 @@ int columns_of(std::string_view text) {
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-// The first `columns` code points; what a bar is made of takes a column each.
+// The first `columns` code points. Each character of a bar takes one column.
 std::string_view cut(std::string_view text, int columns) {
   int seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -86,7 +86,7 @@ void Console::finish_bar(std::string_view text) {
   line(terminal_ ? fitted(text) : text);
 }
 
-// The last column stays free: some terminals wrap when it is written.
+// The last column stays empty, because some terminals wrap when it is written.
 std::string_view Console::fitted(std::string_view text) const {
   return cut(text, std::max(width() - 1, 1));
 }
@@ -115,8 +115,8 @@ int Console::width() const {
   return kUsualWidth;
 }
 
-// Where the window was made narrower since the bar was drawn, the bar is on several rows now, and
-// the cursor is on the last of them.
+// If the window was made narrower after the bar was drawn, the bar is now on several rows, and the
+// cursor is on the last of them.
 void Console::erase_bar() {
   if (bar_.empty()) return;
   const int rows_above = rewraps_ ? (columns_of(bar_) - 1) / std::max(width(), 1) : 0;

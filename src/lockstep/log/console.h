@@ -1,4 +1,5 @@
-// The terminal's last line has one owner: lines are printed above a progress bar, not through it.
+// One object owns the last line of the terminal, so that lines are printed above a progress bar and
+// do not overwrite it.
 #pragma once
 
 #include <cstdio>
@@ -11,13 +12,12 @@
 namespace lockstep {
 
 struct ConsoleOptions {
-  std::FILE* stream = stdout;  // stays open as long as the console lives
-  std::optional<bool> terminal =
-      {};                         // whether a bar can be redrawn in place; else asked of the stream
-  std::optional<int> width = {};  // columns; else asked of the terminal, which may be resized
-  std::optional<bool> utf8 = {};  // whether it shows UTF-8; else LC_ALL, LC_CTYPE or LANG says
-  // Whether a window that is made narrower wraps the lines that it shows. Most terminals do; else
-  // TERM and XTERM_VERSION say.
+  std::FILE* stream = stdout;         // stays open as long as the console lives
+  std::optional<bool> terminal = {};  // whether a bar can be redrawn in place; default: isatty()
+  std::optional<int> width = {};      // columns; default: the terminal's, which may change
+  std::optional<bool> utf8 = {};  // whether it shows UTF-8; default: by LC_ALL, LC_CTYPE or LANG
+  // Whether a window that is made narrower wraps the lines that it shows. Most terminals do. By
+  // default, TERM, XTERM_VERSION and STY decide.
   std::optional<bool> rewraps = {};
 };
 
@@ -28,22 +28,22 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // Standard output's. The process has one, so this is the process's, too.
+  // The console of standard output. All callers in the process share it.
   static Console& standard();
 
-  // Prints and flushes `text` as a line of its own; a bar moves below it.
+  // Prints and flushes `text` as a line. A bar moves below it.
   void line(std::string_view text);
 
-  // Shows `text`, cut to the terminal's width, as the bar in place of the one before. Only on a
-  // terminal.
+  // Shows `text`, cut to the terminal's width, as the bar, and replaces the earlier one. Does
+  // nothing if the stream is not a terminal.
   void show_bar(std::string_view text);
 
-  // Takes the bar away and prints `text` in its place as a line, cut to the terminal's width.
+  // Removes the bar and prints `text` in its place as a line, cut to the terminal's width.
   void finish_bar(std::string_view text);
   void clear_bar();
 
-  // Runs `print`, which writes whole lines to the terminal by other ways, above the bar. `print`
-  // must not use this console.
+  // Runs `print`, which writes whole lines to the terminal without this console. They appear above
+  // the bar. `print` must not use this console.
   void interrupt(const std::function<void()>& print);
 
   bool is_terminal() const { return terminal_; }
@@ -61,7 +61,7 @@ class Console {
   bool rewraps_;
   std::optional<int> width_;
   std::mutex mutex_;
-  std::string bar_;  // empty where none is shown
+  std::string bar_;  // empty if none is shown
 };
 
 }  // namespace lockstep

@@ -15,15 +15,15 @@
 namespace lockstep {
 
 struct ConsoleLoggerOptions {
-  // The metrics that a line begins with, in this order, where a loader has them.
+  // The metrics that a line begins with, in this order, if the loader has them.
   std::vector<std::string> first = {"loss"};
 };
 
-// A loader's line has its main metrics (main_metrics.h), an epoch's all it has. Batches are not
-// printed.
+// The line of a loader has its main metrics (main_metrics.h). The line of an epoch has all metrics
+// of the epoch. Batches are not printed.
 class ConsoleLogger : public Logger {
  public:
-  // `console` outlives the logger.
+  // `console` must outlive the logger.
   explicit ConsoleLogger(Console& console = Console::standard(), ConsoleLoggerOptions options = {})
       : console_(console), options_(std::move(options)) {}
 

@@ -1,5 +1,5 @@
-// Writes logs/<loader>.csv, logs/_epoch_.csv and logs/hparams.yml: one row an epoch, the header
-// `step,` and the metrics' names in order.
+// Writes logs/<loader>.csv, logs/_epoch_.csv and logs/hparams.yml. A CSV file has one row per
+// epoch. Its header is `step,` and the names of the metrics in order.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace lockstep {
 
-// A fresh run begins its files anew. A resumed run goes on with those that are there; rows of
-// epochs after the finished ones, which will be run again, are dropped. A loader's name that cannot
-// name a file is a ConfigError.
+// A new run replaces existing files. A resumed run continues them, but drops the rows of epochs
+// that were not finished, because they will be run again. Throws ConfigError if the name of a
+// loader cannot be the name of a file.
 class CsvLogger : public Logger {
  public:
   explicit CsvLogger(const std::filesystem::path& logdir) : folder_(logdir / "logs") {}
 
   void start(const RunStart& run) override;
-  void log_metrics(const Record& record) override;  // not batches
+  void log_metrics(const Record& record) override;  // ignores batches
   void close() override;
 
  private:

@@ -29,7 +29,7 @@ std::string to_line(const Row& cells) {
   return line + '\n';
 }
 
-// A last line without its end was torn by a machine that stopped, and is left out.
+// A last line without a line end is left out: the process or machine stopped while writing it.
 std::vector<Row> parse(std::string_view text) {
   std::vector<Row> rows;
   Row row;
@@ -86,7 +86,7 @@ CsvTable::CsvTable(std::filesystem::path path, const CsvTableOptions& options)
     : path_(std::move(path)) {
   if (!options.keep_until || !std::filesystem::exists(path_)) return;
   std::vector<Row> rows = read_rows();
-  if (rows.empty()) return;  // not even the header was whole
+  if (rows.empty()) return;  // not even the header is complete
   const std::vector<std::string> columns(rows.front().begin() + 1, rows.front().end());
   rows.erase(rows.begin());
   std::erase_if(rows, [&](const Row& row) { return *to_step(row.front()) > *options.keep_until; });

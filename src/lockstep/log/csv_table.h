@@ -1,4 +1,4 @@
-// One CSV file: a row a step, a column a metric, and columns may appear late.
+// One CSV file with one row per step and one column per metric. Later rows may add columns.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace lockstep {
 
-// RFC 4180: quoted where a separator is inside, quotes doubled.
+// A cell as RFC 4180 defines it: text with a separator in it is quoted, and its quotes are doubled.
 std::string csv_cell(const std::string& text);
 
 struct CsvTableOptions {
-  // Goes on with the file that is there, without its rows of later steps. Without it the first row
-  // begins the file anew.
+  // Continues the existing file, without its rows of later steps. If this is not set, the first row
+  // replaces the file.
   std::optional<std::int64_t> keep_until = {};
 };
 
-// Numbers are written in full: they read back to the same bits. A metric that a row does not have
-// is an empty cell. A killed process leaves the file
-// whole but for its last line at worst, and a resumed run drops that.
+// Numbers are written with all digits, so they read back to the same bits. A metric that a row does
+// not have is an empty cell. If the process is killed, at most the last line of the file is
+// incomplete, and a resumed run drops that line.
 class CsvTable {
  public:
-  // Throws Error where a file to go on with is not one of ours.
+  // Throws Error if the file to continue was not written by this class.
   explicit CsvTable(std::filesystem::path path, const CsvTableOptions& options = {});
 
   void add(std::int64_t step, const Metrics& metrics);

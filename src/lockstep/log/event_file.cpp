@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// A host's name may hold nothing that would end the file's name early.
+// The host's name, without characters that cannot be in the name of a file.
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";

@@ -11,23 +11,23 @@
 
 namespace lockstep {
 
-// Now, in seconds since 1970, as events carry it.
+// The current time in seconds since 1970, as events store it.
 double wall_time();
 
 // `data` as a record: its length, the length's checksum, the data, the data's checksum.
 std::string frame_record(std::string_view data);
 
-// What was written is in the file whenever the process ends. Killed in the middle of a write, it
-// may leave a torn last record, which TensorBoard takes for one that is not there yet; nobody
-// appends to that file again.
+// Written events are in the file however the process ends. If the process is killed during a write,
+// the last record may be incomplete. TensorBoard treats such a record as not written yet. Nothing
+// is appended to that file again.
 class EventFile {
  public:
-  // Creates `folder` and in it a new file, events.out.tfevents.<time>.<host>.<pid>, whose name
-  // comes after those of all event files there, for TensorBoard reads them in the order of their
+  // Creates `folder` and in it a new file, events.out.tfevents.<time>.<host>.<pid>. Its name sorts
+  // after those of all event files there, because TensorBoard reads them in the order of their
   // names.
   explicit EventFile(const std::filesystem::path& folder);
 
-  // Adds an event of now; `content` holds what it says: a summary or a session log.
+  // Adds an event with the current time. `content` is a summary or a session log.
   void write(std::int64_t step, const ProtoMessage& content);
 
   // Returns when all events are on the disk.

@@ -28,15 +28,16 @@ std::string this_process() {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-// Of a file of another user, too: what it says is shown, so it is made harmless.
+// What the lock file says. Another user may have written it, and it is shown on the terminal, so it
+// is made printable.
 std::string written_in(const FileDescriptor& fd) {
   char text[512];
   const ssize_t size = ::pread(fd.get(), text, sizeof text, 0);
   return size > 0 ? printable({text, static_cast<std::size_t>(size)}) : "another process";
 }
 
-// False where the process that had the lock removed the file after it was opened here: the lock is
-// then of a file that no other process will find.
+// False if the process that had the lock removed the file after this process opened it. The lock is
+// then on a file that no other process will find.
 bool is_still_there(const FileDescriptor& fd, const fs::path& path) {
   struct stat opened {
   }, found{};
@@ -46,7 +47,8 @@ bool is_still_there(const FileDescriptor& fd, const fs::path& path) {
 
 FileDescriptor open_lock(const fs::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  // Of another user, left by a run that was killed: to lock it, reading is enough.
+  // The file belongs to another user, whose run was killed. Opening it for reading is enough to
+  // lock it.
   if (!fd && errno == EACCES) {
     fd = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   }
@@ -77,8 +79,8 @@ FolderLock::FolderLock(const fs::path& folder) : path_(folder / ".lock"), owner_
     }
     if (attempt == LockAttempt::kTaken && is_still_there(fd, path_)) {
       const std::string text = this_process();
-      // What is written is for messages alone. A full disk is noticed elsewhere, and in another
-      // user's file this run stays without a name.
+      // The text is used only for messages. So a full disk is not an error here, and nothing is
+      // written to a file of another user.
       if (::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), text.data(), text.size(), 0) < 0) {
         warn(fmt::format("{}: cannot write: {}", path_.string(), std::strerror(errno)));
       }

@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// Held from construction to destruction. The kernel releases it when the process dies in any other
-// way, so a run that was killed can be resumed at once. The lock is a file in the folder, `.lock`,
-// with the process that has it; it is removed at the end.
+// Held from construction to destruction. The kernel also releases it when the process dies, so a
+// run that was killed can be resumed at once. The lock is a file in the folder, `.lock`, which
+// names the process that holds it. The destructor removes the file.
 class FolderLock {
  public:
-  // Throws Error naming the process, its host and its time where the folder is locked already. A
-  // process that is about to die gets one second to do so. Where the file system has no locks (some
-  // network ones), this warns and goes on without.
+  // Throws Error, which names the process, its host and its start time, if another process holds
+  // the lock. It waits one second first, because that process may just be dying. If the file system
+  // has no locks (some network file systems), it warns and continues without a lock.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -22,8 +22,8 @@ class FolderLock {
 
  private:
   std::filesystem::path path_;
-  FileDescriptor fd_;  // none where there are no locks
-  pid_t owner_;        // a forked child is not
+  FileDescriptor fd_;  // none if the file system has no locks
+  pid_t owner_;        // the process that locked; a forked child must not remove the file
 };
 
 }  // namespace lockstep

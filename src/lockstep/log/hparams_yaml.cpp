@@ -23,8 +23,8 @@ bool is_reserved(std::string_view text) {
   });
 }
 
-// Plain text is one word's worth of harmless characters that begins with a letter, so it is never a
-// number, a date or a sign with a meaning.
+// Plain text needs no quotes. It begins with a letter and has only letters, digits and a few signs
+// without a meaning in YAML, so it is never read as a number or a date.
 bool is_plain(std::string_view text) {
   const auto harmless = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '/';
@@ -53,7 +53,8 @@ std::string scalar(std::string_view text) {
   return quoted + '"';
 }
 
-// With a point always: 1 would be read as an integer, and 1e-05 as text by YAML 1.1.
+// Always with a decimal point: without it, 1 would be read as an integer, and YAML 1.1 would read
+// 1e-05 as text.
 std::string scalar(double value) {
   if (std::isnan(value)) return ".nan";
   if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// One line a parameter, sorted by name. Every YAML reader (1.1 or 1.2) gets the same types and
-// values back: text that could be taken for something else is quoted.
+// One line per parameter, sorted by name. Every YAML reader (1.1 or 1.2) gets the same types and
+// values back, because text that could be read as another type is quoted.
 std::string to_yaml(const HParams& hparams);
 
 }  // namespace lockstep

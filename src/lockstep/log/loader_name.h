@@ -7,11 +7,13 @@
 
 namespace lockstep {
 
-// Throws ConfigError where `name` cannot be a file's name inside the log folder: empty, "..", with
-// a slash or a control character, or reserved for what belongs to no loader ("_epoch_").
+// Throws ConfigError if `name` cannot be the name of a file in the log folder: if it is empty,
+// begins with a dot, has a slash or a control character, or is reserved for records without a
+// loader ("_epoch_").
 void check_loader_name(const std::string& name);
 
-// The name under which a record is filed: kEpochKey for the epoch's own, else its loader, checked.
+// The file or folder name for a record: kEpochKey for a record of an epoch, else the name of its
+// loader, which is checked.
 const std::string& file_name_of(const Record& record);
 
 }  // namespace lockstep

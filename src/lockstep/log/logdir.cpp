@@ -34,14 +34,15 @@ void require_writable_folder(const fs::path& path) {
 std::vector<fs::path> outputs_in(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const auto name : kRunOutputs) {
-    // A link that leads nowhere is an output, too.
+    // A symbolic link without a target is an output, too.
     std::error_code ignored;
     if (fs::exists(fs::symlink_status(folder / name, ignored))) found.emplace_back(name);
   }
   return found;
 }
 
-// One above the highest number there, so that a gap is never filled out of order.
+// One above the highest number in the folder. Gaps are not filled, so the numbers stay in the order
+// of the runs.
 fs::path next_numbered(const fs::path& folder) {
   std::int64_t highest = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {

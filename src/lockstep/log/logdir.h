@@ -11,29 +11,29 @@
 
 namespace lockstep {
 
-// What a run writes into its folder. Whoever adds an output adds its name here.
+// What a run writes into its folder. Every new kind of output must be added here.
 inline constexpr std::array<std::string_view, 7> kRunOutputs = {
     "logs",         "tensorboard",  "checkpoints",  "configs",
     "summary.json", "profile.json", "lr_finder.csv"};
 
 struct LogDirectoryOptions {
-  bool resume = false;  // goes on with what an earlier run left there
+  bool resume = false;  // continue with the outputs of an earlier run
 };
 
 struct LogDirectory {
   std::filesystem::path path = {};
   // Where an earlier run's outputs were moved to, if there were any.
   std::optional<std::filesystem::path> moved_to = {};
-  // As long as it lives, no other run can use the folder.
+  // No other run can use the folder while the lock exists.
   std::unique_ptr<FolderLock> lock = {};
 };
 
-// Creates the folder and locks it. Throws Error where another run has it, before anything is
-// touched. Files that a killed run was writing are removed. A fresh run that finds an earlier run's
-// outputs moves exactly those to <path>/previous/<n>, n counting up: two runs never mix in one file
-// and nothing is deleted. A resumed run removes summary.json alone: it is written anew at the end,
-// and a run that fails shall not have the summary of an earlier one. Other files in the folder are
-// left alone. Throws Error where the folder cannot be written.
+// Creates the folder and locks it. If another run has locked it, throws Error before anything is
+// changed. Incomplete files of a killed run are removed. A new run moves the outputs of an earlier
+// run, and nothing else, to <path>/previous/<n>, where n counts up. So two runs never mix in one
+// file, and nothing is deleted. A resumed run removes only summary.json: it is written again at the
+// end, and a run that fails must not have the summary of an earlier one. Other files in the folder
+// are not touched. Throws Error if the folder is not writable.
 LogDirectory prepare_logdir(const std::filesystem::path& path,
                             const LogDirectoryOptions& options = {});
 

@@ -1,5 +1,5 @@
-// A logger is a sink for what a run reports. The loop hands every logger the same records; each
-// writes them where it belongs (console, CSV, TensorBoard, or a user's own). Only rank 0 has any.
+// A logger writes what a run reports. The loop gives every logger the same records, and each logger
+// writes them to its output (console, CSV, TensorBoard, or a user's own). Only rank 0 has loggers.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ using HParams = std::map<std::string, HParam, std::less<>>;
 
 enum class Scope { kBatch, kLoader, kEpoch };
 
-// Where the run is. Epochs count from 1; steps count optimizer-visible batches and samples of train
-// loaders over the whole run and go on after a resume.
+// How far the run is. Epochs count from 1. Steps count the batches and samples of train loaders
+// that the optimizer sees, over the whole run, and continue after a resume.
 struct Progress {
   std::int64_t epoch = 0;
   std::int64_t num_epochs = 0;
@@ -29,20 +29,21 @@ struct Progress {
 
 // How a run begins.
 struct RunStart {
-  // Where it starts: zeros, or where the checkpoint stopped. Here progress.epoch is the number of
-  // finished epochs: a run resumed inside epoch 4, or right after epoch 3, starts with 3.
+  // Where the run starts: zeros, or the position of the checkpoint. Here progress.epoch is the
+  // number of finished epochs: a run that is resumed inside epoch 4, or right after epoch 3, starts
+  // with 3.
   Progress progress = {};
-  bool resumed = false;  // goes on with an earlier run's files; else files start anew
-  HParams hparams = {};  // what the user passed as hparams, with what the run itself knows
+  bool resumed = false;  // continues an earlier run's files; else replaces files
+  HParams hparams = {};  // those of the user, and those that the run adds
 };
 
 struct Record {
   Scope scope = Scope::kEpoch;
-  std::string loader = {};  // "train", "valid", ...; kEpochKey for what belongs to no loader
+  std::string loader = {};  // "train", "valid", ...; kEpochKey if it belongs to no loader
   Progress progress = {};
   Metrics metrics = {};
-  // Where a batch of a loader that is not trained on stands: samples of it that were seen by now,
-  // over all epochs. Such batches do not move progress.sample_step.
+  // The step of a batch from a loader that is not trained on: the number of its samples that were
+  // seen so far, over all epochs. Such batches do not change progress.sample_step.
   std::optional<std::int64_t> step = {};
 };
 
@@ -52,12 +53,13 @@ class Logger {
 
   virtual void start(const RunStart&) {}
   virtual void log_metrics(const Record& record) = 0;
-  // `tag` names the picture ("confusion_matrix"), `loader` where it belongs.
+  // `tag` names the image ("confusion_matrix"), `loader` the loader that it belongs to.
   virtual void log_image(const std::string& /*loader*/, const std::string& /*tag*/, const Image&,
                          const Progress&) {}
-  // At the end of each epoch: every reader sees what was logged, also if the process is killed now.
+  // Called at the end of each epoch. After it, other programs can read everything that was logged,
+  // even if the process is killed then.
   virtual void flush() {}
-  // The run is over; nothing follows. What was logged is on the disk after it.
+  // Called at the end of the run. After it, everything that was logged is on the disk.
   virtual void close() {}
 };
 

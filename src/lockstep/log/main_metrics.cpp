@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// "accuracy03" is further from what a user looks for than "accuracy01".
+// Whether the name is an accuracy of k > 1, such as "accuracy03", which matters less to users.
 bool is_top_k(std::string_view name) {
   constexpr std::string_view kAccuracy = "accuracy";
   const std::size_t at = name.find(kAccuracy);

@@ -1,4 +1,5 @@
-// Which of a loader's metrics a person looks at, for a line that fits a terminal. Files have all.
+// Chooses the metrics of a loader that matter most, for a line that fits into a terminal. Files
+// have all metrics.
 #pragma once
 
 #include <string>
@@ -9,15 +10,14 @@
 
 namespace lockstep {
 
-// The names to show, in order: those of `first` that are there, whatever they are called, then the
-// others but for
-//   - deviations ("loss/std"), averages and single classes ("precision/_macro", "auc/class_03");
-//   the
-//     macro average of F1, which has no plain name, is shown,
+// The names to show, in order: first all names of `first` that `metrics` has, then the other
+// metrics except
+//   - deviations ("loss/std"), averages and single classes ("precision/_macro", "auc/class_03").
+//     But the macro average of F1 is shown, because it has no plain name.
 //   - accuracies of k > 1 ("accuracy03"),
-//   - the learning rate and momentum, which an epoch's line has.
-// What TimerCallback measured comes last. A metric of the user's own is shown where its name has no
-// "/". The names are those of `metrics` and `first`, and live as long.
+//   - the learning rate and momentum, which the line of the epoch shows.
+// The times of TimerCallback come last. A user's own metric is shown if its name has no "/". The
+// returned views point into `metrics` and `first`.
 std::vector<std::string_view> main_metrics(const Metrics& metrics,
                                            const std::vector<std::string>& first);
 

@@ -17,7 +17,7 @@ constexpr std::array<const char*, kPhases> kNames = {"data", "forward",   "backw
                                                      "wait", "optimizer", "callbacks"};
 constexpr std::size_t kRanksShown = 8;
 
-// One rank's, as serialize() wrote it.
+// The measurements of one rank, as serialize() wrote them.
 struct Profile {
   explicit Profile(const std::string& text) {
     const auto json = nlohmann::json::parse(text);
@@ -40,7 +40,7 @@ std::vector<Profile> parse(std::span<const std::string> profiles) {
   return {profiles.begin(), profiles.end()};
 }
 
-// A line of the table: one number of each rank, in seconds.
+// A line of the table. `seconds_of` returns a rank's time for this line.
 std::string row(const char* name, const std::vector<Profile>& ranks,
                 const std::function<double(const Profile&)>& seconds_of) {
   double seconds = 0;
@@ -106,7 +106,7 @@ std::string Profiler::serialize() const {
 std::string profile_table(std::span<const std::string> profiles) {
   const std::vector<Profile> ranks = parse(profiles);
   std::string text =
-      fmt::format("{:<10} {:>10} {:>7} {:>12}", "phase", "seconds", "share", "us a batch");
+      fmt::format("{:<10} {:>10} {:>7} {:>12}", "phase", "seconds", "share", "us per batch");
   if (ranks.size() > 1) {
     for (std::size_t i = 0; i < std::min(ranks.size(), kRanksShown); ++i) {
       text += fmt::format(" {:>9}", fmt::format("rank {}", i));

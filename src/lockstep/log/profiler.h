@@ -1,5 +1,5 @@
-// Where a run's time goes: data, forward, backward, reduce, wait, optimizer, callbacks; on each
-// rank.
+// Measures how long each phase of a run takes on each rank: data, forward, backward, reduce, wait,
+// optimizer, callbacks.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ enum class Phase : std::uint8_t {
 };
 inline constexpr std::size_t kPhases = 7;
 
-// Costs one branch a phase when it is off.
+// If it is off, it costs one branch per phase.
 class Profiler {
  public:
   explicit Profiler(bool enabled) : enabled_(enabled) {}
 
-  // One that is off, for whoever has none.
+  // A profiler that is off, for code that is given none.
   static Profiler& none();
 
-  // Measures from its construction to its end.
+  // Measures the time from its construction to its destruction.
   class TimedScope {
    public:
     TimedScope(Profiler& profiler, Phase phase);
@@ -45,7 +45,7 @@ class Profiler {
     std::chrono::steady_clock::time_point start_;
   };
 
-  // A pass over a loader: what of it is in no phase is shown as "other".
+  // Measures a pass over a loader. The time that belongs to no phase is shown as "other".
   class Pass {
    public:
     explicit Pass(Profiler& profiler);
@@ -61,13 +61,13 @@ class Profiler {
   bool enabled() const { return enabled_; }
   void count_batch() { ++batches_; }
 
-  // All that was measured, for a report that is made in another process.
+  // All measurements as text, for a report that another process makes.
   std::string serialize() const;
 
  private:
   struct Event {
     Phase phase;
-    double start_us;  // by the clock that the processes of a host share
+    double start_us;  // of the clock that all processes of a host share
     double duration_us;
   };
   static constexpr std::size_t kMaxEvents = 20'000;
@@ -79,12 +79,12 @@ class Profiler {
   std::vector<Event> events_;
 };
 
-// A table of phases, and of what is in none of them: total, share and microseconds a batch, in the
-// mean over the ranks and on each (of very many, of the first few). `profiles` are every rank's,
-// serialized.
+// A table with one line per phase, and one for the time that belongs to none: total, share and
+// microseconds per batch as means over the ranks, and microseconds per batch of each rank, at most
+// of the first 8. `profiles` are the serialized profilers of all ranks.
 std::string profile_table(std::span<const std::string> profiles);
 
-// The first 20,000 scopes of every rank, for chrome://tracing or Perfetto.
+// Writes the first 20,000 scopes of every rank, for chrome://tracing or Perfetto.
 void write_chrome_trace(const std::filesystem::path& path, std::span<const std::string> profiles);
 
 }  // namespace lockstep

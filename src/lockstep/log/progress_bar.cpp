@@ -21,7 +21,7 @@ constexpr auto kRedraw = 100ms;
 constexpr auto kPlainLine = 10s;
 constexpr int kCells = 10;
 
-// How fast the pass is, and how long it will take; unknown before the first batch.
+// The speed of the pass and the time that is left. Both are unknown before the first batch.
 struct Pace {
   double elapsed = 0;
   std::optional<double> samples_per_second = {};
@@ -82,7 +82,8 @@ ProgressBar::ProgressBar(Console& console, ProgressBarOptions options)
   next_ = start_ + kPlainLine;
   if (!console_.is_terminal()) return;
   shown_ = true;
-  // Another thread may still be in this handler when the bar is gone, so it holds no part of it.
+  // Another thread may still run this handler after the bar is destroyed, so the handler does not
+  // refer to the bar.
   other_warnings_ = set_warning_handler({});
   set_warning_handler([&console, others = other_warnings_](const std::string& message) {
     console.interrupt([&] {

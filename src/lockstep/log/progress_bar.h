@@ -1,8 +1,8 @@
-// How far one pass over a loader is. On a terminal, one line in place:
+// Shows how far one pass over a loader is. On a terminal it is one line that is redrawn in place:
 //
 //   1/8 * Epoch (train):  45% |████▌     | 844/1875 [00:03<00:04, 8,123 samples/s] loss=0.534
 //
-// elsewhere, a plain line now and then:
+// Elsewhere it prints a plain line from time to time:
 //
 //   1/8 * Epoch (train): 844/1875 batches, 8,123 samples/s, 4.2 s left, loss=0.534
 #pragma once
@@ -28,25 +28,25 @@ struct ProgressBarOptions {
   std::int64_t num_epochs = 1;
   std::string loader = {};
   std::int64_t num_batches = 0;  // in the whole pass
-  BarPosition begin = {};        // where the pass begins; not at zero after a resume inside it
+  BarPosition begin = {};        // where the pass begins; not zero after a resume inside the pass
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
 };
 
-// Drawn at most ten times a second; a plain line at most every ten seconds, the first after ten.
-// While it is shown, warnings are printed above it.
+// The bar is drawn at most ten times a second. Plain lines are printed at most every ten seconds,
+// the first after ten seconds. While the bar is shown, warnings are printed above it.
 class ProgressBar {
  public:
-  // `console` outlives the bar.
+  // `console` must outlive the bar.
   ProgressBar(Console& console, ProgressBarOptions options);
-  // Takes the bar away if finish() was not reached.
+  // Removes the bar if finish() was not called.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Whether update() would draw: for callers to whom `metrics` cost something. A look at the clock.
+  // Whether update() would draw, for callers that must compute `metrics`. It only reads the clock.
   bool due() const { return options_.clock() >= next_; }
 
-  // `position` counts what is done. When nothing is due this is a look at the clock, too.
+  // `position` counts what is done. If nothing is due, this only reads the clock, too.
   void update(const BarPosition& position, const Metrics& metrics) {
     if (due()) draw(position, metrics);
   }
@@ -64,7 +64,7 @@ class ProgressBar {
   ProgressBarOptions options_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point next_;  // when the next draw is due
-  WarningHandler other_warnings_;               // whose place this takes while it is shown
+  WarningHandler other_warnings_;               // the handler that this replaces while it is shown
   bool shown_ = false;
 };
 

@@ -1,6 +1,6 @@
-// As much of protobuf's wire format as TensorBoard's events need: fields are written one after the
-// other, each with its number. Encoding the few messages by hand keeps libprotobuf, of which
-// LibTorch carries a copy of its own, out of users' programs.
+// The part of protobuf's wire format that TensorBoard's events need. Fields are written one after
+// the other, each with its number. Because the few messages are encoded here, users' programs need
+// not link libprotobuf, of which LibTorch contains its own copy.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class ProtoMessage {
   // string and bytes.
   ProtoMessage& bytes(int field, std::string_view value);
   ProtoMessage& message(int field, const ProtoMessage& value);
-  // All fields of another message, as if they had been added here.
+  // Adds all fields of another message to this one.
   ProtoMessage& merge(const ProtoMessage& other);
 
   const std::string& encoded() const { return encoded_; }
@@ -27,7 +27,7 @@ class ProtoMessage {
   std::string encoded_;
 };
 
-// The low `count` bytes, the lowest first.
+// Appends the low `count` bytes of the value, the lowest first.
 void append_little_endian(std::string& out, std::uint64_t value, int count);
 
 }  // namespace lockstep

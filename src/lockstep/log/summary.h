@@ -1,4 +1,4 @@
-// summary.json: what came out of a run, for people and scripts.
+// summary.json: the results of a run, for people and scripts.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct EpochSummary {
 };
 
 struct RunSummary {
-  std::optional<EpochSummary> best = {};  // none where no epoch could be scored
-  std::optional<EpochSummary> last = {};  // none where no epoch was finished
+  std::optional<EpochSummary> best = {};  // none if no epoch could be scored
+  std::optional<EpochSummary> last = {};  // none if no epoch was finished
   double train_samples_per_second = 0;
   double seconds = 0;
   std::int64_t workers = 1;
@@ -27,11 +27,11 @@ struct RunSummary {
   std::string weights_hash = {};       // of the weights after the last step
 };
 
-// Writes, whole or not at all,
+// Writes this, completely or not at all:
 //   {"best": {"epoch", "metrics": {loader: {name: value}}, "checkpoint"}, "last": {the same},
 //    "train_samples_per_second", "seconds", "workers", "shards", "global_batch_size",
 //    "weights_hash"}
-// What is not there is null, and so are NaN and infinity, for which JSON has no number.
+// Missing values are null. So are NaN and infinity, because JSON has no number for them.
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 
 }  // namespace lockstep

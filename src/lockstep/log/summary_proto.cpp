@@ -17,7 +17,7 @@ ProtoMessage summary_of(const ProtoMessage& value) {
   return ProtoMessage().message(kEventSummary, ProtoMessage().message(kSummaryValue, value));
 }
 
-// SummaryMetadata: which plugin shows the value, and what only that plugin understands.
+// SummaryMetadata: which plugin shows the value, and data for that plugin.
 ProtoMessage metadata(std::string_view plugin, std::string_view content) {
   constexpr int kPluginData = 1, kPluginName = 1, kContent = 2;
   ProtoMessage data;
@@ -25,7 +25,8 @@ ProtoMessage metadata(std::string_view plugin, std::string_view content) {
   return ProtoMessage().message(kPluginData, data);
 }
 
-// A summary without a value of its own: all is in HParamsPluginData. Its version, 0, is implied.
+// A summary without a value: everything is in HParamsPluginData. Its version is 0, the default, and
+// is not written.
 ProtoMessage hparams_summary(std::string_view tag, int data_field, const ProtoMessage& data) {
   const ProtoMessage plugin_data = ProtoMessage().message(data_field, data);
   ProtoMessage value;

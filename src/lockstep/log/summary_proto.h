@@ -22,14 +22,14 @@ ProtoMessage image(std::string_view tag, const Image& image);
 // For the text tab; `text` is Markdown.
 ProtoMessage text(std::string_view tag, std::string_view text);
 
-// A run goes on at this event's step: TensorBoard drops what it has from that step on.
+// Says that a run is resumed at this event's step. TensorBoard drops what it has from that step on.
 ProtoMessage session_start();
 
-// For the HParams tab: this run's values.
+// The values of this run, for the HParams tab.
 ProtoMessage hparams_session(const HParams& hparams, double start_time);
 
-// A scalar that the HParams tab shows beside the values: found under `tag` in the folder `group`
-// below the one that holds the session.
+// A scalar that the HParams tab shows next to the values. TensorBoard finds it under `tag` in the
+// subfolder `group` of the folder that holds the session.
 struct MetricName {
   std::string group = {};
   std::string tag = {};
@@ -37,7 +37,7 @@ struct MetricName {
   auto operator<=>(const MetricName&) const = default;
 };
 
-// For the HParams tab: its columns.
+// The columns of the HParams tab.
 ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricName>& metrics);
 
 }  // namespace lockstep::proto

@@ -20,7 +20,7 @@ std::string preformatted(const std::string& text) {
   return out;
 }
 
-constexpr const char* kTop = "";  // the folder over all loaders'
+constexpr const char* kTop = "";  // the folder that contains those of all loaders
 
 }  // namespace
 
@@ -73,8 +73,8 @@ EventFile& TensorBoardLogger::file_of(const std::string& folder) {
   return file;
 }
 
-// With batches, the points of a loader that is not trained on (its name does not begin with
-// "train") are not at the run's steps.
+// With log_batches, a loader that is not trained on (its name does not begin with "train") has its
+// own steps, which are not those of the run.
 bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
   return options_.log_batches && folder != kTop && folder != kEpochKey &&
          !folder.starts_with("train");
@@ -83,15 +83,15 @@ bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
 void TensorBoardLogger::log_batch(const std::string& folder, const Record& record) {
   EventFile& file = file_of(folder);
   const std::int64_t step = record.step.value_or(record.progress.sample_step);
-  // What an earlier run logged from here on is run again.
+  // What an earlier run logged from this step on is run again.
   if (resume_step_ && has_own_steps(folder) && own_steps_.insert(folder).second) {
     file.write(step, proto::session_start());
   }
   file.write(step, proto::scalars(record.metrics, "batch"));
 }
 
-// TensorBoard keeps the first experiment it reads, so this waits until the first epoch has shown
-// which metrics there are.
+// TensorBoard keeps the first experiment that it reads, so this is written only after the first
+// epoch, when all metrics are known.
 void TensorBoardLogger::write_experiment() {
   if (experiment_written_ || hparams_.empty() || seen_.empty()) return;
   file_of(kTop).write(0, proto::hparams_experiment(hparams_, seen_));

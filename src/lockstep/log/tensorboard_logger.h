@@ -1,8 +1,9 @@
 // Writes tensorboard/<loader>/ and tensorboard/_epoch_/ for `tensorboard --logdir <logdir>`.
 //
-// Tags are `<metric>/epoch` by epoch and, if asked for, `<metric>/batch` by samples seen: of all
-// train loaders, or, for a loader that is not trained on, of that loader over all epochs. What the
-// run was given is in the HParams tab (and as text), with the metrics beside it.
+// Tags are `<metric>/epoch`, with the epoch as the step, and, with log_batches, `<metric>/batch`,
+// with the number of samples seen as the step. These are the samples of all train loaders, or, for
+// a loader that is not trained on, of that loader over all epochs. The run's hyper-parameters are
+// in the HParams tab, next to the metrics, and in the text tab.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@
 namespace lockstep {
 
 struct TensorBoardOptions {
-  bool log_batches = false;  // batches' metrics, too; a run has many
+  bool log_batches = false;  // also the metrics of batches, of which a run has many
 };
 
-// A resumed run writes new files, which tell TensorBoard to drop what lies behind the resume:
-// epochs after the finished ones, or, with log_batches, batches after the step. (A folder's tags
-// share that one step. Epochs are then superseded tag by tag, as TensorBoard's fast loader does by
-// itself. The folder of a loader with steps of its own says so before its first batch.)
+// A resumed run writes new files. They make TensorBoard drop what will be run again: epochs after
+// the finished ones, or, with log_batches, batches after the step of the resume. All tags of a
+// folder share that one step. With log_batches, epochs are then replaced tag by tag, which
+// TensorBoard's fast loader does by itself. In the folder of a loader that has its own steps, the
+// resume is written before its first batch.
 class TensorBoardLogger : public Logger {
  public:
   explicit TensorBoardLogger(const std::filesystem::path& logdir,
@@ -48,10 +50,10 @@ class TensorBoardLogger : public Logger {
   std::filesystem::path folder_;
   TensorBoardOptions options_;
   std::optional<std::int64_t> resume_step_;              // the first step that will be run again
-  std::map<std::string, EventFile, std::less<>> files_;  // by folder; "" is the top one
+  std::map<std::string, EventFile, std::less<>> files_;  // the key is the folder; "" is the top one
   HParams hparams_;
-  std::set<std::string, std::less<>> own_steps_;  // folders whose resume has been said
-  std::set<proto::MetricName> seen_;              // the metrics to name in the HParams tab
+  std::set<std::string, std::less<>> own_steps_;  // folders in which the resume is written
+  std::set<proto::MetricName> seen_;              // the metrics for the HParams tab
   bool experiment_written_ = false;
 };
 

@@ -34,12 +34,12 @@ AccuracyOptions resolve(AccuracyOptions options) {
   return options;
 }
 
-// How many classes come before the target's; never a k's worth of them for a NaN.
+// How many classes rank before the target's; the largest number if its score is NaN.
 template <typename T>
 std::int64_t rank_of(const T* row, std::int64_t target, std::int64_t classes) {
   const T score = row[target];
   if (std::isnan(score)) return std::numeric_limits<std::int64_t>::max();
-  // The negations let NaN count as higher, and leave the loops free of branches.
+  // The negations count NaN as higher, and keep the loops free of branches.
   std::int64_t rank = 0;
   for (std::int64_t c = 0; c < target; ++c) rank += !(row[c] < score);
   for (std::int64_t c = target + 1; c < classes; ++c) rank += !(row[c] <= score);
@@ -125,7 +125,7 @@ Metrics Accuracy::compute() const {
   for (std::size_t i = 0; i < tallies_.size(); ++i) {
     const auto& [right, batches] = tallies_[i];
     const std::string name = this->name(options_.topk[i]);
-    // 0 / 0 is the NaN that no samples are said to give
+    // 0 / 0 gives the NaN that is documented for no samples
     metrics[name] = static_cast<double>(right) / static_cast<double>(batches.samples());
     metrics[name + "/std"] = batches.std();
   }

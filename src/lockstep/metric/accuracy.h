@@ -12,9 +12,11 @@
 namespace lockstep::metric {
 
 struct AccuracyOptions {
-  // Which k to report. Empty: 1, with 3 beyond 3 classes and 5 beyond 5 where num_classes is given.
+  // Which k to report. Empty: 1. If num_classes is given, also 3 for more than 3 classes and 5 for
+  // more than 5.
   std::vector<std::int64_t> topk = {};
-  // How many classes there are, if it shall be checked. Otherwise each batch's outputs tell.
+  // The number of classes, if it is to be checked. Otherwise it is taken from the outputs of each
+  // batch.
   std::optional<std::int64_t> num_classes = std::nullopt;
   // Put before and after "accuracy01" in the names.
   std::string prefix = "";
@@ -22,11 +24,11 @@ struct AccuracyOptions {
 };
 
 // `accuracy01`, `accuracy03`, ...: the share of samples whose target is among the k classes with
-// the highest scores; of equal scores, the lower class is taken first. A target whose score is NaN
-// is never right, and a NaN of another class stands above every number, as torch sorts it.
-// `accuracy01/std`: the deviation of the batches' accuracies, as Additive's.
-// Outputs [N] or [N, 1] are predictions, right for every k where they equal the target.
-// NaN without a sample.
+// the highest scores. Of equal scores, the lower class comes first. A target whose score is NaN is
+// never right, and a NaN of another class ranks above every number, as torch sorts it.
+// `accuracy01/std`: the standard deviation of the batches' accuracies, computed as Additive does.
+// Outputs [N] or [N, 1] are predictions, which are right for every k if they equal the target.
+// All values are NaN if there is no sample.
 class Accuracy final : public ClassificationMetric {
  public:
   explicit Accuracy(AccuracyOptions options);
@@ -45,7 +47,7 @@ class Accuracy final : public ClassificationMetric {
   // What was accumulated for one k.
   struct Tally {
     std::int64_t right = 0;
-    Moments batches;  // of the batches' accuracies; each counts by its samples
+    Moments batches;  // of the batches' accuracies, weighted by their samples
   };
 
   std::vector<Tally> read(const StateDict& state) const;

@@ -1,5 +1,5 @@
-// A named number that comes batch by batch (a loss, a custom metric), averaged over samples, or
-// over what else its batches' values are means over.
+// A named number that is given batch by batch (a loss, a custom metric). It is averaged over
+// samples, or over what else the values of the batches are means over.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace lockstep::metric {
 
 struct AdditiveOptions {
-  // What the number is called: "loss" gives "loss" and "loss/std".
+  // The name of the number: "loss" gives "loss" and "loss/std".
   std::string name = "value";
 };
 
 // `k`: the mean of the batch values, each weighted by what it is a mean over. `k/std`: the standard
-// deviation of the batch values with the same weights, over (samples - 1), as Catalyst's. NaN
-// without a sample that counts. A batch whose value is NaN or infinite makes both so.
+// deviation of the batch values with the same weights, over (samples - 1), as in Catalyst. Both are
+// NaN if no sample counts. If the value of a batch is NaN or infinite, so are both.
 class Additive final : public Metric {
  public:
   explicit Additive(AdditiveOptions options);

@@ -30,7 +30,7 @@ torch::Tensor checked_scores(const torch::Tensor& outputs) {
   return scores;
 }
 
-// Appends one sample's row after another: 1 at its label, or its own 0s and 1s.
+// Appends one row per sample: 1 at its label and 0 elsewhere, or the 0s and 1s of the targets.
 void append_positives(const torch::Tensor& targets, std::int64_t classes,
                       std::vector<std::uint8_t>& positive) {
   const auto offset = static_cast<std::int64_t>(positive.size());
@@ -105,7 +105,7 @@ std::vector<std::string> AUC::names() const {
 Metrics AUC::compute() const {
   const std::int64_t classes = samples_.classes.value_or(0);
   std::vector<float> positives, negatives;
-  // The area over every `step`-th pair from `start`: a class's column, or all.
+  // The area over every `step`-th pair from `start`: the column of a class, or all pairs.
   const auto area = [&](std::size_t start, std::size_t step) {
     positives.clear();
     negatives.clear();
@@ -127,7 +127,7 @@ Metrics AUC::compute() const {
     weighted += value * support;
     weight += support;
   }
-  // 0 / 0 is the NaN that is promised where no class has an AUC
+  // 0 / 0 gives the NaN that is documented if no class has an AUC
   metrics[name()] = metrics[name("/_macro")] = sum / defined;
   metrics[name("/_weighted")] = weighted / weight;
   metrics[name("/_micro")] = area(0, 1);
@@ -153,7 +153,7 @@ AUC::Samples AUC::read(const StateDict& state, std::optional<std::int64_t> expec
   Samples read = {.classes = expected,
                   .scores = saved_values<float>(state, "scores", {samples, classes}),
                   .positive = saved_values<std::uint8_t>(state, "positive", {samples, classes})};
-  // A rank without a batch does not know the classes, and says 0.
+  // A rank without a batch does not know the number of classes. Its state has 0.
   if (classes != 0) read.classes = classes;
   return read;
 }

@@ -11,9 +11,9 @@
 namespace lockstep::metric {
 
 struct AUCOptions {
-  // The columns of the outputs, 1 for binary scores [N]. Otherwise the first batch tells.
+  // The number of columns of the outputs, 1 for binary scores [N]. Default: from the first batch.
   std::optional<std::int64_t> num_classes = std::nullopt;
-  // Whether to report each class besides the averages; needs num_classes.
+  // Whether to report each class in addition to the averages; needs num_classes.
   bool per_class = false;
   // Put before and after "auc" in the names.
   std::string prefix = "";
@@ -21,13 +21,14 @@ struct AUCOptions {
 };
 
 // `auc` and `auc/_macro`: the mean over the classes; `auc/_weighted`: weighted by their positives;
-// `auc/_micro`: over all (sample, class) pairs as one; with per_class also `auc/class_00`, ...
-// Ties count half, as scikit-learn's roc_auc_score. A class without positives or without negatives
-// has no AUC: it is NaN, and macro and weighted leave it out; NaN also where no class has one.
+// `auc/_micro`: all (sample, class) pairs as one class; with per_class also `auc/class_00`, ...
+// Ties count half, as in scikit-learn's roc_auc_score. A class without positives or without
+// negatives has no AUC: its value is NaN, and macro and weighted leave it out. They are NaN if no
+// class has one.
 //
-// Outputs are scores [N, C], targets either labels [N] or, for several labels a sample, 0 and 1 as
+// Outputs are scores [N, C]. Targets are labels [N] or, for several labels per sample, 0 and 1 as
 // [N, C]. Binary: scores [N] or [N, 1] of being 1, targets 0 and 1. Scores are kept as float32,
-// with a byte for the target, over the whole loader: 5 bytes a sample and class.
+// with one byte for the target, over the whole loader: 5 bytes per sample and class.
 class AUC final : public ClassificationMetric {
  public:
   explicit AUC(AUCOptions options);
@@ -44,14 +45,14 @@ class AUC final : public ClassificationMetric {
   void merge(const StateDict& other) override;
 
  private:
-  // What was seen, sample by sample.
+  // All samples of the loader so far.
   struct Samples {
     std::optional<std::int64_t> classes;  // unknown before the first batch, unless it was given
     std::vector<float> scores;
-    std::vector<std::uint8_t> positive;  // 1 where the sample is of the class
+    std::vector<std::uint8_t> positive;  // 1 if the sample is of the class
   };
 
-  // CheckpointError where the state is of another number of classes than `expected`.
+  // Throws CheckpointError if the state has another number of classes than `expected`.
   static Samples read(const StateDict& state, std::optional<std::int64_t> expected);
   std::string name(const std::string& tail = "") const;
 

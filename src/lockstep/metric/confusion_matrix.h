@@ -1,4 +1,4 @@
-// Which class is taken for which.
+// Which class is predicted as which.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace lockstep::metric {
 
 struct ConfusionMatrixOptions {
-  // How many classes there are. Required.
+  // The number of classes. Required.
   std::int64_t num_classes = 0;
-  // Whether values() gives shares of each true class instead of counts.
+  // Whether values() returns shares of each true class instead of counts.
   bool normalized = false;
 };
 
-// Rows are the true classes, columns the predicted ones. It is a picture, not a number: names() and
-// compute() are empty.
+// Rows are the true classes, columns the predicted ones. The result is a matrix, not a number:
+// names() and compute() are empty.
 class ConfusionMatrix final : public ClassificationMetric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options);

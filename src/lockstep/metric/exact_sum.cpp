@@ -25,15 +25,15 @@ void carry(Digits& digits) {
   }
 }
 
-// Rounds carried, non-negative digits.
+// Rounds digits that are carried and not negative.
 double round(const Digits& digits) {
   auto top = static_cast<int>(digits.size()) - 1;
   while (top >= 0 && digits[top] == 0) --top;
   if (top < 0) return 0;
   const auto digit = [&](int i) { return i < 0 ? 0 : static_cast<std::uint64_t>(digits[i]); };
 
-  // The leading 64 bits; the lowest also stands for "something non-zero follows", which is all that
-  // the conversion below, from 64 bits to 53, needs to round as if it saw every bit.
+  // The leading 64 bits. The lowest bit is also set if any later bit is not zero. The conversion
+  // below, from 64 bits to 53, needs no more than this to round as if it saw every bit.
   const std::uint64_t two = digit(top) << kDigitBits | digit(top - 1);
   const int shift = std::countl_zero(two);
   std::uint64_t head = two << shift | digit(top - 2) << shift >> kDigitBits;

@@ -1,5 +1,5 @@
-// A sum of doubles without rounding, so that it does not depend on the order of its terms: what
-// ranks added apart merges into the bits that one process would have had.
+// A sum of doubles without rounding, so that it does not depend on the order of its terms: merging
+// the sums of several ranks gives the same bits as one process would have computed.
 #pragma once
 
 #include <array>
@@ -9,12 +9,13 @@
 
 namespace lockstep::metric {
 
-// One fixed-point number wide enough for every double, in digits of 32 bits, each in a signed word
-// of 64: the headroom takes the carries of 2^30 terms, and words merge by plain addition.
+// One fixed-point number that is wide enough for every double. It has digits of 32 bits, each in a
+// signed word of 64 bits. The remaining bits hold the carries of 2^30 terms, and words are merged
+// by plain addition.
 class ExactSum {
  public:
   static constexpr std::size_t kDigits = 66;
-  // The digits, then how many NaN, +inf and -inf were added.
+  // The digits, then the numbers of NaN, +inf and -inf that were added.
   static constexpr std::size_t kWords = kDigits + 3;
   using Words = std::array<std::int64_t, kWords>;
 
@@ -23,15 +24,16 @@ class ExactSum {
 
   void add(double term);
 
-  // Adds a * b, not the product's rounding (as long as that neither over- nor underflows).
+  // Adds the exact product a * b, without rounding it (if it neither overflows nor underflows).
   void add_product(double a, double b);
 
   void merge(const ExactSum& other);
 
-  // The double nearest to the sum, ties to even. Infinite or NaN where a term was.
+  // The double nearest to the sum, ties to even. Infinite or NaN if a term was.
   double value() const;
 
-  // Few doubles that together are the sum, largest first; empty for zero. The sum is finite.
+  // A few doubles whose exact sum is this sum, largest first; empty for zero. The sum must be
+  // finite.
   std::vector<double> terms() const;
 
   const Words& words() const { return words_; }

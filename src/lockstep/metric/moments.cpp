@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-// weight * value^2, without rounding.
+// Adds weight * value^2, without rounding.
 void add_square(ExactSum& sum, double weight, double value) {
   const double square = value * value;
   sum.add_product(weight, square);
@@ -61,7 +61,7 @@ double Moments::mean() const {
   if (weight == 0) return kUndefined;
   const double mean = sum_.value() / weight;
   if (!std::isfinite(mean)) return mean;
-  // The sum was rounded before the division; what that lost moves the last bit where it must be.
+  // The sum was rounded before the division. Adding what was lost corrects the last bit.
   return mean + beyond(mean) / weight;
 }
 
@@ -75,8 +75,9 @@ double Moments::std() const {
   const double mean = this->mean();
   if (!std::isfinite(mean)) return kUndefined;
   if (samples_ == 1) return 0;
-  // sum w (x - m)^2 = sum w x^2 - 2 m sum w x + m^2 sum w, where doubles would cancel to noise. Far
-  // from zero the rounding of m shows, too: its square goes off again.
+  // sum w (x - m)^2 = sum w x^2 - 2 m sum w x + m^2 sum w. In doubles, these terms would cancel to
+  // noise. If the values are far from zero, the rounding of m matters, too, so its square is
+  // subtracted.
   const double weight = weights_.value();
   const auto samples = static_cast<double>(samples_);
   ExactSum squares = sum_squares_;
@@ -85,7 +86,7 @@ double Moments::std() const {
   const double rest = beyond(mean);
   const double deviation = squares.value() - rest * rest / weight;
   if (deviation < 0) return 0;
-  // Where every sample weighs 1, the two factors cancel and nothing is to be rounded.
+  // If every sample has weight 1, the two factors cancel and no rounding is needed.
   const double per_sample = weight == samples ? 1.0 : samples / weight;
   return std::sqrt(deviation * per_sample / (samples - 1));
 }
@@ -100,7 +101,7 @@ StateDict Moments::state() const {
 Moments Moments::from_state(const StateDict& state) {
   Moments moments;
   moments.samples_ = state.get<std::int64_t>("weight");
-  // Checkpoints of version 0.1.0 know means over samples only.
+  // Checkpoints of version 0.1.0 have only means over samples.
   if (state.contains("weights")) {
     moments.weights_ = to_sum(state, "weights");
   } else {

@@ -8,39 +8,39 @@
 
 namespace lockstep::metric {
 
-// A value with what it stands for.
+// A value and its weight.
 struct WeightedValue {
   double value = 0;
   double weight = 1;         // what the value is a mean over: samples, class weights, tokens
-  std::int64_t samples = 1;  // that it was computed from
+  std::int64_t samples = 1;  // from which it was computed
 };
 
 class Moments {
  public:
-  // A value that is a mean over `samples`; 0 samples add nothing. Throws DataError below 0.
+  // Adds a value that is a mean over `samples`; 0 samples add nothing. Throws DataError below 0.
   void add(double value, std::int64_t samples);
 
-  // The same where the value is a mean over something else. A weight of 0 adds nothing. Throws
-  // DataError where the weight is below 0 or not finite.
+  // Adds a value that is a mean over something else. A weight of 0 adds nothing. Throws DataError
+  // if the weight is below 0 or not finite.
   void add(const WeightedValue& weighted);
 
   void merge(const Moments& other);
 
   std::int64_t samples() const { return samples_; }
 
-  // The sum of weight * value over the sum of the weights; NaN without any.
+  // The sum of weight * value, divided by the sum of the weights; NaN if there is no value.
   double mean() const;
 
-  // As Catalyst's: sqrt(sum of weight * (value - mean)^2 / total weight * samples / (samples - 1)),
-  // 0 for one sample and exactly 0 for equal values; NaN without any.
+  // As in Catalyst: sqrt(sum of weight * (value - mean)^2 / total weight * samples / (samples -
+  // 1)). 0 for one sample and exactly 0 for equal values; NaN if there is no value.
   double std() const;
 
   StateDict state() const;
-  // Throws CheckpointError where `state` is not one of state()'s.
+  // Throws CheckpointError if `state` is not a result of state().
   static Moments from_state(const StateDict& state);
 
  private:
-  // The sum less what it would be if every value were `mean`.
+  // The sum minus what it would be if every value were `mean`.
   double beyond(double mean) const;
 
   std::int64_t samples_ = 0;

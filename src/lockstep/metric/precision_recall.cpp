@@ -61,7 +61,7 @@ std::string PrecisionRecallF1Support::name(const char* metric, const std::string
 }
 
 std::optional<Better> PrecisionRecallF1Support::better(std::string_view metric) const {
-  // A support is a number of samples.
+  // Support is a number of samples, so neither direction is better.
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     if (metric == name("support", class_name(c))) return std::nullopt;
   }

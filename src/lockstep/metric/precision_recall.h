@@ -10,24 +10,24 @@
 namespace lockstep::metric {
 
 struct PrecisionRecallF1SupportOptions {
-  // How many classes there are. Required.
+  // The number of classes. Required.
   std::int64_t num_classes = 0;
-  // What a ratio without a single sample below the line is said to be; 0 or 1.
+  // The value of a ratio whose denominator is 0; must be 0 or 1.
   double zero_division = 0;
-  // Whether to report each class, and its number of samples, besides the averages.
+  // Whether to report each class, and its number of samples, in addition to the averages.
   bool per_class = false;
   // Put before and after "precision", "recall", "f1" and "support" in the names.
   std::string prefix = "";
   std::string suffix = "";
 };
 
-// `precision/_micro`, `precision/_macro`, `precision/_weighted`, the same of `recall` and `f1`;
+// `precision/_micro`, `precision/_macro`, `precision/_weighted`, the same for `recall` and `f1`;
 // with per_class also `precision/class_00`, ... and `support/class_00`, ...
 //
-// Micro counts over all classes, macro is the mean over all num_classes, weighted is weighted by
-// the samples of each. All are scikit-learn's precision_recall_fscore_support over
-// labels=range(num_classes). Catalyst's F1 adds 1e-5 below the line and is that much lower; ours is
-// 2 tp / (2 tp + fp + fn). Without a sample every ratio is zero_division.
+// Micro counts over all classes, macro is the mean over all num_classes, weighted is the mean
+// weighted by the samples of each class. All are scikit-learn's precision_recall_fscore_support
+// over labels=range(num_classes). Catalyst's F1 adds 1e-5 to the denominator and is that much
+// lower; ours is 2 tp / (2 tp + fp + fn). If there is no sample, every ratio is zero_division.
 class PrecisionRecallF1Support final : public ClassificationMetric {
  public:
   explicit PrecisionRecallF1Support(PrecisionRecallF1SupportOptions options);
@@ -43,7 +43,7 @@ class PrecisionRecallF1Support final : public ClassificationMetric {
   void merge(const StateDict& other) override;
 
  private:
-  // The samples of one class.
+  // The numbers of samples of one class.
   struct Counts {
     std::int64_t right = 0;      // of the class and predicted as it
     std::int64_t predicted = 0;  // predicted as it

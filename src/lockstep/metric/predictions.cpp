@@ -15,8 +15,8 @@ bool is_integral(const torch::Tensor& tensor) {
   return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
 }
 
-// Each of these is skipped where it would change nothing, for a call into torch costs more than a
-// small batch's counting.
+// Conversions are skipped if they would change nothing, because a call into torch costs more than
+// counting a small batch.
 torch::Tensor dense(const torch::Tensor& tensor, torch::ScalarType type) {
   if (tensor.is_cpu() && tensor.scalar_type() == type && tensor.is_contiguous()) return tensor;
   return tensor.detach().to(torch::kCPU, type).contiguous();
@@ -53,16 +53,16 @@ torch::Tensor argmax(const torch::Tensor& scores) {
   return result;
 }
 
-constexpr double kLargestWhole = 0x1p53;  // beyond it, not every integer is a double
+constexpr double kLargestWhole = 0x1p53;  // above it, not every integer is a double
 
-// Whole floats to the integers they are.
+// Converts whole floats to integers.
 torch::Tensor whole(const torch::Tensor& outputs) {
   const torch::Tensor values = dense(outputs, torch::kFloat64);
   std::int64_t index = 0;
   for (const double value : elements<double>(values)) {
     if (!(std::trunc(value) == value && std::abs(value) < kLargestWhole)) {
       throw DataError(
-          "outputs: sample {} is {}, expected the index of a class (outputs with one number a "
+          "outputs: sample {} is {}, expected the index of a class (outputs with one number per "
           "sample are predictions, not scores)",
           index, value);
     }

@@ -1,4 +1,4 @@
-// A model's outputs and the targets, checked once and laid out for raw loops.
+// Checks a model's outputs and the targets once and lays them out for raw loops.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,29 @@
 
 namespace lockstep::metric {
 
-// Each to_...() gives the tensor itself where it can be read as it is, otherwise a converted copy,
-// and throws DataError, with the index and the value that are wrong, for what does not fit.
+// Each to_...() returns the tensor itself if it can be read as it is, otherwise a converted copy.
+// It throws DataError, with the wrong index and value, for a tensor that does not fit.
 
-// [N, C] scores as contiguous float32 or float64 on the CPU: float64 stays, other types become
-// float32, integers float64.
+// Returns [N, C] scores as contiguous float32 or float64 on the CPU. float64 stays, integers become
+// float64, other types become float32.
 torch::Tensor to_scores(const torch::Tensor& outputs);
 
-// [N] or [N, 1] integers as contiguous int64 on the CPU, each in [0, num_classes) if that is given.
+// Returns [N] or [N, 1] integers as contiguous int64 on the CPU, each in [0, num_classes) if that
+// is given.
 torch::Tensor to_labels(const torch::Tensor& targets, std::optional<std::int64_t> num_classes);
 
-// [N] or [N, 1] outputs that are class indices already, as integers or whole floats; like
-// to_labels.
+// The same for [N] or [N, 1] outputs that are class indices already, as integers or whole floats.
 torch::Tensor to_predictions(const torch::Tensor& outputs, std::optional<std::int64_t> num_classes);
 
-// The class that each sample is predicted to be: for [N, C] scores the one with the highest, the
-// first of equals; else to_predictions(). DataError for a NaN score, which has no highest.
+// The predicted class of each sample: for [N, C] scores the class with the highest score, the first
+// one of equals; else to_predictions(). Throws DataError for a NaN score, because there is no
+// highest one then.
 torch::Tensor predicted_classes(const torch::Tensor& outputs, std::int64_t num_classes);
 
-// [N] and [N, 1] outputs hold one number a sample, which is a prediction and not a score.
+// Whether outputs are [N] or [N, 1]: one number per sample, which is a prediction and not a score.
 bool is_one_a_sample(const torch::Tensor& outputs);
 
-// DataError unless both hold the same number of samples.
+// Throws DataError unless both have the same number of samples.
 void expect_same_samples(const torch::Tensor& outputs, const torch::Tensor& targets);
 
 // The elements of a contiguous CPU tensor, which must outlive the span.

@@ -12,14 +12,15 @@ namespace {
 
 using SortKeys = std::vector<std::uint32_t>;
 
-// Unsigned integers in the order of the floats, -0 equal to +0.
+// Unsigned integers with the same order as the floats; -0 equals +0.
 std::uint32_t to_key(float score) {
   constexpr std::uint32_t kSign = 0x80000000;
   const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
   return bits & kSign ? ~bits : bits | kSign;
 }
 
-// Three passes of 11 bits each: several times faster than std::sort once it is past a few hundred.
+// Three passes of 11 bits each: several times faster than std::sort for more than a few hundred
+// keys.
 void radix_sort(SortKeys& keys) {
   constexpr int kBits = 11;
   constexpr std::size_t kBuckets = 1u << kBits;
@@ -53,7 +54,7 @@ double roc_area(const std::vector<float>& positives, const std::vector<float>& n
   if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
   const SortKeys above = sorted_keys(positives);
   const SortKeys below = sorted_keys(negatives);
-  std::uint64_t twice = 0;  // pairs won, ties counted once and wins twice
+  std::uint64_t twice = 0;  // twice the number of pairs won: a win counts 2, a tie 1
   std::size_t lower = 0, not_higher = 0;
   for (const std::uint32_t key : above) {
     while (lower < below.size() && below[lower] < key) ++lower;

@@ -1,4 +1,4 @@
-// Numbers of a metric to and from the tensors that its state() holds.
+// Converts numbers of a metric to and from the tensors in its state().
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ template <typename T>
 torch::Tensor tensor_of(std::span<const T> values, torch::IntArrayRef sizes);
 
 // The values of the tensor at `key`. Throws CheckpointError, naming the key and both shapes and
-// types, where it is not a tensor of T with these sizes.
+// types, if it is not a tensor of T with these sizes.
 template <typename T>
 std::vector<T> saved_values(const StateDict& state, std::string_view key, torch::IntArrayRef sizes);
 

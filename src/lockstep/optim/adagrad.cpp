@@ -43,7 +43,7 @@ class AdagradOptimizer final : public FlatOptimizer {
 
   std::optional<double> momentum() const override { return std::nullopt; }
   void set_momentum(double momentum) override {
-    throw Error("optimizer Adagrad: momentum: it has none to set to {}", momentum);
+    throw Error("optimizer Adagrad: it has no momentum that could be set to {}", momentum);
   }
 
  private:

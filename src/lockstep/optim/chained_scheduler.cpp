@@ -11,9 +11,9 @@
 namespace lockstep::optim {
 namespace {
 
-// Where a chain is: what the next learning rate is made of.
+// The values from which the next learning rate is computed.
 struct Link {
-  std::int64_t step = 0;  // the one that is being made, from 1
+  std::int64_t step = 0;  // the number of the step that is made now, from 1
   double lr = 0.0;        // the present one
   double base_lr = 0.0;   // the optimizer's when the scheduler was made
 };
@@ -57,7 +57,7 @@ struct CosineRule {
   double first_lr(double lr) const { return lr; }
   double next_lr(const Link& link) const {
     const double period = static_cast<double>(t_max);
-    // The step after the minimum cannot be a multiple of it.
+    // At the minimum height() is 0, so the rate of the next step cannot be a multiple of it.
     if ((link.step - 1 - t_max) % (2 * t_max) == 0) {
       return link.lr + (link.base_lr - eta_min) * (1.0 - std::cos(std::numbers::pi / period)) / 2.0;
     }
@@ -83,7 +83,7 @@ struct LinearRule {
   }
 };
 
-// The lengths that a state and a scheduler must agree on; none for most.
+// The length that must be equal in a state and a scheduler; most schedulers have none.
 std::optional<std::int64_t> length_of(const CosineRule& rule) {
   return rule.t_max;
 }
@@ -122,8 +122,9 @@ class ChainedScheduler final : public Scheduler {
     if (const auto length = length_of(rule_)) {
       const auto found = state.get<std::int64_t>("length");
       if (found != *length) {
-        throw CheckpointError("scheduler {}: this schedule is over {} steps, its state's over {}",
-                              name(), *length, found);
+        throw CheckpointError(
+            "scheduler {}: this schedule has {} steps, the one in the checkpoint has {}", name(),
+            *length, found);
       }
     }
     const auto num_steps = state.get<std::int64_t>("step");
@@ -190,7 +191,7 @@ std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingLR& options, Opti
 std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& optimizer,
                                           const ScheduleContext&) {
   check("LinearLR").fraction("start_factor", options.start_factor);
-  check("LinearLR").positive("start_factor", options.start_factor);  // the chain multiplies
+  check("LinearLR").positive("start_factor", options.start_factor);  // the chain multiplies by it
   check("LinearLR").fraction("end_factor", options.end_factor);
   check("LinearLR")
       .require(options.total_iters > 0, "total_iters", "a positive integer", options.total_iters);
@@ -205,7 +206,7 @@ std::int64_t steps_of_run(const std::string& scheduler, Per per, const ScheduleC
       per == Per::kEpoch ? context.num_epochs : context.num_epochs * context.steps_per_epoch;
   if (steps <= 0) {
     throw ConfigError(
-        "scheduler {}: expected a run of some length to span, got {} epochs of {} steps", scheduler,
+        "scheduler {}: expected a run with at least one step, got {} epochs of {} steps", scheduler,
         context.num_epochs, context.steps_per_epoch);
   }
   return steps;

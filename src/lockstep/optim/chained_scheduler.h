@@ -1,6 +1,6 @@
-// The schedulers whose next learning rate follows from the present one: StepLR, MultiStepLR,
-// ExponentialLR, CosineAnnealingLR and LinearLR. As in PyTorch, what else changes the learning rate
-// is not undone by them.
+// The schedulers that compute the next learning rate from the present one: StepLR, MultiStepLR,
+// ExponentialLR, CosineAnnealingLR and LinearLR. As in PyTorch, they keep changes of the learning
+// rate that were made by something else.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,10 @@ std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& op
                                           const ScheduleContext& context);
 
 // The number of steps that a scheduler makes in the whole run. Throws ConfigError, naming the
-// scheduler, where the run has none.
+// scheduler, if the run has none.
 std::int64_t steps_of_run(const std::string& scheduler, Per per, const ScheduleContext& context);
 
-// Throws CheckpointError where `state` is another scheduler's.
+// Throws CheckpointError if `state` is that of another scheduler.
 void check_scheduler_name(const Scheduler& scheduler, const StateDict& state);
 
 }  // namespace lockstep::optim

@@ -21,7 +21,7 @@ class Check {
   void positive(std::string_view field, double value) const {
     require(value > 0.0 && std::isfinite(value), field, "a number > 0", value);
   }
-  // 1 is out: what decays by it never does.
+  // 1 is not allowed: a value that decays by the factor 1 never decays.
   void decay(std::string_view field, double value) const {
     require(value >= 0.0 && value < 1.0, field, "a number in [0, 1)", value);
   }

@@ -31,7 +31,7 @@ std::string text_of(const std::vector<T>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
-// "Name(a=1, b=2)", number by number.
+// Builds "Name(a=1, b=2)", one field at a time.
 class Text {
  public:
   explicit Text(const char* name) : text_(name) {}

@@ -1,5 +1,5 @@
-// Optimizers and schedulers in words, with all their numbers: for comparing what the ranks of a run
-// were told, and for messages.
+// Optimizers and schedulers as text, with all their numbers: for comparing the options of the ranks
+// of a run, and for messages.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 namespace lockstep::optim {
 
 // "SGD(lr=0.1, momentum=0.9, …)", with the settings of single parameters; "none" for nothing. Two
-// that differ in a number have different texts. Of a torch optimizer these are its name and its
-// groups' learning rates; a function that makes one is not called, and is only named.
+// that differ in a number have different texts. The text of a torch optimizer has its name and the
+// learning rates of its groups. A function that makes an optimizer is not called, and the text only
+// says that it is one.
 std::string describe(const OptimizerSpec& optimizer);
 std::string describe(const SchedulerSpec& scheduler);
 

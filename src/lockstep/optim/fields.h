@@ -1,4 +1,4 @@
-// The fields of an options aggregate by name: how hyper-parameters get into a state and back.
+// The fields of an options aggregate by name, to save hyper-parameters in a state and to load them.
 //
 //   constexpr auto kFields =
 //       std::tuple(OptionField("lr", &SGD::lr), OptionField("momentum", &SGD::momentum));
@@ -27,7 +27,7 @@ StateDict fields_to_state(const std::tuple<OptionField<Options, T>...>& fields,
   return state;
 }
 
-// Throws CheckpointError for a field that is missing or of another type.
+// Throws CheckpointError for a field that is missing or has another type.
 template <typename Options, typename... T>
 Options fields_from_state(const std::tuple<OptionField<Options, T>...>& fields,
                           const StateDict& state) {

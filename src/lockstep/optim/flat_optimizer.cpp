@@ -14,7 +14,7 @@
 namespace lockstep::optim {
 namespace {
 
-// The key of a state whose tensors are sent later; no file has it.
+// The key in a state whose tensors are sent later; no file contains it.
 constexpr const char* kSent = "tensors_are_sent";
 
 std::string describe(const torch::Tensor& tensor) {
@@ -22,7 +22,7 @@ std::string describe(const torch::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "));
 }
 
-// As a shell matches names: * for anything, ? for one character, [abc] for one of them.
+// Matches names as a shell does: * for anything, ? for one character, [abc] for one of them.
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -73,11 +73,12 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
 const std::vector<FlatOptimizer::Run>& FlatOptimizer::find_runs(std::size_t buffer) {
   runs_.clear();
   const std::vector<FlatParameters::Slice>& slices = parameters_.buffers()[buffer].slices;
-  bool open = false;  // the last run goes on
+  bool open = false;  // the last run continues
   for (std::size_t j = 0; j < slices.size(); ++j) {
     const Account& account = accounts_[buffer][j];
     const bool joins = slices[j].used && open && account == runs_.back().account;
-    // A run ends where the next parameter begins: padding between two belongs to neither.
+    // A run ends where the next parameter begins. The padding between two parameters has no
+    // meaning.
     if (open && !joins) runs_.back().range.end = slices[j].offset;
     if (slices[j].used && !joins) {
       runs_.push_back({.range = {.begin = slices[j].offset, .end = 0}, .account = account});
@@ -107,7 +108,7 @@ void FlatOptimizer::make_room(Slot& slot, std::size_t buffer,
   flat.narrow(0, range.begin, range.size()).fill_(slot.initial);
 }
 
-// Also gives memory to the slots of buffers that have woken up since the last step.
+// Also allocates the slots of buffers that have become trainable since the last step.
 void FlatOptimizer::count_step() {
   ++num_steps_;
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
@@ -141,7 +142,7 @@ void FlatOptimizer::step(const StepOptions& options) {
   if (options.zero_grad) parameters_.forget_use();
 }
 
-// Of the parameters that missed a step.
+// The numbers of steps of the parameters that missed a step.
 StateDict FlatOptimizer::uneven_steps() const {
   StateDict steps;
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
@@ -176,7 +177,7 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
   Accounts accounts = accounts_;
   const auto num_steps = state.get<std::int64_t>("step");
   const auto steps = state.get_or<StateDict>("steps", {});
-  // A state of version 0.1.0 has nothing of parameters that were frozen when its run began.
+  // A state of version 0.1.0 has nothing for parameters that were frozen when its run began.
   const auto has_tensors = [&](const std::string& name) {
     return std::ranges::any_of(slots_, [&](const Slot& slot) {
       return state.contains(slot.name) && state.get<StateDict>(slot.name).contains(name);

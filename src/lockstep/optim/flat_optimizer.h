@@ -1,5 +1,5 @@
-// What the fused optimizers have in common: flat state beside the flat parameters, the count of
-// steps, and the state that checkpoints hold.
+// The common part of the fused optimizers: flat state for the flat parameters, the number of steps,
+// and the state that checkpoints hold.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace lockstep::optim {
 
 class FlatOptimizer : public Optimizer {
  public:
-  // Gives some parameters a learning rate or weight decay of their own; of two that match a
-  // parameter the later one counts. To be called once, before the first step. Throws ConfigError
-  // where a pattern matches no parameter, or a value is out of its range.
+  // Sets the learning rate or weight decay of some parameters. If two settings match a parameter,
+  // the later one counts. Call it once, before the first step. Throws ConfigError if a pattern
+  // matches no parameter, or a value is out of its range.
   void distinguish(const std::vector<ParameterSettings>& settings);
 
   void step(const StepOptions& options) final;
@@ -32,56 +32,56 @@ class FlatOptimizer : public Optimizer {
   std::vector<torch::Tensor> tensors() const final;
 
  protected:
-  // One value an element, in the order of the update's state arrays.
+  // One value per element. Slots are in the order of the update's state arrays.
   struct Slot {
     std::string name;
     bool in_use = false;
-    double initial = 0.0;  // every element's first value
+    double initial = 0.0;  // the first value of every element
     std::vector<torch::Tensor> flat =
-        {};  // one a buffer; undefined while nothing of it was updated
+        {};  // one per buffer; undefined until the buffer is first updated
   };
 
   FlatOptimizer(FlatParameters& parameters, std::vector<std::string> slot_names);
 
-  // Called by step(), after the steps of the parameters that take part were counted.
+  // Called by step(), after the steps of the parameters that take part have been counted.
   virtual void update(const GradientUse& gradient) = 0;
 
   virtual StateDict hyper_parameters() const = 0;
-  // The first value of a slot's elements, as a state's options have it.
+  // The first value of a slot's elements, from the options in a state.
   virtual double initial_in(const StateDict& /*state*/, std::size_t /*slot*/) const { return 0.0; }
-  // Validates first, and throws without a change. Called with the slots as they will be.
+  // Validates first; if it throws, nothing has changed. `slots` are the slots after loading.
   virtual void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) = 0;
 
   bool in_use(std::size_t slot) const { return slots_[slot].in_use; }
   void use_slot(std::size_t slot, double initial = 0.0);
 
-  // Throws CheckpointError where a state lacks what the options need.
+  // Throws CheckpointError if a state lacks what the options need.
   void require_in_use(const Slot& slot) const;
 
-  // What may differ from parameter to parameter.
+  // The values that may differ between parameters.
   struct Rates {
     double lr = 0.0;
     double weight_decay = 0.0;
-    std::int64_t step = 1;  // updates of the parameter, this one included
+    std::int64_t step = 1;  // updates of the parameter, including this one
   };
 
-  // Applies what `make_update` makes of the rates of the parameters that take part in this step;
-  // `common` are those of the ones without settings.
+  // Applies the update that `make_update` makes from the rates, for each parameter that takes part
+  // in this step. `common` are the rates of parameters without settings.
   template <typename MakeUpdate>
   void apply_to_all(const Rates& common, const MakeUpdate& make_update);
 
  private:
-  // What the optimizer knows of a parameter beside its slots.
+  // What the optimizer keeps for a parameter in addition to its slots.
   struct Account {
-    double lr_scale = 1.0;                    // times the optimizer's
-    std::optional<double> weight_decay = {};  // instead of the optimizer's
-    std::int64_t steps = 0;                   // updates that it took part in
+    double lr_scale = 1.0;                    // factor for the optimizer's lr
+    std::optional<double> weight_decay = {};  // replaces the optimizer's
+    std::int64_t steps = 0;                   // updates in which it took part
 
     friend bool operator==(const Account&, const Account&) = default;
   };
 
-  // Parameters side by side that take part in a step and have equal accounts, as elements of a
-  // buffer. Where all do, it is the whole buffer.
+  // Adjacent parameters that take part in a step and have equal accounts, as a range of elements of
+  // a buffer. If this holds for all parameters, it is the whole buffer.
   struct Run {
     ElementRange range;
     Account account;
@@ -89,14 +89,14 @@ class FlatOptimizer : public Optimizer {
   const std::vector<Run>& find_runs(std::size_t buffer);
 
   void count_step();
-  // `filled`: the elements that get the slot's initial value. Memory may be shared with other
-  // ranks, which fill their own parts, or have filled all of it.
+  // `filled`: the elements that get the slot's initial value. The memory may be shared with other
+  // ranks, which fill their own parts or have filled all of it.
   void make_room(Slot& slot, std::size_t buffer, const std::optional<Part>& filled) const;
   UpdateTensors tensors_of(std::size_t buffer) const;
   StateDict uneven_steps() const;
-  using Accounts = std::vector<std::vector<Account>>;  // one a slice, by buffer
+  using Accounts = std::vector<std::vector<Account>>;  // one per slice, by buffer
   Accounts load_accounts(const StateDict& state) const;
-  // A slot of a state. Where its tensors are `sent` later, the state has their names alone.
+  // A slot of a state. If its tensors are `sent` later, the state contains only their names.
   struct SavedSlot {
     StateDict tensors;  // by parameter
     bool sent = false;
@@ -106,12 +106,12 @@ class FlatOptimizer : public Optimizer {
   FlatParameters& parameters_;
   std::vector<Slot> slots_;
   Accounts accounts_;
-  std::vector<Run> runs_;       // of the buffer at work
+  std::vector<Run> runs_;       // of the current buffer
   std::int64_t num_steps_ = 0;  // calls of step()
-  Part part_;                   // of the step at work
+  Part part_;                   // of the current step
 };
 
-// Below this many elements a thread costs more than it brings.
+// With fewer elements than this per thread, the thread costs more than it saves.
 inline constexpr std::int64_t kElementsPerThread = 32768;
 
 template <typename T, typename Update>

@@ -21,7 +21,7 @@ namespace {
 using Slice = FlatParameters::Slice;
 using Buffer = FlatParameters::Buffer;
 
-// What a fresh torch tensor has: kernels that like aligned weights meet what they are used to.
+// The alignment of a new torch tensor, which some kernels use for faster loops.
 constexpr std::int64_t kAlignment = 64;
 
 std::string shape_text(const torch::Tensor& tensor) {
@@ -43,7 +43,7 @@ bool can_be_trained(const torch::Tensor& tensor) {
   return tensor.is_leaf() && tensor.layout() == torch::kStrided && tensor.is_floating_point();
 }
 
-// Memory that two tensors share would become two copies that drift apart.
+// If two tensors shared memory, they would become two copies with different values.
 void refuse_shared_memory(const std::vector<Buffer>& buffers) {
   for (const Buffer& buffer : buffers) {
     std::map<const char*, const Slice*> by_address;
@@ -101,7 +101,7 @@ std::vector<Buffer> sort_into_buffers(const NamedTensors& parameters) {
   return buffers;
 }
 
-// The bytes that a dense tensor's elements lie in.
+// The bytes in which a dense tensor's elements lie.
 std::pair<const char*, const char*> extent(const torch::Tensor& tensor) {
   std::int64_t last = 0;
   for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
@@ -146,8 +146,8 @@ Sorted sorted(const NamedTensors& parameters) {
   return result;
 }
 
-// A tensor like `model` over the slice's memory in `flat`. It has a storage of its own, of just its
-// size: a view of the whole buffer would be saved as the whole buffer, once for each parameter.
+// A tensor like the parameter over the slice's memory in `flat`. Its storage has exactly its size:
+// a view of the whole buffer would be saved as the whole buffer, once for each parameter.
 torch::Tensor place_in(const torch::Tensor& flat, const Slice& slice, at::IntArrayRef strides) {
   auto* base = static_cast<char*>(flat.data_ptr());
   return torch::from_blob(
@@ -186,7 +186,7 @@ void move_into(Buffer& buffer, const FlatOptions& how) {
   }
 }
 
-// Memory for gradients, which become those of the parameters.
+// Makes a buffer trainable: allocates its gradients and binds them to the parameters.
 void wake(Buffer& buffer, const FlatOptions& how) {
   const std::int64_t total = buffer.values.numel();
   const std::int64_t marks =
@@ -219,7 +219,7 @@ void check_place(const Buffer& buffer, const Slice& slice) {
       parameter.device().str());
 }
 
-// Where autograd, or the user, has changed the gradient since the last look.
+// Whether autograd or the user has changed the gradient since the last call.
 bool notes_change(Slice& slice) {
   std::uint32_t& seen = slice.versions[slice.bound];
   const std::uint32_t now = slice.grad._version();
@@ -246,7 +246,7 @@ std::int64_t blocks_in(std::int64_t size) {
   return (size + kernels::kSumBlock - 1) / kernels::kSumBlock;
 }
 
-// The squared norms of the blocks of a range that begins with one.
+// The squared norms of the blocks of a range, which must begin at the start of a block.
 template <typename T>
 void squared_norms(const torch::Tensor& flat, const ElementRange& range, double* sums) {
   const T* data = flat.data_ptr<T>() + range.begin;
@@ -288,8 +288,8 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
   Sorted found = sorted(parameters);
   left_alone_ = std::move(found.left_alone);
   if (!options_.memory) options_.memory = own_memory;
-  // A frozen parameter stays in memory of this process until it is trained: callbacks and
-  // handle_batch() may change it on every rank, as a target network's weights are.
+  // A frozen parameter stays in memory of this process until it is trained, because callbacks and
+  // handle_batch() may change it on every rank. The weights of a target network are an example.
   const FlatOptions asleep{.memory = own_memory};
   torch::NoGradGuard no_grad;
   for (std::vector<Buffer>* const some : {&found.awake, &found.asleep}) {
@@ -309,7 +309,7 @@ bool FlatParameters::wake_unfrozen() {
     check_parameter(name, tensor);
     throw ConfigError(
         "parameter {}: it requires a gradient now, but it shares memory with another parameter and "
-        "was left alone when the run started; give it memory of its own (clone())",
+        "was not prepared for training when the run started; give it its own memory (clone())",
         name);
   }
   bool any = false;
@@ -435,7 +435,7 @@ void FlatParameters::zero_grad() {
     if (!buffer.is_awake()) continue;
     for (const torch::Tensor& set : buffer.grad_sets) set.zero_();
     for (Slice& slice : buffer.slices) {
-      // One that was replaced is dropped: the flat gradient counts.
+      // A gradient that was replaced is dropped: only the flat gradient counts.
       slice.parameter.mutable_grad() = slice.grad;
       notes_change(slice);
     }
@@ -468,7 +468,7 @@ std::int64_t FlatParameters::num_blocks() const {
 void FlatParameters::block_norms(const Part& part, std::span<double> blocks) const {
   double* first = blocks.data();
   for (const Buffer& buffer : buffers_) {
-    // Those of a buffer that is asleep stay as they are: zero.
+    // The blocks of a frozen buffer stay as they are: zero.
     const ElementRange range = range_of(part, buffer.values.numel());
     if (buffer.is_awake() && range.size() > 0) {
       squared_norms_of(buffer.grads, range, first + range.begin / kernels::kSumBlock);

@@ -8,8 +8,8 @@
 namespace lockstep::optim::kernels {
 namespace {
 
-// Numbers are worked out in double and rounded to the arrays' type once, here, as torch does with
-// the scalars of its operations. Each loop body follows the order of PyTorch's operations.
+// Numbers are computed in double and rounded to the arrays' type once, here, as torch does with the
+// scalars of its operations. Each loop body follows the order of PyTorch's operations.
 
 template <typename T, bool kAmsgrad>
 struct AdamLoop {
@@ -114,7 +114,7 @@ struct RMSpropLoop {
         const T a = grad_avg[i] * alpha + gain * grad;
         grad_avg[i] = a;
         v = v - a * a;
-        v = v < T(0) ? T(0) : v;  // rounding can take a variance below zero
+        v = v < T(0) ? T(0) : v;  // rounding can make a variance negative
       }
       const T denominator = std::sqrt(v) + eps;
       if constexpr (kMomentum) {
@@ -161,7 +161,7 @@ struct SquaresLoop {
   double& result;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    // The sums of every 16th element are independent, so they fit vector registers as they are.
+    // The 16 sums are independent of each other, so they fit into vector registers.
     constexpr int kLanes = 16;
     double lanes[kLanes] = {};
     std::int64_t i = range.begin;

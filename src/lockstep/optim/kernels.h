@@ -1,8 +1,9 @@
 // Fused optimizer updates over raw arrays: one pass reads the gradient, updates state and weights,
-// and clears the gradient. Element-wise, without fused multiply-adds, so a result depends neither
-// on how a range is split nor on the instruction set that was chosen at run time.
+// and clears the gradient. The operations are element-wise, without fused multiply-adds, so a
+// result depends neither on how a range is split nor on the instruction set that is chosen at run
+// time.
 //
-// This file does not know torch: it compiles with its own floating-point options.
+// This file does not include torch: it is compiled with its own floating-point options.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@ template <typename T>
 struct Arrays {
   T* values = nullptr;
   T* grads = nullptr;
-  std::array<T*, 3> state{};  // in the order the update names them; null where it has none
+  std::array<T*, 3> state{};  // in the order in which the update names them; null if unused
 };
 
 struct IndexRange {
@@ -33,7 +34,7 @@ void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange
 void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range);
 void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range);
 
-// In double, in an order that depends on `size` alone. Longer arrays are summed block by block.
+// Sums in double, in an order that depends only on `size`. Longer arrays are summed block by block.
 inline constexpr std::int64_t kSumBlock = 4096;
 double sum_of_squares(const float* data, std::int64_t size);
 double sum_of_squares(const double* data, std::int64_t size);

@@ -57,7 +57,7 @@ class OneCycleScheduler final : public Scheduler {
   bool needs_metric() const override { return false; }
 
   void step(std::optional<double>) override {
-    // The step after the last update is let through, as in PyTorch; it stays at the end.
+    // As in PyTorch, one step after the last update is allowed; the rate stays at its end value.
     if (num_steps_ >= total_steps_) {
       throw Error("scheduler {}: step {} of a cycle of total_steps = {}", kName, num_steps_ + 1,
                   total_steps_);
@@ -78,7 +78,7 @@ class OneCycleScheduler final : public Scheduler {
     const auto total_steps = state.get<std::int64_t>("total_steps");
     if (total_steps != total_steps_) {
       throw CheckpointError(
-          "scheduler {}: this cycle is over {} steps, its state's over {}; keep "
+          "scheduler {}: this cycle has {} steps, the one in the checkpoint has {}; keep "
           "num_epochs, or set total_steps to {}",
           kName, total_steps_, total_steps, total_steps);
     }
@@ -103,7 +103,7 @@ class OneCycleScheduler final : public Scheduler {
     }
     const OneCyclePhase& phase = phases_[i];
     const double length = phase.end_step - start_step;
-    // A phase of no length is over as it starts.
+    // A phase without length ends when it starts.
     const double part = length == 0.0 ? 1.0 : std::min(1.0, (now - start_step) / length);
     return {.lr = anneal(phase.start.lr, phase.end.lr, part),
             .momentum = anneal(phase.start.momentum, phase.end.momentum, part)};

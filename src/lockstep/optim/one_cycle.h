@@ -1,4 +1,4 @@
-// OneCycleLR: a warm-up, a peak and a long way down, in one cycle over the run.
+// OneCycleLR: a warm-up, a peak and a long decrease, in one cycle over the run.
 #pragma once
 
 #include <memory>

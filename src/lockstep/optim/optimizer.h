@@ -1,9 +1,10 @@
-// What updates the weights. Users write one of the aggregates, with PyTorch's names and defaults,
-// or hand over a torch::optim::Optimizer:
+// Optimizers, which update the weights. Users write one of the aggregates, with PyTorch's names and
+// defaults, or pass a torch::optim::Optimizer:
 //
 //   .optimizer = ls::optim::Adam{.lr = 0.02}
 //   .optimizer = std::make_shared<torch::optim::SGD>(model->parameters(), 0.1)
-//   .optimizer = [](auto parameters) { return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+//   .optimizer = [](auto parameters) {
+//     return std::make_unique<torch::optim::SGD>(parameters, 0.1);
 //   }
 #pragma once
 
@@ -26,57 +27,58 @@
 namespace lockstep::optim {
 
 struct StepOptions {
-  // The gradients are multiplied by it first: a mean over samples, a clipping by norm.
+  // The gradients are multiplied by it first, for a mean over samples or for clipping by norm.
   double grad_scale = 1.0;
-  // Sets the gradients to zero in the same pass; where false, they stay, scaled.
+  // Sets the gradients to zero in the same pass. If false, they are kept, scaled.
   bool zero_grad = true;
-  // The share of the elements that is updated, where others update the rest in the same memory.
+  // The part of the elements to update. Other ranks update the rest in the same memory.
   Part part = {};
 };
 
-// Updates the parameters it was made for, of which those take part in a step that a backward()
-// reached since the last one (FlatParameters). The others stay as they are, with their state: no
-// weight decay, no momentum, no step counted, as PyTorch does with a gradient of None.
+// Updates the parameters for which it was made. Those that a backward() reached since the last step
+// take part in a step (FlatParameters). The others stay unchanged, with their state: no weight
+// decay, no momentum, no step counted, as PyTorch does with a gradient of None.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   virtual std::string name() const = 0;
 
-  // Brings in gradients that were replaced (FlatParameters::collect_grads) and updates.
+  // Copies replaced gradients into the flat ones (FlatParameters::collect_grads) and updates the
+  // parameters.
   virtual void step(const StepOptions& options = {}) = 0;
 
-  // Whether step() can update a share of the elements.
+  // Whether step() can update a part of the elements.
   virtual bool steps_in_parts() const { return false; }
 
-  // Where a torch optimizer has several groups: the first one's. Setting it scales the others so
-  // that they keep the ratio they were made with.
+  // If a torch optimizer has several groups, this is the learning rate of the first one. Setting it
+  // scales the rates of the others so that their ratios stay the same.
   virtual double lr() const = 0;
   virtual void set_lr(double lr) = 0;
 
-  // SGD, RMSprop: momentum; Adam, AdamW: beta1; else nothing, and setting it throws Error.
+  // SGD, RMSprop: momentum; Adam, AdamW: beta1; others have none, and setting it throws Error.
   virtual std::optional<double> momentum() const = 0;
   virtual void set_momentum(double momentum) = 0;
 
-  // {"name", "step", "steps" {parameter's name: count} of those that missed a step,
-  // hyper-parameters, and for each buffer {parameter's name: tensor like it}}: a copy, which later
-  // steps leave alone.
+  // {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,
+  // hyper-parameters, and for each kind of state {parameter's name: tensor like it}}. It is a copy,
+  // which later steps do not change.
   virtual StateDict state() const = 0;
 
-  // Throws ConfigError where state() cannot be saved: a torch optimizer of the user's own need not
-  // be able to. Some have nothing to save before their first step. Costs a copy of the state for a
+  // Throws ConfigError if state() cannot be saved, which is possible for a user's own torch
+  // optimizer. Some have nothing to save before their first step. Costs a copy of the state for a
   // torch optimizer, nothing for the others.
   virtual void check_state() const {}
 
-  // Goes on from there with identical bits; hyper-parameters are the state's, as in PyTorch.
-  // Throws CheckpointError, and changes nothing, where it is another optimizer's or another
-  // model's state.
+  // Continues from a state with identical bits; hyper-parameters are taken from the state, as in
+  // PyTorch. Throws CheckpointError, and changes nothing, if it is the state of another optimizer
+  // or model.
   virtual void load_state(const StateDict& state) = 0;
 
-  // For ranks that resume together, of which one reads the file. The others load
-  // without_tensors(state), which is small, and after that their tensors() get the values of the
-  // first one's, by Replica::send(). A torch optimizer has a single tensor that holds everything,
-  // and keeps it.
+  // For ranks that resume together, when only one of them reads the file. The others load
+  // without_tensors(state), which is small. Then Replica::send() copies the values of the first
+  // one's tensors() into theirs. A torch optimizer has a single tensor that holds everything; it
+  // stays in the state.
   virtual StateDict without_tensors(const StateDict& state) const { return state; }
   virtual std::vector<torch::Tensor> tensors() const { return {}; }
 };
@@ -95,14 +97,14 @@ struct AdamW {
   double beta1 = 0.9;          // decay of the gradient's running mean
   double beta2 = 0.999;        // decay of the squared gradient's running mean
   double eps = 1e-8;           // added to the denominator
-  double weight_decay = 0.01;  // shrinks the weights, apart from the gradient
+  double weight_decay = 0.01;  // shrinks the weights, independently of the gradient
   bool amsgrad = false;        // divides by the largest mean so far
 };
 
 struct SGD {
   double lr = 1e-3;
   double momentum = 0.0;
-  double dampening = 0.0;     // of the gradient on its way into the momentum
+  double dampening = 0.0;     // of the gradient that is added to the momentum
   double weight_decay = 0.0;  // an L2 penalty: added to the gradient
   bool nesterov = false;      // needs momentum, and no dampening
 };
@@ -124,15 +126,15 @@ struct Adagrad {
   double eps = 1e-10;                      // added to the denominator
 };
 
-// What some parameters have for themselves.
+// Settings for some of the parameters.
 struct ParameterSettings {
-  std::string names;              // which, as a shell matches files: "*.bias", "0.*"
-  std::optional<double> lr = {};  // a scheduler that changes the optimizer's changes it alike
+  std::string names;              // a pattern as for files in a shell: "*.bias", "0.*"
+  std::optional<double> lr = {};  // a scheduler scales it together with the optimizer's
   std::optional<double> weight_decay = {};
-  bool optional = false;  // there need not be such parameters
+  bool optional = false;  // no error if no parameter matches
 };
 
-// Any of the above, or nothing. Those of Lockstep's can have settings for some parameters:
+// Any of the above, or nothing. Lockstep's optimizers can have settings for some parameters:
 //
 //   .optimizer = {ls::optim::AdamW{.lr = 1e-3}, {{.names = "*.bias", .weight_decay = 0}}}
 class OptimizerSpec {
@@ -153,11 +155,11 @@ class OptimizerSpec {
   OptimizerSpec(const Adagrad& options, std::vector<ParameterSettings> settings = {})
       : choice_(options), settings_(std::move(settings)) {}
 
-  // One that exists already, made for (some of) the model's parameters.
+  // An optimizer that exists already and was made for (some of) the model's parameters.
   template <std::derived_from<torch::optim::Optimizer> T>
   OptimizerSpec(std::shared_ptr<T> optimizer) : choice_(TorchOptimizer(std::move(optimizer))) {}
 
-  // One that is made of the parameters when training starts.
+  // A function that makes an optimizer for the parameters when training starts.
   template <typename F>
   requires std::is_invocable_r_v<std::unique_ptr<torch::optim::Optimizer>, F,
                                  std::vector<torch::Tensor>>
@@ -166,9 +168,9 @@ class OptimizerSpec {
   bool has_value() const { return choice_.index() != 0; }
   explicit operator bool() const { return has_value(); }
 
-  // The parameters must outlive the optimizer. Throws ConfigError for a value out of its range,
-  // for settings of parameters that are not there, for a torch optimizer of other parameters, and
-  // where there is nothing to make.
+  // The parameters must outlive the optimizer. Throws ConfigError for a value out of its range, for
+  // settings of parameters that do not exist, for a torch optimizer of other parameters, and if
+  // this spec is empty.
   std::unique_ptr<Optimizer> make(FlatParameters& parameters) const;
 
   using Choice = std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer,

@@ -1,4 +1,4 @@
-// ReduceLROnPlateau: lowers the learning rate when a metric has stopped to improve.
+// ReduceLROnPlateau: lowers the learning rate when a metric has stopped improving.
 #pragma once
 
 #include <memory>

@@ -52,7 +52,7 @@ class RMSpropOptimizer final : public FlatOptimizer {
   enum SlotIndex { kSquareAvg, kGradAvg, kMomentumBuffer };
 
   void update(const GradientUse& gradient) override {
-    // A scheduler may bring momentum in later.
+    // A scheduler may set a momentum later.
     if (options_.momentum != 0.0 && !in_use(kMomentumBuffer)) use_slot(kMomentumBuffer);
     const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};
     apply_to_all(common, [&](const Rates& rates) {

@@ -1,4 +1,4 @@
-// What changes the learning rate in the course of a run. Users write one of the aggregates, with
+// Schedulers, which change the learning rate during a run. Users write one of the aggregates, with
 // PyTorch's names and defaults; the values are PyTorch's:
 //
 //   .scheduler = ls::optim::OneCycleLR{.max_lr = 0.1}
@@ -34,19 +34,20 @@ class Scheduler {
   virtual std::string name() const = 0;
   virtual Per per() const = 0;
 
-  // Whether step() must be given the metric that is watched.
+  // Whether step() needs the value of the observed metric.
   virtual bool needs_metric() const = 0;
 
-  // Whether its options left open which metric is the better one, and what it is then. Without a
-  // word a smaller one is.
+  // Whether its options do not say if a smaller metric is better. set_minimize() then sets it; by
+  // default a smaller one is better.
   virtual bool needs_direction() const { return false; }
   virtual void set_minimize(bool /*minimize*/) {}
 
-  // Sets the learning rate of what comes next.
+  // Sets the learning rate of the next updates.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
 
-  // How far it is and the learning rate, not the options. Loading sets the optimizer's learning
-  // rate, too. Throws CheckpointError for another scheduler's state, or one of another length.
+  // The position in the schedule and the learning rate, not the options. Loading also sets the
+  // optimizer's learning rate. Throws CheckpointError for the state of another scheduler, or of one
+  // with another length.
   virtual StateDict state() const = 0;
   virtual void load_state(const StateDict& state) = 0;
 };
@@ -58,7 +59,7 @@ struct StepLR {
   Per per = Per::kEpoch;
 };
 
-// Multiplies by gamma at each milestone; one that is named twice counts twice.
+// Multiplies by gamma at each milestone; a milestone that is listed twice counts twice.
 struct MultiStepLR {
   std::vector<std::int64_t> milestones;  // in steps, 1 is after the first
   double gamma = 0.1;
@@ -71,47 +72,48 @@ struct ExponentialLR {
   Per per = Per::kEpoch;
 };
 
-// Half a cosine from the optimizer's learning rate to eta_min, and back up if the run goes on.
+// Half a cosine from the optimizer's learning rate to eta_min, and back up if the run continues.
 struct CosineAnnealingLR {
-  std::optional<std::int64_t> t_max;  // steps to eta_min; by default the whole run's
+  std::optional<std::int64_t> t_max;  // steps to eta_min; default: the steps of the whole run
   double eta_min = 0.0;
   Per per = Per::kEpoch;
 };
 
-// A warm-up: the optimizer's learning rate times start_factor, in equal steps to times end_factor.
+// A warm-up: from start_factor to end_factor times the optimizer's learning rate, in equal steps.
 struct LinearLR {
   double start_factor = 1.0 / 3.0;
   double end_factor = 1.0;
-  std::int64_t total_iters = 5;  // steps to end_factor, which stays then
+  std::int64_t total_iters = 5;  // steps to end_factor, which then stays
   Per per = Per::kEpoch;
 };
 
-// Up from max_lr / div_factor to max_lr, then down to max_lr / div_factor / final_div_factor, with
-// momentum the other way. It sets the learning rate as it is made. Steps past total_steps throw.
+// Up from max_lr / div_factor to max_lr, then down to max_lr / div_factor / final_div_factor;
+// momentum moves the opposite way. The learning rate is set when the scheduler is made. More than
+// total_steps steps throw.
 struct OneCycleLR {
   std::optional<double> max_lr;             // required
-  std::optional<std::int64_t> total_steps;  // by default the whole run's
-  double pct_start = 0.3;                   // the part of the cycle that goes up
+  std::optional<std::int64_t> total_steps;  // default: the steps of the whole run
+  double pct_start = 0.3;                   // the part of the cycle in which the rate rises
   Anneal anneal = Anneal::kCos;
   bool cycle_momentum = true;   // needs an optimizer with momentum
   double base_momentum = 0.85;  // at the top
   double max_momentum = 0.95;   // at both ends
   double div_factor = 25.0;
   double final_div_factor = 1e4;
-  bool three_phase = false;  // down as it went up, and only then to the end
+  bool three_phase = false;  // first down to the initial rate, then to the final one
   Per per = Per::kBatch;
 };
 
 // Multiplies by factor when the metric has not improved for more than `patience` steps.
 struct ReduceLROnPlateau {
-  std::optional<bool> minimize;  // whether a lower metric is a better one; default: as it says
+  std::optional<bool> minimize;  // whether a smaller metric is better; default: as the metric says
   double factor = 0.1;
   std::int64_t patience = 10;
-  double threshold = 1e-4;         // the least that counts as an improvement,
-  bool threshold_relative = true;  // as a part of the best metric, or absolute
+  double threshold = 1e-4;         // the smallest change that counts as an improvement,
+  bool threshold_relative = true;  // relative to the best metric, or absolute
   std::int64_t cooldown = 0;       // steps after a reduction in which nothing is counted
   double min_lr = 0.0;
-  double eps = 1e-8;  // a reduction by less is not made
+  double eps = 1e-8;  // smaller reductions are not made
   Per per = Per::kEpoch;
 };
 
@@ -131,7 +133,7 @@ class SchedulerSpec {
   explicit operator bool() const { return has_value(); }
 
   // The optimizer must outlive the scheduler. Throws ConfigError for a value out of its range, and
-  // where there is nothing to make.
+  // if this spec is empty.
   std::unique_ptr<Scheduler> make(Optimizer& optimizer, const ScheduleContext& context) const;
 
   using Choice = std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR,

@@ -51,9 +51,9 @@ class SGDOptimizer final : public FlatOptimizer {
   enum SlotIndex { kMomentumBuffer };
 
   void update(const GradientUse& gradient) override {
-    // A scheduler may bring momentum in later, so the buffer begins with the first step that has
-    // it, and a parameter's part of it with the parameter's first step. The gradient of that step
-    // enters undampened.
+    // A scheduler may set a momentum later. So the buffer begins with the first step that has
+    // momentum, and the part of a parameter begins with the parameter's first step. The gradient of
+    // that step is not dampened.
     const bool first = options_.momentum != 0.0 && !in_use(kMomentumBuffer);
     if (first) use_slot(kMomentumBuffer);
     const Rates common{.lr = options_.lr, .weight_decay = options_.weight_decay};

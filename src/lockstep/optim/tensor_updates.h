@@ -1,5 +1,5 @@
-// The updates of kernels.h by torch operations on whole tensors: slower, but for every type and
-// device that torch has.
+// The updates of kernels.h as torch operations on whole tensors: slower, but for every type and
+// device that torch supports.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace lockstep::optim {
 struct UpdateTensors {
   torch::Tensor values;
   torch::Tensor grads;
-  std::array<torch::Tensor, 3> state;  // in the order the update names them; undefined where none
+  std::array<torch::Tensor, 3> state;  // in the order in which the update names them
 };
 
 // Views of the range's elements.

@@ -40,7 +40,7 @@ void check_parameters(const std::string& name, const torch::optim::Optimizer& op
   }
 }
 
-// Where an options type keeps its momentum.
+// The momentum in the options, whose name depends on the optimizer's type.
 std::optional<double> momentum_of(const torch::optim::OptimizerOptions& options) {
   using namespace torch::optim;
   if (auto* sgd = dynamic_cast<const SGDOptions*>(&options)) return sgd->momentum();
@@ -89,7 +89,7 @@ class TorchOptimizerAdapter final : public Optimizer {
       if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
       if (options_.adds_unfrozen && was_asleep_[i]) add_unfrozen(buffer);
     }
-    // Torch's optimizers pass over parameters without a gradient.
+    // Torch's optimizers skip parameters without a gradient.
     bind_grads(/*all=*/false);
     optimizer_->step();
     bind_grads(/*all=*/true);
@@ -112,7 +112,7 @@ class TorchOptimizerAdapter final : public Optimizer {
 
   void set_momentum(double momentum) override {
     if (!this->momentum()) {
-      throw Error("optimizer {}: momentum: it has none to set to {}", name(), momentum);
+      throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
     }
     for (auto& group : optimizer_->param_groups()) set_momentum_of(group.options(), momentum);
   }
@@ -121,7 +121,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     const std::string bytes = archived();
     torch::Tensor tensor = torch::empty({static_cast<std::int64_t>(bytes.size())}, torch::kUInt8);
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-    // The archive holds lr and momentum, too, but not every version of torch reads them back.
+    // The archive also contains lr and momentum, but not every version of torch reads them back.
     StateList lrs;
     for (const auto& group : optimizer_->param_groups()) lrs.push_back(group.options().get_lr());
     StateDict state{{"name", name()}, {"lr", std::move(lrs)}, {"archive", tensor}};
@@ -159,8 +159,8 @@ class TorchOptimizerAdapter final : public Optimizer {
       throw CheckpointError("optimizer {}: expected {} parameter groups, found {}", name(),
                             groups.size(), lrs.size());
     }
-    // The archive has its parameters by position alone. Those of this run that it does not have
-    // (frozen then, trained now) come after them, without a state.
+    // The archive identifies its parameters only by position. Parameters of this run that it does
+    // not contain (frozen then, trained now) follow them, without a state.
     const auto rest = order_as(state.get_or<StateList>("parameters", {}));
     const torch::Tensor bytes = state.get<torch::Tensor>("archive").contiguous();
     std::istringstream stream(
@@ -168,7 +168,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     try {
       torch::serialize::InputArchive archive;
       archive.load_from(stream);
-      optimizer_->state().clear();  // load() only replaces what the archive has
+      optimizer_->state().clear();  // load() replaces only what the archive contains
       optimizer_->load(archive);
     } catch (const c10::Error& error) {
       throw CheckpointError("optimizer {}: its state does not fit: {}", name(),
@@ -193,7 +193,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     return stream.str();
   }
 
-  // The gradients of all parameters, or none where a parameter does not take part in this step.
+  // Binds the gradients of all parameters, or only those of parameters that take part in this step.
   void bind_grads(bool all) {
     for (const auto& buffer : parameters_.buffers()) {
       if (!buffer.is_awake()) continue;
@@ -251,8 +251,8 @@ class TorchOptimizerAdapter final : public Optimizer {
     throw CheckpointError("optimizer {}: the model has no parameter {}", this->name(), name);
   }
 
-  // Gives every group the parameters that it had in a checkpoint, in that order. Returns those that
-  // the group has beside them. A checkpoint of version 0.1.0 has no names: nothing is changed then.
+  // Gives every group the parameters that it had in a checkpoint, in that order. Returns the other
+  // parameters of each group. A checkpoint of version 0.1.0 has no names: then nothing is changed.
   std::vector<std::vector<torch::Tensor>> order_as(const StateList& saved) {
     auto& groups = optimizer_->param_groups();
     std::vector<std::vector<torch::Tensor>> ordered(groups.size()), rest(groups.size());
@@ -288,9 +288,9 @@ class TorchOptimizerAdapter final : public Optimizer {
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
   TorchOptimizerOptions options_;
-  std::vector<bool> was_asleep_;            // each buffer, when the optimizer was made
-  std::set<const c10::TensorImpl*> known_;  // parameters of all groups, once it was asked for
-  std::vector<double> lr_ratios_;           // each group's to the first's, as they were made
+  std::vector<bool> was_asleep_;            // by buffer: frozen when the optimizer was made
+  std::set<const c10::TensorImpl*> known_;  // parameters of all groups; filled by has()
+  std::vector<double> lr_ratios_;           // each group's lr to the first's, when it was made
 };
 
 }  // namespace

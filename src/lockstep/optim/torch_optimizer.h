@@ -1,4 +1,4 @@
-// A torch::optim::Optimizer in the place of ours.
+// Uses a torch::optim::Optimizer as one of Lockstep's optimizers.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,16 @@
 namespace lockstep::optim {
 
 struct TorchOptimizerOptions {
-  // Parameters that were frozen when the run began join the first group once they are unfrozen.
-  // Else the optimizer trains what it was made for, and nothing more.
+  // If true, parameters that were frozen when the run began are added to the first group when they
+  // are unfrozen. If false, the optimizer trains only the parameters for which it was made.
   bool adds_unfrozen = false;
 };
 
-// Throws ConfigError where one of its parameters is not among `parameters`, where it has none, and
-// for LBFGS, which evaluates the loss itself. Its state is torch's own archive, with the learning
-// rates and the momentum beside it; other options stay as they were made. It resumes to the bit,
-// but the archive's bytes differ from run to run, and one that does not fit may leave it changed.
+// Throws ConfigError if one of its parameters is not among `parameters`, if it has none, and for
+// LBFGS, which evaluates the loss itself. Its state is torch's own archive, together with the
+// learning rates and the momentum; other options stay as the optimizer was made. It resumes to the
+// bit, but the archive's bytes differ from run to run, and loading an archive that does not fit may
+// leave the optimizer changed.
 std::unique_ptr<Optimizer> make_optimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                                           FlatParameters& parameters,
                                           const TorchOptimizerOptions& options = {});

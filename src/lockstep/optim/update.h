@@ -1,5 +1,5 @@
-// The numbers of one optimizer step, worked out once, and the arrays it is applied to. Both the
-// fused kernels (kernels.h) and the torch operations (tensor_updates.h) take them.
+// The numbers of one optimizer step, computed once. Both the fused kernels (kernels.h) and the
+// torch operations (tensor_updates.h) take them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace lockstep::optim {
 
 struct GradientUse {
   double scale = 1.0;  // the gradient is multiplied by it first
-  bool zero = true;    // and set to zero after; else it stays scaled
+  bool zero = true;    // and set to zero afterwards; else it is kept, scaled
 };
 
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g

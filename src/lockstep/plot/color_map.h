@@ -1,4 +1,4 @@
-// Numbers as colours that everybody can tell apart.
+// Shows numbers as colours, which colour-blind people can tell apart, too.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 namespace lockstep::plot {
 
 enum class ColorMap {
-  kSequential,  // dark blue over green to yellow: more is lighter
+  kSequential,  // dark blue over green to yellow: larger is lighter
   kDiverging,   // blue over white to red: below, at and above the middle
 };
 
-// Of a part in [0, 1]; what lies beyond is taken for its end, and NaN for grey.
+// The colour of a part in [0, 1]. Other parts have the colour of the nearer end, and NaN is grey.
 Color color_of(ColorMap map, double part);
 
-// Values row by row as a picture, one pixel each; `low` to `high` is the range of colours.
+// Values of an image, row by row, one pixel each. The colours range from `low` to `high`.
 struct Raster {
   int width = 0;
   int height = 0;

@@ -16,7 +16,7 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr int kTextlessFrom = 40;         // classes
+constexpr int kTextlessFrom = 40;         // classes; from here on there is no text
 constexpr int kMargin = 20;               // around everything
 constexpr int kGap = 10;                  // between a title, the labels and the cells
 constexpr int kScaleWidth = 16;           // of the colour scale at the right
@@ -28,7 +28,7 @@ constexpr Color kInk = {38, 50, 66};
 constexpr Color kFaint = {168, 180, 196};
 constexpr Color kNothing = {238, 238, 238};  // a cell without a number
 
-// From nothing to everything; evenly spaced in perceived lightness.
+// From the smallest to the largest value, evenly spaced in perceived lightness.
 constexpr std::array<Color, 5> kBlues = {{
     {240, 245, 251},
     {187, 212, 236},
@@ -72,7 +72,7 @@ std::string in_units(double count, int decimals) {
   return fmt::format("{:.0f}", count);
 }
 
-// The ways to write a cell's value, the fullest first.
+// The ways to write a cell's value, the most exact first.
 std::vector<std::string> spellings(double value, bool normalized) {
   if (std::isnan(value)) return {"-"};
   if (!normalized) {
@@ -86,7 +86,7 @@ bool fits(const std::string& text, int scale, int cell) {
   return text_width(text, scale) <= cell - 4 && kGlyphAscent * scale <= cell - 4;
 }
 
-// One size for all cells, so that none seems to matter more than another.
+// All cells have one text size, so that no cell looks more important than another.
 int cell_text_scale(const ConfusionPicture& picture, int cell) {
   const bool all_fit = std::all_of(picture.cells.begin(), picture.cells.end(), [&](double value) {
     return fits(spellings(value, picture.normalized).front(), 2, cell);
@@ -94,11 +94,12 @@ int cell_text_scale(const ConfusionPicture& picture, int cell) {
   return all_fit ? 2 : 1;
 }
 
-// Everything that follows from the picture's names and size, decided before anything is drawn.
+// The sizes and positions that follow from the names and the number of classes. They are computed
+// before anything is drawn.
 struct Layout {
   int classes = 0;
-  int cell = 0;         // pixels a side
-  int names_scale = 0;  // 0 where names do not fit
+  int cell = 0;         // width and height in pixels
+  int names_scale = 0;  // 0 if names do not fit
   bool turn_columns = false;
   int left = 0;  // of the cells
   int top = kMargin;
@@ -130,7 +131,7 @@ Layout lay_out(const std::vector<std::string>& names, const std::string& scale_t
   return layout;
 }
 
-// The value as fully as the cell has room for, or nothing.
+// Writes the value as exactly as the cell has room for, or not at all.
 void write_value(Image& image, const Rectangle& cell, double value, bool normalized, int scale,
                  Color ink) {
   for (const auto& text : spellings(value, normalized)) {

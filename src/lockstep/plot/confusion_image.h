@@ -1,4 +1,4 @@
-// A confusion matrix as a picture to look at.
+// Draws a confusion matrix as an image.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 namespace lockstep::plot {
 
 struct ConfusionPicture {
-  std::vector<std::string> class_names = {};  // one a class, in the order of rows and columns
+  std::vector<std::string> class_names = {};  // one per class, in the order of rows and columns
   std::vector<double> cells = {};  // row-major: row = true class, column = predicted class
   bool normalized = false;         // cells are shares of 1, shown with two decimals
 };
 
-// Cells from light to dark blue with their values, class names on both axes, a scale beside them.
-// Cells shrink as classes grow in number, and text that no longer fits is left out: from 40 classes
-// on only the colours remain. Throws ConfigError where there is no class, or cells are not
-// classes².
+// Draws cells from light to dark blue with their values, class names on both axes, and a colour
+// scale. The more classes there are, the smaller the cells, and text that does not fit is left out.
+// From 40 classes on there are only colours. Throws ConfigError if there is no class, or if the
+// number of cells is not classes².
 Image draw_confusion_matrix(const ConfusionPicture& picture);
 
 }  // namespace lockstep::plot

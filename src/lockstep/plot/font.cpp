@@ -8,10 +8,11 @@ namespace {
 
 using Glyph = std::array<std::uint8_t, kGlyphHeight>;
 
-// Drawn for what the font does not have.
+// Drawn for a character that the font does not have.
 constexpr Glyph kBox = {0x1f, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1f, 0x00, 0x00};
 
-// ' ' to '~', a byte a row from the top, the lowest five bits from the left.
+// The glyphs of ' ' to '~'. Each has one byte per row, from the top. The lowest five bits of a byte
+// are the pixels of the row, with the highest of them on the left.
 constexpr std::array<Glyph, 95> kGlyphs = {{
     {{0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}},  // space
     {{0x04, 0x04, 0x04, 0x04, 0x04, 0x00, 0x04, 0x00, 0x00}},  // !
@@ -135,7 +136,7 @@ int text_width(std::string_view text, int scale) {
 void draw_text(Image& image, std::string_view text, const TextStyle& style) {
   const int scale = style.scale;
   const int length = text_width(text, scale);
-  int along = 0;  // distance from the text's beginning
+  int along = 0;  // distance from the beginning of the text
   for (const char c : text) {
     if (continues_code_point(c)) continue;
     const Glyph& glyph = glyph_of(c);

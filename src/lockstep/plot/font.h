@@ -1,4 +1,4 @@
-// A small bitmap font, so that pictures can carry text without a font library.
+// A small bitmap font, so that images can have text without a font library.
 #pragma once
 
 #include <string_view>
@@ -13,17 +13,17 @@ inline constexpr int kGlyphAscent = 7;
 inline constexpr int kGlyphHeight = 9;
 
 struct TextStyle {
-  int x = 0;              // left edge of what is drawn
-  int y = 0;              // top edge of what is drawn
-  int scale = 1;          // pixels a font pixel
-  bool vertical = false;  // turned to the left, read from bottom to top
+  int x = 0;              // left edge of the text
+  int y = 0;              // top edge of the text
+  int scale = 1;          // width and height of a font pixel in image pixels
+  bool vertical = false;  // turned to the left, to be read from bottom to top
   Color color = {};
 };
 
-// How far `text` reaches, in pixels. It is UTF-8; each code point takes the room of one glyph.
+// The width of `text` in pixels. The text is UTF-8, and each code point has the width of one glyph.
 int text_width(std::string_view text, int scale);
 
-// Draws `text`; a character that the font does not have (it has ASCII) is a small box.
+// Draws `text`. The font has only ASCII. Any other character is drawn as a small box.
 void draw_text(Image& image, std::string_view text, const TextStyle& style);
 
 }  // namespace lockstep::plot

@@ -34,7 +34,8 @@ std::string compressed(const std::string& data) {
   const int result =
       ::compress2(reinterpret_cast<Bytef*>(out.data()), &size,
                   reinterpret_cast<const Bytef*>(data.data()), data.size(), Z_BEST_SPEED);
-  if (result != Z_OK) throw Error("image: cannot compress {} bytes: zlib error {}", data.size(), result);
+  if (result != Z_OK)
+    throw Error("image: cannot compress {} bytes: zlib error {}", data.size(), result);
   out.resize(size);
   return out;
 }

@@ -1,5 +1,5 @@
-// A picture in memory, and as PNG. It is what a Logger is given, so its names are the users' own,
-// in namespace lockstep; those of the rest of this folder are in lockstep::plot.
+// An image in memory, and its encoding as PNG. Loggers, which users may write, are given images, so
+// these names are in namespace lockstep. The other names of this folder are in lockstep::plot.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Image {
   std::vector<std::uint8_t> rgb = {};  // width * height * 3, rows from the top
 };
 
-// The image as a PNG file's bytes. Throws Error where the size and the pixels do not agree.
+// The bytes of a PNG file with the image. Throws Error if the size does not match the pixels.
 std::string encode_png(const Image& image);
 
 // An image of one colour. Both sides must be positive.
@@ -32,7 +32,7 @@ struct ImageSize {
 };
 Image make_image(ImageSize size, Color color);
 
-// Drawing outside the image is clipped.
+// These functions ignore pixels outside of the image.
 void set_pixel(Image& image, int x, int y, Color color);
 
 struct Rectangle {

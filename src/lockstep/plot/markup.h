@@ -1,14 +1,14 @@
-// Text and bytes inside of a page.
+// Encodes text and bytes for an SVG or HTML page.
 #pragma once
 
 #include <string>
 
 namespace lockstep::plot {
 
-// With <, >, & and quotes as XML and HTML want them.
+// Escapes <, >, & and double quotes for XML and HTML.
 std::string escape_markup(const std::string& text);
 
-// Bytes as a browser takes them in an address.
+// Encodes bytes for a data URL.
 std::string to_base64(const std::string& bytes);
 
 }  // namespace lockstep::plot

@@ -11,12 +11,12 @@
 namespace lockstep::plot {
 namespace {
 
-// Okabe and Ito's: told apart with any eyes.
+// The colours of Okabe and Ito, which colour-blind people can tell apart, too.
 constexpr std::array<const char*, 6> kColors = {"#0072b2", "#d55e00", "#009e73",
                                                 "#cc79a7", "#e69f00", "#56b4e9"};
 constexpr double kPanelWidth = 460, kPanelHeight = 360;
 constexpr double kLeft = 74, kRight = 22, kTop = 40, kBottom = 56;
-constexpr double kBarWidth = 16, kBarSpace = 78;  // of a field's scale of colours
+constexpr double kBarWidth = 16, kBarSpace = 78;  // of the colour scale of a field
 
 struct Box {
   double x, y, width, height;
@@ -37,7 +37,7 @@ std::string text(double x, double y, const std::string& content, const SvgTextSt
       escape_markup(content));
 }
 
-// One direction of a plot: values to pixels.
+// One axis of a plot. It converts values to pixels.
 class PlotAxis {
  public:
   PlotAxis(bool log, double low, double high, double first, double last)
@@ -120,7 +120,7 @@ std::size_t points_in(const Box& box, const std::vector<Line>& lines, const Plot
   return count;
 }
 
-// In the corner where it hides least.
+// The legend is in the corner where it hides the fewest points.
 std::string legend(const std::vector<Line>& lines, const Box& box, const PlotAxis& x,
                    const PlotAxis& y) {
   std::size_t longest = 0, count = 0;
@@ -167,7 +167,8 @@ std::string draw(const LinePlot& plot, double left) {
   const Box box{left + kLeft, kTop, kPanelWidth - kLeft - kRight, kPanelHeight - kTop - kBottom};
   const Limits xs = limits_of(plot.lines, &Line::x, plot.log_x);
   Limits ys = limits_of(plot.lines, &Line::y, plot.log_y);
-  // Room above and below; a count or a density starts at its zero.
+  // Leave room above and below the lines. If the smallest value is near zero, as for a count or a
+  // density, the axis starts at zero.
   if (plot.log_y) {
     const double room = std::pow(ys.high / ys.low, 0.05);
     ys = {ys.low / room, ys.high * room};
@@ -217,7 +218,7 @@ std::string picture(const Raster& raster, const Box& box) {
 }
 
 std::string draw(const FieldPlot& plot, double left) {
-  // As large as fits with its sides in proportion.
+  // The image is as large as possible without a change of its proportions.
   const double room_x = kPanelWidth - kLeft - kBarSpace - kRight,
                room_y = kPanelHeight - kTop - kBottom;
   const double scale =
@@ -234,7 +235,7 @@ std::string draw(const FieldPlot& plot, double left) {
   svg += text(box.x + box.width / 2, 24, plot.title, {.size = 14, .bold = true});
   svg += text(box.x + box.width / 2, box.y + box.height + 38, plot.x_label);
   svg += text(left + 30, box.y + box.height / 2, plot.y_label, {.upright = true});
-  // The scale: largest on top.
+  // The colour scale has the largest value on top.
   constexpr int kSteps = 128;
   Raster scale_of{.width = 1,
                   .height = kSteps,
@@ -268,7 +269,7 @@ std::vector<double> linear_ticks(double low, double high) {
   }
   const double slack = step * 1e-9;
   const double first = std::ceil((low - slack) / step);
-  // A range of a few roundings of its values has no round numbers in it.
+  // If the range is as small as the rounding errors of its values, it contains no round numbers.
   if (first + 1 == first) return {low};
   std::vector<double> ticks;
   for (int i = 0; i < 20 && (first + i) * step <= high + slack; ++i) {
@@ -280,7 +281,7 @@ std::vector<double> linear_ticks(double low, double high) {
 std::vector<double> log_ticks(double low, double high) {
   std::vector<double> ticks;
   const double first = std::floor(std::log10(low)), last = std::ceil(std::log10(high));
-  // Few decades: also 2 and 5. Many: not every one.
+  // With few decades, 2 and 5 have ticks, too. With many decades, not every decade has a tick.
   const bool fine = last - first <= 2;
   const double every = std::max(1.0, std::ceil((last - first) / 7));
   for (double decade = first; decade <= last; decade += every) {

@@ -10,7 +10,7 @@
 namespace lockstep::plot {
 
 struct Line {
-  std::string label;  // in the legend; "": not there
+  std::string label;  // in the legend; if empty, the line is not in the legend
   std::vector<double> x;
   std::vector<double> y;
   bool dashed = false;
@@ -21,11 +21,11 @@ struct LinePlot {
   std::string x_label;
   std::string y_label;
   std::vector<Line> lines;
-  bool log_x = false;  // what is not positive is then left out
+  bool log_x = false;  // values that are not positive are then left out
   bool log_y = false;
 };
 
-// A field seen from above, with a scale of its colours.
+// A two-dimensional field as colours, with a scale of the colours.
 struct FieldPlot {
   std::string title;
   Raster raster;
@@ -35,14 +35,14 @@ struct FieldPlot {
 
 using Plot = std::variant<LinePlot, FieldPlot>;
 
-// A whole SVG document, the plots from left to right.
+// A complete SVG document with the plots from left to right.
 std::string to_svg(const std::vector<Plot>& plots);
 
-// Round numbers that divide the range: what an axis shows.
+// Round numbers in the range, which an axis shows.
 std::vector<double> linear_ticks(double low, double high);
 std::vector<double> log_ticks(double low, double high);
 
-// 0.25, 1e-05, 12000: with as many digits as tell them apart.
+// Labels such as 0.25, 1e-05, 12000, with enough digits to tell neighbouring ticks apart.
 std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
 }  // namespace lockstep::plot

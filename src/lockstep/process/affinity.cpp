@@ -20,8 +20,8 @@ namespace lockstep::process {
 namespace fs = std::filesystem;
 namespace {
 
-// A cpu_set_t of any length: the fixed one ends at 1,024 cores, and the kernel refuses masks
-// shorter than its own.
+// A cpu_set_t of any length. The fixed type ends at 1,024 cores, and the kernel refuses masks that
+// are shorter than its own.
 using Mask = std::vector<unsigned long>;
 constexpr std::size_t kWordBits = std::numeric_limits<unsigned long>::digits;
 constexpr std::size_t kMostCores = 1 << 20;
@@ -45,7 +45,7 @@ bool set_cores(const std::vector<int>& cores) {
   return ::sched_setaffinity(0, bytes_of(mask), as_set(mask)) == 0;
 }
 
-// cpu.max: "max 100000" or "150000 100000", the time allowed in each period.
+// Reads cpu.max: "max 100000" or "150000 100000", the allowed time and the period.
 std::optional<double> quota_v2(const fs::path& group) {
   std::ifstream file(group / "cpu.max");
   double time = 0;
@@ -54,7 +54,7 @@ std::optional<double> quota_v2(const fs::path& group) {
   return time / period;
 }
 
-// The same in two files; -1 is no limit.
+// Version 1 has the same numbers in two files; -1 means no limit.
 std::optional<double> quota_v1(const fs::path& group) {
   std::ifstream time_file(group / "cpu.cfs_quota_us");
   std::ifstream period_file(group / "cpu.cfs_period_us");
@@ -65,8 +65,9 @@ std::optional<double> quota_v1(const fs::path& group) {
   return time / period;
 }
 
-// Lowers `least` to the smallest quota of the group and its parents: each of them binds. Within a
-// container the path may be one of the host's that is not there; the container's own is the root.
+// Lowers `least` to the smallest quota of the group and its parents, because all of them apply.
+// Inside a container the path may be a path of the host that does not exist here; then only the
+// root, which is the container's own group, has a quota.
 template <typename Read>
 void apply_quotas(std::optional<double>& least, const fs::path& root, fs::path group, Read read) {
   group = group.relative_path();
@@ -112,12 +113,12 @@ std::optional<double> cpu_quota(const ControlGroupPaths& paths) {
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const fs::path group = line.substr(second + 1);
     if (controllers.empty()) {
-      // Where both versions are used, the second is one folder down.
+      // If both versions are in use, version 2 is mounted in the folder "unified".
       for (const auto& root : {paths.root, paths.root / "unified"}) {
         apply_quotas(least, root, group, quota_v2);
       }
     } else if (lists_cpu(controllers)) {
-      // The folder is called after all controllers; "cpu" is a link to it, where it is not itself.
+      // The folder has the names of all controllers ("cpu,cpuacct"), and "cpu" is a link to it.
       for (const auto& root : {paths.root / controllers, paths.root / "cpu"}) {
         apply_quotas(least, root, group, quota_v1);
       }
@@ -155,7 +156,7 @@ PinnedScope::PinnedScope(const std::vector<int>& cores) {
 }
 
 PinnedScope::~PinnedScope() {
-  // Cores may have been taken away meanwhile; there is nothing to be done about it here.
+  // This fails if the process has lost these cores in the meantime. The error is ignored.
   if (pinned()) set_cores(previous_);
 }
 

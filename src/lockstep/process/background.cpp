@@ -18,7 +18,7 @@ void enter_background_thread(const char* name) {
   ::pthread_setname_np(::pthread_self(), std::string(name).substr(0, 15).c_str());
   sigset_t signals;
   ::sigfillset(&signals);
-  // A crash of this thread is this thread's, and profilers sample every thread.
+  // Signals of a crash must reach the thread that crashed, and profilers sample every thread.
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF}) {
     ::sigdelset(&signals, own);
   }
@@ -31,7 +31,7 @@ Wakeup::Wakeup() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 
 void Wakeup::wake() const {
   const std::uint64_t one = 1;
-  // It fails only where 2^64 - 2 wake-ups are pending: then it is readable anyway.
+  // This fails only if 2^64 - 2 wake-ups are pending, and then the descriptor is readable anyway.
   [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof one);
 }
 

@@ -1,15 +1,16 @@
-// What a thread in the background needs to be a quiet guest of the process.
+// Helpers for the library's background threads.
 #pragma once
 
 #include "lockstep/base/file.h"
 
 namespace lockstep::process {
 
-// Names the calling thread and leaves signals that come from outside to the others, so that ctrl-C
-// is handled where it was before there was this thread. At most 15 characters of `name` are shown.
+// Names the calling thread and blocks signals from outside in it, so that the program's other
+// threads handle Ctrl-C as they did before this thread was started. At most 15 characters of `name`
+// are shown.
 void enter_background_thread(const char* name);
 
-// Ends another thread's poll(): a descriptor that is readable from wake() to clear().
+// Ends another thread's poll(): it has a descriptor that is readable from wake() until clear().
 class Wakeup {
  public:
   Wakeup();

@@ -15,7 +15,8 @@
 namespace lockstep::process {
 namespace {
 
-// waitid()'s P_PIDFD and pidfd_send_signal()'s PIDFD_SIGNAL_PROCESS_GROUP: older headers lack them.
+// P_PIDFD of waitid() and PIDFD_SIGNAL_PROCESS_GROUP of pidfd_send_signal(). Older headers do not
+// define them.
 constexpr auto kPidfd = static_cast<idtype_t>(3);
 constexpr unsigned kProcessGroup = 4;
 
@@ -40,8 +41,8 @@ std::string to_string(const ChildEnd& end) {
 }
 
 ChildProcess::ChildProcess(pid_t pid) : pid_(pid), pidfd_(open_pidfd(pid)) {
-  // Where another part of the program reaps children, this one may have ended and its pid may be
-  // another process's already. What is not a child of ours is not what was forked.
+  // If another part of the program reaps children, this child may be gone and another process may
+  // already have its pid. A process that is not a child of ours is not the one that was forked.
   if (pidfd_ && !is_unreaped()) pidfd_ = FileDescriptor();
 }
 
@@ -60,7 +61,8 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   return *this;
 }
 
-// waitid(), with the result in `info`. Fails with ECHILD only: the child was reaped elsewhere.
+// Calls waitid(); the result is in `info`. The only error is ECHILD: the child was reaped by
+// another part of the program.
 int ChildProcess::wait(siginfo_t& info, int flags) const {
   const auto wait_by = [&](idtype_t type, int id) {
     int result = 0;

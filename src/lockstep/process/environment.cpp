@@ -19,7 +19,7 @@
 namespace lockstep::process {
 namespace {
 
-// The whole text as a number that is not negative.
+// The number, if the whole text is a number that is not negative.
 std::optional<std::int64_t> parse(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -30,7 +30,7 @@ std::optional<std::int64_t> parse(std::string_view text) {
 struct ValueRange {
   int first = 0;
   int last = std::numeric_limits<int>::max();
-  std::string reason = {};  // why not more, for the message
+  std::string reason = {};  // why `last` is the limit, for the message
 
   std::string describe() const {
     if (last == std::numeric_limits<int>::max()) return fmt::format("{} up", first);
@@ -88,7 +88,7 @@ class Variables {
   const Environment& environment_;
 };
 
-// How one launcher calls things.
+// The names of one launcher's variables.
 struct Names {
   std::string rank;
   std::string size;
@@ -105,7 +105,7 @@ struct Found {
   LaunchedPlace place;
 };
 
-// The only process of all needs no LOCAL_RANK to be the first of its host.
+// The variables that must be set. A run of one process needs no local rank: it is 0.
 std::vector<std::string> needed(const Variables& variables, const Names& names) {
   std::vector<std::string> result = {names.rank, names.size};
   if (variables.value(names.size) != "1") result.push_back(names.local_rank);
@@ -164,7 +164,8 @@ Found find_torchrun(const Variables& variables) {
   place.launcher = Launcher::kTorchrun;
   place.agent_store = variables.value("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (const auto id = variables.value("TORCHELASTIC_RUN_ID")) {
-    // The agent starts a failed group again under the same id and, often, the same master address.
+    // The agent restarts a failed group under the same id and often at the same master address, so
+    // the restart count is part of the name.
     place.run_id =
         fmt::format("{}.{}", *id, variables.value("TORCHELASTIC_RESTART_COUNT").value_or("0"));
   }
@@ -180,33 +181,36 @@ std::optional<Found> find_open_mpi(const Variables& variables) {
   LaunchedPlace place =
       read_place(variables, names, read_local_size(variables, names, "OMPI_COMM_WORLD_LOCAL_SIZE"));
   place.launcher = Launcher::kOpenMpi;
-  // Version 5 has only the first; in 4 both are the same number.
+  // Open MPI 5 sets only PMIX_NAMESPACE. In version 4 both variables have the same number.
   const auto job = variables.value("PMIX_NAMESPACE");
   place.run_id = job ? *job : variables.value("OMPI_MCA_ess_base_jobid").value_or("");
   return Found{names, place};
 }
 
-// SLURM_PROCID and SLURM_NTASKS prove nothing: a script of sbatch has them, too, as 0 and the
-// number the job asked for, and a program it starts directly would wait for tasks that nobody
-// starts. Only srun makes steps. The shell of sbatch has no SLURM_STEP_ID or, like that of salloc
-// (4294967290), one of the numbers Slurm reserves for steps that srun did not make.
+// SLURM_PROCID and SLURM_NTASKS alone do not show that srun started this process. A script of
+// sbatch has them, too: 0 and the number of tasks that the job asked for. A program that the script
+// starts directly would wait for tasks that are never started. Only srun creates steps. The shell
+// of sbatch has no SLURM_STEP_ID or, like the shell of salloc (4294967290), one of the numbers that
+// Slurm reserves for steps that srun did not create.
 bool is_task_of_srun(const Variables& variables) {
   constexpr std::int64_t kLastStep = 0xfffffff0;
   if (!variables.has("SLURM_PROCID")) return false;
   const auto step = parse(variables.value("SLURM_STEP_ID").value_or(""));
   if (!step || *step > kLastStep) return false;
-  // `srun --pty bash`: the one task is a shell, and what is typed there has not been launched. With
-  // more tasks this is no proof: an srun typed in that shell inherits the variable.
+  // `srun --pty bash` sets SLURM_PTY_PORT. Its only task is a shell, and srun did not launch the
+  // programs that are started in that shell. With more than one task the variable shows nothing: an
+  // srun that is started in that shell inherits it.
   return !variables.has("SLURM_PTY_PORT") || variables.value("SLURM_STEP_NUM_TASKS") != "1";
 }
 
 struct SlurmNode {
-  std::int64_t index = 0;  // of this host among the step's
-  std::int64_t total = 0;  // tasks on all hosts, to tell whether the list is this step's
+  std::int64_t index = 0;  // of this host among the hosts of the step
+  std::int64_t total = 0;  // tasks on all hosts, to check that the list belongs to this step
 };
 
-// "2(x3),1" is three nodes with two tasks each, then one with one. Nothing where the list is
-// malformed or of something else than the step: it is only a hint.
+// The number of tasks on the node. "2(x3),1" means three nodes with two tasks each, then one node
+// with one task. Nothing if the list is malformed or does not belong to the step: it is only a
+// hint.
 std::optional<int> tasks_on(const SlurmNode& node, std::string_view list) {
   std::optional<int> found;
   std::int64_t nodes = 0;
@@ -229,7 +233,7 @@ std::optional<int> tasks_on(const SlurmNode& node, std::string_view list) {
   return total == node.total ? found : std::nullopt;
 }
 
-// SLURM_NTASKS_PER_NODE is not asked: it is what the job wanted at most, not what the step has.
+// SLURM_NTASKS_PER_NODE is not used: it is the most that the job asked for, not what the step has.
 std::optional<LocalSize> find_slurm_local_size(const Variables& variables, const Names& names) {
   const auto index = parse(variables.value("SLURM_NODEID").value_or(""));
   if (!index) return std::nullopt;
@@ -246,7 +250,7 @@ std::optional<LocalSize> find_slurm_local_size(const Variables& variables, const
 
 std::optional<Found> find_slurm(const Variables& variables) {
   if (!is_task_of_srun(variables)) return std::nullopt;
-  // `srun --preserve-env` leaves the job's SLURM_NTASKS.
+  // With `srun --preserve-env`, SLURM_NTASKS is the number of the job, not of the step.
   const bool has_step_size = variables.has("SLURM_STEP_NUM_TASKS");
   const Names names{.rank = "SLURM_PROCID",
                     .size = has_step_size ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
@@ -265,8 +269,9 @@ const Names& hydra_names() {
   return names;
 }
 
-// Slurm's srun sets PMI_RANK and PMI_SIZE, too (--mpi=pmi2), but not MPI_LOCALRANKID. And in a
-// Slurm job hydra's daemons are the tasks of a step, whose variables the ranks inherit.
+// Slurm's srun also sets PMI_RANK and PMI_SIZE (--mpi=pmi2), but not MPI_LOCALRANKID. In a Slurm
+// job the ranks of hydra also have srun's variables: hydra's daemons are the tasks of a step, and
+// the ranks inherit their variables.
 bool is_rank_of_hydra(const Variables& variables) {
   const Names& names = hydra_names();
   if (!variables.has(names.rank) && !variables.has(names.size)) return false;
@@ -280,7 +285,7 @@ std::optional<Found> find_hydra(const Variables& variables) {
   LaunchedPlace place =
       read_place(variables, names, read_local_size(variables, names, "MPI_LOCALNRANKS"));
   place.launcher = Launcher::kHydra;
-  // Each host has a daemon of its own, so what it is known by names a run only where there is one.
+  // Each host has its own daemon, so the daemon identifies a run only if the run has one host.
   const auto daemon = variables.number("PMI_FD", {});
   if (daemon && place.local_size_known && place.topology.local_size == place.topology.world_size) {
     place.run_id = pmi_run_id(*daemon);
@@ -288,7 +293,7 @@ std::optional<Found> find_hydra(const Variables& variables) {
   return Found{names, place};
 }
 
-// Both are set.
+// Throws if the two variables, which are both set, have different values.
 void require_same(const Variables& variables, const std::array<std::string, 2>& names) {
   if (parse(*variables.value(names[0])) == parse(*variables.value(names[1]))) return;
   throw ConfigError("environment: {} contradicts {}: unset what does not belong to this run",
@@ -314,7 +319,8 @@ std::optional<LaunchedPlace> find_place(const Environment& environment) {
   if (!found) found = find_hydra(variables);
   if (variables.has("RANK") || variables.has("LOCAL_RANK")) {
     const Found torchrun = find_torchrun(variables);
-    // Slurm's may differ: srun starts one torchrun on each node, which starts the workers.
+    // Slurm's variables are not compared: srun may start one torchrun per node, and torchrun starts
+    // the workers.
     if (found) {
       require_same(variables, {torchrun.names.rank, found->names.rank});
       require_same(variables, {torchrun.names.size, found->names.size});
@@ -322,7 +328,8 @@ std::optional<LaunchedPlace> find_place(const Environment& environment) {
     return torchrun.place;
   }
 
-  // In a Slurm job mpirun's daemons are the tasks of a step, and the ranks inherit their variables.
+  // Slurm comes last: in a Slurm job mpirun's daemons are the tasks of a step, and the ranks
+  // inherit the variables of these tasks.
   if (!found) {
     found = find_slurm(variables);
     if (found && variables.has(hydra_names().rank)) {

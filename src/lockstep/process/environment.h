@@ -1,5 +1,5 @@
-// Where a launcher has started this program, which place is this process's: torchrun, the mpirun of
-// Open MPI, MPICH or Intel MPI, and Slurm's srun say it in environment variables.
+// Finds out which rank this process is, if a launcher has started it. torchrun, the mpirun of Open
+// MPI, MPICH or Intel MPI, and Slurm's srun set environment variables that say so.
 #pragma once
 
 #include <map>
@@ -14,42 +14,47 @@ namespace lockstep::process {
 enum class Launcher { kTorchrun, kOpenMpi, kHydra, kSlurm };
 
 struct LaunchedPlace {
-  // Whose variables were believed. Whoever sets RANK and its kin by hand counts as torchrun.
+  // The launcher whose variables were used. If the user sets RANK and the related variables by
+  // hand, it is kTorchrun.
   Launcher launcher = Launcher::kTorchrun;
-  // local_size is a hint; who must be sure groups the processes by host.
+  // local_size is a hint. A caller that must be sure groups the processes by host.
   Topology topology = {};
-  // False: nobody counted this host's processes; local_size is local_rank + 1, the fewest possible.
+  // False: no variable gives the number of processes on this host. Then local_size is
+  // local_rank + 1, the smallest possible number.
   bool local_size_known = false;
-  // MASTER_ADDR and MASTER_PORT: where to meet. torchrun always sets both.
+  // MASTER_ADDR and MASTER_PORT, the address of the rendezvous. torchrun always sets both.
   std::optional<std::string> master_address = {};
   std::optional<int> master_port = {};
-  // torchrun's agent has a c10d TCPStore listening at the master address already.
+  // torchrun's agent already has a c10d TCPStore that listens at the master address.
   bool agent_store = false;
-  // Tells runs apart, the same in all processes of one: torchrun's run id and its restart count,
-  // Open MPI's job, hydra's daemon, Slurm's job and step; "" where there is none. torchrun without
-  // --rdzv_id calls every run "none", so that this is unique only together with the master address.
+  // Tells runs apart; it is the same in all processes of one run. It is made of torchrun's run id
+  // and restart count, Open MPI's job, hydra's daemon, or Slurm's job and step. "" if there is
+  // none. torchrun without --rdzv_id calls every run "none", so it is unique only together with the
+  // master address.
   std::string run_id = {};
 };
 
 using Environment = std::map<std::string, std::string>;
 
-// All variables of this process. Nobody may change them meanwhile.
+// All environment variables of this process. No other thread may change them during the call.
 Environment current_environment();
 
-// Nothing where nobody launched us; a run of one process is a place, too. A variable set to ""
-// counts as not set. Of nested launchers the inner one is believed: torchrun, then mpirun, then
-// srun.
+// The place that a launcher gave this process. Nothing if no launcher started it; a launcher may
+// also start a single process. A variable set to "" counts as not set. If launchers are nested, the
+// inner one counts: torchrun before mpirun, mpirun before srun.
 //
-// Throws ConfigError, naming the variables and their values, where a launcher's are half set, are
-// not numbers or contradict each other. It is better to stop than to train as a rank of nothing.
+// Throws ConfigError, naming the variables and their values, if some variables of a launcher are
+// missing, are not numbers or contradict each other. Otherwise the process might train with a wrong
+// rank.
 std::optional<LaunchedPlace> find_place(const Environment& environment);
 
-// Whether this process is a launcher's rank 0, or nobody launched it: who writes files and talks.
+// Whether this process is a launcher's rank 0 or was started without a launcher. Only this process
+// writes files and prints messages.
 bool is_primary_process();
 
 }  // namespace lockstep::process
 
-// Programs that were written for 0.1 call it by this name.
+// Programs that were written for version 0.1 use this name.
 namespace lockstep::launch {
 using process::is_primary_process;
 }  // namespace lockstep::launch

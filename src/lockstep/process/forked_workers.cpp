@@ -33,21 +33,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// From the failure of a group to the end of workers that do not see it.
+// Time from the failure of a group until workers that have not ended are killed.
 constexpr milliseconds kGrace(1000);
-// For a worker to come to life.
+// Time for a worker to start.
 constexpr milliseconds kBirth(20'000);
 
 std::string describe_end(const ChildEnd& end) {
   if (!end.known) {
-    return "its process ended before its work was done; how is not known, because this program "
-           "ignores SIGCHLD or waits for all of its children";
+    return "its process ended before its work was done; its exit status is not known, because this "
+           "program ignores SIGCHLD or waits for all of its children";
   }
   if (end.signal == 0) return fmt::format("its process ended with code {}", end.exit_code);
   return fmt::format("its process was killed by signal {} ({})", end.signal, strsignal(end.signal));
 }
 
-// A process that this one forked. It does not outlive its owner.
+// A process that this one forked. The destructor kills it.
 class ForkedWorker {
  public:
   ForkedWorker(const HostGroup& host_group, int rank, pid_t pid, FileDescriptor output)
@@ -56,16 +56,16 @@ class ForkedWorker {
   int rank() const { return rank_; }
   bool is_reaped() const { return !process_; }
   void kill() const { process_.send(SIGKILL); }
-  // In a process where it is a sibling.
+  // Called in a process that was forked later: this worker is its sibling, not its child.
   void disown() { process_.disown(); }
 
-  int process() const { return process_.ended_fd(); }  // readable when it has ended
-  int output() const { return output_.get(); }         // what it prints
+  int process() const { return process_.ended_fd(); }  // readable when the worker has ended
+  int output() const { return output_.get(); }         // pipe with the text that it prints
 
-  // How it ended, once.
+  // How the worker ended. Nothing while it runs, and after the first answer.
   std::optional<ChildEnd> reap() { return process_.try_reap(); }
 
-  // Hands out whole lines of what is there to read; false where there is no more now.
+  // Reads what is available and calls on_line for each whole line. False if there is no more now.
   template <typename OnLine>
   bool read(const OnLine& on_line) {
     char bytes[4096];
@@ -86,7 +86,8 @@ class ForkedWorker {
     return true;
   }
 
-  // Hands out the rest, also where a child of the worker still has the other end.
+  // Calls on_line for an unfinished last line and closes the pipe, even if a child of the worker
+  // still has its other end open.
   template <typename OnLine>
   void finish(const OnLine& on_line) {
     if (!partial_.empty()) on_line(name_, std::exchange(partial_, {}));
@@ -95,13 +96,13 @@ class ForkedWorker {
 
  private:
   int rank_;
-  int name_;  // what messages call it
+  int name_;  // its rank in messages
   ChildProcess process_;
   FileDescriptor output_;
-  std::string partial_;  // of a line
+  std::string partial_;  // the beginning of a line
 };
 
-// Not all files: a thread that waits for input has that file locked.
+// Does not flush all files: a thread that waits for input holds the lock of its file.
 void flush_output() {
   std::cout.flush();
   std::cerr.flush();
@@ -110,24 +111,24 @@ void flush_output() {
   std::fflush(stderr);
 }
 
-// What end_on_failure() was told, or 0.
+// The code that was given to end_on_failure(), or 0.
 std::atomic<int> code_of_failure = 0;
 
-// Where the caller's errors go, also in a worker whose output goes to the caller.
+// The caller's standard error. A worker keeps it, also if its own output goes to a pipe.
 int error_output = STDERR_FILENO;
 
-// This process's output from now on, line by line.
+// Sends this process's output to the pipe from now on, line by line.
 void print_to(FileDescriptor pipe) {
   error_output = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   ::dup2(pipe.get(), STDOUT_FILENO);
   ::dup2(pipe.get(), STDERR_FILENO);
-  // With a buffer of its own: glibc would go on with the old one as it was until that is full.
+  // The new mode needs a new buffer: glibc would use the old one in the old mode until it is full.
   static char buffer[BUFSIZ];
   std::setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
 }
 
-// A caller that is stopped for good cannot be told of a failure, and the run would never end. The
-// failure may be recorded under any rank's name: only the caller's state counts.
+// A caller that stays stopped (SIGSTOP) cannot react to a failure, and the run would never end. So
+// a worker kills it. Only the caller's state counts, not which rank the failure names.
 void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller) {
   constexpr int kLooks = 20;
   for (int i = 0; i < kLooks; ++i) {
@@ -162,9 +163,10 @@ int run_work(HostGroup& host_group, const ForkedWorkersOptions& options,
   return 1;
 }
 
-// What a worker's process needs after the fork. Made before it, where an error is the caller's.
+// What a worker's process needs after the fork. It is made before the fork, so that an error is
+// thrown in the caller.
 struct WorkerStart {
-  HostGroup& host_group;  // with the worker's own rank
+  HostGroup& host_group;  // the worker's own view
   const ForkedWorkersOptions& options;
   const std::function<void(HostGroup&)>& work;
   pid_t caller;
@@ -179,13 +181,13 @@ std::thread start_thread(const std::function<void()>& body) {
   }
 }
 
-// The life of a worker's process. Nothing that happens here may return to the frames below or throw
-// into them: they are copies of the caller's, with its catch blocks and destructors.
+// Runs a worker's process from the fork to its end. It must not return or throw: the stack frames
+// below are copies of the caller's, with the caller's catch blocks and destructors.
 [[noreturn]] void live(const WorkerStart& start, FileDescriptor output) noexcept {
   int code = 1;
   try {
     const PeerProcess caller(start.caller);
-    // Ctrl-C is for the caller to die of: this process goes with it.
+    // Ctrl-C ends the caller, and this process dies with the caller.
     InterruptGuard::catch_for_good();
     if (output) print_to(std::move(output));
     start_thread([&] { code = run_work(start.host_group, start.options, start.work); }).join();
@@ -198,7 +200,7 @@ std::thread start_thread(const std::function<void()>& body) {
     start.host_group.fail(start.host_group.rank(), "threw something that is no exception");
     code = 1;
   }
-  // Not exit(): what is to be done at the end of the program is the caller's to do.
+  // Not exit(): only the caller runs what the program does at its end.
   ::_exit(code);
 }
 
@@ -251,7 +253,8 @@ class ForkedWorkers::Supervisor {
       const auto start = Clock::now();
       look(limit);
       if (std::ranges::all_of(workers_, &ForkedWorker::is_reaped)) break;
-      // Not by the clock alone: where this process was stopped itself, nobody was late.
+      // Each turn counts at most twice its limit: if this process was stopped itself (Ctrl-Z), that
+      // time must not count against the workers.
       if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
       if (joining > timeout_) miss_somebody();
       if (!failed_at && (host_group_.failure() || ending_)) failed_at = Clock::now();
@@ -268,7 +271,7 @@ class ForkedWorkers::Supervisor {
     end_stuck_caller();
   }
 
-  // Waits for news of any worker.
+  // Waits until a worker prints something or ends, and handles it.
   void look(milliseconds limit) {
     std::vector<pollfd> polls{{.fd = wakeup_.fd(), .events = POLLIN, .revents = 0}};
     for (const ForkedWorker& worker : workers_) {
@@ -278,7 +281,7 @@ class ForkedWorkers::Supervisor {
     if (::poll(polls.data(), polls.size(), static_cast<int>(limit.count())) < 0) return;
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       if (polls[2 * i + 2].revents != 0) read(workers_[i]);
-      // Where there is no descriptor to be had, it is asked for every time.
+      // A worker without a pidfd is checked every time.
       if (polls[2 * i + 1].revents != 0 || workers_[i].process() < 0) reap(workers_[i]);
     }
     if (polls[0].revents != 0) wakeup_.clear();
@@ -290,7 +293,7 @@ class ForkedWorkers::Supervisor {
     while (read(worker)) {
     }
     if (worker.output() >= 0) worker.finish(on_line_);
-    // What the worker wrote last is right also where its exit status is not known.
+    // The state that the worker wrote itself is right also if its exit status is not known.
     const MemberState state = host_group_.state(worker.rank());
     if (ending_ || state == MemberState::kUnfit || state == MemberState::kLeft) return;
     host_group_.fail(worker.rank(), describe_end(*end));
@@ -302,14 +305,14 @@ class ForkedWorkers::Supervisor {
     for (const ForkedWorker& worker : workers_) {
       if (worker.is_reaped()) continue;
       host_group_.fail(worker.rank(),
-                       fmt::format("the end: waited {} for it after rank {} was done",
+                       fmt::format("did not end within {} after rank {} was done",
                                    format_duration(std::chrono::duration<double>(timeout_).count()),
                                    host_group_.name(0)));
       return;
     }
   }
 
-  // The caller says it, too, once it gets to know; but it may be in the middle of a long batch.
+  // Prints the failure now. The caller also reports it, but may be in a long batch until then.
   void announce() {
     const auto failure = host_group_.failure();
     if (!failure || failure->rank == 0 || announced_ || ending_ || joining_) return;
@@ -320,12 +323,13 @@ class ForkedWorkers::Supervisor {
                      .c_str());
   }
 
-  // A caller that hangs in a batch would keep a failed run for ever. It had its time.
+  // A caller that hangs in a batch would keep a failed run alive for ever. So its process is ended
+  // when the grace period (with end_on_failure()) or the time limit is over.
   void end_stuck_caller() {
     const auto start = Clock::now();
     while (!ending_ && host_group_.failure()) {
       if (Clock::now() - start > kGrace) announce();
-      // One that failed itself is on its way, and has more to say of it.
+      // A caller that failed itself is ending already, and its own error says more.
       const bool is_others = host_group_.failure() && host_group_.failure()->rank != 0;
       if (code_of_failure != 0 && is_others && Clock::now() - start > kGrace / 2) {
         announce();
@@ -333,7 +337,8 @@ class ForkedWorkers::Supervisor {
         ::_exit(code_of_failure);
       }
       if (Clock::now() - start > timeout_) {
-        std::fprintf(stderr, "lockstep: rank %d did not end within the time limit after that\n",
+        std::fprintf(stderr,
+                     "lockstep: rank %d did not end within the time limit after the failure\n",
                      host_group_.name(0));
         std::fflush(stderr);
         ::_exit(1);
@@ -353,20 +358,21 @@ class ForkedWorkers::Supervisor {
   std::mutex mutex_;
   std::condition_variable all_gone_;
   bool gone_ = false;
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // last: it uses all of the above
 };
 
 ForkedWorkers::ForkedWorkers(const ForkedWorkersOptions& options,
                              const std::function<void(HostGroup&)>& work) {
   if (options.size < 1) throw ConfigError("workers: expected 1 or more, got {}", options.size);
-  // A fork leaves behind what autograd's threads were doing. Where they run, plain fork() has a
-  // handler that forbids autograd to the child; a bare one has none, but works only there.
+  // Autograd's threads do not exist in a forked child. Once they run here, some versions of
+  // LibTorch forbid autograd in a child of fork(). _Fork() skips the handler that does so, but the
+  // worker hangs with other versions. So fork() is tried first (docs/decisions/workers.md).
   if (start(options, work, /*bare=*/false)) return;
   if (start(options, work, /*bare=*/true)) return;
   throw WorkerError(
       "cannot fork {} workers: this process has started what does not survive a fork (autograd on "
-      "a GPU, say); train before using it, or start one process a worker with torchrun, mpirun or "
-      "srun",
+      "a GPU, say); train before using it, or start one process per worker with torchrun, mpirun "
+      "or srun",
       options.size - 1);
 }
 
@@ -376,7 +382,7 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
   const HostGroupOptions group_options{.timeout = options.timeout, .names = names_of(options)};
   host_group_ = std::make_unique<HostGroup>(memory, group_options);
   host_group_->join();
-  flush_output();  // or it would be printed once more by each worker
+  flush_output();  // otherwise each worker would print the buffered text again
   const pid_t caller = ::getpid();
   std::vector<ForkedWorker> workers;
   workers.reserve(static_cast<std::size_t>(options.size));
@@ -397,7 +403,7 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
     }
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != caller) ::_exit(1);  // it died before it could be watched
+      if (::getppid() != caller) ::_exit(1);  // the caller died before prctl() was called
       for (ForkedWorker& sibling : workers) sibling.disown();
       workers.clear();
       reading = FileDescriptor();
@@ -409,12 +415,12 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
   }
   supervisor_ = std::make_unique<Supervisor>(*host_group_, std::move(workers), options);
 
-  // They come, or turn out to be unfit, before anything else happens.
+  // Wait until each worker has joined or has found that it cannot work.
   const auto start = Clock::now();
   for (int rank = 1; rank < options.size; ++rank) {
     while (host_group_->state(rank) == MemberState::kEmpty) {
       if (host_group_->failure())
-        return true;  // as one that fails later: the caller meets it, or joins
+        return true;  // like a later failure: the caller gets it in meet() or join()
       if (Clock::now() - start > kBirth) {
         supervisor_.reset();
         return false;

@@ -1,5 +1,5 @@
-// The other workers of this host: forked from the process that wants them, watched by it, and gone
-// when it is done with them or dies itself.
+// The other workers of this host. The calling process forks and watches them. They end when it is
+// done with them or dies.
 #pragma once
 
 #include <chrono>
@@ -15,48 +15,51 @@
 namespace lockstep::process {
 
 struct ForkedWorkersOptions {
-  int size = 1;        // of the group, this process included
-  int first_rank = 0;  // what messages call rank 0, where there are more hosts; others follow
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for others
-  // Whether work is possible in the process that calls it: what must survive a fork is tried here.
+  int size = 1;        // number of ranks in the group, including this process
+  int first_rank = 0;  // this process's rank in messages; the workers' ranks follow it
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for other ranks
+  // Called in each worker: returns whether it can work after the fork. It tries what may not
+  // survive a fork.
   std::function<bool()> probe;
-  // Lines that a worker prints are handed to this, with what messages call it, in a thread of this
-  // process; where it is empty, workers share this process's output. It must not throw.
+  // Receives each line that a worker prints, and the worker's rank as messages show it. It is
+  // called in a thread of this process and must not throw. If it is empty, workers share this
+  // process's output.
   std::function<void(int rank, const std::string& line)> on_line;
 };
 
-// For a program that has nothing to put away: when a group fails and its caller does not get to
-// know it at once, being in a long batch, this process ends with `code` within two seconds of the
-// failure. Otherwise the caller meets the failure where it next meets the others, or is ended after
-// the time limit.
+// For a program that has nothing to clean up. If a worker fails while the caller is in a long
+// batch, this process ends with `code` within two seconds of the failure. Without this call, the
+// caller gets the failure in its next collective call, or this process is ended after the time
+// limit.
 void end_on_failure(int code);
 
-// The caller is rank 0 of the group. Each other rank runs `work` in a thread of its own (OpenMP's
-// threads do not survive in the thread that forked) and its process ends after it. What `work`
-// throws becomes the group's failure.
+// The caller is rank 0 of the group. Each other rank is a process that runs `work` in a new thread
+// (OpenMP's threads do not survive in the thread that forked) and then ends. What `work` throws
+// becomes the group's failure.
 //
-// A worker dies with the process that made it, whatever killed that, and with the thread that did:
-// it must outlive this object. When a worker dies before it is done, the group fails and
-// names it. When the group fails, workers that do not end by themselves are killed.
+// The kernel kills a worker when the process that forked it dies, however that happens, and also
+// when the thread that forked it ends: that thread must outlive this object. If a worker dies
+// before it is done, the group fails and the error names the worker. When the group fails, workers
+// that do not end by themselves are killed.
 class ForkedWorkers {
  public:
-  // Throws WorkerError where no worker can be made: how many, and why.
+  // Throws WorkerError if the workers cannot be forked. The message says how many, and why.
   ForkedWorkers(const ForkedWorkersOptions& options, const std::function<void(HostGroup&)>& work);
-  // Kills and reaps whoever is left.
+  // Kills and reaps the workers that are left.
   ~ForkedWorkers();
   ForkedWorkers(const ForkedWorkers&) = delete;
   ForkedWorkers& operator=(const ForkedWorkers&) = delete;
 
   HostGroup& host_group() { return *host_group_; }
 
-  // This rank is done: waits until all workers are gone. Throws WorkerError where the group failed,
-  // and where a worker does not end within the time limit.
+  // This rank is done: waits until all workers have ended. Throws WorkerError if the group failed
+  // or a worker does not end within the time limit.
   void join();
 
  private:
   class Supervisor;
 
-  // False where workers cannot work, forked like that.
+  // False if workers that are forked in this way (`bare`: with _Fork()) cannot work.
   bool start(const ForkedWorkersOptions& options, const std::function<void(HostGroup&)>& work,
              bool bare);
 

@@ -24,17 +24,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Half a millisecond. To sleep and be woken costs some 30 microseconds, but in steps of a tenth of
-// a millisecond that is much, and ranks are a little late all the time: with a spin of that length,
-// the bench's workload A is a seventh slower. After it, the core is worth more to others.
+// About half a millisecond. To sleep and be woken costs only some 30 microseconds. But that is much
+// in training steps of a tenth of a millisecond, and ranks are often a little late: with a spin of
+// 30 microseconds, the bench's workload A is a seventh slower. After half a millisecond, it is
+// better to leave the core to other threads.
 constexpr int kSpins = 20'000;
-// How often a sleeper looks whether the others still live.
+// How often a rank that sleeps checks whether the other ranks are still alive.
 constexpr milliseconds kTick(50);
-// How long a rank may be gone before those that miss it say so.
+// How long a rank may be gone before a waiting rank reports that as a failure.
 constexpr milliseconds kMoment(300);
 
-// How long a rank waits before it says for whom: early enough for others, whose own wait may have
-// begun before, to hear of it within their time limit.
+// How long a rank waits before it reports which ranks it waits for. This is early enough for other
+// ranks, whose own wait may have begun before, to get the report within their time limit.
 milliseconds long_wait(milliseconds timeout) {
   return std::min(milliseconds(1000), timeout / 4);
 }
@@ -85,39 +86,41 @@ std::string list_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-// What a rank writes of itself. Two turns of what a meeting carries: a rank can be one meeting
-// ahead of another, never two.
+// What a rank writes about itself. The arrays hold the values of the last two collective calls: a
+// rank can be one call ahead of another rank, never two.
 struct alignas(64) HostGroup::MemberRecord {
-  std::atomic<std::uint32_t> arrivals;  // meetings it came to; others sleep on it
-  std::atomic<std::uint32_t> sleepers;  // who do
-  std::atomic<std::int32_t> core;       // where it was when it last came
+  std::atomic<std::uint32_t> arrivals;  // number of its calls of meet(); other ranks sleep on it
+  std::atomic<std::uint32_t> sleepers;  // number of ranks that sleep on `arrivals`
+  std::atomic<std::int32_t> core;       // the core it ran on in its last call of meet()
   std::atomic<std::uint64_t> what[2];
   std::atomic<std::uint64_t> word[2];
   std::atomic<std::uint32_t> kind[2];
   alignas(64) std::atomic<std::uint32_t> state;
   std::atomic<std::int32_t> pid;
-  std::atomic<std::uint64_t> start_time;  // of its process, so that a later one is not taken for it
+  std::atomic<std::uint64_t> start_time;  // of its process; a later one with this pid has another
   std::atomic<std::int64_t> epoch;
   std::atomic<std::int64_t> batch;
   std::atomic<std::uint32_t> late_reason;             // a LateReason
-  std::atomic<std::uint64_t> cores[kMostCores / 64];  // it may run on
-  char reason[kReasonBytes];                          // of the failure that it reported
+  std::atomic<std::uint64_t> cores[kMostCores / 64];  // the cores it may run on
+  char reason[kReasonBytes];                          // of the failure that this rank reported
 };
 
-// A failure is published at once, by who reports it: a rank that is killed while it does so leaves
-// the place to the next.
+// A rank reports a failure by writing the reason to its own record and then setting `failed` in one
+// atomic step. If the rank is killed before that step, another rank can still report a failure.
 struct HostGroup::Header {
   std::int32_t size;
-  alignas(64) std::atomic<std::uint32_t> failed;  // reporter + 1, and in the upper half who failed
+  // Lower half: the reporting rank + 1; upper half: the rank that failed. 0: no failure.
+  alignas(64) std::atomic<std::uint32_t> failed;
 };
 
-// What is left of it is of the whole meeting, not of each rank that is waited for.
+// How long one collective call has waited. The time limit is for the whole call, not for each rank
+// that it waits for.
 struct HostGroup::WaitTimes {
-  std::chrono::nanoseconds waited{0};  // against the time limit
-  std::chrono::nanoseconds alone{0};   // for ranks that do work alone
+  std::chrono::nanoseconds waited{0};  // counts against the time limit
+  std::chrono::nanoseconds alone{0};   // while all missing ranks had the reason kAlone
   std::chrono::nanoseconds total{0};
-  bool told = false;                        // the listener knows of this wait
-  std::optional<Clock::time_point> missed;  // since when somebody is gone
+  bool told = false;                        // the listener was called
+  std::optional<Clock::time_point> missed;  // when a rank was first found to be gone
 };
 
 std::string_view name_of(Operation operation) {
@@ -191,8 +194,8 @@ void HostGroup::join() {
   set_state(MemberState::kPresent);
 }
 
-// With more ranks than cores, the one that is late needs the core we would spin on. A launcher may
-// have given each rank a core of its own: the ranks' cores together count.
+// If there are more ranks than cores, a late rank needs the core on which this one would spin. A
+// launcher may have given each rank its own core, so the cores of all ranks are counted together.
 int HostGroup::spins() const {
   int cores = 0;
   for (int word = 0; word < kMostCores / 64; ++word) {
@@ -245,14 +248,15 @@ void HostGroup::meet(const CollectiveCall& call) {
   const int core = ::sched_getcpu();
   own.core.store(core, std::memory_order_relaxed);
   ++meetings_;
-  // Sequentially consistent against a sleeper that counts itself and then looks again.
+  // Sequentially consistent: a sleeper increments `sleepers` and then reads `arrivals` again, so
+  // either it sees this store or the next line sees the sleeper.
   own.arrivals.store(meetings_);
   if (own.sleepers.load() != 0) wake_all(own.arrivals);
   WaitTimes wait_times;
   for (int i = 1; i < size_; ++i) {
     const int other = (rank_ + i) % size_;
     if (arrived(other)) continue;
-    // Who was last seen on this very core cannot come while we keep it busy.
+    // A rank that last ran on this core cannot arrive while this rank keeps the core busy.
     const bool spins = record(other).core.load(std::memory_order_relaxed) != core;
     for (int spin = 0; !arrived(other); ++spin) {
       if (spins && spin < spins_) {
@@ -263,7 +267,7 @@ void HostGroup::meet(const CollectiveCall& call) {
     }
   }
   if (wait_times.told) wait_listener_({});
-  if (meetings_ == 1) spins_ = spins();  // now that all have come
+  if (meetings_ == 1) spins_ = spins();  // now all ranks have written their cores
   compare(call);
 }
 
@@ -286,7 +290,8 @@ void HostGroup::sleep_until_arrival(int rank, const CollectiveCall& call, WaitTi
     const timespec tick{.tv_sec = 0, .tv_nsec = kTick.count() * 1'000'000};
     futex(other.arrivals, FUTEX_WAIT, seen, &tick);
     if (arrived(rank)) return;
-    // Not by the clock alone: where this process was stopped itself (Ctrl-Z), nobody was late.
+    // Each turn counts at most two ticks: if this process was stopped itself (Ctrl-Z), that time
+    // must not count against the other ranks.
     count(wait_times, std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick));
     look_for_the_gone(wait_times);
     if (wait_times.waited >= timeout_ || wait_times.alone / kAloneLimits >= timeout_)
@@ -306,7 +311,7 @@ void HostGroup::count(WaitTimes& wait_times, std::chrono::nanoseconds waited) {
   wait_times.total += waited;
   LateReason late_reason = LateReason::kAlone;
   for (const int rank : missing()) {
-    // The rank with the worst excuse counts, and a stopped process has none.
+    // The smallest reason of all missing ranks counts, and a stopped process has none.
     auto excuse = static_cast<LateReason>(record(rank).late_reason.load());
     if (excuse != LateReason::kNone && is_stopped(rank)) excuse = LateReason::kNone;
     late_reason = std::min(late_reason, excuse);
@@ -340,13 +345,13 @@ void HostGroup::set_wait_listener(std::function<void(const std::vector<int>&)> l
 
 void HostGroup::look_for_the_gone(WaitTimes& wait_times) {
   for (int rank = 0; rank < size_; ++rank) {
-    // Gone first: who left may have come before.
+    // is_gone() must be checked before arrived(): a rank may arrive and then leave.
     if (rank == rank_ || !is_gone(rank) || arrived(rank)) continue;
-    // Whoever started it knows better what became of it, and says so in a moment.
+    // The process that started this rank knows how it ended, and reports that within kMoment.
     if (!wait_times.missed) wait_times.missed = Clock::now();
     if (Clock::now() - *wait_times.missed < kMoment) return;
     fail(rank, state(rank) == MemberState::kLeft ? "left before the others were done"
-                                                 : "its process ended without a word");
+                                                 : "its process ended without reporting an error");
     return;
   }
 }
@@ -374,25 +379,25 @@ void HostGroup::compare(const CollectiveCall& call) const {
     const std::uint64_t theirs = record(rank).what[meetings_ & 1].load(std::memory_order_relaxed);
     const std::uint32_t kind = record(rank).kind[meetings_ & 1].load(std::memory_order_relaxed);
     if (theirs == mine && kind == call.kind) continue;
-    throw CommError("rank {} came for '{}', rank {}{} for '{}': all ranks must do the same",
+    throw CommError("rank {} called '{}', rank {}{} called '{}': all ranks must do the same",
                     name(rank_), describe(mine, call.kind), name(rank), progress(rank),
                     describe(theirs, kind));
   }
 }
 
 void HostGroup::time_out(const CollectiveCall& call) {
-  std::vector<int> came, missing;
+  std::vector<int> present, missing;
   std::optional<int> culprit;
   for (int rank = 0; rank < size_; ++rank) {
     const bool here = arrived(rank);
-    (here ? came : missing).push_back(name(rank));
+    (here ? present : missing).push_back(name(rank));
     if (!here && !culprit) culprit = rank;
   }
-  if (!culprit) return;  // in the last moment
+  if (!culprit) return;  // the last rank has just arrived
   const std::string reason =
-      fmt::format("{}: waited {}: {} came, {} did not", describe(packed(call), call.kind),
+      fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
                   format_duration(std::chrono::duration<double>(timeout_).count()),
-                  list_ranks(came), list_ranks(missing));
+                  list_ranks(present), list_ranks(missing));
   if (!fail(*culprit, reason)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));
 }

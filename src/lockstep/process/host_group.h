@@ -1,5 +1,6 @@
-// The ranks of one host, as they see each other through shared memory: who is there, who failed and
-// why, and a meeting point that costs a fraction of a microsecond when nobody is late.
+// The ranks of one host, as they see each other through shared memory: which ranks are present,
+// which rank failed and why, and a barrier that costs a fraction of a microsecond when no rank is
+// late.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@
 
 namespace lockstep::process {
 
-// What the ranks meet for. All must meet for the same thing.
+// The operation of a collective call. All ranks must call the same one.
 enum class Operation : std::uint8_t {
   kBarrier,
   kVote,
@@ -37,21 +38,22 @@ struct RankFailure {
   std::string reason;
 };
 
-// "rank 2 (in epoch 1, batch 3): out of memory". A reason that was passed on names its rank itself.
+// "rank 2 (in epoch 1, batch 3): out of memory". A reason that begins with "rank " was passed on
+// from another rank; it is returned unchanged.
 std::string describe_failure(int rank, std::string_view progress, std::string_view reason);
 
 // "rank 1", "ranks 0, 2"
 std::string list_ranks(const std::vector<int>& ranks);
 
 enum class MemberState : std::uint32_t {
-  kEmpty,    // nobody has come yet
-  kUnfit,    // came, and cannot work in this process
-  kPresent,  // works
-  kLeft,     // went, all being well
+  kEmpty,    // the rank has not joined yet
+  kUnfit,    // its process started, but cannot work (ForkedWorkersOptions::probe)
+  kPresent,  // it has joined and works
+  kLeft,     // it is done, without a failure
 };
 
-// The memory of a group of `size`, and room for their messages behind it. A fork inherits it, or
-// others open its handle.
+// The shared memory of a group of `size` ranks, followed by room for their messages. Forked
+// processes inherit it; other processes open its handle.
 struct HostGroupMemory {
   explicit HostGroupMemory(int size);
   explicit HostGroupMemory(SharedMemory opened) : memory(std::move(opened)) {}
@@ -61,12 +63,14 @@ struct HostGroupMemory {
 
 struct HostGroupOptions {
   int rank = 0;
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every meeting
-  // What messages call the ranks, where the group is a part of a run; their numbers where empty.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every collective call
+  // The numbers that messages use for the ranks, if the group is only a part of the run. If empty,
+  // messages use the ranks in this group.
   std::vector<int> names = {};
 };
 
-// One rank's view. A single thread may meet; any thread may look, fail and leave.
+// One rank's view of the group. Only one thread may call meet(). Any thread may read the state, set
+// the state and report a failure.
 class HostGroup {
  public:
   HostGroup(std::shared_ptr<HostGroupMemory> memory, const HostGroupOptions& options);
@@ -78,7 +82,7 @@ class HostGroup {
   int size() const { return size_; }
   int name(int rank) const;
 
-  // Makes this rank present.
+  // Sets this rank's state to kPresent.
   void join();
   void set_state(MemberState state);
   MemberState state(int rank) const;
@@ -86,15 +90,15 @@ class HostGroup {
 
   struct CollectiveCall {
     Operation operation = Operation::kBarrier;
-    std::uint64_t detail = 0;  // a size in bytes, say: must be the same on all ranks
-    // What else must be the same on all ranks: an element type, a root. HostGroup only compares it;
-    // the caller gives it a meaning.
+    std::uint64_t detail = 0;  // for example a size in bytes; must be the same on all ranks
+    // What else must be the same on all ranks, for example an element type or a root. HostGroup
+    // only compares it; its meaning is up to the caller.
     std::uint32_t kind = 0;
-    std::uint64_t word = 0;  // this rank's, for all to read
+    std::uint64_t word = 0;  // a value of this rank that all ranks can read afterwards
   };
-  // Returns when all ranks have come. What each wrote to shared memory before is visible to all
-  // after. Throws WorkerError where a rank fails, CommError past the time limit or where others
-  // meet for something else; both name the ranks.
+  // Collective. Returns when all ranks have called it. What a rank wrote to shared memory before
+  // the call is visible to all ranks after it. Throws WorkerError if a rank fails. Throws CommError
+  // at the time limit, or if another rank calls a different operation. Both errors name the ranks.
   void meet(const CollectiveCall& call);
 
   // How messages describe CollectiveCall::kind, for example "sum of Float". Empty text adds
@@ -102,37 +106,39 @@ class HostGroup {
   using DescribeKind = std::function<std::string(Operation operation, std::uint32_t kind)>;
   void set_describe_kind(DescribeKind describe) { describe_kind_ = std::move(describe); }
 
-  // The words of the last meeting, by rank.
+  // CollectiveCall::word of that rank in the last call of meet().
   std::uint64_t word(int rank) const;
 
-  // Memory for what the ranks send each other: kMessageBytes for each rank and as much again for
-  // all. The transport decides what is where in it (comm/message_slots.h).
+  // Memory for what the ranks send each other: kMessageBytes for each rank, and kMessageBytes that
+  // all ranks share. The transport decides how it is used (comm/message_slots.h).
   static constexpr std::size_t kMessageBytes = 1024 * 1024;
   std::byte* messages() const;
 
-  // Why a rank is late without being at fault, for those that wait for it.
+  // Why a rank is late without being at fault. The ranks that wait for it read this.
   enum class LateReason : std::uint32_t {
     kNone,
-    kOtherHosts,  // it waits for ranks of other hosts itself, with a limit of its own
-    kAlone,       // it does work that the others have no part in: loading, saving, a callback
+    kOtherHosts,  // it waits for ranks of other hosts, and that wait has its own time limit
+    kAlone,       // it does work in which no other rank takes part: loading, saving, a callback
   };
-  // While a rank is on an late reason, the time limit of those that wait for it does not count; an
-  // late reason of the kind kAlone is limited to kAloneLimits time limits.
+  // While a rank has a late reason, ranks that wait for it do not count this time against their
+  // time limit. With kAlone they wait at most kAloneLimits times the time limit.
   static constexpr int kAloneLimits = 12;
-  LateReason set_late_reason(LateReason late_reason);  // returns the one before
+  LateReason set_late_reason(LateReason late_reason);  // returns the previous one
 
-  // Told of the ranks that this one has waited for for long (a second, or a quarter of the time
-  // limit), and of none when they have come. Called by the thread that meets.
+  // The listener is called with the missing ranks when this rank has waited for a second, or for a
+  // quarter of the time limit if that is shorter. When all ranks have arrived, it is called again
+  // with an empty list. Both calls are made by the thread that called meet().
   void set_wait_listener(std::function<void(const std::vector<int>& names)> listener);
 
-  // Where training is, for messages about this rank.
+  // The epoch and batch that this rank is in, for messages about it.
   void set_progress(std::int64_t epoch, std::int64_t batch);
   std::string progress(int rank) const;
 
-  // The first failure counts; false where there was one before. Wakes everybody.
+  // Reports a failure of `rank` and wakes all ranks that wait. Only the first failure is kept:
+  // returns false if there was one before.
   bool fail(int rank, std::string_view reason) noexcept;
   std::optional<RankFailure> failure() const;
-  // Throws WorkerError where there is one.
+  // Throws WorkerError if there is a failure.
   void check() const;
 
  private:
@@ -164,8 +170,8 @@ class HostGroup {
   std::function<void(const std::vector<int>&)> wait_listener_;
   int spins_ = 0;
   std::uint32_t meetings_ = 0;
-  std::mutex failing_;                             // of this process's threads
-  std::vector<std::optional<PeerProcess>> peers_;  // the others; looked for when one is late
+  std::mutex failing_;                             // one fail() of this process at a time
+  std::vector<std::optional<PeerProcess>> peers_;  // other ranks; opened when a rank is late
 };
 
 }  // namespace lockstep::process

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
-// A signal handler can reach nothing but globals.
+// A signal handler can only use global variables.
 volatile std::sig_atomic_t pending_signal = 0;
 bool taken = false;
 
@@ -30,7 +30,7 @@ bool is_handled_by(void (*handler)(int), int signal_number) {
 
 InterruptGuard::InterruptGuard() {
   for (const int signal_number : kSignals) {
-    if (!is_handled_by(SIG_DFL, signal_number)) continue;  // the user's, or another guard's
+    if (!is_handled_by(SIG_DFL, signal_number)) continue;  // the user or another guard handles it
     std::signal(signal_number, remember_once);
     caught_.push_back(signal_number);
   }

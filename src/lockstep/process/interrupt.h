@@ -1,17 +1,17 @@
-// Ctrl-C and SIGTERM during a run: the batch at work is finished, a checkpoint can be written, and
-// then the signal takes its usual course.
+// Ctrl-C and SIGTERM during a run: the current batch is finished, a checkpoint can be written, and
+// then the signal has its usual effect.
 #pragma once
 
 #include <vector>
 
 namespace lockstep::process {
 
-// Catches SIGINT and SIGTERM while it lives, where nobody else handles them. A signal that
-// nobody has taken by the guard's end takes its usual course then.
+// Catches SIGINT and SIGTERM from its constructor to its destructor, unless the program handles
+// them already. If a signal is still pending in the destructor, it has its usual effect then.
 //
-// A signal to a whole group of processes reaches one of them first, and that one tells the others.
-// Who has taken the interruption from another is therefore still caught when its own signal comes
-// late, also after the guard's end, until release().
+// A signal to a whole group of processes reaches one of them first, and that rank tells the other
+// ranks. Each of them calls take() and then keeps its handler until release(), also after the
+// destructor: its own signal may arrive later and must not kill it.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,13 +19,15 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  // The signal that has come and waits to be taken, or 0. A second one ends the process at once.
+  // The signal that has arrived and was not taken yet, or 0. A second signal of the same kind ends
+  // the process at once.
   static int pending();
+  // The run handles the interruption: no signal is pending any more.
   static void take();
-  // After a run whose interruption was taken: signals do again what they do without a guard.
+  // Called after a run that called take(): signals have their usual effect again.
   static void release();
 
-  // For a process that another one made and ends: no number of signals does more than wait here.
+  // For a worker process that its parent ends: signals only become pending here, however many come.
   static void catch_for_good();
 
  private:

@@ -79,7 +79,8 @@ bool PeerProcess::is_stopped() const {
 void PeerProcess::send(int signal) const {
   if (has_ended()) return;
   if (pidfd_ && send_signal(pidfd_, signal)) return;
-  // A kernel or a seccomp profile without these calls. The process lived a moment ago.
+  // The kernel or a seccomp profile does not allow the pidfd calls. kill() is safe enough: the
+  // process was alive a moment ago.
   if (!pidfd_ || errno == ENOSYS || errno == EPERM) ::kill(pid_, signal);
 }
 

@@ -1,4 +1,4 @@
-// What the kernel tells about a process of this host.
+// What the kernel knows about a process of this host.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ struct ProcessStatus {
   std::uint64_t start_time = 0;
 };
 
-// Nothing where there is no such process, or where /proc cannot be read.
+// Nothing if there is no such process, or if /proc cannot be read.
 std::optional<ProcessStatus> process_status(pid_t pid);
 
 // A descriptor of the process that has this pid now; it never refers to a later process with the
-// same pid. Empty where there is none to be had, and errno says why: ESRCH (no such process),
-// ENOSYS (Linux before 5.3), EPERM (a seccomp profile that does not know the call), EMFILE.
+// same pid. Empty if the kernel gives none. Then errno says why: ESRCH (no such process), ENOSYS
+// (Linux before 5.3), EPERM (a seccomp profile that does not know the call), EMFILE.
 FileDescriptor open_pidfd(pid_t pid);
 
 // Whether the descriptor's process has ended.
 bool has_ended(const FileDescriptor& pidfd);
 
-// Sends a signal to the descriptor's process. False where it cannot be sent; errno says why.
+// Sends a signal to the descriptor's process. False if it cannot be sent; errno says why.
 bool send_signal(const FileDescriptor& pidfd, int signal);
 
 // Another process of this host, which is not a child of this one.
 class PeerProcess {
  public:
-  // `start_time` is what process_status() says about the process; 0 where that is not known.
+  // `start_time` is what process_status() says about the process; 0 if that is not known.
   explicit PeerProcess(pid_t pid, std::uint64_t start_time = 0);
 
-  // Where there is no pidfd and no /proc, a process that its parent has not reaped yet counts as
+  // Without a pidfd and without /proc, a process that its parent has not reaped yet counts as
   // running.
   bool has_ended() const;
 
   // Whether a signal has stopped it (SIGSTOP, Ctrl-Z). A debugger's stop does not count.
   bool is_stopped() const;
 
-  // Does nothing where the process has ended.
+  // Does nothing if the process has ended.
   void send(int signal) const;
 
  private:
@@ -53,7 +53,7 @@ class PeerProcess {
   pid_t pid_;
   std::uint64_t start_time_;
   FileDescriptor pidfd_;
-  bool was_gone_ = false;  // when this object was made
+  bool was_gone_ = false;  // the process had already ended when this object was created
 };
 
 }  // namespace lockstep::process

@@ -19,16 +19,16 @@ namespace {
 // Since Linux 6.3; the headers of older systems do not have it.
 constexpr unsigned kNoExecSeal = 0x0008U;
 
-// A file in memory that can never be executed, where the kernel knows how to promise that.
+// A file in memory. It can never be executed if the kernel supports that seal.
 FileDescriptor memory_file() {
   FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC | kNoExecSeal));
   if (!file && errno == EINVAL) file = FileDescriptor(::memfd_create("lockstep", MFD_CLOEXEC));
   return file;
 }
 
-// Takes the pages now. Pages that are taken at the first write would end the process with SIGBUS
-// where there is no memory left. More than the host has is not even tried: the kernel would end
-// other processes to find it.
+// Allocates all pages now. If they were allocated at the first write, a lack of memory would end
+// the process with SIGBUS. A size larger than the host's memory is refused without trying, because
+// the kernel would kill other processes to get the memory.
 int take_pages(int descriptor, std::size_t size) {
   struct sysinfo host {};
   if (::sysinfo(&host) == 0 && size / host.mem_unit > host.totalram + host.totalswap) {
@@ -76,7 +76,8 @@ void SharedMemory::map() {
   data_ = static_cast<std::byte*>(address);
 }
 
-// A memory file's inode tells it from whatever else may have that number by now.
+// The handle includes the inode, because the process may use the same descriptor number for another
+// file later.
 std::string SharedMemory::handle() const {
   struct stat status {};
   if (!descriptor_ || ::fstat(descriptor_.get(), &status) != 0) {

@@ -1,5 +1,5 @@
-// Memory that several processes of one host see. It never has a name in the file system, so nothing
-// is left of it when the last of them is gone, however they went.
+// Memory that several processes of one host share. It never has a name in the file system, so the
+// kernel frees it when the last of them has ended, even if it was killed.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep::process {
 
-// Movable; zeroed at first; unmapped at its end. A fork inherits it.
+// The memory is zero at first. The destructor unmaps it. A forked process inherits it.
 class SharedMemory {
  public:
   // Throws CommError with the size and the cause.
@@ -20,13 +20,13 @@ class SharedMemory {
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
 
-  // What another process of this user and host needs to map the same memory, as text. It works
+  // A text with which another process of this user and host can map the same memory. It is valid
   // until close_handle() or the end of this process.
   std::string handle() const;
   void close_handle() { descriptor_ = FileDescriptor(); }
 
-  // Throws CommError where the handle's process cannot be reached from here (another host or
-  // container, or its user forbids it).
+  // Throws CommError if this process cannot open memory of the handle's process (it is on another
+  // host or in another container, or permissions forbid it).
   static SharedMemory open(std::string_view handle);
 
   std::byte* data() const { return data_; }

@@ -40,14 +40,14 @@ void Watchdog::watch() {
     const auto start = Clock::now();
     if (changed_.wait_for(lock, std::min(kTick, options_.timeout), [this] { return done_; }))
       return;
-    // Not by the clock alone: the whole process may have been stopped.
+    // Each turn counts at most two ticks: the process may have been stopped (Ctrl-Z) in between.
     waited += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick);
   }
   const std::string reason = fmt::format(
       "{} did not end within {}; {}", options_.work,
       format_duration(std::chrono::duration<double>(options_.timeout).count()), options_.hint);
   if (options_.on_hang) options_.on_hang(reason);
-  // Not through stderr's buffer: what hangs may hold its lock.
+  // Not through stderr's buffer: the thread that hangs may hold its lock.
   ::dprintf(STDERR_FILENO, "lockstep: %s\n", reason.c_str());
   ::_exit(1);
 }

@@ -1,4 +1,4 @@
-// Ends this process where a piece of the library's own work hangs.
+// Ends this process if a piece of the library's own work hangs.
 #pragma once
 
 #include <chrono>
@@ -11,22 +11,23 @@
 namespace lockstep::process {
 
 struct WatchdogOptions {
-  std::string work;  // that is watched, for the message: "setting up LibTorch's threads"
-  std::string hint;  // what the user can look at, where it hangs
+  std::string work;  // name of the watched work in the message: "setting up LibTorch's threads"
+  std::string hint;  // what the user can check if the work hangs
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Called in the watchdog's thread before the process ends: the other ranks are told here.
+  // Called in the watchdog's thread before the process ends, to report the failure to other ranks.
   std::function<void(const std::string& reason)> on_hang;
 };
 
-// Watches the work that is done while it lives. Work that does not end within the time limit cannot
-// be interrupted by an exception: the reason goes to standard error, and the process ends with code
-// 1, without destructors. The time in which the process was stopped (Ctrl-Z) does not count.
+// Watches the work that is done between its constructor and its destructor. Work that does not end
+// within the time limit cannot be interrupted by an exception. So the reason is written to standard
+// error, and the process ends with code 1, without calling destructors. The time in which the
+// process was stopped (Ctrl-Z) does not count.
 //
-// It needs no other rank to notice, so that it is right also where all ranks hang. It is for work
-// of which we know that it ends soon; never for a user's code.
+// The watchdog does not depend on other ranks, so it also works if all ranks hang. Use it only for
+// work that is known to end soon, never for a user's code.
 class Watchdog {
  public:
-  // Throws WorkerError where its thread cannot be started.
+  // Throws WorkerError if its thread cannot be started.
   explicit Watchdog(WatchdogOptions options);
   // The work is done.
   ~Watchdog();

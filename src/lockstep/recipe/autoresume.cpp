@@ -6,10 +6,10 @@
 namespace lockstep::recipe {
 
 void autoresume(Recipe& recipe, const std::string& checkpoint) {
-  std::optional<std::size_t> last;  // stage that an earlier run came to
+  std::optional<std::size_t> last;  // the last stage that an earlier run has started
   for (std::size_t i = 0; i < recipe.stages.size(); ++i) {
     const TrainOptions& options = recipe.stages[i].options;
-    if (!options.logdir) throw ConfigError("autoresume: needs a logdir, where the earlier run is");
+    if (!options.logdir) throw ConfigError("autoresume: needs the logdir of the earlier run");
     if (std::filesystem::exists(checkpoint::folder_in(*options.logdir) / "last.pth")) last = i;
   }
   if (!last) return;
@@ -22,7 +22,7 @@ void autoresume(Recipe& recipe, const std::string& checkpoint) {
     options.model.load_state(saved.state.get<StateDict>("model_state_dict"));
     ++first;
   } else {
-    // Where it had stopped early, it does so again at once.
+    // If the stage had stopped early, it stops again immediately.
     options.resume = checkpoint;
   }
   recipe.stages.erase(recipe.stages.begin(), first);

@@ -35,7 +35,7 @@ void add_metrics(Targets& targets) {
       targets, "AccuracyCallback", "accuracy01, accuracy03, accuracy05.",
       {{"input_key", &A::input_key, kInput},
        {"target_key", &A::target_key, kTarget},
-       {"topk", &A::topk, "which k; default: 1, and 3 and 5 where num_classes allows"},
+       {"topk", &A::topk, "which k; default: 1, and 3 and 5 if num_classes allows"},
        {"num_classes", &A::num_classes, "of the targets"},
        {"prefix", &A::prefix, kPrefix},
        {"suffix", &A::suffix, kSuffix}});
@@ -45,35 +45,37 @@ void add_metrics(Targets& targets) {
       {{"input_key", &P::input_key, kInput},
        {"target_key", &P::target_key, kTarget},
        config::required("num_classes", &P::num_classes, "of the targets"),
-       {"zero_division", &P::zero_division, "what a ratio of nothing to nothing is said to be"},
-       {"per_class", &P::per_class, "each class besides the averages"},
+       {"zero_division", &P::zero_division, "the value of a ratio 0 / 0"},
+       {"per_class", &P::per_class, "also each class, not only the averages"},
        {"prefix", &P::prefix, kPrefix},
        {"suffix", &P::suffix, kSuffix}});
   using U = AUCCallbackOptions;
-  add<AUCCallback, U>(targets, "AUCCallback", "The area under the ROC curve, exact.",
-                      {{"input_key", &U::input_key, kInput},
-                       {"target_key", &U::target_key, kTarget},
-                       {"num_classes", &U::num_classes, "else the first batch tells"},
-                       {"per_class", &U::per_class, "each class besides the averages"},
-                       {"prefix", &U::prefix, kPrefix},
-                       {"suffix", &U::suffix, kSuffix}});
+  add<AUCCallback, U>(
+      targets, "AUCCallback", "The area under the ROC curve, exact.",
+      {{"input_key", &U::input_key, kInput},
+       {"target_key", &U::target_key, kTarget},
+       {"num_classes", &U::num_classes, "of the targets; default: taken from the first batch"},
+       {"per_class", &U::per_class, "also each class, not only the averages"},
+       {"prefix", &U::prefix, kPrefix},
+       {"suffix", &U::suffix, kSuffix}});
   using M = ConfusionMatrixCallbackOptions;
   add<ConfusionMatrixCallback, M>(
-      targets, "ConfusionMatrixCallback", "Which class is taken for which, as a picture.",
+      targets, "ConfusionMatrixCallback", "Which class is predicted as which, as a picture.",
       {{"input_key", &M::input_key, kInput},
        {"target_key", &M::target_key, kTarget},
-       {"num_classes", &M::num_classes, "or class_names"},
+       {"num_classes", &M::num_classes, "of the targets; not needed with class_names"},
        {"class_names", &M::class_names, "default: 0, 1, 2, …"},
        {"normalized", &M::normalized, "shares of each true class instead of counts"},
        {"prefix", &M::prefix, "before confusion_matrix in the picture's tag"}});
   using C = CriterionCallbackOptions;
-  add<CriterionCallback, C>(targets, "CriterionCallback", "A further loss, watched or added.",
-                            {config::required("criterion", &C::criterion, "what computes it"),
-                             {"input_key", &C::input_key, "the model's output in the batch"},
-                             {"target_key", &C::target_key, kTarget},
-                             {"metric_key", &C::metric_key, "its name among the metrics"},
-                             {"weight", &C::weight, "of it in the loss; 0: it is only watched"},
-                             {"loss_key", &C::loss_key, "the loss it is added to"}});
+  add<CriterionCallback, C>(
+      targets, "CriterionCallback", "A further loss, reported as a metric or added to the loss.",
+      {config::required("criterion", &C::criterion, "what computes it"),
+       {"input_key", &C::input_key, "the model's output in the batch"},
+       {"target_key", &C::target_key, kTarget},
+       {"metric_key", &C::metric_key, "its name among the metrics"},
+       {"weight", &C::weight, "its factor in the loss; 0: it is only reported"},
+       {"loss_key", &C::loss_key, "the loss it is added to"}});
 }
 
 }  // namespace
@@ -82,29 +84,31 @@ void add_callbacks(Targets& targets) {
   add_metrics(targets);
   using E = EarlyStoppingCallbackOptions;
   add<EarlyStoppingCallback, E>(
-      targets, "EarlyStoppingCallback", "Ends a run that no longer gets better.",
-      {{"patience", &E::patience, "epochs in a row without getting better"},
+      targets, "EarlyStoppingCallback", "Ends a run that no longer improves.",
+      {{"patience", &E::patience, "epochs in a row without improvement"},
        {"metric", &E::metric, "default: valid_loader's valid_metric"},
-       {"minimize", &E::minimize, "whether smaller is better; default: as the metric says"},
-       {"min_delta", &E::min_delta, "by how much an epoch must be better to count"}});
+       {"minimize", &E::minimize, "whether smaller is better; default: the metric's own direction"},
+       {"min_delta", &E::min_delta, "the smallest change that counts as an improvement"}});
   using L = LRFinderCallbackOptions;
   add<LRFinderCallback, L>(targets, "LRFinderCallback",
-                           "Raises the learning rate step by step, and says where it is best.",
+                           "Raises the learning rate step by step, and reports the best one.",
                            {{"first_lr", &L::first_lr, "to begin with"},
                             {"final_lr", &L::final_lr, "to end with"},
-                            {"num_steps", &L::num_steps, "from the first to the last"},
+                            {"num_steps", &L::num_steps, "from first_lr to final_lr"},
                             {"scale", &L::scale, "of the steps between them"}});
   using C = CheckpointCallbackOptions;
   add<CheckpointCallback, C>(
       targets, "CheckpointCallback", "Saves the run: last and best.",
       {{"folder", &C::folder, "default: logdir/checkpoints"},
-       {"metric", &C::metric, "what is best; default: valid_loader's valid_metric"},
-       {"minimize", &C::minimize, "whether smaller is better; default: as the metric says"},
+       {"metric", &C::metric, "decides what is best; default: valid_loader's valid_metric"},
+       {"minimize", &C::minimize, "whether smaller is better; default: the metric's own direction"},
        {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
-       {"save_every_batches", &C::save_every_batches, "last.pth inside epochs, too; 0: never"},
-       {"mode", &C::mode, "all that a run needs to go on, or its weights"}});
+       {"save_every_batches", &C::save_every_batches,
+        "also save last.pth inside epochs, after this many batches; 0: never"},
+       {"mode", &C::mode, "full: all that is needed to resume; model: only the weights"}});
   using S = SchedulerCallbackOptions;
-  add<SchedulerCallback, S>(targets, "SchedulerCallback", "Says what a plateau is measured by.",
+  add<SchedulerCallback, S>(targets, "SchedulerCallback",
+                            "Sets the metric that ReduceLROnPlateau observes.",
                             {{"metric", &S::metric, "default: valid_loader's valid_metric"}});
   using R = CheckRunCallbackOptions;
   add<CheckRunCallback, R>(targets, "CheckRunCallback", "A few batches of a few epochs.",
@@ -113,10 +117,11 @@ void add_callbacks(Targets& targets) {
   using B = BatchOverfitCallbackOptions;
   add<BatchOverfitCallback, B>(
       targets, "BatchOverfitCallback", "Trains on a few batches again and again.",
-      {{"batches", &B::batches, "by loader: how many, or which share of them; default: one"}});
+      {{"batches", &B::batches,
+        "for each loader, how many or which fraction of them; default: one"}});
   targets.callbacks.add("TimerCallback", "How long data, model and batch take, as metrics.",
                         [] { return std::make_shared<TimerCallback>(); });
-  targets.callbacks.add("ProgressBarCallback", "What verbose: true brings.",
+  targets.callbacks.add("ProgressBarCallback", "A progress bar; verbose: true adds one.",
                         [] { return std::make_shared<ProgressBarCallback>(); });
 }
 

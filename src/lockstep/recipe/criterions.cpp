@@ -47,10 +47,11 @@ void add_plain(Targets& targets, const std::string& name, const std::string& abo
 void add_criterions(Targets& targets) {
   using C = CrossEntropyOptions;
   targets.criterions.add<C>(
-      "CrossEntropyLoss", "Of scores [N, C] and classes [N].",
+      "CrossEntropyLoss", "For scores [N, C] and classes [N].",
       {{"weight", &C::weight, "of each class; default: all the same"},
        {"ignore_index", &C::ignore_index, "a class that does not count"},
-       {"label_smoothing", &C::label_smoothing, "how much of the target is spread over all"}},
+       {"label_smoothing", &C::label_smoothing,
+        "the part of the target that is spread over all classes"}},
       [](const C& o) {
         if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1)) {
           throw ConfigError("label_smoothing: expected a number in [0, 1], got {}",
@@ -63,7 +64,7 @@ void add_criterions(Targets& targets) {
       });
   using N = NllOptions;
   targets.criterions.add<N>(
-      "NLLLoss", "Of log-probabilities [N, C] and classes [N].",
+      "NLLLoss", "For log-probabilities [N, C] and classes [N].",
       {{"weight", &N::weight, "of each class; default: all the same"},
        {"ignore_index", &N::ignore_index, "a class that does not count"}},
       [](const N& o) {
@@ -71,26 +72,26 @@ void add_criterions(Targets& targets) {
             nn::NLLLossOptions().weight(tensor_of(o.weight)).ignore_index(o.ignore_index)));
       });
   add_plain<nn::MSELoss>(targets, "MSELoss", "The mean square of the difference.");
-  add_plain<nn::L1Loss>(targets, "L1Loss", "The mean size of the difference.");
+  add_plain<nn::L1Loss>(targets, "L1Loss", "The mean absolute difference.");
   using S = SmoothL1Options;
   targets.criterions.add<S>(
       "SmoothL1Loss", "Square for small differences, L1 for large ones.",
-      {{"beta", &S::beta, "where one becomes the other"}}, [](const S& o) {
+      {{"beta", &S::beta, "the difference at which it changes"}}, [](const S& o) {
         return Criterion(nn::SmoothL1Loss(nn::SmoothL1LossOptions().beta(o.beta)));
       });
   using H = HuberOptions;
   targets.criterions.add<H>(
       "HuberLoss", "SmoothL1Loss times delta.",
-      {{"delta", &H::delta, "where one becomes the other"}},
+      {{"delta", &H::delta, "the difference at which it changes"}},
       [](const H& o) { return Criterion(nn::HuberLoss(nn::HuberLossOptions().delta(o.delta))); });
   using B = BceLogitsOptions;
   targets.criterions.add<B>(
-      "BCEWithLogitsLoss", "Of scores and truths in [0, 1] of the same shape.",
-      {{"pos_weight", &B::pos_weight, "of true ones; default: 1"}}, [](const B& o) {
+      "BCEWithLogitsLoss", "For scores and targets in [0, 1] of the same shape.",
+      {{"pos_weight", &B::pos_weight, "weight of targets that are 1; default: 1"}}, [](const B& o) {
         return Criterion(nn::BCEWithLogitsLoss(
             nn::BCEWithLogitsLossOptions().pos_weight(tensor_of(o.pos_weight))));
       });
-  add_plain<nn::BCELoss>(targets, "BCELoss", "Of probabilities and truths in [0, 1].");
+  add_plain<nn::BCELoss>(targets, "BCELoss", "For probabilities and targets in [0, 1].");
 }
 
 }  // namespace lockstep::recipe

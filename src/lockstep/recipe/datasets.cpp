@@ -16,9 +16,9 @@ void add_mnist(Targets& targets, const std::string& name, const std::string& abo
                DatasetPtr (*make)(const data::MnistOptions&)) {
   using O = data::MnistOptions;
   targets.datasets.add<O>(name, about,
-                          {{"root", &O::root, "folder with the files, or where they go"},
+                          {{"root", &O::root, "folder of the files; downloads go there"},
                            {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
-                           {"download", &O::download, "fetch what is not there"},
+                           {"download", &O::download, "fetch files that are missing"},
                            {"transform", &O::transform, "default: ToTensor"},
                            {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
                           [make](const O& o) { return make(o); });
@@ -61,8 +61,8 @@ void add_transforms(Targets& targets) {
   using N = data::NormalizeOptions;
   targets.transforms.add<N>(
       "Normalize", "(x - mean) / std, channel by channel.",
-      {config::required("mean", &N::mean, "one for all channels, or one a channel"),
-       config::required("std", &N::std, "as many, none zero")},
+      {config::required("mean", &N::mean, "one for all channels, or one per channel"),
+       config::required("std", &N::std, "as many as mean has, none zero")},
       [](const N& o) { return data::TransformPtr(data::Normalize(o)); });
   targets.transforms.add("Flatten", "Each sample as one row.", [] {
     return data::TransformPtr(
@@ -87,7 +87,7 @@ void add_samplers(Targets& targets) {
                           });
   using D = data::DistributedSamplerOptions;
   targets.samplers.add<D>(
-      "DistributedSampler", "PyTorch's own, with its order and its padding.",
+      "DistributedSampler", "The same order and padding as PyTorch's.",
       {{"num_replicas", &D::num_replicas, "default: the run's shards"},
        {"shuffle", &D::shuffle, "another order each epoch"},
        {"seed", &D::seed, "the epoch is added to it"},
@@ -108,12 +108,12 @@ void add_datasets(Targets& targets) {
       "TensorFile", "Tensors that torch.save wrote as a dictionary: rows are samples.",
       {config::required("path", &T::path, "of the file"),
        {"features", &T::features, "key of the model's input in the file"},
-       {"targets", &T::targets, "key of what should come out; none: there are none"},
+       {"targets", &T::targets, "key of the expected output in the file; none: no targets"},
        {"transform", &T::transform, "of the features"}},
       [](const T& o) { return tensor_file(o); });
   using N = NoiseOptions;
   targets.datasets.add<N>(
-      "Noise", "Normal noise, to try a model out before there is data.",
+      "Noise", "Normal noise, to try out a model before there is data.",
       {{"samples", &N::samples, "how many"},
        config::required("shape", &N::shape, "of a sample"),
        {"classes", &N::classes, "targets are random classes below it; default: the features, flat"},

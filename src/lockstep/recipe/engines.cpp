@@ -27,7 +27,7 @@ void add_loggers(Targets& targets) {
   using B = BoardOptions;
   targets.loggers.add<B>("TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
                          {config::required("logdir", &B::logdir, "folder to write to"),
-                          {"log_batches", &B::log_batches, "batches' metrics, too"}},
+                          {"log_batches", &B::log_batches, "also the metrics of every batch"}},
                          [](const B& o) {
                            return std::make_shared<TensorBoardLogger>(
                                o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
@@ -44,32 +44,33 @@ void add_engines(Targets& targets) {
                          [](const D& o) { return std::make_shared<DeviceEngine>(o); });
   using P = DistributedDataParallelOptions;
   targets.engines.add<P>(
-      "DistributedDataParallelEngine", "Several processes, one training.",
+      "DistributedDataParallelEngine", "Several processes train one model.",
       {{"workers", &P::workers, "on this host; default: its GPUs, else its cores"},
-       {"shards", &P::shards, "parts of every batch, over all hosts; default: one a worker"},
+       {"shards", &P::shards, "parts of every batch, over all hosts; default: one per worker"},
        {"address", &P::address, "of the host with rank 0"},
        {"port", &P::port, "where rank 0 listens; the same on all hosts"},
        {"world_size", &P::world_size, "workers on all hosts; default: those of this one"},
        {"first_rank", &P::first_rank, "of this host's workers"},
        // No key for the token itself: configs are kept with the run's logs.
-       {"token_file", &P::token_file, "with the run's secret; only its owner may read it"},
-       {"allow_guessable_token", &P::allow_guessable_token, "several hosts without a secret"},
+       {"token_file", &P::token_file, "file with the run's secret; only its owner may read it"},
+       {"allow_guessable_token", &P::allow_guessable_token, "allow several hosts without a secret"},
        {"interface", &P::interface, "this host's network interface or address; default: all"},
        {"backend", &P::backend, "auto, shm or gloo"},
        {"sync_bn", &P::sync_bn, "batch norm over all workers' samples"},
-       {"device", &P::device, "default: a GPU a worker, else the CPU"},
-       {"threads", &P::threads, "a worker; default: cores divided by shards"},
-       {"pin", &P::pin, "a worker to its cores; default: where workers take all cores"},
-       {"share_updates", &P::share_updates, "each worker of a host updates its part"},
-       {"timeout", &P::timeout, "of every wait for others"},
-       {"join_timeout", &P::join_timeout, "of the wait for ranks that have not come yet"}},
+       {"device", &P::device, "default: one GPU per worker, else the CPU"},
+       {"threads", &P::threads, "per worker; default: cores divided by shards"},
+       {"pin", &P::pin, "binds each worker to its cores; default: if workers take all cores"},
+       {"share_updates", &P::share_updates,
+        "each worker of a host updates its part of the weights"},
+       {"timeout", &P::timeout, "of every wait for other ranks"},
+       {"join_timeout", &P::join_timeout, "of the wait for ranks to join at the start"}},
       [](const P& o) { return std::make_shared<DistributedDataParallelEngine>(o); });
   using S = SupervisedKeys;
-  targets.runners.add<S>("SupervisedRunner", "Forward, criterion, done.",
-                         {{"input_key", &S::input_key, "goes into the model"},
-                          {"output_key", &S::output_key, "comes out of it"},
-                          {"target_key", &S::target_key, "what should have come out"},
-                          {"loss_key", &S::loss_key, "the criterion's verdict"}},
+  targets.runners.add<S>("SupervisedRunner", "One forward pass and one criterion per batch.",
+                         {{"input_key", &S::input_key, "the model's input in the batch"},
+                          {"output_key", &S::output_key, "the model's output in the batch"},
+                          {"target_key", &S::target_key, "the expected output in the batch"},
+                          {"loss_key", &S::loss_key, "the criterion's value"}},
                          [](const S& o) { return std::make_shared<SupervisedRunner>(o); });
   add_loggers(targets);
 }

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using config::Node;
 
-// Does `work`; what it throws is an error at `place`.
+// Calls `work`. An exception becomes an error at `place`.
 template <typename F>
 void located(const Node& place, const F& work) {
   try {
@@ -39,7 +39,7 @@ void located(const Node& place, const F& work) {
   }
 }
 
-// The node of a key, or of what it would be in.
+// The node of a key; if there is none, the node that it would be in.
 const Node& place_in(const Node& node, std::string_view key) {
   const Node* const found = node.find(key);
   return found == nullptr ? node : *found;
@@ -49,7 +49,8 @@ std::string criterion_name(const Node& node) {
   return config::target_of(node, "criterion", targets().criterions.names()).name;
 }
 
-// LibTorch broadcasts what does not fit, and finds integers out in the first backward only.
+// LibTorch broadcasts shapes that differ, and reports integer targets only in the first backward
+// pass. So both are checked here.
 void require_alike(const std::string& criterion, const torch::Tensor& output,
                    const torch::Tensor& target) {
   static const std::set<std::string> alike = {"MSELoss",   "L1Loss",  "SmoothL1Loss",
@@ -60,7 +61,7 @@ void require_alike(const std::string& criterion, const torch::Tensor& output,
   }
 }
 
-// The criterion's ignore_index: targets of this value do not count.
+// The criterion's ignore_index: targets with this value do not count.
 std::int64_t ignored_class(const Node& criterion) {
   constexpr std::int64_t kTorchsDefault = -100;
   const Node options =
@@ -69,7 +70,8 @@ std::int64_t ignored_class(const Node& criterion) {
   return given == nullptr ? kTorchsDefault : config::Value<std::int64_t>::read(*given);
 }
 
-// A class that the model has no output for fails in the batch that has it, maybe hours later.
+// A class that the model has no output for would only fail in the first batch that has it, maybe
+// hours later.
 void require_classes(const std::string& criterion, const torch::Tensor& output,
                      const torch::Tensor& classes, std::int64_t ignored) {
   const bool by_class = criterion == "CrossEntropyLoss" || criterion == "NLLLoss";
@@ -82,7 +84,7 @@ void require_classes(const std::string& criterion, const torch::Tensor& output,
     throw ConfigError(
         "class {} is among the targets, but there are outputs for classes 0 to {}{}",
         smallest < 0 ? smallest : largest, output.size(1) - 1,
-        smallest < 0 ? "; targets that shall not count have the criterion's ignore_index" : "");
+        smallest < 0 ? "; mark targets that do not count with the criterion's ignore_index" : "");
   }
 }
 
@@ -127,7 +129,7 @@ class Fit {
     }
   }
 
-  // Where a loader stands in the config.
+  // The place of a loader in the config.
   const Node& place_of(const std::string& loader) const {
     return place_in(place_in(node_, "loaders"), loader);
   }
@@ -175,7 +177,7 @@ class Fit {
     });
   }
 
-  // The batch as a metric sees it.
+  // Passes the batch to the callbacks that compute metrics.
   void check_metrics(const Batch& batch) {
     State state;
     state.batch = batch;
@@ -187,7 +189,7 @@ class Fit {
         callback->on_loader_start(state);
         callback->on_batch_end(state);
       });
-      callback->on_loader_start(state);  // forgets it
+      callback->on_loader_start(state);  // clears what the batch added
     }
   }
 
@@ -206,9 +208,10 @@ class Fit {
     return node_;
   }
 
-  // What the loop would find out: whether optimizer, scheduler, metrics and callbacks go together.
+  // Checks that optimizer, scheduler, metrics and callbacks fit together, as the loop would.
   void check_run() {
-    // Of copies: the parameters themselves are not to be moved before the workers are there.
+    // The optimizer is made of copies. It would move the parameters themselves, which must not
+    // happen before the workers are started.
     NamedTensors copies;
     for (const auto& [name, parameter] : options_.model.parameters()) {
       copies.push_back(
@@ -247,7 +250,7 @@ class Fit {
         check_metric_key(state, *state.selection.key, "valid_metric");
         state.selection.minimize = minimizes(state, {.said = options_.minimize_valid_metric,
                                                      .metric = state.selection.key->metric,
-                                                     .who = "valid_metric",
+                                                     .asked_by = "valid_metric",
                                                      .option = "minimize_valid_metric"});
       });
     }
@@ -256,7 +259,7 @@ class Fit {
     }
   }
 
-  // Also that it lasts as long as the run.
+  // Also steps through the whole run, to check that the scheduler has enough steps for it.
   std::unique_ptr<optim::Scheduler> make_scheduler(optim::Optimizer& optimizer) const {
     const std::int64_t steps =
         steps_per_epoch(options_.loaders, options_.accumulation_steps, shards_);
@@ -264,7 +267,7 @@ class Fit {
         optimizer, {.num_epochs = options_.num_epochs, .steps_per_epoch = steps});
     const std::int64_t all =
         options_.num_epochs * (scheduler->per() == optim::Per::kBatch ? steps : 1);
-    constexpr std::int64_t kMost = 1'000'000;  // beyond, the trial would take too long
+    constexpr std::int64_t kMost = 1'000'000;  // more steps would take too long
     if (!scheduler->needs_metric() && all <= kMost) {
       const double lr = optimizer.lr();
       for (std::int64_t i = 1; i < all; ++i) scheduler->step();

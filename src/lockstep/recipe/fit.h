@@ -1,4 +1,4 @@
-// Whether the parts of a run go together: found out with a few samples, before anything starts.
+// Checks with a few samples that the parts of a run fit together, before anything starts.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,26 @@
 
 namespace lockstep::recipe {
 
-// The first samples of a loader. Throws LocatedError at `place` where there are none or the data
-// set cannot give them.
+// The first samples of a loader. Throws LocatedError at `place` if there are none, or if the data
+// set fails to return them.
 Batch some_samples(const data::Loader& loader, std::int64_t count, const config::Node& place);
 
-// What a batch has under a key. Throws LocatedError at `place` with the nearest key.
+// The batch's tensor of this key. If there is none, throws LocatedError at `place` with the nearest
+// key.
 const torch::Tensor& tensor_of(const Batch& batch, const std::string& key,
                                const config::Node& place);
 
 struct StageToCheck {
   const config::Node& node;      // the stage's document
-  const config::Node& document;  // the whole: where the model is
+  const config::Node& document;  // the whole document, which has the model
   const TrainOptions& options;
-  std::optional<SupervisedKeys> keys;  // of a SupervisedRunner; with another, less is known
+  // Of a SupervisedRunner. For another runner, the model is not tried with samples.
+  std::optional<SupervisedKeys> keys;
   std::optional<std::vector<std::string>> runner_metrics = {};  // as Runner::metric_names()
 };
 
-// Samples of every loader go through model, criterion and metrics; optimizer, scheduler, engine,
-// callbacks and metrics are checked against each other as the loop would. Throws LocatedError.
+// Sends samples of every loader through model, criterion and metrics. Checks optimizer, scheduler,
+// engine, callbacks and metrics against each other, as the loop would. Throws LocatedError.
 void check_stage(const StageToCheck& stage);
 
 }  // namespace lockstep::recipe

@@ -13,7 +13,7 @@ namespace nn = torch::nn;
 using Numbers = std::vector<std::int64_t>;
 using torch::nn::AnyModule;
 
-// `values`, or the one value in it for all N dimensions.
+// One value per dimension. A single value in `values` is used for all N dimensions.
 template <std::size_t N>
 torch::ExpandingArray<N> expand(const Numbers& values, const char* name) {
   if (values.size() == 1) return values[0];
@@ -29,7 +29,7 @@ void require_positive(const Numbers& values, const char* name) {
   }
 }
 
-// The size of the input's dimension, where the config did not say.
+// `given`, or the size of the input's dimension if the config leaves it out.
 std::int64_t size_or(const std::optional<std::int64_t>& given, const torch::Tensor& input,
                      std::int64_t dimension, const char* name) {
   if (given) {
@@ -53,7 +53,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// Of a convolution or its transpose.
+// Options of a convolution or its transpose.
 struct ConvOptions {
   std::optional<std::int64_t> in_channels;
   std::int64_t out_channels = 0;
@@ -143,7 +143,7 @@ void add_linear(Targets& targets) {
       });
 }
 
-// The options that both have, with `own` among them.
+// The options that both have, and `own`.
 std::vector<config::Field<ConvOptions>> conv_fields(const char* stride, const char* padding,
                                                     config::Field<ConvOptions> own) {
   using O = ConvOptions;
@@ -154,11 +154,11 @@ std::vector<config::Field<ConvOptions>> conv_fields(const char* stride, const ch
       {"stride", &O::stride, stride},
       {"padding", &O::padding, padding},
       std::move(own),
-      {"groups", &O::groups, "of channels that do not see each other"},
+      {"groups", &O::groups, "groups of channels that are convolved separately"},
       {"bias", &O::bias, "whether a number is added to each output channel"}};
 }
 
-// What LibTorch's options of both have in common.
+// LibTorch's options that both have in common.
 template <std::size_t N, typename ModuleOptions>
 ModuleOptions conv_options(const ConvOptions& o, const torch::Tensor& input) {
   require_positive({o.out_channels}, "out_channels");
@@ -193,7 +193,7 @@ void add_conv_transpose(Targets& targets, const std::string& name) {
   targets.layers.add<O>(
       name, fmt::format("The transpose of a {}-D convolution: its output is larger.", N),
       conv_fields("of the kernel, in the output", "cut off on each side of the output",
-                  {"output_padding", &O::output_padding, "added to one side of the output"}),
+                  {"output_padding", &O::output_padding, "size added to one side of the output"}),
       [](const O& o, const torch::Tensor& input) {
         return AnyModule(Module(conv_options<N, ModuleOptions>(o, input).output_padding(
             expand<N>(o.output_padding, "output_padding"))));
@@ -222,7 +222,7 @@ template <typename Module, typename ModuleOptions, typename Sizes>
 void add_adaptive_pool(Targets& targets, const std::string& name, Sizes sizes) {
   using O = AdaptivePoolOptions;
   targets.layers.add<O>(
-      name, "Averages down to a given size, whatever the input's.",
+      name, "Averages down to a given size, for inputs of any size.",
       {{"output_size", &O::output_size, "one number for all dimensions, or each"}},
       [sizes](const O& o) {
         require_positive(o.output_size, "output_size");
@@ -239,7 +239,8 @@ void add_batch_norm(Targets& targets, const std::string& name) {
        {"eps", &O::eps, "added to the variance"},
        {"momentum", &O::momentum, "of the running mean and variance"},
        {"affine", &O::affine, "whether it learns a scale and a shift"},
-       {"track_running_stats", &O::track_running_stats, "for evaluation; else the batch's"}},
+       {"track_running_stats", &O::track_running_stats,
+        "use them in evaluation; else the batch's"}},
       [](const O& o, const torch::Tensor& input) {
         return AnyModule(
             Module(nn::BatchNormOptions(size_or(o.num_features, input, 1, "num_features"))
@@ -286,7 +287,7 @@ void add_norms(Targets& targets) {
 template <typename Module>
 void add_dropout(Targets& targets, const std::string& name, const std::string& about) {
   using O = DropoutOptions;
-  targets.layers.add<O>(name, about, {{"p", &O::p, "how likely"}},
+  targets.layers.add<O>(name, about, {{"p", &O::p, "probability"}},
                         [](const O& o) { return AnyModule(Module(o.p)); });
 }
 
@@ -298,7 +299,7 @@ void add_plain(Targets& targets, const std::string& name, const std::string& abo
 template <typename Module>
 void add_softmax(Targets& targets, const std::string& name, const std::string& about) {
   using O = SoftmaxOptions;
-  targets.layers.add<O>(name, about, {{"dim", &O::dim, "that sums to one"}},
+  targets.layers.add<O>(name, about, {{"dim", &O::dim, "dimension that sums to one"}},
                         [](const O& o) { return AnyModule(Module(o.dim)); });
 }
 
@@ -306,8 +307,8 @@ void add_activations(Targets& targets) {
   add_plain<nn::ReLU>(targets, "ReLU", "max(x, 0)");
   using S = SlopeOptions;
   targets.layers.add<S>(
-      "LeakyReLU", "x, or a small part of it below 0.",
-      {{"negative_slope", &S::negative_slope, "that part"}}, [](const S& o) {
+      "LeakyReLU", "x, or negative_slope times x below 0.",
+      {{"negative_slope", &S::negative_slope, "slope below 0"}}, [](const S& o) {
         return AnyModule(nn::LeakyReLU(nn::LeakyReLUOptions().negative_slope(o.negative_slope)));
       });
   using E = EluOptions;
@@ -327,7 +328,7 @@ void add_shapes(Targets& targets) {
   using F = FlattenOptions;
   targets.layers.add<F>("Flatten", "Makes one dimension of several.",
                         {{"start_dim", &F::start_dim, "the first of them"},
-                         {"end_dim", &F::end_dim, "the last of them; -1: the last there is"}},
+                         {"end_dim", &F::end_dim, "the last of them; -1: the last dimension"}},
                         [](const F& o) {
                           return AnyModule(nn::Flatten(
                               nn::FlattenOptions().start_dim(o.start_dim).end_dim(o.end_dim)));
@@ -335,19 +336,19 @@ void add_shapes(Targets& targets) {
   using U = UnflattenOptions;
   targets.layers.add<U>(
       "Unflatten", "Makes several dimensions of one.",
-      {{"dim", &U::dim, "which"}, config::required("sizes", &U::sizes, "of the new ones")},
+      {{"dim", &U::dim, "the one"}, config::required("sizes", &U::sizes, "of the new ones")},
       [](const U& o) { return AnyModule(nn::Unflatten(nn::UnflattenOptions(o.dim, o.sizes))); });
   using E = EmbeddingOptions;
   targets.layers.add<E>(
       "Embedding", "A vector for each integer.",
-      {config::required("num_embeddings", &E::num_embeddings, "integers are 0 to it - 1"),
+      {config::required("num_embeddings", &E::num_embeddings, "integers are 0 to this number - 1"),
        config::required("embedding_dim", &E::embedding_dim, "size of a vector")},
       [](const E& o) {
         require_positive({o.num_embeddings}, "num_embeddings");
         require_positive({o.embedding_dim}, "embedding_dim");
         return AnyModule(nn::Embedding(o.num_embeddings, o.embedding_dim));
       });
-  add_plain<nn::Identity>(targets, "Identity", "What comes in goes out.");
+  add_plain<nn::Identity>(targets, "Identity", "Returns its input.");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct TorchScriptOptions {
 void add_models(Targets& targets) {
   using S = SequentialOptions;
   targets.models.add<S>(
-      "Sequential", "Layers one after the other; a list alone means the same.",
+      "Sequential", "Layers one after the other; a plain list means the same.",
       {config::required("layers", &S::layers, "one after the other").named("list of layer")},
       [](const S& o, const Example& example) {
         return Model(make_sequential(o.layers, example.input));

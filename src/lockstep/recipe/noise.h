@@ -1,4 +1,4 @@
-// Data made up, to try a model and a config out before there is real data.
+// Random data, to try out a model and a config before there is real data.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@ namespace lockstep::recipe {
 
 struct NoiseOptions {
   std::int64_t samples = 1024;
-  std::vector<std::int64_t> shape = {};      // of a sample's features
-  std::optional<std::int64_t> classes = {};  // targets are random classes; else the features, flat
+  std::vector<std::int64_t> shape = {};  // of a sample's features
+  // With it, targets are random classes. Without it, they are the features, flat.
+  std::optional<std::int64_t> classes = {};
   std::uint64_t seed = 0;
 };
 
-// Throws ConfigError where a size is not positive.
+// Throws ConfigError if a size is not positive.
 data::DatasetPtr noise(const NoiseOptions& options);
 
 }  // namespace lockstep::recipe

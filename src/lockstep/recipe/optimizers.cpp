@@ -35,7 +35,7 @@ std::vector<ParameterSettings> read_layers(const Node& layers) {
   return settings;
 }
 
-// Field is of the base; here it is of what derives from it.
+// Makes a field of a base's member into a field of the derived struct.
 template <typename Base, typename T>
 Field<WithLayers<Base>> field(const char* name, T Base::*member, const char* about) {
   return {name, static_cast<T WithLayers<Base>::*>(member), about};
@@ -46,7 +46,7 @@ void add(Targets& targets, const std::string& name, const std::string& about,
          std::vector<Field<WithLayers<Base>>> fields) {
   using O = WithLayers<Base>;
   fields.push_back({"no_bias_weight_decay", &O::no_bias_weight_decay,
-                    "parameters whose name ends in bias have none"});
+                    "no weight decay for parameters whose name ends in bias"});
   fields.push_back(Field<O>("layers", &O::layers,
                             "lr and weight_decay by the parameters' names: {\"0.*\": {lr: 0.1}}")
                        .named("mapping of patterns"));
@@ -55,7 +55,7 @@ void add(Targets& targets, const std::string& name, const std::string& about,
     if (o.no_bias_weight_decay)
       settings.push_back({.names = "*bias", .weight_decay = 0.0, .optional = true});
     for (auto& setting : read_layers(o.layers)) settings.push_back(std::move(setting));
-    // A value out of its range shall not wait for the first worker.
+    // Builds the optimizer once for a check: an invalid value is reported before workers start.
     torch::Tensor trial = torch::zeros({1}, torch::requires_grad());
     optim::FlatParameters parameters({{"trial", trial}});
     optim::OptimizerSpec(static_cast<const Base&>(o)).make(parameters);
@@ -78,12 +78,12 @@ std::vector<Field<WithLayers<Base>>> adam_fields(const char* decay) {
 void add_optimizers(Targets& targets) {
   const char* const penalty = "an L2 penalty: added to the gradient";
   add<optim::Adam>(targets, "Adam", "Adaptive moments.", adam_fields<optim::Adam>(penalty));
-  add<optim::AdamW>(targets, "AdamW", "Adam with a weight decay apart from the gradient.",
-                    adam_fields<optim::AdamW>("shrinks the weights"));
+  add<optim::AdamW>(targets, "AdamW", "Adam with weight decay separate from the gradient.",
+                    adam_fields<optim::AdamW>("applied to the weights directly"));
   using S = optim::SGD;
-  add<S>(targets, "SGD", "Gradient descent, with momentum if wanted.",
+  add<S>(targets, "SGD", "Gradient descent, with optional momentum.",
          {field("lr", &S::lr, "learning rate"), field("momentum", &S::momentum, "0: none"),
-          field("dampening", &S::dampening, "of the gradient on its way into the momentum"),
+          field("dampening", &S::dampening, "reduces the gradient that is added to the momentum"),
           field("weight_decay", &S::weight_decay, penalty),
           field("nesterov", &S::nesterov, "needs momentum, and no dampening")});
   using R = optim::RMSprop;

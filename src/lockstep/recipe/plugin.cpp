@@ -9,7 +9,7 @@
 namespace lockstep::recipe {
 namespace {
 
-// A name without a slash would be looked for in the system's folders only.
+// Makes the path absolute: dlopen() searches a name without a slash only in the system's folders.
 std::filesystem::path resolve(const std::filesystem::path& path) {
   std::error_code error;
   const auto absolute = std::filesystem::canonical(path, error);

@@ -6,8 +6,8 @@
 //     targets.models.add<WideNetOptions>("WideNet", …);
 //   }
 //
-// In CMake: find_package(lockstep), then lockstep_add_plugin(mine mine.cpp). A plugin uses the
-// command's own copy of Lockstep, and so must be built for the same version.
+// In CMake: find_package(lockstep), then lockstep_add_plugin(mine mine.cpp). A plugin uses the copy
+// of Lockstep in the command, so it must be built for the same version.
 #pragma once
 
 #include <filesystem>
@@ -18,12 +18,12 @@
 
 namespace lockstep::recipe {
 
-// Of this build: a plugin of another would not fit.
+// The version that a plugin must be built for: the one of this build.
 std::string plugin_version();
 
-// Loads the library, for the rest of the process, and lets it add its targets. Loading it again
-// does nothing. Throws ConfigError where it cannot be loaded, is no plugin or is for another
-// version.
+// Loads the library and lets it add its targets. The library stays loaded until the process ends;
+// loading it again does nothing. Throws ConfigError if it cannot be loaded, is not a plugin, or is
+// for another version.
 void load_plugin(const std::filesystem::path& path);
 
 }  // namespace lockstep::recipe

@@ -25,7 +25,7 @@ using config::FieldInfo;
 using config::Mistakes;
 using config::Node;
 
-// What all stages have in common: a stage cannot say it.
+// Keys that are the same for all stages, so a stage cannot set them.
 const std::set<std::string> kCommonKeys = {"model",   "runner", "engine", "plugins",
                                            "stages",  "args",   "seed",   "logdir",
                                            "workers", "shards", "ddp",    "deterministic"};
@@ -57,16 +57,16 @@ class Reader {
   Model read_model(const Node& node) const;
 
   Node document_;
-  std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none where the runner is another
+  std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none if the runner is another
   std::optional<std::vector<std::string>> runner_metrics_;
   Example example_;
   Model model_;
   EnginePtr engine_;
-  std::map<std::string, data::DatasetPtr> datasets_;  // by what the config says of them
+  std::map<std::string, data::DatasetPtr> datasets_;  // by their text in the config
   std::size_t num_stages_ = 1;
 };
 
-// A part of the document; nullptr where it is not there, or null.
+// A section of the document; nullptr if it is missing or null.
 const Node* section(const Node& node, const char* name) {
   const Node* const found = node.find(name);
   return found == nullptr || found->is_null() ? nullptr : found;
@@ -115,12 +115,12 @@ void Reader::check_top_level() {
         stage.fail("expected a mapping, got {}", stage.describe());
       }
       if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
-        stage.fail("expected a name that can be a folder's, got '{}'", name);
+        stage.fail("expected a name that a folder can have, got '{}'", name);
       }
       config::check_keys(stage, known_keys(), mistakes);
       for (const auto& [key, value] : stage.entries()) {
         if (!kCommonKeys.contains(key)) continue;
-        mistakes.add(value.where() + ": all stages have this in common: say it outside of stages");
+        mistakes.add(value.where() + ": all stages have this in common: set it outside of stages");
       }
     }
     check_overridden(*stages, mistakes);
@@ -128,15 +128,16 @@ void Reader::check_top_level() {
   mistakes.raise();
 }
 
-// What every stage says for itself is never used. It must be right all the same, and it must not
-// come from the command line, whose user would think that it counts.
+// A value at the top level is never used if every stage sets its own. It must be valid
+// nevertheless, and it must not come from the command line, because the user would expect it to
+// have an effect.
 void Reader::check_overridden(const Node& stages, Mistakes& mistakes) const {
   for (const auto& [key, value] : document_.entries()) {
     const bool unused = std::ranges::all_of(
         stages.entries(), [&](const auto& stage) { return stage.second.contains(key); });
     if (unused && value.place().source == config::kCommandLine) {
       mistakes.add(
-          fmt::format("{}: has no effect, as every stage has a {} of its own: set stages/{}/{}",
+          fmt::format("{}: has no effect, because every stage sets its own {}: set stages/{}/{}",
                       value.where(), key, stages.entries().front().first, key));
     }
   }
@@ -146,7 +147,7 @@ void Reader::check_overridden(const Node& stages, Mistakes& mistakes) const {
       const Node* const value = document_.find(field.info().name);
       if (value != nullptr) field.read(options, *value);
     }
-    options.valid_metric.reset();  // a stage may say which loader's
+    options.valid_metric.reset();  // a stage may set the valid_loader that it needs
     try {
       check_options(options);
     } catch (const config::LocatedError&) {
@@ -260,7 +261,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
     });
   }
   mistakes.raise();
-  if (!model_) return stage;  // what is wrong with it was told before
+  if (!model_) return stage;  // read_common() has reported what is wrong with it
   check_stage({.node = node,
                .document = document_,
                .options = options,
@@ -303,7 +304,7 @@ Callbacks Reader::read_callbacks(const Node& node) const {
   const auto add = [&](const Node& item) {
     mistakes.collect([&] { callbacks.add(targets().callbacks.make(item)); });
   };
-  // A mapping gives each a name, by which another config can change it.
+  // In a mapping, each callback has a name, so that another config can change it.
   if (node.is_list()) {
     for (const Node& item : node.items()) add(item);
   } else if (node.is_map()) {
@@ -319,7 +320,7 @@ Callbacks Reader::read_callbacks(const Node& node) const {
 }
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
-  // Fields of the options inside the recipe.
+  // Fields of `options`, which is a member of the recipe.
   static const std::vector<config::Field<LoaderRecipe>> fields = [] {
     using R = LoaderRecipe;
     std::vector<config::Field<R>> made;
@@ -331,8 +332,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
              {"global_batch_size", &data::LoaderOptions::global_batch_size,
               "samples in a batch over all shards, instead of batch_size"},
              {"shuffle", &data::LoaderOptions::shuffle, "another order each epoch"},
-             {"drop_last", &data::LoaderOptions::drop_last, "leave out a last batch not full"},
-             {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's"},
+             {"drop_last", &data::LoaderOptions::drop_last,
+              "leave out a last batch that is not full"},
+             {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's seed"},
              {"prefetch", &data::LoaderOptions::prefetch, "batches prepared ahead by a thread"}}) {
       made.push_back(field.inside(&R::options));
     }
@@ -350,18 +352,18 @@ FieldInfo about(const char* name, const char* type, const char* text) {
 const std::vector<config::Field<TrainOptions>>& run_fields() {
   using T = TrainOptions;
   static const std::vector<config::Field<T>> fields = {
-      {"num_epochs", &T::num_epochs, "altogether, those before a resume included"},
+      {"num_epochs", &T::num_epochs, "in total, including those before a resume"},
       {"seed", &T::seed, "of weights, order and random layers; default: 42"},
       {"logdir", &T::logdir, "logs, checkpoints, summary.json; none: no files"},
       {"resume", &T::resume, "a checkpoint's path, or last or best in logdir"},
-      {"weights", &T::weights, "what the model begins with: a checkpoint, or Python's state_dict"},
-      {"valid_loader", &T::valid_loader, "whose metric tells the best epoch"},
+      {"weights", &T::weights, "the model starts with these: a checkpoint, or Python's state_dict"},
+      {"valid_loader", &T::valid_loader, "its metric decides which epoch is the best"},
       {"valid_metric", &T::valid_metric, "default: loss"},
       {"minimize_valid_metric", &T::minimize_valid_metric,
-       "whether smaller is better; default: as the metric says"},
+       "whether smaller is better; default: the metric's own direction"},
       {"verbose", &T::verbose, "a progress bar"},
-      {"timeit", &T::timeit, "time of data, model and batch among the metrics"},
-      {"check", &T::check, "a quick look: 3 epochs of 3 batches"},
+      {"timeit", &T::timeit, "adds the time of data, model and batch to the metrics"},
+      {"check", &T::check, "a short test run: 3 epochs of 3 batches"},
       {"overfit", &T::overfit, "each loader repeats its first batch"},
       {"profile", &T::profile, "where the time goes: a table, and logdir/profile.json"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
@@ -369,10 +371,10 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
       {"clip_grad_value", &T::clip_grad_value, "the largest value of a gradient's element"},
       {"terminate_on_nan", &T::terminate_on_nan, "a loss that is not finite ends the run"},
-      {"console", &T::console, "a line a loader and epoch"},
-      {"log_batches", &T::log_batches, "TensorBoard gets every batch's metrics, too"},
-      {"ddp", &T::ddp, "by several workers: every core or GPU of this machine"},
-      {"workers", &T::workers, "how many instead; needs ddp"},
+      {"console", &T::console, "prints one line per loader and epoch"},
+      {"log_batches", &T::log_batches, "also writes every batch's metrics to TensorBoard"},
+      {"ddp", &T::ddp, "train with several workers: one per core or GPU of this machine"},
+      {"workers", &T::workers, "the number of workers, instead of one per core or GPU; needs ddp"},
       {"shards", &T::shards, "parts of every batch; results depend on it, not on the workers"},
       {"hparams", &T::hparams, "logged with the run"},
   };
@@ -390,14 +392,15 @@ const std::vector<FieldInfo>& section_fields() {
       about("model", "list of layer, or model", "what is trained"),
       about("criterion", "criterion", "what is minimised"),
       about("optimizer", "optimizer", "what updates the weights"),
-      about("scheduler", "scheduler", "what moves the learning rate"),
-      about("loaders", "mapping of names to loaders", "what it is trained and tested on"),
-      about("callbacks", "list of callback", "who looks on"),
-      about("loggers", "list of logger", "beside those that logdir brings"),
+      about("scheduler", "scheduler", "what changes the learning rate"),
+      about("loaders", "mapping of names to loaders", "the data for training and validation"),
+      about("callbacks", "list of callback", "observe the run and may stop it"),
+      about("loggers", "list of logger", "in addition to those that logdir adds"),
       about("runner", "runner", "what happens to a batch; default: SupervisedRunner"),
-      about("engine", "engine", "where it runs; default: what ddp and workers say"),
-      about("stages", "mapping of names to stages", "one after another, laid over the rest"),
-      about("plugins", "list of path", "libraries with targets of your own"),
+      about("engine", "engine", "where it runs; default: as ddp and workers say"),
+      about("stages", "mapping of names to stages",
+            "run one after another; each is merged over the rest"),
+      about("plugins", "list of path", "libraries with your own targets"),
       about("deterministic", "true or false", "refuse operations whose results may vary"),
   };
   return fields;

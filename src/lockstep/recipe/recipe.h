@@ -1,12 +1,13 @@
-// From a config's document to a run. The document has, all on its top level,
+// Makes a run of a config's document. The document has these keys, all on its top level:
 //
-//   what train() can be told            num_epochs, logdir, seed, valid_loader, ddp, …
-//   what is trained, on what            model, criterion, optimizer, scheduler, loaders
-//   who looks on, where it runs         callbacks, loggers, runner, engine, plugins
-//   stages: {name: …}                   one after another, each laid over all of the above; the
-//                                       model goes from one to the next
+//   options of train()                  num_epochs, logdir, seed, valid_loader, ddp, …
+//   the model, how and on what data     model, criterion, optimizer, scheduler, loaders
+//     it is trained
+//   what observes and runs it           callbacks, loggers, runner, engine, plugins
+//   stages: {name: …}                   run one after another; each is merged over all of the
+//                                       above, and each continues with the model of the one before
 //
-// `args` is another place for what train() can be told.
+// Options of train() may also be under `args`.
 #pragma once
 
 #include <string>
@@ -20,7 +21,7 @@
 namespace lockstep::recipe {
 
 struct Stage {
-  std::string name;  // "" where the config has none
+  std::string name;  // "" if the config has no stages
   TrainOptions options;
 };
 
@@ -30,25 +31,26 @@ struct Recipe {
   bool deterministic = false;  // LibTorch uses no operation whose result may vary
 };
 
-// What train() can be told in a config, with what it is.
+// The options of train() that a config can set, each with its description.
 const std::vector<config::Field<TrainOptions>>& run_fields();
 
-// The other keys of a document, each with what it is.
+// The other keys of a document, each with its description.
 const std::vector<config::FieldInfo>& section_fields();
 
 // The options of a loader.
 std::vector<config::FieldInfo> loader_fields();
 
-// Builds everything and sends samples through it. Throws LocatedError, with a line for each mistake
-// that was found; nothing has been written and nobody started then.
+// Builds everything and sends samples through it. Throws LocatedError with one line per mistake
+// that was found. It writes no files and starts no workers.
 Recipe read_recipe(const config::Node& document);
 
-// Trains stage after stage, and returns the last one's result.
+// Trains one stage after the other, and returns the result of the last one.
 TrainResult run_recipe(const Recipe& recipe);
 
-// Makes the recipe go on with an earlier run in its logdir, from its "best" or "last" checkpoint:
-// stages that were finished are taken from there, the one that was not is resumed. Where there is
-// nothing to go on with, it starts anew. Throws ConfigError where there is no logdir.
+// Makes the recipe continue an earlier run in its logdir, from its "best" or "last" checkpoint.
+// Finished stages are skipped. The stage after them is resumed, or starts with their weights if it
+// had not begun. Without an earlier run, the recipe stays as it is. Throws ConfigError if there is
+// no logdir.
 void autoresume(Recipe& recipe, const std::string& checkpoint);
 
 }  // namespace lockstep::recipe

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program and its arguments, as the system knows them.
+// The program and its arguments, as the system reports them.
 nlohmann::json command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -36,7 +36,8 @@ std::string cpu_name() {
   return "unknown";
 }
 
-// Variables that change what is computed, or where. Others may be secrets.
+// Variables that change what is computed, or where. Other variables are not recorded, because they
+// may be secrets.
 bool is_of_interest(const std::string& name) {
   static const std::vector<std::string> prefixes = {"LOCKSTEP_", "OMP_",  "MKL_",  "OPENBLAS_",
                                                     "CUDA_",     "GLOO_", "NCCL_", "MALLOC_"};

@@ -1,4 +1,4 @@
-// What a run was, written down: its config as it was resolved, and what it ran with.
+// The record of a run: its resolved config and its environment.
 #pragma once
 
 #include <filesystem>
@@ -10,23 +10,24 @@
 
 namespace lockstep::recipe {
 
-// The config that gives the same run again: the document without what only this start asked for
-// (a resume).
+// The config that gives the same run again: the document without `resume`, which belongs to this
+// start only.
 std::string resolved_config(const config::Node& document);
 
-// Versions, machine, command and the variables that matter, as JSON.
+// Versions, machine, command line and the environment variables that matter, as JSON.
 std::string describe_environment();
 
-// Both, as a run's checkpoints carry them: "config" and "environment".
+// Both, under the names that checkpoints store them by: "config" and "environment".
 std::map<std::string, std::string> run_documents(const config::Node& document);
 
-// Writes them to logdir/configs, as config.yml and environment.json: `lockstep run -C
-// logdir/configs` runs it again. What an earlier start of the run has written there stays, as
+// Writes them to logdir/configs, as config.yml and environment.json. `lockstep run -C
+// logdir/configs` repeats the run. Files that an earlier start of the run wrote there are kept as
 // config.1.yml and so on.
 void write_documents(const std::filesystem::path& logdir,
                      const std::map<std::string, std::string>& documents);
 
-// Writes them when the run begins: a run that cannot leaves the record of the one before it alone.
+// Writes the documents when the run begins. If a run fails before that, the record of the run
+// before it stays.
 class RecordCallback : public Callback {
  public:
   RecordCallback(std::filesystem::path logdir, std::map<std::string, std::string> documents)

@@ -1,4 +1,4 @@
-// Fields and their networks, by name.
+// Data sets of fields and their networks, as targets.
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/science/cnn3d.h"
@@ -36,7 +36,7 @@ config::Field<FieldOptions> field(const char* name, T science::Hdf5Options::*mem
   return {name, static_cast<T FieldOptions::*>(member), about};
 }
 
-// Loaders of one field, for its parts, share what was read of it as long as one of them lives.
+// Loaders of different parts of one field share its data. The data is freed with the last of them.
 std::shared_ptr<const science::FieldData> field_data(const science::Hdf5Options& options) {
   struct Known {
     science::Hdf5Options options;
@@ -58,11 +58,11 @@ data::DatasetPtr load(FieldOptions options) {
     options.train_fraction.reset();
   } else if (!options.train_fraction) {
     throw ConfigError(
-        "train_fraction: expected a number between 0 and 1, as a part is asked for, got none");
+        "train_fraction: expected a number between 0 and 1, because `part` is set, got none");
   }
   const auto data = field_data(options);
   const auto& part = options.part == FieldSplit::kValid ? data->valid : data->train;
-  return {data, part.get()};  // a part keeps the whole
+  return {data, part.get()};  // the pointer to the part also owns the whole
 }
 
 }  // namespace
@@ -74,26 +74,28 @@ void add_science(Targets& targets) {
       {config::required("path", static_cast<std::string FieldOptions::*>(&H::path),
                         "of the files, with {feature} and {checkpoint:04d} in it"),
        field("checkpoints", &H::checkpoints, "numbers for {checkpoint}"),
-       field("time_granularity", &H::time_granularity, "that they are multiplied by"),
+       field("time_granularity", &H::time_granularity, "checkpoints are multiplied by it"),
        field("features", &H::features, "names for {feature}, or datasets of the one file"),
-       field("feature_labels", &H::feature_labels, "dataset of each, if it is not its name"),
+       field("feature_labels", &H::feature_labels,
+             "dataset of each feature, if it is not its name"),
        field("target", &H::target, "likewise; default: the features themselves"),
-       field("target_labels", &H::target_labels, "dataset of each"),
+       field("target_labels", &H::target_labels, "dataset of each target"),
        field("batch_size", &H::batch_size, "sides of a cube; default: the whole field"),
-       field("sample_to", &H::sample_to, "points a side that equidistant sampling leaves"),
+       field("sample_to", &H::sample_to, "points per side after sampling at equal distances"),
        field("dimensions", &H::dimensions, "of space; default: up to 3"),
        field("flat", &H::flat, "targets as one row"),
        field("train_fraction", &H::train_fraction, "of the cubes; the others are for validation"),
        {"part", &FieldOptions::part, "which cubes this loader has"},
-       field("shuffle", &H::shuffle, "before they are divided"),
-       field("seed", &H::seed, "of that"),
-       field("memory", &H::memory, "bytes up to which a field is read once and kept"),
-       field("allow_non_finite", &H::allow_non_finite, "take NaN and infinite values as they are")},
+       field("shuffle", &H::shuffle, "the cubes, before they are divided"),
+       field("seed", &H::seed, "of the shuffle"),
+       field("memory", &H::memory, "fields up to this many bytes are read once and kept"),
+       field("allow_non_finite", &H::allow_non_finite, "accept NaN and infinite values")},
       [](const FieldOptions& o) { return load(o); });
   targets.models.add(
-      "CNN3d", "The 3-D network for turbulence; sizes are the data's.", [](const Example& example) {
+      "CNN3d", "The 3-D network for turbulence; sizes are taken from the data.",
+      [](const Example& example) {
         if (!example.input.defined()) {
-          throw ConfigError("CNN3d takes its sizes from the data, and there is none");
+          throw ConfigError("CNN3d takes its sizes from the data, and there is no data");
         }
         science::FieldShape shape{.channels = example.input.size(1),
                                   .size = example.input.sizes().slice(2).vec(),

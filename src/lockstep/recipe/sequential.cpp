@@ -9,7 +9,8 @@
 namespace lockstep::recipe {
 namespace {
 
-// What the layer makes of the input. In evaluation mode: a batch norm cannot train on one sample.
+// The output of the layer for the input. It runs in evaluation mode, because a batch norm cannot
+// train on one sample.
 torch::Tensor forward(torch::nn::AnyModule& layer, const torch::Tensor& input) {
   const torch::NoGradGuard no_grad;
   const auto module = layer.ptr();

@@ -8,9 +8,9 @@
 
 namespace lockstep::recipe {
 
-// Builds the layers one by one, and sends the example through each as soon as it is there: sizes
-// are taken from it, and a layer that does not fit the one before it is an error at its line. An
-// undefined example checks nothing.
+// Builds the layers one by one and sends the example through each new layer. Sizes that the config
+// leaves out are taken from the layer's input. A layer that does not fit the one before it is an
+// error at its line. If the example is undefined, nothing is checked.
 torch::nn::Sequential make_sequential(const config::Node& layers, const torch::Tensor& example);
 
 }  // namespace lockstep::recipe

@@ -1,18 +1,18 @@
-// Targets written short, spelled out, so that documents can be laid over each other and overridden
-// by path whichever way they were written.
+// Replaces short forms of targets by the full form, so that documents can be merged and overridden
+// by path, whichever form they use.
 #pragma once
 
 #include "lockstep/config/node.h"
 
 namespace lockstep::recipe {
 
-// `optimizer: Adam` and `optimizer: {Adam: {lr: 1}}` become `optimizer: {_target_: Adam, lr: 1}`,
-// and so wherever a key stands for one target: criterion, scheduler, dataset, … Items of lists
-// stay.
+// `optimizer: Adam` becomes `optimizer: {_target_: Adam}`, and `optimizer: {Adam: {lr: 1}}` becomes
+// `optimizer: {_target_: Adam, lr: 1}`. The same is done for every key that stands for one target:
+// criterion, scheduler, dataset, … Items of lists are not changed.
 void spell_out(config::Node& document);
 
-// What stands in `args` goes to the top level, where it means the same. Throws LocatedError where a
-// key is in both.
+// Moves the keys of `args` to the top level, where they mean the same. Throws LocatedError if a key
+// is in both.
 void lift_args(config::Node& document);
 
 }  // namespace lockstep::recipe

@@ -24,7 +24,7 @@ std::vector<config::TargetInfo> Targets::all() const {
 
 Targets& targets() {
   static Targets* const all = [] {
-    auto* const made = new Targets;  // never destroyed: plugins' code may be gone by then
+    auto* const made = new Targets;  // never deleted: plugins may be unloaded before
     add_layers(*made);
     add_models(*made);
     add_criterions(*made);

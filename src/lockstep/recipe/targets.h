@@ -1,5 +1,5 @@
-// What a config can name by _target_: Lockstep's own, and what users add, in a plugin (plugin.h) or
-// in a program of theirs before it calls command_main:
+// The targets that a config can name by _target_: those of Lockstep, and those that users add in a
+// plugin (plugin.h), or in their own program before it calls command_main:
 //
 //   struct WideNetOptions { std::int64_t width = 64; };
 //   ls::recipe::targets().models.add<WideNetOptions>(
@@ -35,15 +35,15 @@ using EnginePtr = std::shared_ptr<Engine>;
 using RunnerPtr = std::shared_ptr<Runner>;
 using LoggerPtr = std::shared_ptr<Logger>;
 
-// What the data look like to who builds a model: the first sample of the first loader, as a batch
-// of one. Sizes that a config leaves out are taken from it.
+// The data that a model is built for: the first sample of the first loader, as a batch of one.
+// Sizes that a config leaves out are taken from it.
 struct Example {
   Batch batch;
-  torch::Tensor input;  // what goes into the model; undefined where the runner does not say
+  torch::Tensor input;  // of the model; undefined if the runner is not a SupervisedRunner
 };
 
 struct Targets {
-  // A layer gets what comes out of the one before it.
+  // A layer is made for the output of the layer before it.
   config::Registry<torch::nn::AnyModule, const torch::Tensor&> layers{"layer"};
   config::Registry<Model, const Example&> models{"model"};
   config::Registry<Criterion> criterions{"criterion"};
@@ -57,14 +57,14 @@ struct Targets {
   config::Registry<EnginePtr> engines{"engine"};
   config::Registry<RunnerPtr> runners{"runner"};
 
-  // All of them, kind by kind.
+  // All targets, kind by kind.
   std::vector<config::TargetInfo> all() const;
 };
 
-// The process's one, with Lockstep's own in it.
+// The targets of this process. Those of Lockstep are in it from the start.
 Targets& targets();
 
-// Fill their registries; targets() has called them.
+// Each fills its registries. targets() calls all of them once.
 void add_layers(Targets& targets);
 void add_models(Targets& targets);
 void add_criterions(Targets& targets);

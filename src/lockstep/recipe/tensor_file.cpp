@@ -9,7 +9,7 @@
 namespace lockstep::recipe {
 
 data::DatasetPtr tensor_file(const TensorFileOptions& options) {
-  // "path:" lets a config point at the line of that option.
+  // With "path:" in front, an error in a config shows the line of that option.
   return reading<DataError>({.path = options.path, .kind = "path:"}, [&] {
     const StateDict tensors = checkpoint::from_pickle(read_file(options.path));
     std::vector<data::Column> columns = {

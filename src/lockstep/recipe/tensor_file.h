@@ -13,12 +13,12 @@ namespace lockstep::recipe {
 
 struct TensorFileOptions {
   std::filesystem::path path = {};
-  std::string features = "features";               // its key in the file
-  std::optional<std::string> targets = "targets";  // likewise; none: there are none
+  std::string features = "features";               // key in the file
+  std::optional<std::string> targets = "targets";  // likewise; none: no targets
   data::TransformPtr transform = {};               // of the features
 };
 
-// Throws DataError where the file is missing, something else, or lacks a key.
+// Throws DataError if the file is missing, is not such a file, or lacks a key.
 data::DatasetPtr tensor_file(const TensorFileOptions& options);
 
 }  // namespace lockstep::recipe

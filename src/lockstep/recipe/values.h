@@ -1,5 +1,5 @@
-// How a config writes the types of Lockstep's options: those with a name of their own as text,
-// those that are built as targets.
+// How a config writes the types of Lockstep's options. Values that have a name are written as text;
+// objects that are built are written as targets.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ struct EnumNames<LRScale> {
                                                               {LRScale::kLinear, "linear"}};
 };
 
-// "valid/loss": a loader, and one of its metrics, which may have slashes itself.
+// "valid/loss": a loader and one of its metrics. The metric's name may contain slashes.
 template <>
 struct Value<MetricKey> {
   static std::string type() { return "loader/metric"; }
@@ -68,7 +68,7 @@ struct Value<torch::Device> {
   static std::string show(const torch::Device& device) { return device.str(); }
 };
 
-// A chain may be written as a list.
+// A chain of transforms may be written as a list.
 template <>
 struct Value<data::TransformPtr> {
   static std::string type() { return "transform"; }
@@ -90,7 +90,7 @@ struct Value<Criterion> {
   static std::string show(const Criterion&) { return ""; }
 };
 
-// What is built later, when more is known.
+// A node that is kept as it is and built later, when more is known.
 template <>
 struct Value<Node> {
   static std::string type() { return "anything"; }

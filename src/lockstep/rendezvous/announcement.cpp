@@ -21,13 +21,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How often a reader asks, and how long it waits for one answer: who has the name may be stopped.
+// How often a reader tries, and how long it waits for one answer: the process that has the name may
+// be stopped.
 constexpr milliseconds kPause(5);
 constexpr milliseconds kAnswer(1000);
 
 struct Address {
   explicit Address(const std::string& name) {
-    // A leading zero byte makes it abstract.
+    // A leading zero byte makes the name abstract.
     const std::string full = "lockstep-" + name;
     if (full.size() + 1 > sizeof value.sun_path) {
       throw CommError("announcement '{}': expected a shorter name", name);
@@ -44,7 +45,7 @@ struct Address {
 
 FileDescriptor make_socket() {
   FileDescriptor made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made) throw CommError("announcement: no socket: {}", std::strerror(errno));
+  if (!made) throw CommError("announcement: cannot create a socket: {}", std::strerror(errno));
   return made;
 }
 
@@ -64,14 +65,14 @@ void serve(int listening, int ending, const std::string& text) {
     if (polls[1].revents != 0) return;
     if (polls[0].revents == 0) continue;
     const FileDescriptor peer(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer) std::this_thread::sleep_for(kPause);  // no descriptor is free, say
+    if (!peer) std::this_thread::sleep_for(kPause);  // for example, no descriptor is free
     if (!peer || !is_same_user(peer.get())) continue;
-    // A line fits into the socket's buffer: this does not wait for the reader.
+    // A line fits into the socket's buffer, so this does not wait for the reader.
     ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
-// The whole text, where it comes in time.
+// The whole text, if it arrives in time.
 std::optional<std::string> read_all(const FileDescriptor& peer, milliseconds limit) {
   const auto start = Clock::now();
   std::string text;
@@ -87,7 +88,7 @@ std::optional<std::string> read_all(const FileDescriptor& peer, milliseconds lim
   }
 }
 
-// A connection to whoever has the name, where somebody has.
+// A connection to the process that has the name; empty if there is none.
 FileDescriptor connect_to_name(const Address& address, milliseconds limit) {
   FileDescriptor peer = make_socket();
   const timeval longest{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};

@@ -1,6 +1,6 @@
-// How processes of one host and user that were started apart find each other without a port: one
-// announces a line of text under a name, the others read it. The name is of Linux's abstract socket
-// namespace: nothing in the file system, gone with the process.
+// Lets processes of one host and user that were started separately find each other without a port:
+// one process announces a line of text under a name, and the other processes read it. The name is
+// in Linux's abstract socket namespace: it is not in the file system, and it ends with the process.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,11 @@
 
 namespace lockstep::rendezvous {
 
-// Answers while it lives, in a thread of its own, to processes of the same user.
+// Sends the text to processes of the same user that ask for it. A background thread does this until
+// the destructor.
 class Announcement {
  public:
-  // Throws CommError where the name is taken.
+  // Throws CommError if the name is already in use.
   Announcement(const std::string& name, std::string text);
   ~Announcement();
   Announcement(const Announcement&) = delete;
@@ -27,8 +28,8 @@ class Announcement {
   std::thread thread_;
 };
 
-// Waits for somebody to announce. Throws CommError with the name and the time waited, and where
-// another user's process has the name.
+// Waits until a process announces the name, and returns the text. Throws CommError at the timeout,
+// with the name and the time waited, and if a process of another user has the name.
 std::string read_announcement(const std::string& name, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::rendezvous

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kMagic = "LkSt";
 constexpr std::uint64_t kVersion = 2;
 
-// Little-endian, whatever the machine.
+// Writes little-endian on every machine.
 void put(std::string& out, std::uint64_t value, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }

@@ -1,5 +1,5 @@
-// What goes over the wire: frames of a magic, a version, a kind, a length and a payload of fields.
-// A stream that is anything else is recognised by its first bytes.
+// The messages that are sent: frames of a magic number, a version, a kind, a length and a payload
+// of fields. A stream of anything else is recognised by its first bytes.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ enum class FrameKind : std::uint16_t {
   kHello = 1,   // the client's nonce
   kChallenge,   // the server's nonce and proof
   kProof,       // what the client claims (rank, world size, process) and its proof
-  kWelcome,     // the server's answer to it, or
-  kTurnedAway,  // a reason, or
-  kComeLater,   // the rank's place is about to be free: try again
+  kWelcome,     // the server's answer to a proof: the rank has joined
+  kTurnedAway,  // the server's answer if the rank cannot join: a reason
+  kComeLater,   // the server's answer if the rank will be free soon: try again
 
-  kBeat,     // a status and which ranks this one waits for: "still here"; answered with
-  kRoster,   // what the server knows of all ranks, also sent when one joins, leaves or fails
-  kSet,      // a request id, a key, a value. Requests are answered with
-  kAnswer,   // the request's id and what was asked for, or
+  kBeat,     // "still alive": a status and the ranks this one waits for; answered with kRoster
+  kRoster,   // what the server knows of all ranks; also sent when a rank joins, leaves or fails
+  kSet,      // a request id, a key, a value. Requests are answered with kAnswer or kRefusal
+  kAnswer,   // the request's id and the result
   kRefusal,  // the request's id and a reason
   kGet,      // id, key
   kAwait,    // id, key: answered once the key is set
@@ -50,10 +50,10 @@ struct Frame {
 
 inline constexpr std::size_t kFrameHeaderSize = 12;
 inline constexpr std::size_t kLargestPayload = 64 << 20;
-// From a peer that has not yet proved that it knows the token.
+// The limit for a peer that has not yet proved that it knows the token.
 inline constexpr std::size_t kLargestHello = 4096;
 
-// Throws CommError where the payload is beyond kLargestPayload.
+// Throws CommError if the payload is larger than kLargestPayload.
 std::string encode_frame(FrameKind kind, std::string_view payload);
 
 // Cuts a stream of bytes into frames.
@@ -61,16 +61,17 @@ class FrameReader {
  public:
   void append(std::string_view bytes) { bytes_.append(bytes); }
 
-  // The next frame, once it is there. Throws CommError where the stream is not one of frames or a
-  // payload is larger than `largest`: nothing that follows can be read.
+  // The next frame, or nothing until all its bytes were appended. Throws CommError if the stream
+  // does not consist of frames or a payload is larger than `largest`. Nothing can be read after
+  // that.
   std::optional<Frame> next(std::size_t largest = kLargestPayload);
 
  private:
   std::string bytes_;
-  std::size_t done_ = 0;  // bytes that were cut off, removed when all that is there was read
+  std::size_t done_ = 0;  // bytes of frames that were returned; erased when no whole frame is left
 };
 
-// A payload's fields in their order: integers of 8 bytes, texts with their length.
+// Writes the fields of a payload one after another: integers of 8 bytes, texts with their length.
 class FieldWriter {
  public:
   FieldWriter& integer(std::int64_t value);
@@ -81,7 +82,7 @@ class FieldWriter {
   std::string payload_;
 };
 
-// Reads what FieldWriter wrote. Throws CommError where a payload is shorter than its fields.
+// Reads what FieldWriter wrote. Throws CommError if the payload is too short for the field.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view payload) : rest_(payload) {}

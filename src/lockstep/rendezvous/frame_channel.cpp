@@ -8,7 +8,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// In one call of receive(), so that a peer with much to say leaves room for the others.
+// The most that one call of receive() reads, so that a peer that sends much does not delay others.
 constexpr std::size_t kChunk = 256 << 10;
 
 bool may_try_later() {
@@ -28,7 +28,7 @@ void FrameChannel::flush() {
         ::send(socket_.get(), output_.data() + sent_, output_.size() - sent_, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && may_try_later()) return;
-    if (n < 0) break;  // nobody will read the rest
+    if (n < 0) break;  // the connection is closed: the peer cannot read the rest
     sent_ += static_cast<std::size_t>(n);
   }
   output_.clear();

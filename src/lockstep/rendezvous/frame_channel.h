@@ -1,4 +1,4 @@
-// A non-blocking socket that speaks frames: neither sending nor receiving ever waits.
+// Sends and receives frames over a non-blocking socket. No function waits.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,14 @@ class FrameChannel {
 
   const FileDescriptor& socket() const { return socket_; }
 
-  // Sends what the socket takes now and keeps the rest for flush(). Whether the peer is still there
-  // is receive()'s to tell.
+  // Sends what the socket accepts now and keeps the rest for flush(). It does not report a closed
+  // connection; receive() does.
   void send(FrameKind kind, std::string_view payload);
   void flush();
   bool has_output() const { return !output_.empty(); }
 
-  // Takes in some of what has come. False: the peer is gone, only frames that came before are left.
+  // Reads some of the bytes that have arrived. False: the connection is closed; next() still
+  // returns the frames that arrived before.
   bool receive();
   std::optional<Frame> next(std::size_t largest = kLargestPayload) { return reader_.next(largest); }
 
@@ -32,7 +33,7 @@ class FrameChannel {
   FileDescriptor socket_;
   FrameReader reader_;
   std::string output_;
-  std::size_t sent_ = 0;  // of output_
+  std::size_t sent_ = 0;  // bytes of output_ that were sent
 };
 
 }  // namespace lockstep::rendezvous

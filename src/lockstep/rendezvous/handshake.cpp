@@ -11,7 +11,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// Another version of the protocol has other proofs.
+// Part of every proof, so that proofs of different versions of the protocol never match.
 constexpr std::string_view kProtocol = "lockstep handshake 2";
 
 std::string hmac(std::string_view key, std::string_view message) {
@@ -40,7 +40,7 @@ std::string hexadecimal(std::string_view bytes) {
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
   if (::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1) {
-    throw CommError("OpenSSL's libcrypto has no random numbers");
+    throw CommError("OpenSSL's libcrypto cannot produce random numbers");
   }
   return bytes;
 }

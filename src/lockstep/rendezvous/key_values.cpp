@@ -34,7 +34,7 @@ std::int64_t KeyValues::sum(const std::string& key, std::int64_t delta) const {
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(number, delta, &sum)) {
-    throw CommError("key '{}': {} and {} have no sum of 64 bits", key, number, delta);
+    throw CommError("key '{}': the sum of {} and {} does not fit into 64 bits", key, number, delta);
   }
   return sum;
 }

@@ -1,4 +1,4 @@
-// The rendezvous' keys and values, and who waits for one.
+// The keys and values of a rendezvous, and the requests that wait for a key.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,20 @@ class KeyValues {
     bool operator==(const Waiter&) const = default;
   };
 
-  // Who waited for the key, and waits no longer.
+  // Sets the key. Returns the requests that waited for it, and removes them.
   std::vector<Waiter> set(const std::string& key, std::string value);
   const std::string* find(const std::string& key) const;
   bool erase(const std::string& key) { return values_.erase(key) > 0; }
   std::size_t size() const { return values_.size(); }
 
-  // The sum of `delta` and the key's value, 0 where there is none, for set(): a decimal number, as
-  // c10d's stores keep it. Throws CommError where the value is no number or the sum has no room.
+  // The sum of `delta` and the key's value, which is a decimal number as in c10d's stores, and 0 if
+  // the key is not set. The caller passes the sum to set(). Throws CommError if the value is not a
+  // number or the sum does not fit into 64 bits.
   std::int64_t sum(const std::string& key, std::int64_t delta) const;
 
   void wait(const std::string& key, Waiter waiter) { waiters_.emplace(key, waiter); }
   void cancel(Waiter waiter);
-  // Of a connection that is gone.
+  // Removes all requests of a connection that is closed.
   void cancel_all(std::uint64_t connection);
 
  private:

@@ -63,7 +63,7 @@ std::string address_of_interface(const std::string& name_or_address) {
   }
   const std::vector<std::string> known(names.begin(), names.end());
   throw ConfigError(
-      "interface '{}': expected one of this host's that has an address ({}), or an "
+      "interface '{}': expected an interface of this host that has an address ({}), or an "
       "address of this host",
       name_or_address, join(known, ", "));
 }

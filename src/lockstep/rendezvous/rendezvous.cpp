@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the last word of a rank: a server that is gone does not keep it.
+// How long a rank that leaves or fails waits for the server's answer. The server may be gone.
 constexpr auto kFarewell = 1s;
-// And for a server that has been silent for some time already.
+// If the server has been silent for kSilent already, a failing rank waits only kShortFarewell.
 constexpr auto kSilent = 500ms;
 constexpr auto kShortFarewell = 100ms;
 
@@ -28,7 +28,7 @@ std::string name(const RendezvousOptions& options) {
   return "rendezvous at " + to_string(Endpoint{.address = options.address, .port = options.port});
 }
 
-// An id, a key and its length go with a value.
+// Throws if the request does not fit into a payload together with its id and the fields' lengths.
 void require_room(std::string_view key, std::size_t size) {
   constexpr std::size_t kAround = 32;
   if (size <= kLargestPayload - kAround) return;
@@ -81,9 +81,9 @@ std::string Rendezvous::get(std::string_view key, const Limit& limit) {
     throw CommError("{}: rank {} waited for key '{}': it was not set in {}", name_, options_.rank,
                     key, seconds(limit.timeout));
   }
-  // What was set before the failure is still there.
+  // A value that was set before the failure can still be read.
   if (auto value = try_get(key)) return *std::move(value);
-  throw CommError("{}: rank {} waited for key '{}' in vain: {}", name_, options_.rank, key,
+  throw CommError("{}: rank {} stopped waiting for key '{}': {}", name_, options_.rank, key,
                   to_string(*failed));
 }
 
@@ -153,7 +153,7 @@ void Rendezvous::fail(const std::string& reason) {
                 .fields = FieldWriter().text(cut),
                 .deadline = deadline_in(silent ? kShortFarewell : kFarewell)});
   } catch (const CommError&) {
-    // Nobody to tell; the reason is at least kept here.
+    // The server cannot be reached. The reason is at least kept in this process.
   }
   link_->set_failure_if_none({.rank = options_.rank, .reason = cut});
 }
@@ -165,7 +165,7 @@ void Rendezvous::leave() {
     try {
       link_->ask({.kind = FrameKind::kLeave, .deadline = deadline_in(kFarewell)});
     } catch (const CommError&) {
-      // The server left first: nobody misses this rank.
+      // The server has ended already, so this rank need not tell it.
     }
   }
   link_->close(fmt::format("rank {} has left", options_.rank));

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFirstPause = 10ms;
 constexpr auto kLongestPause = 200ms;
-// A packet that a firewall swallowed is sent again by a new attempt.
+// A new attempt begins after this time, in case the packets of this one were dropped.
 constexpr auto kLongestAttempt = 5s;
 
 void check(const RendezvousOptions& options) {
@@ -32,7 +32,7 @@ void check(const RendezvousOptions& options) {
   }
 }
 
-// The next frame, nothing at the deadline. Throws where there will be none.
+// The next frame, or nothing at the deadline. Throws if the connection is closed.
 std::optional<Frame> receive_frame(FrameChannel& channel, Clock::time_point deadline) {
   bool open = true;
   while (true) {
@@ -43,7 +43,7 @@ std::optional<Frame> receive_frame(FrameChannel& channel, Clock::time_point dead
   }
 }
 
-// Unique to this process. A forked child must not have its parent's.
+// A text that is unique to this process. The pid makes a forked child's differ from its parent's.
 std::string process_identity() {
   static const std::string random = random_bytes(16);
   return fmt::format("{} {}", random, ::getpid());
@@ -51,13 +51,13 @@ std::string process_identity() {
 
 enum class Outcome { kWelcome, kTryAgain };
 
-// What an attempt to join came to, and why it failed.
+// The result of one attempt to join.
 struct JoinAttempt {
   Outcome outcome = Outcome::kTryAgain;
-  std::string cause = {};
+  std::string cause = {};  // why to try again
 };
 
-// One handshake after another until the server lets this rank in.
+// Makes the handshakes of one rank with the server.
 class Joining {
  public:
   explicit Joining(const RendezvousOptions& options)
@@ -67,7 +67,7 @@ class Joining {
 
   const Endpoint& server() const { return server_; }
 
-  // Throws CommError where there is no hope.
+  // Throws Refused or Silence if another attempt is useless, and CommError if it may succeed.
   JoinAttempt shake_hands(FrameChannel& channel) const {
     const auto deadline = deadline_in(options_.timeout);
     const auto receive = [&] {
@@ -77,7 +77,7 @@ class Joining {
     Nonces nonces{.client = random_bytes(kNonceBytes)};
     channel.send(FrameKind::kHello, FieldWriter().text(nonces.client).payload());
     const Frame challenge = receive();
-    // What is said before the server's proof may be anybody's: it is not believed, nor shown.
+    // Before the server's proof, a message may come from any program: it is not used or shown.
     if (challenge.kind != FrameKind::kChallenge)
       return {.cause = "it is no rendezvous of Lockstep"};
     FieldReader fields(challenge.payload);
@@ -91,12 +91,12 @@ class Joining {
     channel.send(FrameKind::kProof, proof(nonces));
     const Frame answer = receive();
     if (answer.kind == FrameKind::kWelcome) return {.outcome = Outcome::kWelcome};
-    if (answer.kind == FrameKind::kComeLater) return {.cause = "an earlier meeting is not over"};
+    if (answer.kind == FrameKind::kComeLater) return {.cause = "an earlier rendezvous is not over"};
     if (answer.kind == FrameKind::kTurnedAway) throw Refused(FieldReader(answer.payload).text());
     return {.cause = "it sent something else than an answer"};
   }
 
-  // What ends the attempts before their time.
+  // The errors after which no further attempt is made.
   struct Refused : CommError {
     explicit Refused(const std::string& reason) : CommError("{}", reason) {}
   };

@@ -1,4 +1,4 @@
-// How a rank gets into the rendezvous.
+// How a rank joins the rendezvous.
 #pragma once
 
 #include "lockstep/rendezvous/frame_channel.h"
@@ -6,9 +6,9 @@
 
 namespace lockstep::rendezvous {
 
-// Connects, again and again while there is no server yet. The server proves that it knows the token
-// before this rank tells anything but a random number (handshake.h).
-// Throws ConfigError for options without meaning, CommError as Rendezvous does.
+// Connects and joins. While there is no server yet, it tries again. The server proves that it knows
+// the token before this rank sends anything but random bytes (handshake.h).
+// Throws ConfigError if an option is invalid, CommError as Rendezvous does.
 FrameChannel join_rendezvous(const RendezvousOptions& options);
 
 }  // namespace lockstep::rendezvous

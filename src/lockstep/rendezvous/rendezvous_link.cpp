@@ -155,7 +155,8 @@ bool RendezvousLink::wait_and_receive() {
   if (readable) {
     server_silent_ = 0ms;
   } else if (!beat_answered_) {
-    // Counted in short waits: who was stopped itself does not blame the server for it.
+    // Each wait counts at most two beats: if this process was stopped itself (Ctrl-Z), that time
+    // must not count against the server.
     server_silent_ += std::min<milliseconds>(waited, 2 * kBeat);
   }
   return open;
@@ -167,7 +168,7 @@ void RendezvousLink::take(const Frame& frame) {
   if (frame.kind == FrameKind::kRoster) {
     RosterView roster = RosterView::decode(frame.payload);
     if (roster.peers.size() != roster_.peers.size()) {
-      throw CommError("it told of {} ranks, expected {}", roster.peers.size(),
+      throw CommError("it sent a list of {} ranks, expected {}", roster.peers.size(),
                       roster_.peers.size());
     }
     roster_ = std::move(roster);
@@ -176,7 +177,7 @@ void RendezvousLink::take(const Frame& frame) {
     if (failure_) changed_.notify_all();
   } else if (frame.kind == FrameKind::kAnswer || frame.kind == FrameKind::kRefusal) {
     const auto it = waiting_.find(fields.integer());
-    if (it == waiting_.end()) return;  // came after its deadline
+    if (it == waiting_.end()) return;  // the answer arrived after the deadline
     it->second = {.done = true,
                   .refused = frame.kind == FrameKind::kRefusal,
                   .fields = frame.payload.substr(FieldWriter().integer(0).payload().size())};
@@ -189,7 +190,7 @@ void RendezvousLink::take(const Frame& frame) {
 void RendezvousLink::lose(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!lost_) lost_ = fmt::format("the server in rank 0's process is gone: {}", reason);
-  // Who left may take the server along.
+  // After rank 0 has left, the end of its server is no failure.
   if (!failure_ && !end_expected_ && !roster_.peers[0].left) {
     failure_ = PeerFailure{.rank = 0, .reason = fmt::format("{}: {}", options_.name, reason)};
   }

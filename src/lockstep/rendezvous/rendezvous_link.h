@@ -1,5 +1,5 @@
-// A rank's connection to the rendezvous' server, and the thread that keeps it: it sends requests
-// and beats, and receives answers and the roster.
+// A rank's connection to the rendezvous server, and the thread that serves it. The thread sends
+// requests and beats, and receives answers and the roster.
 #pragma once
 
 #include <chrono>
@@ -27,18 +27,18 @@ class RendezvousLink {
  public:
   struct Request {
     FrameKind kind = FrameKind::kGet;
-    FieldWriter fields = {};  // what follows its id
+    FieldWriter fields = {};  // the fields that follow the request's id
     Clock::time_point deadline = {};
-    bool until_failure = false;  // gives up where a rank's failure is known
+    bool until_failure = false;  // stop waiting when a rank has failed
   };
 
-  // Takes over a channel that was welcomed.
+  // Takes over a channel on which the rank has joined.
   RendezvousLink(FrameChannel channel, RendezvousLinkOptions options);
   // Closes the connection.
   ~RendezvousLink();
 
-  // The answer's fields; nothing where there was none until the deadline, or until a failure.
-  // Throws CommError where the request was refused or the connection is lost or closed.
+  // The answer's fields. Nothing if there was no answer until the deadline, or until a failure.
+  // Throws CommError if the request was refused or the connection is lost or closed.
   std::optional<std::string> ask(const Request& request);
 
   void set_status(std::string status);
@@ -46,12 +46,12 @@ class RendezvousLink {
   const std::string& local_address() const { return local_address_; }
   std::vector<Peer> peers() const;
   std::optional<PeerFailure> failure() const;
-  // Where the server could not be told and so nothing comes back from it.
+  // Records a failure of this rank that the server may not know, so that failure() returns it.
   void set_failure_if_none(PeerFailure failure);
 
-  // From here on an end of the connection is no failure.
+  // From now on the end of the connection is no failure.
   void expect_end();
-  // Ends the thread and the connection; who waits for an answer gets a CommError with the reason.
+  // Ends the thread and the connection. Threads that wait in ask() throw CommError with the reason.
   void close(const std::string& reason);
 
  private:
@@ -66,7 +66,7 @@ class RendezvousLink {
   };
 
   void run();
-  bool send_pending();  // false: the end was asked for
+  bool send_pending();  // false: close() was called
   void beat_if_due();
   bool wait_and_receive();  // false: the server is gone
   void take(const Frame& frame);
@@ -76,12 +76,14 @@ class RendezvousLink {
   const process::Wakeup wakeup_;
   const std::string local_address_;  // of this end of the connection
 
-  // The thread's own.
+  // Only the thread uses these.
   FrameChannel channel_;
-  bool beat_answered_ = true;  // a server that was stopped finds one beat of ours, not thousands
+  // The next beat is sent only after an answer, so that a server that was stopped for a while finds
+  // one beat of this rank, not thousands.
+  bool beat_answered_ = true;
   Clock::time_point last_beat_ = {};
 
-  mutable std::mutex mutex_;  // for all that follows
+  mutable std::mutex mutex_;  // protects the following members, up to lost_
   std::condition_variable changed_;
   std::vector<Outgoing> outgoing_;
   std::map<std::int64_t, Waiting> waiting_;  // requests by their id
@@ -93,7 +95,7 @@ class RendezvousLink {
   std::optional<PeerFailure> failure_;
   bool end_expected_ = false;
   bool stop_ = false;
-  std::optional<std::string> lost_;  // why nothing can be asked any more
+  std::optional<std::string> lost_;  // why no request can be made any more
 
   std::mutex joining_;
   std::thread thread_;  // last: it uses all of the above

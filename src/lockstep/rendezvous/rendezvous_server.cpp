@@ -25,10 +25,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Connections that have not joined yet, beside twice the world size: a flood beyond that pushes out
-// its own, and leaves the process descriptors for its work.
+// At most this many connections, plus twice the world size, may be open without having joined. If
+// there are more, the oldest of them are closed, so that a flood of connections does not use up the
+// process's descriptors.
 constexpr std::size_t kMostStrangers = 64;
-// Taken in at once; then those that are too many are pushed out before more come in.
+// At most this many connections are accepted before the excess ones are closed.
 constexpr int kMostAtOnce = 32;
 constexpr auto kTick = 200ms;
 
@@ -49,7 +50,7 @@ struct Connection {
       : channel(std::move(socket)), local_address(rendezvous::local_address(channel.socket())) {}
 
   FrameChannel channel;
-  std::string local_address;  // that the peer came to
+  std::string local_address;  // to which the peer connected
   Clock::time_point since = Clock::now();
   bool open = true;  // as of the last receive()
 };
@@ -107,7 +108,7 @@ class RendezvousServer::EventLoop {
     process::enter_background_thread("rendezvous");
     while (!stop_) {
       const std::vector<std::uint64_t> readable = poll_once();
-      // A dead process explains the errors that the others report, so it comes first.
+      // Closed connections come first: a dead process explains the errors that other ranks report.
       for (const bool open : {false, true}) {
         for (const std::uint64_t id : readable) serve(id, open);
       }
@@ -116,8 +117,8 @@ class RendezvousServer::EventLoop {
     }
   }
 
-  // Waits for something to happen, takes in all that has come before any of it is handled: the time
-  // since a rank was heard is then right also after this process itself was stopped for a while.
+  // Waits for events, and receives everything that has arrived before any of it is handled. So the
+  // time since a rank was last heard is right also after this process was stopped for a while.
   std::vector<std::uint64_t> poll_once() {
     std::vector<std::uint64_t> ids;
     std::vector<pollfd> polls = {{.fd = wakeup_.fd(), .events = POLLIN, .revents = 0},
@@ -150,7 +151,8 @@ class RendezvousServer::EventLoop {
     for (int taken = 0; taken < kMostAtOnce; ++taken) {
       FileDescriptor socket = accept_from(listener_);
       if (!socket) {
-        // Out of descriptors, mostly: a connection that cannot be taken in stays readable.
+        // Mostly because no descriptor is free. The listener stays readable then, so it is not
+        // polled for a while.
         if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kTick;
         return;
       }
@@ -185,7 +187,7 @@ class RendezvousServer::EventLoop {
     for (const auto& [id, _] : connections_) strangers += service_.has_joined(id) ? 0 : 1;
     const auto patience_ended = Clock::now() - options_.patience;
     const std::size_t most = kMostStrangers + 2 * static_cast<std::size_t>(options_.world_size);
-    // In the order of their numbers: the oldest go first.
+    // Connections are ordered by their numbers, so the oldest are closed first.
     std::erase_if(connections_, [&](const auto& entry) {
       if (service_.has_joined(entry.first)) return false;
       if (entry.second.since > patience_ended && strangers <= most) return false;
@@ -201,7 +203,7 @@ class RendezvousServer::EventLoop {
     if (present_ranks_.empty()) changed_.notify_all();
   }
 
-  // Before the rank is welcomed: what it asks for next may depend on this.
+  // Called before the rank is welcomed, because its next request may depend on this.
   void note_join(std::uint64_t connection) {
     const std::lock_guard lock(mutex_);
     present_ranks_.insert(service_.rank_of(connection));
@@ -220,13 +222,13 @@ class RendezvousServer::EventLoop {
   const process::Wakeup wakeup_;
   std::atomic<bool> stop_ = false;
 
-  // The thread's own.
+  // Only the thread uses these.
   std::map<std::uint64_t, Connection> connections_;
   std::uint64_t next_id_ = 1;
   Clock::time_point accept_again_ = {};
   RendezvousService service_;
 
-  mutable std::mutex mutex_;  // for all that follows
+  mutable std::mutex mutex_;  // protects the following members, up to is_taken_
   std::condition_variable changed_;
   std::set<int> present_ranks_;
   std::string reached_at_;

@@ -46,7 +46,8 @@ void RendezvousService::handle_stranger(std::uint64_t connection, const Frame& f
 
 void RendezvousService::challenge(std::uint64_t connection, const Frame& hello) {
   Stranger& stranger = strangers_[connection];
-  // Once, or a peer that never reads could make the server keep answers for it without end.
+  // Only one hello is answered. Otherwise a peer that sends hellos and never reads the answers
+  // could fill the server's memory.
   if (std::exchange(stranger.greeted, true)) throw CommError("expected one hello, got a second");
   Nonces& nonces = stranger.nonces;
   nonces.client = FieldReader(hello.payload).text();
@@ -67,7 +68,7 @@ void RendezvousService::join(std::uint64_t connection, const Frame& proof) {
   if (nonces.server.empty()) throw CommError("expected a hello before a proof");
   FieldReader fields(proof.payload);
   const std::string claim = fields.text();
-  // Nothing is told to, or believed of, a peer that does not know the token.
+  // A peer that does not know the token learns nothing, and its claim is not used.
   if (!Handshake::matches(handshake_.client_proof(nonces, claim), fields.text())) {
     throw CommError("wrong token");
   }
@@ -76,7 +77,7 @@ void RendezvousService::join(std::uint64_t connection, const Frame& proof) {
                               .world_size = static_cast<int>(claimed.integer()),
                               .address = stranger.address,
                               .process = claimed.text()};
-  // A process that meets the others once more comes to the place of the earlier meeting until rank
+  // A process that starts another rendezvous at the same address reaches the old server until rank
   // 0 opens the next one.
   if (roster_.has_joined(applicant.rank) &&
       options_.may_return({.rank = applicant.rank, .same_process = roster_.knows(applicant)})) {
@@ -130,7 +131,8 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
     case FrameKind::kCount:
       answer.integer(static_cast<std::int64_t>(values_.size()));
       break;
-    // The others are told before the answer: who has it may end its process, and the server's.
+    // All ranks get the roster before this rank gets its answer: with the answer, the rank may end
+    // its process, and if it is rank 0, the server ends with it.
     case FrameKind::kFail:
       if (roster_.fail(ranks_.at(connection), fields.text())) send_roster_to_all();
       break;
@@ -147,7 +149,7 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
 void RendezvousService::set(std::uint64_t connection, const Entry& entry,
                             const FieldWriter& answer) {
   const std::vector<KeyValues::Waiter> woken = values_.set(entry.key, entry.value);
-  // First who set it: what the others do next may end the server.
+  // The rank that set the key is answered first: what the other ranks do next may end the server.
   send_(connection, FrameKind::kAnswer, answer.payload());
   for (const KeyValues::Waiter& waiter : woken) {
     send_(waiter.connection, FrameKind::kAnswer, found(waiter.request, entry.value));

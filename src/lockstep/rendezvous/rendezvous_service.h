@@ -1,4 +1,4 @@
-// What the rendezvous' server does with a message, apart from how messages come and go.
+// How the rendezvous server handles a message. Sending and receiving is the caller's part.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 namespace lockstep::rendezvous {
 
 struct RendezvousServiceOptions {
-  std::string token = {};  // a peer that cannot prove that it knows it does not join
+  std::string token = {};  // a peer must prove that it knows the token to join
   std::string run = {};    // the run's name, part of the proofs
   int world_size = 1;
-  // Told of a connection's rank before the rank itself is welcomed.
+  // Called when a connection has joined as a rank, before the welcome is sent to it.
   std::function<void(std::uint64_t connection)> on_join = [](std::uint64_t) {};
-  // Asked about a rank that joined before and comes again, in the same process or in another. True:
-  // it is to try again; false: it is turned away.
+  // Called when a rank that joined before wants to join again, from the same process or another
+  // one. True: it is told to try again later. False: it is turned away.
   struct Return {
     int rank = 0;
     bool same_process = false;
@@ -36,14 +36,14 @@ class RendezvousService {
 
   RendezvousService(RendezvousServiceOptions options, Send send);
 
-  // A connection that did nothing yet, and the address it comes from.
+  // A new connection, and the address of the peer.
   void opened(std::uint64_t connection, std::string address);
 
-  // Answers, now or later. Throws CommError with the reason for which to end the connection: a
-  // stranger that may not join, a member that makes no sense.
+  // Handles a frame; the answer may be sent later. Throws CommError if the caller must close the
+  // connection: a stranger may not join, or a member sent an invalid message.
   void handle(std::uint64_t connection, const Frame& frame);
 
-  // A member that did not leave before has failed.
+  // The connection is closed. A member that did not leave before has failed.
   void closed(std::uint64_t connection, const std::string& reason);
 
   void heard_of(std::uint64_t connection);
@@ -59,18 +59,18 @@ class RendezvousService {
     std::string value = {};
   };
 
-  // A connection that has not joined.
+  // A connection that has not joined yet.
   struct Stranger {
     std::string address = {};
     bool greeted = false;  // its hello was answered
-    Nonces nonces = {};    // of a challenge that was not answered yet
+    Nonces nonces = {};    // of the challenge that it has not answered yet
   };
 
   void handle_stranger(std::uint64_t connection, const Frame& frame);
   void challenge(std::uint64_t connection, const Frame& hello);
   void join(std::uint64_t connection, const Frame& proof);
   void handle_request(std::uint64_t connection, const Frame& frame);
-  // Sends `answer` to who set it, and the value to who waits for it.
+  // Sends `answer` to the connection that set the key, and the value to those that wait for it.
   void set(std::uint64_t connection, const Entry& entry, const FieldWriter& answer);
   void send_roster(std::uint64_t connection);
   void send_roster_to_all();
@@ -81,7 +81,7 @@ class RendezvousService {
   Roster roster_;
   KeyValues values_;
   std::map<std::uint64_t, Stranger> strangers_;
-  std::map<std::uint64_t, int> ranks_;  // of the connections that joined
+  std::map<std::uint64_t, int> ranks_;  // the rank of each connection that joined
 };
 
 }  // namespace lockstep::rendezvous

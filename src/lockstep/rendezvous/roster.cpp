@@ -34,7 +34,7 @@ RosterView RosterView::decode(std::string_view payload) {
     view.failure = PeerFailure{.rank = static_cast<int>(rank), .reason = fields.text()};
   }
   const std::int64_t count = fields.integer();
-  // Grown one by one: a wrong count runs out of fields, not of memory.
+  // The vector grows one by one, so that a wrong count runs out of fields, not of memory.
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t flags = fields.integer();
     Peer& peer = view.peers.emplace_back();

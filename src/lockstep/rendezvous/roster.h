@@ -1,4 +1,5 @@
-// Who of a run is there: kept by the rendezvous' server, sent to every rank.
+// Which ranks of a run are present. The rendezvous server keeps this list and sends it to every
+// rank.
 #pragma once
 
 #include <chrono>
@@ -15,16 +16,17 @@ namespace lockstep::rendezvous {
 // What is known of one rank.
 struct Peer {
   bool joined = false;
-  bool left = false;           // in order
-  bool failed = false;         // reported it, or its connection broke
-  std::string status = {};     // what it last said of itself
-  std::string waits_for = {};  // the ranks it has waited for some time: "3 7"
+  bool left = false;           // it has left without a failure
+  bool failed = false;         // it reported a failure, or its connection broke
+  std::string status = {};     // its last Rendezvous::set_status()
+  std::string waits_for = {};  // the ranks that it has been waiting for: "3 7"
   std::string reason = {};     // of its failure
-  // Since the server last heard of it, while it should be heard. A stopped process falls silent.
+  // Time since the server last received something from it, while it is present. A stopped process
+  // sends nothing.
   std::chrono::milliseconds silent{0};
 };
 
-// The first failure of a run: those that follow are mostly its consequences.
+// The first failure of a run. Later failures are mostly consequences of it.
 struct PeerFailure {
   int rank = 0;
   std::string reason = {};
@@ -33,7 +35,7 @@ struct PeerFailure {
 // "rank 2 failed: out of memory"
 std::string to_string(const PeerFailure& failure);
 
-// What the server knew at a moment, as it is sent.
+// The roster at one moment, as the server sends it.
 struct RosterView {
   std::vector<Peer> peers = {};
   std::optional<PeerFailure> failure = {};
@@ -42,7 +44,7 @@ struct RosterView {
   static RosterView decode(std::string_view payload);
 };
 
-// Longer ones are cut to so many bytes: every rank gets those of every other.
+// A status or reason is cut to this many bytes, because every rank receives those of all ranks.
 inline constexpr std::size_t kLongestStatus = 1024;
 inline constexpr std::size_t kLongestReason = 16384;
 
@@ -53,21 +55,21 @@ class Roster {
 
   int world_size() const { return static_cast<int>(members_.size()); }
 
-  // Who asks to join, and as what.
+  // A process that wants to join, and as which rank.
   struct Applicant {
     int rank = 0;
     int world_size = 1;
-    std::string address = {};  // where it comes from
+    std::string address = {};  // of its host
     std::string process = {};  // unique to the process
   };
-  // Why this rank cannot join, or nothing: it has joined.
+  // Adds the rank. Returns the reason if it cannot join, and nothing if it has joined.
   std::optional<std::string> join(const Applicant& applicant, Clock::time_point now);
-  // Whether this very process has joined as this rank before.
+  // Whether the same process has joined as this rank before.
   bool knows(const Applicant& applicant) const;
   void heard_of(int rank, Clock::time_point now) { at(rank).heard = now; }
   void set_status(int rank, std::string_view status, std::string_view waits_for = "");
   void leave(int rank) { at(rank).peer.left = true; }
-  // False where the rank has left or failed before: nothing changed.
+  // False, and nothing changes, if the rank has left or failed before.
   bool fail(int rank, std::string_view reason);
 
   // Ranks that joined and neither left nor failed.

@@ -22,10 +22,10 @@ using namespace std::chrono_literals;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// A host that lost power or its cable says nothing: the kernel finds out in about this time.
+// A host that lost power or its cable sends nothing. The kernel detects that after about this time.
 constexpr int kHostLostSeconds = 30;
 
-// What Endpoint calls every interface.
+// The Endpoint::address that means every interface.
 constexpr std::string_view kEveryInterface = "*";
 
 Addresses resolve(const Endpoint& endpoint) {
@@ -73,13 +73,14 @@ bool try_bind(const FileDescriptor& socket, const addrinfo& address, bool both_f
 
 // Throws CommError.
 FileDescriptor bind_to(const Endpoint& endpoint) {
-  // IPv4 alone where the host has no IPv6.
+  // Every interface: IPv6 and IPv4 with one socket, or only IPv4 if the host has no IPv6.
   const bool all = endpoint.address == kEveryInterface;
   for (const char* address : {all ? "::" : endpoint.address.c_str(), all ? "0.0.0.0" : nullptr}) {
     if (address == nullptr) break;
     const Addresses addresses = resolve({.address = address, .port = endpoint.port});
     FileDescriptor socket = open_socket(*addresses);
-    // A given port may still have connections of an earlier run that linger; a free one has none.
+    // A given port may still have closing connections of an earlier run. A port that the kernel
+    // chooses has none.
     if (socket && endpoint.port != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (try_bind(socket, *addresses, all)) return socket;
     if (errno == EADDRINUSE) break;
@@ -98,14 +99,14 @@ std::string address_of(const FileDescriptor& socket, NameOfEnd name_of_end) {
                     NI_NUMERICHOST) != 0) {
     return "";
   }
-  // How a socket for both families writes an IPv4 address.
+  // A socket for both families shows an IPv4 address with this prefix.
   constexpr std::string_view kMapped = "::ffff:";
   const std::string_view all = text;
   const bool mapped = all.starts_with(kMapped) && all.find('.') != all.npos;
   return std::string(mapped ? all.substr(kMapped.size()) : all);
 }
 
-// Where nobody listens on a port of the ephemeral range, the kernel may choose that very port for
+// If no process listens on a port of the ephemeral range, the kernel may choose the same port for
 // our end and connect the socket to itself.
 bool is_connected_to_itself(const FileDescriptor& socket) {
   sockaddr_storage ours{}, theirs{};
@@ -115,7 +116,7 @@ bool is_connected_to_itself(const FileDescriptor& socket) {
          our_size == their_size && std::memcmp(&ours, &theirs, our_size) == 0;
 }
 
-// 0 or the errno.
+// Returns 0 or the errno.
 int try_connect(const FileDescriptor& socket, const addrinfo& address, Clock::time_point deadline) {
   if (!socket) return errno;
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
@@ -187,7 +188,8 @@ FileDescriptor connect_to(const Endpoint& endpoint, Clock::time_point deadline) 
   int error = 0;
   for (const addrinfo* address = addresses.get(); address; address = address->ai_next, --left) {
     FileDescriptor socket = open_socket(*address);
-    // An address that drops packets gets its share of the time, and leaves theirs to the others.
+    // Each address gets an equal share of the time that is left, so that an address that drops
+    // packets does not use up the time of the next ones.
     const auto now = Clock::now();
     error = try_connect(socket, *address, now + (deadline - now) / left);
     if (error != 0) continue;
@@ -211,7 +213,7 @@ Clock::time_point deadline_in(std::chrono::milliseconds timeout) {
 
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  // Waits are repeated where an hour was too short.
+  // At most an hour. Callers repeat the wait if that was too short.
   return static_cast<int>(std::clamp<std::chrono::milliseconds>(left, 0ms, 1h).count());
 }
 

@@ -23,8 +23,8 @@ constexpr std::size_t kLargestFile = 4096;
 constexpr const char* kRemedy =
     "make one on one host by `(umask 077; openssl rand -hex 32 > ~/.lockstep-token)`, copy the "
     "file to the other hosts (`scp -p`), and set LOCKSTEP_TOKEN_FILE=$HOME/.lockstep-token on all "
-    "of them. LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 does without a secret, for networks where everybody "
-    "is trusted";
+    "of them. LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 does without a secret, for networks where all users "
+    "are trusted";
 
 std::string value_of(const process::Environment& environment, const char* name) {
   const auto found = environment.find(name);
@@ -39,7 +39,7 @@ std::string find_token(const TokenRequest& request, const process::Environment& 
   return file.empty() ? "" : read_token_file(file);
 }
 
-// Tells runs apart where there is no secret.
+// A name that tells runs apart if there is no secret.
 std::string public_name(const TokenRequest& request) {
   return fmt::format("lockstep {} {}", request.place, request.run);
 }
@@ -73,7 +73,7 @@ void check_owner(const FileDescriptor& file, const std::filesystem::path& path) 
   }
   if (status.st_uid != ::geteuid() && status.st_uid != 0) {
     throw ConfigError(
-        "token file {}: it belongs to user {}, expected user {} or root: whoever owns it can "
+        "token file {}: it belongs to user {}, expected user {} or root: the owner of the file can "
         "change it",
         path.string(), status.st_uid, ::geteuid());
   }
@@ -120,11 +120,11 @@ std::string resolve_token(const TokenRequest& request, const process::Environmen
                     kFewestCharacters, kFewestDifferent);
   const std::string allowed = value_of(environment, kAllowGuessableVariable);
   if (!request.allow_guessable && (allowed.empty() || allowed == "0")) {
-    throw ConfigError("ranks of several hosts that meet at {} need a secret token, and {}: {}",
+    throw ConfigError("rendezvous at {}: ranks of several hosts need a secret token, and {}: {}",
                       request.place, problem, kRemedy);
   }
   warn_once(
-      fmt::format("ranks of several hosts meet at {}, and {}: whoever reaches that address "
+      fmt::format("rendezvous at {}: {}: any process that reaches that address "
                   "can join the run and change its results",
                   request.place, problem));
   return token;

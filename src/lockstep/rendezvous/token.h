@@ -1,6 +1,6 @@
 // Where a run's token comes from, and whether it is good enough. The token is the secret by which
-// the processes of a run recognise each other (handshake.h). It is never an argument of a program,
-// which every user of a machine can read, and it is never printed.
+// the processes of a run recognise each other (handshake.h). It is never passed as an argument of a
+// program, because every user of a machine can read those, and it is never printed.
 #pragma once
 
 #include <filesystem>
@@ -16,27 +16,30 @@ inline constexpr const char* kTokenFileVariable = "LOCKSTEP_TOKEN_FILE";
 inline constexpr const char* kAllowGuessableVariable = "LOCKSTEP_ALLOW_GUESSABLE_TOKEN";
 
 struct TokenRequest {
-  std::string given = {};                          // by the program itself; "" where it has none
-  std::optional<std::filesystem::path> file = {};  // that the program's options name
+  std::string given = {};                          // the program's own token; "" if it has none
+  std::optional<std::filesystem::path> file = {};  // the token file that the options name
   std::string run = {};                            // the run's name, which is no secret
-  std::string place = {};                          // where the ranks meet: "10.0.0.1:29500"
+  std::string place = {};                          // of the rendezvous: "10.0.0.1:29500"
   bool beyond_host = false;                        // whether other hosts can reach that place
   bool allow_guessable = false;  // warn about a token that can be guessed instead of refusing it
 };
 
-// The first of: the one given, the file, LOCKSTEP_TOKEN, the file that LOCKSTEP_TOKEN_FILE names.
-// On one host, where there is none of them: a name made of the place and the run, which tells runs
-// apart, but is no secret: a process that knows it can join.
+// The first of these that exists: the given token, the file, LOCKSTEP_TOKEN, the file that
+// LOCKSTEP_TOKEN_FILE names. If there is none and the run has one host, the token is made of the
+// place and the run's name. That tells runs apart, but is no secret: any process that knows the two
+// can join.
 //
-// Throws ConfigError, with the remedy, where ranks of several hosts have no token or one that can
-// be guessed; allow_guessable or LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 turns that into a warning.
+// Throws ConfigError, with the remedy, if ranks of several hosts have no token or one that can be
+// guessed; allow_guessable or LOCKSTEP_ALLOW_GUESSABLE_TOKEN=1 turns that into a warning.
 std::string resolve_token(const TokenRequest& request, const process::Environment& environment);
 
-// The content without white space around it. Throws ConfigError, with the path and the remedy,
-// where it cannot be read, is empty, is not the user's own (or root's), or others may read it.
+// The file's content without white space around it. Throws ConfigError, with the path, if the file
+// cannot be read, is empty, belongs to another user than this one or root, or if other users may
+// read or write it.
 std::string read_token_file(const std::filesystem::path& path);
 
-// Fewer than 16 characters, fewer than 6 different ones, or a name that others know, too.
+// Whether the token has fewer than 16 characters, fewer than 6 different characters, or is a name
+// that is no secret.
 bool is_guessable(const std::string& token, const TokenRequest& request);
 
 }  // namespace lockstep::rendezvous

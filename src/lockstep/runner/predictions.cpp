@@ -11,7 +11,7 @@ std::optional<Batch> Predictions::next() {
   const auto batch = stream_.next();
   if (!batch) return std::nullopt;
   const torch::NoGradGuard no_grad;
-  // Each time: between two batches the model may have been trained on.
+  // Set for each batch, because the model may have been trained between two batches.
   model_.train(false);
   return predict_(*batch);
 }

@@ -1,4 +1,4 @@
-// The outputs of predict_loader, made one batch at a time as they are asked for.
+// The outputs of predict_loader. Each batch is computed when it is requested.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class Predictions {
   // The next batch's outputs; nothing at the end.
   std::optional<Batch> next();
 
-  // All that is left, one tensor after another along the first dimension.
+  // The remaining outputs under `key`, concatenated along the first dimension.
   torch::Tensor concat(std::string_view key);
 
   class Iterator {

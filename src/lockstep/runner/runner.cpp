@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// Sets a pointer for the length of a call.
+// Sets a pointer for the duration of a call.
 class Borrowed {
  public:
   Borrowed(const TrainOptions*& slot, const TrainOptions& options) : slot_(slot) {
@@ -31,7 +31,7 @@ class Borrowed {
   const TrainOptions*& slot_;
 };
 
-// Signals are nobody's again when a run is over, however it ended.
+// At the end of a run, however it ended, signals have their usual effect again.
 struct Released {
   ~Released() { process::InterruptGuard::release(); }
 };
@@ -40,7 +40,7 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
-// The engine that was given, or the one that the options ask for.
+// The engine that was given, or the one for the options.
 std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const TrainOptions& options) {
   if (given == nullptr && options.ddp) {
     return std::make_shared<DistributedDataParallelEngine>(
@@ -49,10 +49,12 @@ std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const Trai
   for (const auto& [name, count] :
        {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
     if (count && given != nullptr) {
-      throw ConfigError("{}: {} and an engine contradict: tell the engine", name, *count);
+      throw ConfigError(
+          "{}: {} and an engine contradict each other; set it in the options of the engine", name,
+          *count);
     }
   }
-  // Somebody who asks for workers shall not get one in silence.
+  // A user who requests workers must not get a single process silently.
   if (options.ddp && dynamic_cast<DeviceEngine*>(given.get()) != nullptr) {
     throw ConfigError(
         "ddp = true and a DeviceEngine, which is one process, contradict; leave the engine out, or "
@@ -90,11 +92,11 @@ TrainResult Runner::train(TrainOptions options) {
                      try {
                        result = Loop(plan, communicator).run();
                      } catch (const Interrupted& caught) {
-                       interrupt = caught;  // all workers are: none has failed
+                       interrupt = caught;  // all workers were interrupted; none has failed
                      }
                    }});
   if (interrupt) {
-    // Everything is put away: now the signal may do what it does by default.
+    // Everything is saved and closed. Now the signal may have its default effect.
     process::InterruptGuard::release();
     std::raise(interrupt->signal_number);
     throw *interrupt;
@@ -107,7 +109,7 @@ Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>&
   plan.options = options;
   plan.loss_key = loss_key();
   plan.engine = engine;
-  // What is built by the overrides below draws its random weights from the run's seed.
+  // Models that the overrides below build draw their random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
   plan.loaders = get_loaders();
   check_loaders(plan.loaders, options, engine->shards());
@@ -257,7 +259,7 @@ Callbacks Runner::get_callbacks() {
 }
 
 const TrainOptions& Runner::options() const {
-  if (options_ == nullptr) throw Error("options() of a runner were asked for outside of train()");
+  if (options_ == nullptr) throw Error("options() of a runner can be called only inside train()");
   return *options_;
 }
 

@@ -1,5 +1,5 @@
 // A runner knows what to do with one batch and where the parts of a run come from; train() does the
-// rest. Derive from it (or from SupervisedRunner) and override what is yours:
+// rest. Derive from Runner (or from SupervisedRunner) and override what differs for you:
 //
 //   class Autoencoder : public ls::Runner {
 //     void handle_batch(ls::State& s) override {
@@ -26,35 +26,36 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end it after the batch at
-  // work, with a checkpoint where there is a logdir; the signal then takes its usual course.
+  // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end the training after the
+  // current batch, with a checkpoint if there is a logdir; then the signal has its usual effect.
   TrainResult train(TrainOptions options);
 
-  // The loader's metrics, without gradients and in evaluation mode.
+  // Returns the loader's metrics, computed without gradients and in evaluation mode.
   Metrics evaluate_loader(EvaluateOptions options);
 
-  // What predict_batch makes of each batch, lazily, without gradients and in evaluation mode:
+  // The results of predict_batch for each batch, computed lazily, without gradients and in
+  // evaluation mode:
   //
   //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
   //
-  // The runner outlives what it returns.
+  // The runner must outlive the returned object.
   Predictions predict_loader(PredictOptions options) &;
 
-  // The numbers that handle_batch puts into state.batch_metrics, where it knows them: a wrong
-  // valid_metric is then refused before the first batch. Nothing: it may add any.
-  // SupervisedRunner's adds none; where your handle_batch does, override this, too.
+  // The metrics that handle_batch puts into state.batch_metrics, if they are known: a wrong
+  // valid_metric is then refused before the first batch. Nothing: it may add any metric.
+  // SupervisedRunner's handle_batch adds none; if yours does, override this, too.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
 
  protected:
-  // Forward and loss of state.batch. Hand the loss over by state.set_loss, which says what it is a
-  // mean over; one that is put into the batch under loss_key() instead is a mean over its samples.
-  // Other numbers worth an average go into state.batch_metrics.
+  // Computes forward and loss of state.batch. Pass the loss to state.set_loss, which also says what
+  // it is a mean over; a loss that is put into the batch under loss_key() instead is a mean over
+  // its samples. Put other numbers to be averaged into state.batch_metrics.
   virtual void handle_batch(State& state) = 0;
 
   // What predict_loader yields for a batch.
   virtual Batch predict_batch(const Model& model, const Batch& batch);
 
-  // Where the parts of train() come from. By default from its options, which `options()` are.
+  // The parts of train(). By default they come from its options, which `options()` returns.
   // evaluate_loader and predict_loader take theirs from their own options.
   virtual std::shared_ptr<Engine> get_engine();
   virtual data::Loaders get_loaders();
@@ -66,7 +67,7 @@ class Runner {
 
   virtual std::string loss_key() const { return "loss"; }
 
-  // The options of the train() at work. Throws Error outside of it.
+  // The options of the running train(). Throws Error outside of it.
   const TrainOptions& options() const;
 
  private:

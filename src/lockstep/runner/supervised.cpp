@@ -12,8 +12,8 @@ void SupervisedRunner::handle_batch(State& state) {
   if (!state.criterion) return;
   const torch::Tensor& targets = state.batch[keys_.target_key];
   const LossOver over = state.criterion.over(outputs, targets);
-  // A mean over nothing would not be a number. Zero instead, still made of the outputs: with
-  // synchronised batch norm every worker has to take part in backward.
+  // A mean over nothing would be NaN. The loss is zero instead, but computed from the outputs,
+  // because with synchronised batch norm every worker has to take part in backward.
   const bool is_empty = over == mean_over(0);
   state.set_loss(is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets), over);
 }

@@ -1,4 +1,4 @@
-// The runner for features and targets: forward, criterion, done.
+// The runner for features and targets: computes the forward and the criterion.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// Under which names a batch holds what.
+// The keys in the batch.
 struct SupervisedKeys {
   std::string input_key = "features";  // goes into the model
-  std::string output_key = "logits";   // comes out of it
-  std::string target_key = "targets";  // what should have come out
-  std::string loss_key = "loss";       // the criterion's verdict
+  std::string output_key = "logits";   // the model's output
+  std::string target_key = "targets";  // the expected output
+  std::string loss_key = "loss";       // the criterion's result
 };
 
 class SupervisedRunner : public Runner {
@@ -30,9 +30,9 @@ class SupervisedRunner : public Runner {
   Batch predict_batch(const Model& model, const Batch& batch) override;
   std::string loss_key() const override { return keys_.loss_key; }
 
-  // Whether your own handle_batch calls this one's and then asks autograd for gradients of
-  // parameters itself (torch::autograd::grad, say, for a penalty). Then say so: where it does not,
-  // known layers leave their parameters out of the graph, which is faster and gives the same bits.
+  // Whether your own handle_batch calls this one and then computes gradients of parameters itself
+  // (for example torch::autograd::grad for a penalty). Return true then. If it is false, known
+  // layers leave their parameters out of the graph, which is faster and gives the same bits.
   virtual bool uses_gradients() const { return false; }
 
  private:

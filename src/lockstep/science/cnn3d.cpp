@@ -10,7 +10,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// A side after a window of 2 has gone over it in steps of 2.
+// The length of a side after a convolution or pool with kernel 2 and stride 2.
 std::int64_t halved(std::int64_t side, std::int64_t padding) {
   return (side + 2 * padding) / 2;
 }
@@ -40,7 +40,7 @@ torch::nn::Sequential make_cnn3d(const FieldShape& shape) {
   const auto pool = [](std::int64_t padding) {
     return nn::MaxPool3d(nn::MaxPool3dOptions(2).padding(padding));
   };
-  // One by one: the order in which weights are drawn is that of the layers.
+  // Layers are made one by one, so that their weights are drawn in the order of the layers.
   nn::Sequential network;
   network->push_back(conv(d, 2 * d));
   network->push_back(pool(1));

@@ -13,8 +13,9 @@ namespace lockstep::science {
 
 // Three convolutions D to 2D to 2D to 4D channels with kernel 2, stride 2 and padding 1, each with
 // a max pool of 2 (padding 1 after the first two), ReLU before the second and third, and a head of
-// Linear(…, 8D), ReLU, Linear(8D, outputs). A cube of 16 ends as one point; for others the head is
-// as wide as needed. Throws DataError where samples are not 3-D or too small.
+// Linear(…, 8D), ReLU, Linear(8D, outputs). The convolutions reduce a cube of side 16 to one point.
+// For other sizes, the first Linear has as many inputs as are left. Throws DataError if samples are
+// not 3-D or are too small.
 torch::nn::Sequential make_cnn3d(const FieldShape& shape);
 
 using CNN3dConfig = NetworkConfig;

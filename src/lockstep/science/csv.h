@@ -9,7 +9,7 @@ namespace lockstep::science {
 
 using CsvColumn = std::pair<std::string, std::vector<double>>;
 
-// A line of names, then a line a row; shorter columns end earlier.
+// One line of names, then one line per row. Cells past the end of a shorter column are empty.
 std::string to_csv(const std::vector<CsvColumn>& columns);
 
 }  // namespace lockstep::science

@@ -13,7 +13,7 @@ torch::Tensor split_cubes(const torch::Tensor& field, const Sizes& cube) {
     throw DataError("a field [C, …] of {} dimensions was expected, got {}", dimensions,
                     data::describe(field));
   }
-  // [C, n0, b0, n1, b1, …], then all n to the front.
+  // Reshapes to [C, n0, b0, n1, b1, …], then moves all n to the front.
   torch::Tensor cut = field;
   Sizes view = {field.size(0)};
   for (std::int64_t i = 0; i < dimensions; ++i) {
@@ -69,7 +69,7 @@ std::string describe(const FieldShape& shape) {
 }
 
 FieldShape shape_of(const data::Loader& loader) {
-  if (loader.dataset()->size() == 0) throw DataError("a loader without samples has no shape");
+  if (loader.dataset()->size() == 0) throw DataError("the loader has no samples, so no shape");
   const Batch sample = loader.dataset()->sample(0);
   const torch::Tensor& features = sample["features"];
   if (features.dim() < 2 || features.dim() > 4) {

@@ -13,14 +13,15 @@ namespace lockstep::science {
 
 using Sizes = std::vector<std::int64_t>;
 
-// A field [C, N, …] as cubes [n, C, b, …], row by row; what does not fill a cube is left out.
+// Cuts a field [C, N, …] into cubes [n, C, b, …], row by row. Points at the end of a side that do
+// not fill a cube are left out.
 torch::Tensor split_cubes(const torch::Tensor& field, const Sizes& cube);
 
-// The field of `size` that these cubes [n, C, b, …] were cut from. Throws DataError where they do
-// not fill it.
+// Puts cubes [n, C, b, …] together to the field of `size` that they were cut from. Throws DataError
+// if they do not fill it.
 torch::Tensor combine_cubes(const torch::Tensor& cubes, const Sizes& size);
 
-// What a loader's samples look like to who builds a network for them.
+// The shape of a loader's samples, from which a network for them is built.
 struct FieldShape {
   std::int64_t channels = 1;
   Sizes size;                // of a sample, without channels
@@ -32,8 +33,7 @@ struct FieldShape {
 // "3 channels of [16, 16, 16], 12288 outputs"
 std::string describe(const FieldShape& shape);
 
-// Throws DataError where samples are not [C, N, …] with one to three dimensions, or have no
-// targets.
+// Throws DataError if samples are not [C, N, …] with one to three dimensions, or have no targets.
 FieldShape shape_of(const data::Loader& loader);
 
 }  // namespace lockstep::science

@@ -1,4 +1,4 @@
-// A model of a field that is trained, asked and kept as one thing.
+// A model of a field behind one interface for training, predictions, saving and loading.
 #pragma once
 
 #include <cstdint>
@@ -22,37 +22,37 @@ class Estimator {
 
   virtual std::string name() const = 0;
 
-  // What a caller does after each epoch, in this process. One that has no epochs calls it once.
+  // Called after each epoch, in this process. An estimator without epochs calls it once.
   using OnEpoch = std::function<void(std::int64_t epoch, const EpochMetrics& metrics)>;
 
-  // Fits the first loader; where there are more, they are for validation. Returns when it is
-  // trained here, in this process, by however many workers.
+  // Trains on the first loader; the other loaders are for validation. When it returns, this process
+  // has the trained model, however many workers trained it.
   void train(const data::Loaders& loaders, const OnEpoch& on_epoch = {}) {
     if (loaders.empty()) throw ConfigError("loaders: expected at least one, got none");
     fit(loaders, on_epoch);
   }
 
-  // What it makes of the loader's features, one row a sample. Throws Error before train() or
+  // Predictions for the loader's features, one row per sample. Throws Error before train() or
   // load().
   virtual torch::Tensor predict(const data::Loader& loader) = 0;
 
-  // Into a folder: the model, and its parameters as params.json. Of the processes that a launcher
-  // started, rank 0 does. Throws Error before train() or load().
+  // Writes the model, and its parameters as params.json, into a folder. If a launcher started
+  // several processes, only rank 0 writes. Throws Error before train() or load().
   virtual void save(const std::filesystem::path& folder) const = 0;
-  // What save() wrote. Throws CheckpointError where it is another estimator's.
+  // Reads what save() wrote. Throws CheckpointError if another kind of estimator wrote it.
   virtual void load(const std::filesystem::path& folder) = 0;
 
-  // What it was made with, for a tracker.
+  // The options of this estimator, for a tracker.
   virtual HParams parameters() const = 0;
 
-  // The trained model in words: its weights with their shapes. "" where there is nothing to tell.
+  // The trained model as text: its weights with their shapes. "" if there is nothing to list.
   virtual std::string describe() const { return ""; }
 
-  // Metrics of each epoch of the last train(); empty for one that has no epochs.
+  // Metrics of each epoch of the last train(). An estimator without epochs has one entry, epoch 1.
   virtual const std::map<std::int64_t, EpochMetrics>& history() const = 0;
 
  protected:
-  // train(), of at least one loader; `on_epoch` may be empty.
+  // Does the work of train(). There is at least one loader; `on_epoch` may be empty.
   virtual void fit(const data::Loaders& loaders, const OnEpoch& on_epoch) = 0;
 };
 

@@ -21,8 +21,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// All trackers of an experiment. One that fails once is not asked again: a server that is gone
-// would cost its time limit each time.
+// All trackers of an experiment. A tracker that fails once is not used again: waiting for a server
+// that does not answer would cost the whole time limit at each call.
 class Tracking {
  public:
   explicit Tracking(const Trackers& trackers) : trackers_(trackers) {}
@@ -69,7 +69,7 @@ std::vector<TrackedMetric> losses(std::int64_t epoch, const EpochMetrics& metric
   return tracked;
 }
 
-// Targets as the loader has them, all of them, in its order.
+// All targets of the loader, in its order.
 torch::Tensor targets_of(const data::Loader& loader) {
   std::vector<torch::Tensor> rows;
   auto stream = loader.stream();
@@ -78,7 +78,7 @@ torch::Tensor targets_of(const data::Loader& loader) {
   return torch::cat(rows);
 }
 
-// [n, C, cube…] of rows, where the elements make whole cubes; undefined where they do not.
+// Rows as cubes [n, C, cube…]. Undefined if a row does not consist of whole cubes.
 torch::Tensor as_cubes(const torch::Tensor& rows, const Sizes& cube) {
   if (rows.dim() > 2) return rows;
   std::int64_t points = 1;
@@ -94,7 +94,7 @@ std::int64_t product(const Sizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// How many cubes of [n, C, b, …] make one field.
+// How many cubes make one field; 0 if they cannot fill it.
 std::int64_t cubes_in(const Sizes& field, torch::IntArrayRef cube) {
   if (field.size() != cube.size()) return 0;
   for (std::size_t i = 0; i < cube.size(); ++i) {
@@ -149,7 +149,7 @@ std::vector<Picture> pictures_of(const EvaluateExperiment& experiment, const Com
   return pictures;
 }
 
-// "12 of 4,096", or "" where there are none.
+// "12 of 4,096", or "" if all values are finite.
 std::string count_not_finite(const torch::Tensor& values) {
   const auto count = torch::isfinite(values).logical_not().sum().item<std::int64_t>();
   return count == 0

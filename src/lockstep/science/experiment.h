@@ -1,4 +1,4 @@
-// Training and evaluating an estimator, with all that is worth keeping tracked.
+// Training and evaluating an estimator, with parameters, metrics and pictures sent to trackers.
 #pragma once
 
 #include <memory>
@@ -26,48 +26,50 @@ struct TrainExperiment {
   Trackers trackers = {};
 };
 
-// Trains; tracks the parameters ("model - lr"), each loader's loss as its epoch ends ("train -
-// loss"), the run time ("train - runtime", in seconds), the model in words, and the loss curves as
+// Trains; tracks the parameters ("model - lr"), each loader's loss at the end of each epoch ("train
+// - loss"), the run time ("train - runtime", in seconds), the model as text, and the loss curves as
 // a picture and a table.
 //
-// A tracker that fails is warned of and left alone from then on; it never costs what was trained.
+// If a tracker fails, a warning says so and the tracker is not used again in this experiment.
+// Training continues.
 void run(const TrainExperiment& experiment);
 
 struct EvaluateExperiment {
   Estimator& estimator;
   data::Loader loader;  // compared with its targets
-  Sizes cube = {};  // of a target, without channels, where targets are flat; for slices and spectra
-  // Of the whole field, where the loader's cubes fill one field or several, each in order
-  // (FieldData's all): spectra are means over the fields and slices are of the first one then, else
-  // both are of single cubes.
+  // Sides of a target, without channels. Slices and spectra need it if targets are flat.
+  Sizes cube = {};
+  // Sides of the whole field, if the loader's cubes fill one or more fields, each in order
+  // (FieldData's all). Spectra are then means over the fields, and slices show the first one.
+  // Without it, spectra are means over single cubes, and slices show the first cube.
   Sizes field = {};
-  std::optional<Range> range = {};  // of values that PDF, CDF and slices show; none: all there are
+  std::optional<Range> range = {};  // of values that PDF, CDF and slices show; none: all values
   std::string title = "Evaluation";
-  std::vector<std::pair<std::string, std::string>> facts = {};  // more of them for the report
+  std::vector<std::pair<std::string, std::string>> facts = {};  // added to those in the report
   Trackers trackers = {};
-  // Lengths of the field's sides, or of a cube's where there is no field. None: in proportion to
-  // the points.
+  // Lengths of the field's sides, or of a cube's sides if `field` is empty. None: in proportion to
+  // the number of points.
   BoxLengths box = {};
 };
 
 struct Evaluation {
-  torch::Tensor predict;  // as the targets are
+  torch::Tensor predict;  // in the shape of the targets
   torch::Tensor target;
-  double ks = 0;  // the Kolmogorov-Smirnov statistic of both
+  double ks = 0;  // the Kolmogorov-Smirnov statistic of predictions and targets
   double mse = 0;
   double mse_of_mean = 0;  // of predicting the targets' mean everywhere
   double seconds = 0;
 };
 
-// Throws what run() would throw for options and data that do not go together. Call it before
-// training: an evaluation that cannot be should not be found out after it.
+// Throws what run() would throw for options and data that do not fit together. Call it before
+// training, so that such a mistake does not show only after the training.
 void check(const EvaluateExperiment& experiment);
 
 // Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
 // tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and
-// report.html, which has all of it in one page. Predictions and targets are in memory meanwhile.
-// Values that are not finite are counted in the report and left out of its pictures; DataError
-// where there are no others.
+// report.html, which has all of it in one page. All predictions and targets are held in memory.
+// Values that are not finite are counted in the report and left out of its pictures. Throws
+// DataError if no prediction or no target is finite.
 Evaluation run(const EvaluateExperiment& experiment);
 
 }  // namespace lockstep::science

@@ -30,7 +30,7 @@ std::vector<std::int64_t> halved(torch::IntArrayRef shape) {
   return sizes;
 }
 
-// Making plans is not safe in threads; running them is.
+// Several threads may run FFTW's plans at once, but only one at a time may make a plan.
 std::mutex& planner() {
   static std::mutex mutex;
   return mutex;
@@ -62,9 +62,10 @@ torch::Tensor rfftn(const torch::Tensor& field) {
 torch::Tensor irfftn(const torch::Tensor& transform, torch::IntArrayRef shape) {
   const auto sizes = dimensions(shape);
   if (transform.sizes() != torch::IntArrayRef(halved(shape))) {
-    throw DataError("a transform does not belong to a field of the shape asked for");
+    throw DataError("irfftn: the transform does not belong to a field of the given shape");
   }
-  torch::Tensor input = transform.to(torch::kComplexDouble).contiguous().clone();  // is overwritten
+  // A copy, because FFTW overwrites its input.
+  torch::Tensor input = transform.to(torch::kComplexDouble).contiguous().clone();
   torch::Tensor output = torch::empty(shape, torch::kFloat64);
   fftw_plan plan = nullptr;
   {

@@ -34,7 +34,7 @@ struct FieldPart {
     return std::accumulate(channels.begin(), channels.end(), std::int64_t{1}, std::multiplies<>());
   }
 
-  // Where space is to follow.
+  // The block's leading dimensions; the caller appends those of space.
   Block all_channels() const {
     return {
         .start = Sizes(channels.size(), 0), .count = channels, .stride = Sizes(channels.size(), 1)};
@@ -54,7 +54,8 @@ struct Grid {
 
 // Throws DataError with the place of the first value that is NaN or infinite.
 void require_finite(const torch::Tensor& values, const FieldPart& part, const Block& block) {
-  // A sum is finite where all values are, but for an overflow: then it is looked at closely.
+  // A finite sum means that all values are finite. A sum that is not may also come from an
+  // overflow, so then each value is checked.
   if (std::isfinite(values.sum(torch::kFloat64).item<double>())) return;
   const torch::Tensor places = torch::isfinite(values).logical_not().nonzero();
   if (places.size(0) == 0) return;
@@ -100,7 +101,7 @@ class CubeDataset final : public data::Dataset {
     return {{"features", features}, {"targets", targets}};
   }
 
-  // All of it, each dataset read in one go.
+  // Reads all cubes into memory, with one read per dataset.
   data::DatasetPtr in_memory() const {
     std::vector<torch::Tensor> features, targets;
     for (const Snapshot& snapshot : snapshots_) {
@@ -185,7 +186,7 @@ class Opener {
  public:
   explicit Opener(const Hdf5Options& options) : options_(options) {}
 
-  // The parts of a checkpoint that these names stand for.
+  // Opens the datasets of a checkpoint that these names stand for.
   std::vector<FieldPart> open(double checkpoint, const std::vector<std::string>& names,
                               const std::vector<std::string>& labels) {
     std::vector<FieldPart> parts;
@@ -211,7 +212,7 @@ class Opener {
   }
 
  private:
-  // Which of the dimensions are space.
+  // Divides the dataset's dimensions into channels and space.
   void divide(FieldPart& part, const Sizes& shape) const {
     const auto rank = static_cast<std::int64_t>(shape.size());
     const std::int64_t space = options_.dimensions.value_or(std::min<std::int64_t>(rank, 3));
@@ -221,7 +222,7 @@ class Opener {
           part.where(), space, fmt::join(shape, ", "));
     }
     if (std::ranges::any_of(shape, [](std::int64_t side) { return side == 0; })) {
-      throw DataError("{}: of shape [{}] is empty", part.where(), fmt::join(shape, ", "));
+      throw DataError("{}: has shape [{}], so it is empty", part.where(), fmt::join(shape, ", "));
     }
     part.channels.assign(shape.begin(), shape.end() - space);
     part.size.assign(shape.end() - space, shape.end());
@@ -241,14 +242,14 @@ void check(const Hdf5Options& options) {
     fail("features", "names for the path's {feature}, got none");
   }
   if (has_feature(options.path) && options.target.empty() && !options.target_labels.empty()) {
-    fail("target", "names for the path's {feature}, got labels alone");
+    fail("target", "names for the path's {feature}, got target_labels only");
   }
   if (options.feature_labels.size() > options.features.size() && !options.features.empty()) {
-    fail("feature_labels", fmt::format("at most one a feature, got {} for {}",
+    fail("feature_labels", fmt::format("at most one per feature, got {} for {}",
                                        options.feature_labels.size(), options.features.size()));
   }
   if (options.target_labels.size() > options.target.size() && !options.target.empty()) {
-    fail("target_labels", fmt::format("at most one a target, got {} for {}",
+    fail("target_labels", fmt::format("at most one per target, got {} for {}",
                                       options.target_labels.size(), options.target.size()));
   }
   if (options.dimensions && (*options.dimensions < 1 || *options.dimensions > 3)) {
@@ -270,8 +271,8 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
     for (const std::int64_t side : size) {
       if (side != size[0] || *options.sample_to < 1 || side % *options.sample_to != 0) {
         throw DataError(
-            "{}: a field of [{}] cannot be sampled to {} points a side: equal sides and a whole "
-            "step are needed",
+            "{}: a field of [{}] cannot be sampled to {} points per side: sides must be equal and "
+            "a multiple of that number",
             first.where(), fmt::join(size, ", "), *options.sample_to);
       }
     }
@@ -302,11 +303,11 @@ Grid grid_of(const Hdf5Options& options, const FieldPart& first) {
 
 void check_size(const FieldPart& part, const FieldPart& first) {
   if (part.size == first.size) return;
-  throw DataError("{}: of size [{}], expected [{}] as {} has", part.where(),
+  throw DataError("{}: has size [{}], expected [{}] as {} has", part.where(),
                   fmt::join(part.size, ", "), fmt::join(first.size, ", "), first.where());
 }
 
-// One checkpoint's parts against those of the first.
+// Each part of a checkpoint must have as many channels as that part of the first checkpoint.
 void check_channels(const std::vector<FieldPart>& parts, const std::vector<FieldPart>& first) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].channel_count() == first[i].channel_count()) continue;
@@ -332,7 +333,7 @@ std::string format_path(const std::string& pattern, double checkpoint, const std
       if (name == "feature" && format.empty()) {
         path += feature;
       } else if (name == "checkpoint") {
-        // As Python has it: 0 and 4d are of integers, .2f is of numbers.
+        // As in Python: no format and "d" print an integer, ".2f" prints a number with a fraction.
         const bool whole = std::trunc(checkpoint) == checkpoint;
         const bool as_integer = whole && (format.empty() || format.back() == 'd');
         const std::string spec = "{" + format + "}";
@@ -354,7 +355,8 @@ std::string format_path(const std::string& pattern, double checkpoint, const std
 
 FieldData hdf5_dataset(const Hdf5Options& options) {
   check(options);
-  // Labels alone are of one file, as names without {feature} are; nothing at all is its last one.
+  // Without names, each label is a dataset of the one file. Without names and labels, one empty
+  // name stands for the last dataset of the file.
   const auto names_of = [](const std::vector<std::string>& names,
                            const std::vector<std::string>& labels) {
     return names.empty() ? std::vector<std::string>(std::max<std::size_t>(1, labels.size()))

@@ -1,4 +1,4 @@
-// Filters that leave the large scales of a periodic field of 1 to 3 dimensions. All return doubles.
+// Filters that keep the large scales of a periodic field of 1 to 3 dimensions. All return doubles.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ torch::Tensor box_filter(const torch::Tensor& field, std::int64_t width);
 // scipy.ndimage.gaussian_filter(sigma, mode="wrap", truncate=4).
 torch::Tensor gaussian_filter(const torch::Tensor& field, double sigma);
 
-// Any of them, as those who need one take it.
+// Any of these filters, as an argument of functions that need one.
 using Filter = std::function<torch::Tensor(const torch::Tensor&)>;
 
 }  // namespace lockstep::science

@@ -10,7 +10,8 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
-// Debian 12 has HDF5 1.10, Debian 13 has 1.14, where some names mean newer functions unless asked.
+// Debian 12 has HDF5 1.10, Debian 13 has 1.14. Without this, some names would mean newer functions
+// in 1.14.
 #define H5_USE_110_API
 #include <hdf5.h>
 #include <sys/file.h>
@@ -45,8 +46,9 @@ class Handle {
   Close close_;
 };
 
-// The turn of one thread. HDF5 may be built for threads or not; what is kept open here is ours to
-// protect anyway. In its turn a thread prints no errors of HDF5's own: ours say more.
+// A lock: one thread at a time uses HDF5. HDF5 may be built without support for threads, and the
+// list of open files below needs a lock in any case. While the lock is held, HDF5 does not print
+// its own errors, because our messages say more.
 class Turn {
  public:
   Turn() : lock_(mutex()) {
@@ -86,8 +88,8 @@ std::vector<std::string> names_in(hid_t file) {
   return names;
 }
 
-// Compressed chunks are worth keeping: cubes that lie side by side need the same ones. Only the
-// opening of a dataset can ask for more than HDF5's one megabyte.
+// A larger cache keeps decompressed chunks, because neighbouring cubes need the same chunks. HDF5's
+// default is one megabyte, and another size can only be set when a dataset is opened.
 void set_chunk_cache(hid_t dataset, hid_t access) {
   const Handle layout(H5Dget_create_plist(dataset), H5Pclose);
   if (H5Pget_layout(layout.get()) != H5D_CHUNKED) return;
@@ -158,14 +160,14 @@ class Hdf5Dataset {
   void check(const Block& block) const {
     const std::size_t rank = shape_.size();
     if (block.start.size() != rank || block.count.size() != rank || block.stride.size() != rank) {
-      throw DataError("{}: has {} dimensions, a block of {} was asked for", where_, rank,
+      throw DataError("{}: expected a block of {} dimensions, got one of {}", where_, rank,
                       block.start.size());
     }
     for (std::size_t i = 0; i < rank; ++i) {
       const std::int64_t last = block.start[i] + (block.count[i] - 1) * block.stride[i];
       if (block.start[i] < 0 || block.count[i] < 0 || block.stride[i] < 1 || last >= shape_[i]) {
         throw DataError(
-            "{}: of shape [{}], a block from [{}] of [{}] in steps of [{}] is not in it", where_,
+            "{}: has shape [{}]; a block from [{}] of [{}] in steps of [{}] is not in it", where_,
             fmt::join(shape_, ", "), fmt::join(block.start, ", "), fmt::join(block.count, ", "),
             fmt::join(block.stride, ", "));
       }
@@ -177,17 +179,17 @@ class Hdf5Dataset {
   std::vector<std::int64_t> shape_;
 };
 
-// Why HDF5 would not open a file.
+// Why HDF5 could not open a file.
 std::string reason(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return std::strerror(errno);
   if (fs::is_directory(path)) return "is a folder";
-  if (H5Fis_hdf5(path.c_str()) <= 0) return "is no HDF5 file";
+  if (H5Fis_hdf5(path.c_str()) <= 0) return "is not an HDF5 file";
   if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return "another program has it open for writing";
-  return "is an HDF5 file, but a damaged one";
+  return "is an HDF5 file, but it is damaged";
 }
 
-// Which file it is, and as it was written when: another under the same name is another.
+// Identifies a file and its last change, to find out that a path now has another file or content.
 struct Version {
   dev_t device = 0;
   ino_t number = 0;
@@ -239,13 +241,14 @@ class OpenFile {
   std::map<std::string, std::unique_ptr<Hdf5Dataset>> datasets_;  // closed before their file
 };
 
-// The files that are open, the one used last in front. Only in a thread's turn.
+// The open files, the one used last in front. To be used only by a thread that holds a Turn.
 class OpenFiles {
  public:
   static OpenFiles& of_this_process() {
-    static auto* const files = new OpenFiles;  // HDF5 ends before static objects do
-    // A file that the parent opened is the parent's. All of them, before one is opened anew: HDF5
-    // would take it for another handle of the same.
+    // Never deleted, because HDF5 shuts down before static objects are destroyed.
+    static auto* const files = new OpenFiles;
+    // A forked process must not use files that its parent opened. All of them are closed before one
+    // is opened again. Otherwise HDF5 would return another handle of the file that is open.
     if (files->owner_ != ::getpid()) *files = OpenFiles();
     return *files;
   }
@@ -265,7 +268,7 @@ class OpenFiles {
     return *files_.front().second;
   }
 
-  // Before it is written anew, and where nobody reads it any more.
+  // Closes the file. Called before it is written again, and when the last reader is gone.
   void forget(const fs::path& path) {
     files_.remove_if([&](const Entry& entry) { return entry.first == path; });
   }
@@ -284,8 +287,8 @@ OpenFile& opened(const fs::path& path) {
 
 }  // namespace
 
-// Closes the file at its end: another program may want to write to it. Who else reads it here opens
-// it again.
+// Closes the file when it is destroyed, because another program may want to write to it. Another
+// Hdf5File of the same path opens it again when it reads.
 struct Hdf5File::Use {
   explicit Use(fs::path used) : path(std::move(used)) {}
   ~Use() {

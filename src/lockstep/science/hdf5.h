@@ -1,4 +1,4 @@
-// Fields in HDF5 files: what is in one, parts of it as tensors, and tensors as one.
+// Fields in HDF5 files: lists their datasets, reads parts of them as tensors, writes tensors.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ struct Block {
   std::vector<std::int64_t> stride;
 };
 
-// A file to read from, by any thread, also after a fork. Files are opened when they are needed and
-// few at a time, so that there may be thousands; what is read again and again stays open.
+// A file to read from. Any thread may read, also after a fork. Files are opened when they are
+// needed, and only a few are open at a time, so a program may have thousands of these objects. The
+// files that were used last stay open.
 class Hdf5File {
  public:
   // Throws DataError naming the file, and why it cannot be opened.
@@ -28,14 +29,14 @@ class Hdf5File {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Names of the datasets at the top, in the order of their names.
+  // Names of the datasets at the top level, sorted.
   std::vector<std::string> names() const;
 
-  // Throws DataError naming file and dataset where it is not there (with the nearest name), or not
-  // made of numbers.
+  // Throws DataError, naming file and dataset, if there is no such dataset (with the nearest name),
+  // or if it does not hold numbers.
   std::vector<std::int64_t> shape(const std::string& name) const;
 
-  // As float32. Throws DataError likewise, and where the block is not in it.
+  // As float32. Throws DataError as shape() does, and if the block is not inside the dataset.
   torch::Tensor read(const std::string& name, const Block& block) const;
   torch::Tensor read(const std::string& name) const;  // all of it
 
@@ -46,7 +47,7 @@ class Hdf5File {
   std::shared_ptr<const Use> use_;
 };
 
-// Writes tensors of float or double as datasets of a new file, whole or not at all.
+// Writes tensors of float or double as datasets of a new file, which is complete or not there.
 void write_hdf5(const std::filesystem::path& path,
                 const std::vector<std::pair<std::string, torch::Tensor>>& datasets);
 

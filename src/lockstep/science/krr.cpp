@@ -36,7 +36,7 @@ torch::Tensor KRR::kernel(const torch::Tensor& a, const torch::Tensor& b) const 
 void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   const auto& [name, loader] = *loaders.begin();
   if (loader.samples() > config_.most_samples) {
-    throw DataError("KRR: {} samples, expected at most {}: the system has as many equations",
+    throw DataError("KRR: {} samples, expected at most {}: the system has one equation per sample",
                     with_thousands(loader.samples()), with_thousands(config_.most_samples));
   }
   std::vector<torch::Tensor> features, targets;
@@ -51,7 +51,7 @@ void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   torch::Tensor system = kernel(samples_, samples_);
   system.diagonal().add_(config_.alpha);
   weights_ = torch::cholesky_solve(torch::cat(targets), at::linalg_cholesky(system));
-  // The system says that kernel x weights + alpha x weights are the targets.
+  // The solved system is: kernel x weights + alpha x weights = targets.
   const double loss = (config_.alpha * weights_).square().mean().item<double>();
   history_ = {{1, {{name, {{"loss", loss}}}}}};
   if (on_epoch) on_epoch(1, history_[1]);
@@ -84,12 +84,19 @@ void KRR::save(const std::filesystem::path& folder) const {
 void KRR::load(const std::filesystem::path& folder) {
   const SavedParameters saved = load_parameters(folder, name());
   const StateDict state = checkpoint::load(folder / "model.pt");
-  config_.alpha = std::get<double>(saved.parameters.at("alpha"));
-  config_.gamma.reset();
-  if (saved.parameters.contains("gamma"))
-    config_.gamma = std::get<double>(saved.parameters.at("gamma"));
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const auto found = saved.parameters.find(name);
+    if (found == saved.parameters.end()) return std::nullopt;
+    if (const double* const value = std::get_if<double>(&found->second)) return *value;
+    throw CheckpointError("{}: parameter {}: expected a number", folder.string(), name);
+  };
+  const std::optional<double> alpha = number("alpha");
+  if (!alpha) throw CheckpointError("{}: parameter alpha: there is none", folder.string());
+  const std::optional<double> gamma = number("gamma");
   samples_ = state.get<torch::Tensor>("samples");
   weights_ = state.get<torch::Tensor>("weights");
+  config_.alpha = *alpha;
+  config_.gamma = gamma;
 }
 
 HParams KRR::parameters() const {

@@ -1,4 +1,4 @@
-// Kernel ridge regression: no epochs, one system of equations.
+// Kernel ridge regression: it solves one system of equations and has no epochs.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@ namespace lockstep::science {
 
 struct KRRConfig {
   double alpha = 1.0;           // of the ridge: larger is smoother
-  std::optional<double> gamma;  // of exp(-gamma |x - y|²); default: one by the number of features
-  // Samples it may be fitted to: the system has as many equations.
+  std::optional<double> gamma;  // of exp(-gamma |x - y|²); default: 1 / number of features
+  // The most samples that it accepts: the system has one equation per sample.
   std::int64_t most_samples = 20'000;
 };
 
@@ -27,7 +27,7 @@ class KRR : public Estimator {
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
 
  protected:
-  // Of the first loader, all of it at once. Throws DataError where it has too many samples.
+  // Fits all samples of the first loader at once. Throws DataError if there are too many.
   void fit(const data::Loaders& loaders, const OnEpoch& on_epoch) override;
 
  private:

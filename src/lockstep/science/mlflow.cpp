@@ -77,7 +77,8 @@ std::optional<std::string> or_variable(const std::optional<std::string>& given, 
   return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
 }
 
-// "http://user:secret@host/" becomes "http://host"; who asks is told otherwise, and in no message.
+// Moves the user and password of "http://user:secret@host/" into the options, so that messages show
+// only "http://host".
 void take_user_from_uri(MlflowOptions& options) {
   while (options.uri.ends_with('/')) options.uri.pop_back();
   const auto begin = options.uri.find("://");
@@ -91,8 +92,9 @@ void take_user_from_uri(MlflowOptions& options) {
   if (colon != std::string::npos) options.password = unescaped(user.substr(colon + 1));
 }
 
-// "mlflow-artifacts:/7/run/artifacts", maybe with a host: "7/run/artifacts". Nothing where
-// artifacts are kept where only the server, or a cloud's library, can put them.
+// "7/run/artifacts" for "mlflow-artifacts:/7/run/artifacts", which may also contain a host. Nothing
+// if artifacts are kept in a place that the proxy does not reach, such as the server's disk or a
+// cloud.
 std::optional<std::string> proxied(const std::string& uri) {
   const std::string scheme = "mlflow-artifacts:";
   if (!uri.starts_with(scheme)) return std::nullopt;
@@ -104,7 +106,7 @@ std::optional<std::string> proxied(const std::string& uri) {
 
 }  // namespace
 
-// One connection, kept open from call to call.
+// One connection, which stays open between calls.
 class MlflowTracker::Server {
  public:
   explicit Server(MlflowOptions options)
@@ -157,7 +159,8 @@ class MlflowTracker::Server {
                 answer.body.substr(0, kLongest));
   }
 
-  // What `read` makes of the answer; where it is not as MLflow's is, an error that shows it.
+  // The result of `read` for the parsed answer. If the answer is not what MLflow sends, throws an
+  // error that shows the answer.
   template <typename F>
   auto parsed(const std::string& path, const Answer& answer, const F& read) const {
     try {
@@ -227,8 +230,8 @@ MlflowTracker::MlflowTracker(MlflowOptions options) {
   artifacts_ = proxied(artifact_uri);
   if (!artifacts_) {
     warn(
-        fmt::format("{}: keeps artifacts at '{}', which cannot be reached through it: pictures and "
-                    "the report are not sent; start it with --serve-artifacts",
+        fmt::format("{}: keeps artifacts at '{}', which its proxy does not reach: pictures and the "
+                    "report are not sent; start the server with --serve-artifacts",
                     name(), artifact_uri));
   }
 }
@@ -248,7 +251,7 @@ std::string MlflowTracker::name() const {
 
 void MlflowTracker::log_parameters(const HParams& parameters) {
   if (server_ == nullptr) return;
-  constexpr std::size_t kMost = 100;  // in a batch, as MLflow has it
+  constexpr std::size_t kMost = 100;  // MLflow's limit for one batch
   json batch = json::array();
   const auto send = [&] {
     if (!batch.empty()) server_->call("runs/log-batch", {{"run_id", run_id_}, {"params", batch}});

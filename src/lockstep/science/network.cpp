@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Hands over the optimizer's state, which ends with the run, and what the run has reached.
+// Copies the optimizer's state out of the run, because the optimizer ends with the run. Also
+// restores the state of a loaded model, and calls `on_epoch`.
 class Follower : public Callback {
  public:
   Follower(StateDict& optimizer, bool is_loaded, const Estimator::OnEpoch& on_epoch)
@@ -39,7 +40,7 @@ class Follower : public Callback {
     if (!is_loaded_) return;
     const double lr = state.optimizer->lr();
     state.optimizer->load_state(optimizer_);
-    state.optimizer->set_lr(lr);  // as it was asked for
+    state.optimizer->set_lr(lr);  // the configured one, not that of the loaded state
   }
   void on_epoch_end(State& state) override {
     if (on_epoch_ && state.comm->is_primary()) {
@@ -56,7 +57,7 @@ class Follower : public Callback {
   const Estimator::OnEpoch& on_epoch_;
 };
 
-// Outputs are rows, whatever shape targets have.
+// Compares outputs and targets as rows, because the model's outputs are rows.
 Criterion by_rows(const Criterion& criterion) {
   return [criterion](const torch::Tensor& outputs, const torch::Tensor& targets) {
     return criterion(outputs.flatten(1), targets.flatten(1));
@@ -70,7 +71,7 @@ std::shared_ptr<Engine> engine_of(const NetworkConfig& config) {
       .workers = config.workers, .shards = config.shards, .device = config.device});
 }
 
-// Once, where a launcher started several of us.
+// Printed once, also if a launcher started several processes.
 void announce(const std::string& name, const Engine& engine) {
   if (!process::is_primary_process()) return;
   Console::standard().line(fmt::format("{}: trains on {} with {} worker{}", name,
@@ -85,7 +86,7 @@ Network::Network(NetworkConfig config) : config_(std::move(config)) {
     throw ConfigError("n_epochs: expected a positive integer, got {}", config_.n_epochs);
   }
   if (!config_.ddp && (config_.workers || config_.shards)) {
-    throw ConfigError("workers and shards make sense with ddp = true only");
+    throw ConfigError("workers and shards need ddp = true, got ddp = false");
   }
 }
 
@@ -194,13 +195,15 @@ void Network::save(const fs::path& folder) const {
 
 void Network::load(const fs::path& folder) {
   const SavedParameters saved = load_parameters(folder, name());
-  if (!saved.shape) throw CheckpointError("{}: says nothing of the samples", folder.string());
+  if (!saved.shape) {
+    throw CheckpointError("{}: params.json has no \"shape\" of the samples", folder.string());
+  }
   const StateDict state = checkpoint::load(folder / "model.pt");
   try {
     restore(saved.parameters);
   } catch (const std::exception& error) {
-    throw CheckpointError("{}: params.json does not say what {} is made of: {}", folder.string(),
-                          name(), error.what());
+    throw CheckpointError("{}: params.json: an option of {} is missing or has another type: {}",
+                          folder.string(), name(), error.what());
   }
   Model model = make_model(*saved.shape);
   model.load_state(state.get<StateDict>("model_state_dict"));

@@ -1,5 +1,5 @@
-// Estimators that are networks: trained with Adam, a learning rate that falls on a plateau, and an
-// end when nothing gets better any more, on one process or many.
+// Estimators that are networks. They are trained with Adam, in one process or in many. The learning
+// rate falls when the loss stops falling, and training ends early when the loss no longer improves.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,16 @@ namespace lockstep::science {
 struct NetworkConfig {
   std::int64_t n_epochs = 1;
   std::int64_t patience = 10;  // epochs without a better loss of the first loader
-  double min_delta = 1e-5;     // that counts as better
-  std::optional<std::filesystem::path> logdir = "./logs/";  // what is there stays; none: no files
+  double min_delta = 1e-5;     // the smallest change that counts as better
+  // Files that are there already stay. None: nothing is written.
+  std::optional<std::filesystem::path> logdir = "./logs/";
   double lr = 1e-3;
   std::optional<double> min_lr;  // default: lr / 100
   double weight_decay = 0.0;
   std::optional<torch::Device> device;  // also of predictions; default: a GPU, else the CPU
-  bool ddp = false;                     // on all cores or GPUs
-  std::optional<int> workers;           // instead; needs ddp
-  std::optional<int> shards;            // parts of a batch; results depend on them. Needs ddp
+  bool ddp = false;                     // trains with one worker per core or GPU
+  std::optional<int> workers;           // this many workers instead; needs ddp
+  std::optional<int> shards;            // parts of a batch; results depend on this. Needs ddp
   std::uint64_t seed = 42;
   bool verbose = false;
 };
@@ -39,8 +40,9 @@ class Network : public Estimator {
   torch::Tensor predict(const data::Loader& loader) override;
   // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads.
   void save(const std::filesystem::path& folder) const override;
-  // The model with what it is made of, whatever this one was given for that. The next train() goes
-  // on with the loaded weights and the optimizer's state, at the learning rate of this one.
+  // Loads the model and the options that shape it (PICAE's layers, for example), which replace the
+  // options of this object. The next train() continues with the loaded weights and optimizer state,
+  // at the learning rate of this object.
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
   std::string describe() const override;
@@ -56,8 +58,8 @@ class Network : public Estimator {
   // A network for such samples, drawn from torch's generator.
   virtual Model make_model(const FieldShape& shape) const = 0;
   virtual Criterion criterion() const = 0;
-  // What make_model() depends on, beside the samples, and back. The latter may throw
-  // std::out_of_range and std::bad_variant_access.
+  // The options that make_model() depends on, in addition to the samples' shape; restore() sets
+  // them again. restore() may throw std::out_of_range and std::bad_variant_access.
   virtual HParams options() const { return {}; }
   virtual void restore(const HParams&) {}
 
@@ -67,10 +69,10 @@ class Network : public Estimator {
   void require_model(const char* what) const;
 
   NetworkConfig config_;
-  std::optional<FieldShape> shape_;  // that the model is for
+  std::optional<FieldShape> shape_;  // of the samples that the model is for
   Model model_;
-  StateDict optimizer_;     // as training left it
-  bool is_loaded_ = false;  // the model, and not trained since
+  StateDict optimizer_;     // its state at the end of training
+  bool is_loaded_ = false;  // the model was loaded and not trained since
   std::int64_t epoch_ = 0;
   double loss_ = 0;
   std::map<std::int64_t, EpochMetrics> history_;

@@ -28,7 +28,8 @@ SavedParameters load_parameters(const std::filesystem::path& folder, const std::
     const auto json = nlohmann::json::parse(read_file(path));
     SavedParameters saved{.estimator = json.at("estimator"), .parameters = {}, .shape = {}};
     if (saved.estimator != estimator) {
-      throw CheckpointError("expected those of {}, got those of {}", estimator, saved.estimator);
+      throw CheckpointError("expected parameters of {}, got those of {}", estimator,
+                            saved.estimator);
     }
     for (const auto& [name, value] : json.at("parameters").items()) {
       if (value.is_boolean()) saved.parameters[name] = value.get<bool>();

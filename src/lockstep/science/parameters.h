@@ -1,4 +1,4 @@
-// params.json: what an estimator was made with, beside its model.
+// params.json: the options of an estimator, in the same folder as its model.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct SavedParameters {
 
 void save_parameters(const std::filesystem::path& folder, const SavedParameters& saved);
 
-// Throws CheckpointError where they are not there, damaged, or another estimator's.
+// Throws CheckpointError if the file is missing, damaged, or of another kind of estimator.
 SavedParameters load_parameters(const std::filesystem::path& folder, const std::string& estimator);
 
 }  // namespace lockstep::science

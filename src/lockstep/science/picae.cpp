@@ -54,7 +54,7 @@ class PICAEModelImpl : public nn::Module {
                   F::PadFuncOptions(std::vector<std::int64_t>(6, padding_)).mode(torch::kCircular));
   }
 
-  // Doubled, and in the last step to the size that the field had.
+  // Doubles each side; the last step enlarges to the size of the field.
   torch::Tensor upsampled(const torch::Tensor& x, std::size_t step, std::size_t steps) const {
     namespace F = nn::functional;
     Sizes target = size_;

@@ -1,4 +1,4 @@
-// A physics-informed autoencoder: whatever its weights, the velocity that comes out has no
+// A physics-informed autoencoder: whatever its weights are, the velocity that it returns has no
 // divergence.
 #pragma once
 
@@ -14,16 +14,16 @@ struct PICAEConfig {
   std::int64_t dec_nlayers = 3;  // convolutions on the way back
 };
 
-// Encoder and decoder with periodic padding; the decoder ends in a vector potential, whose curl, by
+// Encoder and decoder with periodic padding. The decoder returns a vector potential. Its curl, by
 // periodic central differences, is the output.
 class PICAE : public Network {
  public:
-  // Throws ConfigError for options without meaning.
+  // Throws ConfigError for options that are not valid.
   explicit PICAE(PICAEConfig config = {});
   std::string name() const override { return "PICAE"; }
 
  protected:
-  // Throws DataError where samples are not [3, N, N, N] with sides that can be halved so often.
+  // Throws DataError if samples are not [3, N, N, N], or if N cannot be halved enc_nlayers times.
   Model make_model(const FieldShape& shape) const override;
   Criterion criterion() const override;
   HParams options() const override;

@@ -22,7 +22,7 @@ std::vector<double> middles(const std::vector<double>& edges) {
   return centers;
 }
 
-// The part of it that is in the range.
+// The part of the function whose values are in the range.
 Cdf cut(const Cdf& whole, const Range& range) {
   Cdf part;
   for (std::size_t i = 0; i < whole.value.size(); ++i) {
@@ -41,8 +41,8 @@ Picture line_picture(const torch::Tensor& predict, const torch::Tensor& target) 
       .report =
           {.title = "A line",
            .text =
-               "The first sample's first channel, and how much was predicted too high (above 0) "
-               "or too low.",
+               "The first sample's first channel, and the difference: above 0 where the prediction "
+               "is too high, below 0 where it is too low.",
            .svg =
                plot::to_svg({plot::LinePlot{.title = "Target and predicted",
                                             .x_label = "x",
@@ -55,14 +55,14 @@ Picture line_picture(const torch::Tensor& predict, const torch::Tensor& target) 
       .csv = to_csv({{"x", x}, {"target", t}, {"predicted", p}, {"difference", d}})};
 }
 
-// The axes of a plane, and what is drawn: rows from the top.
+// The values of a plane, and the names of its axes.
 struct FieldPlane {
   torch::Tensor values;  // [rows, columns], the first row at the bottom
   const char* row;
   const char* column;
 };
 
-// The middle one of [x, y, z], or all of [x, y].
+// The middle plane of [x, y, z], or all of [x, y].
 FieldPlane plane_of(const torch::Tensor& channel) {
   if (channel.dim() == 2) return {.values = channel, .row = "x", .column = "y"};
   return {.values = channel[channel.size(0) / 2], .row = "y", .column = "z"};
@@ -90,8 +90,8 @@ struct Spectra {
   Spectrum predict, target;
 };
 
-// Without what is rounding error beside the largest, which would take up most of a logarithmic
-// axis.
+// Sets values that are only rounding errors, compared with the largest, to 0. They would take up
+// most of a logarithmic axis.
 std::vector<double> drawn(const std::vector<double>& energy) {
   const double least = energy.empty() ? 0 : 1e-8 * std::ranges::max(energy);
   std::vector<double> seen = energy;
@@ -102,35 +102,36 @@ std::vector<double> drawn(const std::vector<double>& energy) {
 Picture picture_of(const Spectra& spectra, const std::string& text) {
   const Spectrum &p = spectra.predict, &t = spectra.target;
   const auto line = kolmogorov_line(t);
-  return {
-      .name = "spectrum",
-      .report = {.title = "Power spectrum",
-                 .text = "How much energy each scale has: large scales on the left, small ones "
-                         "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
-                         "turbulence. What is less than 1e-8 of the largest is not drawn. k counts "
-                         "waves in the shortest side. " +
-                         text,
-                 .svg = plot::to_svg(
-                     {plot::LinePlot{.title = "Power spectrum",
-                                     .x_label = "wave number k",
-                                     .y_label = "E(k)",
-                                     .lines = {{"target", t.wave_number, drawn(t.energy)},
-                                               {"predicted", p.wave_number, drawn(p.energy)},
-                                               {"k^(-5/3)", t.wave_number, line, true}},
-                                     .log_x = true,
-                                     .log_y = true}})},
-      .csv = to_csv({{"k", t.wave_number},
-                     {"target", t.energy},
-                     {"predicted", p.energy},
-                     {"kolmogorov", line}})};
+  return {.name = "spectrum",
+          .report = {.title = "Power spectrum",
+                     .text = "How much energy each scale has: large scales on the left, small ones "
+                             "on the right. The dashed line falls as k^(-5/3), as in Kolmogorov's "
+                             "turbulence. Values below 1e-8 of the largest are not drawn. k counts "
+                             "waves in the shortest side. " +
+                             text,
+                     .svg = plot::to_svg(
+                         {plot::LinePlot{.title = "Power spectrum",
+                                         .x_label = "wave number k",
+                                         .y_label = "E(k)",
+                                         .lines = {{"target", t.wave_number, drawn(t.energy)},
+                                                   {"predicted", p.wave_number, drawn(p.energy)},
+                                                   {"k^(-5/3)", t.wave_number, line, true}},
+                                         .log_x = true,
+                                         .log_y = true}})},
+          .csv = to_csv({{"k", t.wave_number},
+                         {"target", t.energy},
+                         {"predicted", p.energy},
+                         {"kolmogorov", line}})};
 }
 
 using SpectrumOf = Spectrum (*)(const torch::Tensor&, const BoxLengths&);
 
-// The mean over the first of some fields or cubes [n, C, …].
+// More fields would take long and change the mean little.
+constexpr std::int64_t kMostFields = 64;
+
+// The mean over the first fields or cubes of [n, C, …], at most kMostFields of them.
 Spectrum mean_spectrum(const torch::Tensor& samples, const BoxLengths& box, SpectrumOf spectrum) {
-  constexpr std::int64_t kMost = 64;
-  const std::int64_t count = std::min(kMost, samples.size(0));
+  const std::int64_t count = std::min(kMostFields, samples.size(0));
   Spectrum sum;
   for (std::int64_t i = 0; i < count; ++i) {
     const Spectrum one = spectrum(samples[i], box);
@@ -184,9 +185,10 @@ Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& 
   return {
       .name = "pdf_cdf",
       .report = {.title = "Distribution of values",
-                 .text = fmt::format("Left, how dense values are; right, the part of them up to a "
-                                     "value. The largest distance between the two curves on the "
-                                     "right is the Kolmogorov-Smirnov statistic, {:.4f}.",
+                 .text = fmt::format("Left: the density of values. Right: the fraction of values "
+                                     "up to each value. The largest distance between the two "
+                                     "curves on the right is the Kolmogorov-Smirnov statistic, "
+                                     "{:.4f}.",
                                      ks_statistic(ps, ts)),
                  .svg = plot::to_svg(
                      {plot::LinePlot{.title = "PDF",
@@ -223,8 +225,9 @@ Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
       torch::meshgrid({torch::arange(t.values.size(0)), torch::arange(t.values.size(1))}, "ij");
   return {.name = "slices",
           .report = {.title = "A slice",
-                     .text = "The middle plane of the first channel, both with the same colours, "
-                             "and what was predicted too high (red) or too low (blue).",
+                     .text = "The middle plane of the first channel: target and prediction in the "
+                             "same colours, and the difference, red where the prediction is too "
+                             "high and blue where it is too low.",
                      .svg = plot::to_svg({field_plot("Target", t, values),
                                           field_plot("Predicted", p, values),
                                           field_plot("Predicted - target", difference, signs)})},
@@ -239,17 +242,17 @@ Picture spectrum_picture(const torch::Tensor& predict, const torch::Tensor& targ
                          const BoxLengths& box) {
   return picture_of({.predict = mean_spectrum(predict, box, power_spectrum),
                      .target = mean_spectrum(target, box, power_spectrum)},
-                    target.size(0) == 1
-                        ? "Of the whole field."
-                        : fmt::format("The mean of {} whole fields.", target.size(0)));
+                    target.size(0) == 1 ? "It is that of the whole field."
+                                        : fmt::format("It is the mean of {} whole fields.",
+                                                      std::min(kMostFields, target.size(0))));
 }
 
 Picture cube_spectrum_picture(const torch::Tensor& predict, const torch::Tensor& target,
                               const BoxLengths& box) {
   return picture_of({.predict = mean_spectrum(predict, box, windowed_spectrum),
                      .target = mean_spectrum(target, box, windowed_spectrum)},
-                    "The mean of single cubes, tapered by a Hann window, as a cube is not "
-                    "periodic.");
+                    "It is the mean of single cubes. Each is tapered by a Hann window, because a "
+                    "cube is not periodic.");
 }
 
 }  // namespace lockstep::science

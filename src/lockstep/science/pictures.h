@@ -17,19 +17,19 @@ namespace lockstep::science {
 
 struct Picture {
   std::string name;      // of its files
-  ReportPicture report;  // and how it looks in one
+  ReportPicture report;  // its part of a report
   std::string csv;
 };
 
 // The loss of every loader over the epochs.
 Picture loss_picture(const std::map<std::int64_t, EpochMetrics>& history);
 
-// PDF and CDF of values in `range`, or of all.
+// PDF and CDF of the values in `range`, or of all values.
 Picture distribution_picture(const torch::Tensor& predict, const torch::Tensor& target,
                              const std::optional<Range>& range = {});
 
-// Of fields [C, N, …]: the middle plane of the first channel, predicted, wanted, and the
-// difference; of one dimension, both as lines.
+// For fields [C, N, …]: the middle plane of the first channel, as target, as predicted, and the
+// difference. Fields of one dimension are drawn as lines.
 Picture slice_picture(const torch::Tensor& predict, const torch::Tensor& target,
                       const std::optional<Range>& range = {});
 

@@ -1,4 +1,4 @@
-// One page about an evaluation, complete in itself.
+// One HTML page about an evaluation.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lockstep::science {
 
 struct ReportPicture {
   std::string title;
-  std::string text;  // what is to be seen
+  std::string text;  // what the picture shows
   std::string svg;
 };
 
@@ -21,7 +21,7 @@ struct ReportContent {
   std::vector<ReportPicture> pictures;
 };
 
-// HTML without references to anything outside of it.
+// HTML that refers to no other file: styles and pictures are inside it.
 std::string to_html(const ReportContent& content);
 
 }  // namespace lockstep::science

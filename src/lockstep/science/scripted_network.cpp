@@ -25,7 +25,7 @@ ScriptedNetwork::ScriptedNetwork(const std::filesystem::path& script, NetworkCon
 }
 
 Model ScriptedNetwork::make_model(const FieldShape&) const {
-  if (script_.empty()) throw Error("ScriptedNetwork: has no script: load() first");
+  if (script_.empty()) throw Error("ScriptedNetwork: it has no script: call load() first");
   return Model::script(std::istringstream(script_), name());
 }
 

@@ -7,13 +7,12 @@
 
 namespace lockstep::science {
 
-// Trained with a smooth L1 loss from the weights that are in the file.
+// It is trained with a smooth L1 loss, starting from the weights in the file.
 class ScriptedNetwork : public Network {
  public:
-  // The file is read here. Throws DataError where it cannot be, ConfigError where it is no
-  // TorchScript.
+  // Reads the file. Throws DataError if it cannot be read, ConfigError if it is not TorchScript.
   ScriptedNetwork(const std::filesystem::path& script, NetworkConfig config);
-  // One that is to be loaded.
+  // A network without a script: call load() before training or predicting.
   explicit ScriptedNetwork(NetworkConfig config) : Network(std::move(config)) {}
 
   std::string name() const override { return "ScriptedNetwork"; }
@@ -26,7 +25,7 @@ class ScriptedNetwork : public Network {
   Criterion criterion() const override;
 
  private:
-  std::string script_;  // what is in the file
+  std::string script_;  // the content of the file
 };
 
 }  // namespace lockstep::science

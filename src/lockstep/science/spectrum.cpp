@@ -10,12 +10,13 @@
 namespace lockstep::science {
 namespace {
 
-// |u_k|² of a scalar field, each mode of the half transform counted as often as the whole has it.
+// |u_k|² of a scalar field. Each mode of the half transform counts as often as it occurs in the
+// whole transform.
 torch::Tensor mode_energy(const torch::Tensor& field) {
   const torch::Tensor transform = rfftn(field) / static_cast<double>(field.numel());
   torch::Tensor energy = torch::real(transform * transform.conj());
   const std::int64_t size = field.size(-1);
-  const std::int64_t doubled = (size - 1) / 2;  // modes 1 to this have a twin in the other half
+  const std::int64_t doubled = (size - 1) / 2;  // modes 1 to this also occur in the other half
   if (doubled > 0) energy.narrow(-1, 1, doubled).mul_(2.0);
   return energy;
 }
@@ -44,7 +45,8 @@ Spectrum power_spectrum(const torch::Tensor& field, const BoxLengths& box) {
     energy = energy.defined() ? energy + one : one;
   }
   const torch::Tensor k = wave_numbers(shape, box);
-  // Rounded up at one half, so that shells have equal widths where k comes in halves.
+  // One half is always rounded up (not to the even number), so shells have equal widths also if k
+  // is a multiple of one half.
   torch::Tensor shells = (k + 0.5).floor().to(torch::kInt64);
   shells = torch::where(k > 0, shells.clamp_min(1), shells).expand_as(energy);
   const std::int64_t largest = largest_shell(shape, box);
@@ -60,7 +62,8 @@ Spectrum power_spectrum(const torch::Tensor& field, const BoxLengths& box) {
 Spectrum windowed_spectrum(const torch::Tensor& part, const BoxLengths& box) {
   torch::Tensor window = torch::ones({1}, torch::kFloat64);
   for (std::int64_t axis = 1; axis < part.dim(); ++axis) {
-    // Midway between the points of the usual one: no point is lost to a zero at an edge.
+    // The window is taken midway between its usual points, so that it is zero at no point and no
+    // value at an edge is lost.
     const std::int64_t size = part.size(axis);
     const torch::Tensor at = (torch::arange(size, torch::kFloat64) + 0.5) / size;
     const torch::Tensor side = torch::sin(M_PI * at).square();
@@ -93,7 +96,8 @@ double spectral_slope(const Spectrum& spectrum, const WaveNumbers& range) {
     n += 1, x += a, y += b, xx += a * a, xy += a * b;
   }
   if (n < 2) {
-    throw ConfigError("a slope needs two wave numbers from {} to {}", range.first, range.last);
+    throw ConfigError("spectral_slope: expected two wave numbers or more from {} to {}, got fewer",
+                      range.first, range.last);
   }
   return (n * xy - x * y) / (n * xx - x * x);
 }
@@ -102,8 +106,9 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
   const torch::IntArrayRef shape(options.shape);
   const std::int64_t dimensions = static_cast<std::int64_t>(shape.size());
   auto generator = at::detail::createCPUGenerator(options.seed);
-  // Amplitudes of white noise, so that the field is real without further ado, shaped to the slope:
-  // a shell has k^(d - 1) modes, each with the square of the amplitude.
+  // The transform of white noise is multiplied by an amplitude for the slope, so the field is real
+  // without further work. A shell has about k^(d - 1) modes, and each has the square of the
+  // amplitude as its energy.
   const torch::Tensor k = wave_numbers(shape);
   const double power = (options.slope - static_cast<double>(dimensions - 1)) / 2.0;
   torch::Tensor amplitude =
@@ -114,7 +119,7 @@ torch::Tensor synthetic_turbulence(const TurbulenceOptions& options) {
     transforms.push_back(rfftn(noise) * amplitude);
   }
   if (options.components == dimensions && dimensions > 1) {
-    // The part along k is what diverges.
+    // Removes the part along k, which is the one with divergence.
     const torch::Tensor k2 = torch::where(k > 0, k * k, torch::ones_like(k));
     const auto scales = wave_number_scales(shape);
     std::vector<torch::Tensor> axes;

@@ -1,4 +1,4 @@
-// How a field's energy is spread over scales.
+// How a field's energy is distributed over scales.
 #pragma once
 
 #include <vector>
@@ -14,17 +14,17 @@ struct Spectrum {
   std::vector<double> energy;       // of the modes within half a wave number of it
 };
 
-// Of a periodic field [C, N, …] of 1 to 3 dimensions with C components (1: a scalar): half the sum
-// of |u_k|² over a shell. The sum over all shells and the mean is half the mean square of the
-// field. Shells reach up to the smallest of the dimensions' Nyquist wave numbers: beyond, they are
-// cut by the corners. Wave numbers count waves in the shortest side, and the other sides are as
-// long as `box` says; a mode longer than the shortest side counts in the first shell. Throws
-// ConfigError where `box` does not fit the field.
+// The spectrum of a periodic field [C, N, …] of 1 to 3 dimensions with C components (1: a scalar):
+// half the sum of |u_k|² over each shell. The sum over all shells and the mean is half the mean
+// square of the field. Shells reach up to the smallest of the dimensions' Nyquist wave numbers;
+// larger shells would lie partly outside of the grid's modes. Wave numbers count waves in the
+// shortest side, and `box` has the lengths of all sides. A mode longer than the shortest side
+// counts in the first shell. Throws ConfigError if `box` does not fit the field.
 Spectrum power_spectrum(const torch::Tensor& field, const BoxLengths& box = {});
 
-// The same of a part [C, N, …] that was cut out of a larger field, and so is not periodic: its
-// edges would spill energy over all scales. It is tapered by a Hann window, and scaled to the
-// energy that it had.
+// The same for a part [C, N, …] that was cut out of a larger field. Such a part is not periodic,
+// and the jumps at its edges would add energy at all scales. So it is tapered by a Hann window, and
+// then scaled to the energy that it had before.
 Spectrum windowed_spectrum(const torch::Tensor& part, const BoxLengths& box = {});
 
 // Kolmogorov's k^(-5/3), through the spectrum's energy at its third wave number (or its last).
@@ -43,12 +43,12 @@ struct TurbulenceOptions {
   double slope = -5.0 / 3.0;  // of the energy spectrum
   double peak = 2.0;          // wave number (waves in the shortest side) below which it is flat
   std::uint64_t seed = 0;
-  std::int64_t components =
-      1;  // of a vector field, without divergence where it has as many as dimensions
+  // Of a vector field. With as many components as dimensions, the field has no divergence.
+  std::int64_t components = 1;
 };
 
-// A random field [components, …] with that spectrum and phases by the seed, of mean 0 and a
-// standard deviation of 1, on a grid of equal spacing: a stand-in for a simulation.
+// A random field [components, …] with that spectrum, on a grid of equal spacing, for use in place
+// of a simulation. The seed determines the phases. The mean is 0 and the standard deviation is 1.
 torch::Tensor synthetic_turbulence(const TurbulenceOptions& options = {});
 
 }  // namespace lockstep::science

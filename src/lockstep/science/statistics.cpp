@@ -13,7 +13,7 @@ std::span<const double> as_span(const torch::Tensor& values) {
   return {values.data_ptr<double>(), static_cast<std::size_t>(values.numel())};
 }
 
-// Sorting again what is sorted costs as much as the first time.
+// Finite values in ascending order. Values that are sorted already are not sorted again.
 torch::Tensor sorted(const torch::Tensor& values) {
   const bool is_ready =
       values.scalar_type() == torch::kFloat64 && values.dim() == 1 && values.is_contiguous() &&
@@ -42,7 +42,7 @@ Range range_of(const torch::Tensor& a, const torch::Tensor& b) {
 
 Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_t bins) {
   if (bins < 1) throw ConfigError("bins: expected a positive integer, got {}", bins);
-  // As NumPy does where all values are the same.
+  // NumPy widens the range in the same way if all values are equal.
   const bool flat = range.first == range.last;
   const double first = flat ? range.first - 0.5 : range.first;
   const double last = flat ? range.last + 0.5 : range.last;
@@ -58,7 +58,7 @@ Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_
     if (value < first || value > last) continue;
     auto bin = static_cast<std::int64_t>((value - first) / width);
     bin = std::clamp<std::int64_t>(bin, 0, bins - 1);
-    // Rounding may have put it beside its bin.
+    // Because of rounding, `bin` may be one too large or too small.
     if (value < histogram.edge[static_cast<std::size_t>(bin)] && bin > 0) --bin;
     if (bin + 1 < bins && value >= histogram.edge[static_cast<std::size_t>(bin) + 1]) ++bin;
     counts[static_cast<std::size_t>(bin)] += 1;

@@ -1,4 +1,4 @@
-// How values are distributed, and how far two distributions are apart.
+// How values are distributed, and how large the distance between two distributions is.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace lockstep::science {
 
 struct Histogram {
-  std::vector<double> edge;     // of the bins, one more than there are
+  std::vector<double> edge;     // of the bins: one more than there are bins
   std::vector<double> density;  // numpy.histogram(…, density=True): its integral is 1
 };
 
@@ -18,11 +18,12 @@ struct Range {
   double last = 0;
 };
 
-// Those that are finite numbers, in ascending order, in double. Distributions are of such values;
-// infinities and what is not a number have no place in one. Throws DataError where there are none.
+// The values that are finite numbers, in ascending order, in double. The functions below use only
+// these, because NaN and infinite values have no place in a distribution. Throws DataError if no
+// value is finite.
 torch::Tensor finite_values(const torch::Tensor& values);
 
-// The range of values that both have; of finite ones, as all below.
+// The smallest range that contains the finite values of both.
 Range range_of(const torch::Tensor& a, const torch::Tensor& b);
 
 Histogram histogram(const torch::Tensor& values, const Range& range, std::int64_t bins = 100);
@@ -32,8 +33,8 @@ struct Cdf {
   std::vector<double> fraction;  // of the values that are at most this
 };
 
-// At most `points` of the empirical distribution function, evenly spread over the sorted values;
-// fewer where values repeat.
+// At most `points` points of the empirical distribution function, evenly spread over the sorted
+// values. There are fewer if values repeat.
 Cdf cumulative(const torch::Tensor& values, std::int64_t points = 1000);
 
 // The largest distance between two empirical distribution functions: scipy.stats.ks_2samp.

@@ -12,14 +12,14 @@ torch::Tensor as_velocity(const torch::Tensor& velocity) {
   const std::int64_t components = velocity.dim() > 1 ? velocity.size(0) : 0;
   if (velocity.dim() < 2 || velocity.dim() > 4 || components != velocity.dim() - 1) {
     throw DataError(
-        "a velocity of as many components as dimensions was expected, [3, N, N, N], got {} "
+        "expected a velocity with as many components as dimensions, such as [3, N, N, N], got {} "
         "dimensions with {} components",
         velocity.dim() - 1, components);
   }
   return velocity.detach().to(torch::kCPU, torch::kFloat64);
 }
 
-// A tensor [D, D, …] of what `element` gives for i and j.
+// A tensor [D, D, …] whose elements are `element(i, j)`.
 torch::Tensor tensor_of(std::int64_t size,
                         const std::function<torch::Tensor(std::int64_t, std::int64_t)>& element) {
   std::vector<torch::Tensor> rows;
@@ -87,7 +87,8 @@ SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter
   }
   const torch::Tensor strain = without_trace(strain_of(gradient));
   const torch::Tensor magnitude = magnitude_of(strain);
-  // What the test filter removes of the filtered velocity is known; the model must give it, too.
+  // The stress that the test filter removes from the filtered velocity is known. The coefficient is
+  // chosen so that the model gives the same stress.
   const torch::Tensor known = without_trace(reynolds_stress(velocity, test_filter));
   const torch::Tensor test_strain = filtered(strain, test_filter);
   const torch::Tensor test_magnitude = magnitude_of(test_strain);

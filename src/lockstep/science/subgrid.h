@@ -1,5 +1,6 @@
-// What a filtered velocity field lacks, and classical models of it: baselines for learned ones.
-// Fields are periodic, [3, N, N, N] (or [2, N, N], [1, N]); results are [D, D, …] in double.
+// The stress of the scales that a filter removes from a velocity field, and classical models of
+// that stress, as baselines for learned models. Fields are periodic, [3, N, N, N] (or [2, N, N],
+// [1, N]); results are [D, D, …] in double.
 #pragma once
 
 #include <torch/types.h>
@@ -24,20 +25,21 @@ torch::Tensor gradient_model(const torch::Tensor& velocity,
                              const GradientModelOptions& options = {});
 
 struct SmagorinskyOptions {
-  double filter_width = 1.0;  // that the velocity was filtered with
-  double width_ratio = 2.0;   // of the test filter to it
+  double filter_width = 1.0;  // of the filter that was applied to the velocity
+  double width_ratio = 2.0;   // width of the test filter / filter_width
   double spacing = 1.0;       // of the grid
 };
 
 struct SmagorinskyModel {
-  torch::Tensor stress;    // the part of it without a trace
+  torch::Tensor stress;    // its trace is zero
   double coefficient = 0;  // C_s², the same everywhere
 };
 
 // The dynamic Smagorinsky model of Germano and Lilly: -2 C_s² width² |S| S_ij, with C_s² by least
 // squares over the whole field from the scales between the filter and a wider test filter. S_ij is
-// the strain without its trace, so that a flow that diverges has a stress without one, too. Two or
-// three dimensions: in one, nothing is left without the trace (DataError).
+// the strain without its trace, so the stress of a flow with divergence has no trace either. It
+// needs two or three dimensions, because in one dimension nothing is left without the trace. Throws
+// DataError for one dimension.
 SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter& test_filter,
                                      const SmagorinskyOptions& options = {});
 

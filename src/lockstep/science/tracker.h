@@ -1,5 +1,5 @@
-// Where an experiment's parameters, metrics and pictures go. Of the processes that a launcher
-// started, only rank 0's trackers do anything.
+// Trackers store an experiment's parameters, metrics and pictures. If a launcher started several
+// processes, only the trackers of rank 0 do anything.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ class Tracker {
   virtual std::string name() const = 0;  // for messages
   virtual void log_parameters(const HParams& parameters) = 0;
   virtual void log_metrics(const std::vector<TrackedMetric>& metrics) = 0;
-  // A file's content under a name.
+  // Stores a file of this name and content.
   virtual void log_artifact(const std::string& name, const std::string& content) = 0;
-  // The run is over.
+  // To be called when the run has ended well.
   virtual void finish() = 0;
 };
 
 struct FileTrackerOptions {
   std::filesystem::path folder;
-  bool append = false;  // to the parameters and metrics of an earlier one; else they are replaced
+  bool append = false;  // to the parameters and metrics that are there; else they are replaced
 };
 
-// Writes params.json, metrics.csv (name, step, value) and artifacts into a folder. What is there
-// under other names stays.
+// Writes params.json, metrics.csv (name, step, value) and artifacts into a folder. Other files in
+// the folder stay.
 class FileTracker : public Tracker {
  public:
   explicit FileTracker(FileTrackerOptions options);
@@ -60,30 +60,32 @@ class FileTracker : public Tracker {
 
 struct MlflowOptions {
   std::string uri;                      // of the server, "http://127.0.0.1:5000"
-  std::string experiment = "lockstep";  // made where there is none
+  std::string experiment = "lockstep";  // made if it does not exist
   std::string run_name = "run";
-  std::optional<std::string> parent_run_id = {};  // shown below that run
-  // Who asks. Default: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD.
+  std::optional<std::string> parent_run_id = {};  // this run is shown below that one
+  // To log in to the server. Default: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and
+  // _PASSWORD.
   std::optional<std::string> token = {};
   std::optional<std::string> username = {};
   std::optional<std::string> password = {};
   double timeout = 10;  // seconds for an answer
 };
 
-// Talks to an MLflow server over its REST interface. Throws Error, naming the address and what the
-// server said, where it does not do as asked.
+// Talks to an MLflow server over its REST interface. If a request fails, it throws Error with the
+// address and the server's answer.
 class MlflowTracker : public Tracker {
  public:
   // Starts a run.
   explicit MlflowTracker(MlflowOptions options);
-  // Ends it as failed, unless finish() was called.
+  // Ends the run as failed, unless finish() was called.
   ~MlflowTracker() override;
 
   std::string name() const override;
   void log_parameters(const HParams& parameters) override;
   void log_metrics(const std::vector<TrackedMetric>& metrics) override;
-  // By the server's artifact proxy (mlflow server --serve-artifacts, the default since 2.0). Where
-  // the server keeps artifacts elsewhere, a warning says so once, and none are sent.
+  // Sends it through the server's artifact proxy (mlflow server --serve-artifacts, the default
+  // since 2.0). If the server keeps artifacts elsewhere, one warning says so, and no artifacts are
+  // sent.
   void log_artifact(const std::string& name, const std::string& content) override;
   void finish() override;
 
@@ -96,7 +98,7 @@ class MlflowTracker : public Tracker {
 
   std::unique_ptr<Server> server_;  // none on other ranks than 0
   std::string run_id_;
-  std::optional<std::string> artifacts_;  // path of the run's in the proxy
+  std::optional<std::string> artifacts_;  // path of the run's artifacts in the proxy
   bool ended_ = false;
 };
 

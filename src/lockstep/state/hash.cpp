@@ -20,7 +20,7 @@ class Hasher {
   requires std::is_arithmetic_v<T>
   void number(T value) { bytes(&value, sizeof value); }
 
-  // With its length, so that ("ab", "c") and ("a", "bc") differ.
+  // Adds the length, too, so that ("ab", "c") and ("a", "bc") differ.
   void text(std::string_view value) {
     number(static_cast<std::uint64_t>(value.size()));
     bytes(value.data(), value.size());

@@ -1,4 +1,4 @@
-// XXH3 over state: how two runs are compared to the bit, and how a damaged checkpoint is noticed.
+// XXH3 hashes. They show whether two runs have the same bits, and whether a checkpoint is damaged.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// Over the names, shapes, types and bytes of the tensors, in their order. 16 hexadecimal digits.
+// The hash of the tensors' names, shapes, types and bytes, in their order: 16 hexadecimal digits.
 std::string weights_hash(const NamedTensors& tensors);
 
-// Over every key and value of the tree, in its order.
+// The hash of every key and value of the tree, in its order.
 std::string content_hash(const StateDict& state);
 
 }  // namespace lockstep

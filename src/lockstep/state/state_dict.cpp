@@ -24,7 +24,7 @@ StateDict::StateDict(std::initializer_list<Entry> entries) {
   for (const auto& [key, value] : entries) set(key, value);
 }
 StateDict::StateDict(std::vector<Entry> entries) {
-  // Positions rather than views of the keys: entries move while they are collected.
+  // The map has copies of the keys, not views, because entries move while they are collected.
   std::unordered_map<std::string, std::size_t> position;
   position.reserve(entries.size());
   for (Entry& entry : entries) {

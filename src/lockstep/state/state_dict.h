@@ -1,5 +1,6 @@
 // The tree of values that a checkpoint holds: numbers, text, tensors, lists and dictionaries.
-// Optimizers, schedulers, metrics and callbacks hand theirs over as a StateDict and get it back.
+// Optimizers, schedulers, metrics and callbacks return their state as a StateDict, and are given it
+// back on resume.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class StateDict {
 
   StateDict();
   StateDict(std::initializer_list<Entry> entries);
-  // Of many entries at once, in linear time; the last value of a key that comes twice counts.
+  // Takes many entries at once, in linear time. If a key is there twice, its last value counts.
   explicit StateDict(std::vector<Entry> entries);
   ~StateDict();
   StateDict(const StateDict&);
@@ -40,11 +41,11 @@ class StateDict {
   std::size_t size() const;
   std::vector<std::string> keys() const;
 
-  // Throws CheckpointError with the nearest known key where `key` is not there.
+  // Throws CheckpointError, which suggests the nearest known key, if there is no such key.
   const StateValue& at(std::string_view key) const;
 
   // at(key) as a bool, std::int64_t (or int), double, std::string, torch::Tensor, StateList or
-  // StateDict; throws CheckpointError naming the key and both types where it is something else.
+  // StateDict. Throws CheckpointError, which names the key and both types, if it has another type.
   template <typename T>
   T get(std::string_view key) const;
 
@@ -100,7 +101,7 @@ std::int64_t StateDict::get<std::int64_t>(std::string_view key) const;
 template <>
 int StateDict::get<int>(std::string_view key) const;
 template <>
-double StateDict::get<double>(std::string_view key) const;  // an integer is a double, too
+double StateDict::get<double>(std::string_view key) const;  // an integer is accepted, too
 template <>
 std::string StateDict::get<std::string>(std::string_view key) const;
 template <>

@@ -29,13 +29,14 @@ std::string text_of(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
-// Its type and its size; of one of the user's, also a hash of its first order, which nothing else
-// tells. Orders that are too long for that are compared by their size alone.
+// The sampler's type and size. For a user's sampler also a hash of its first order, because nothing
+// else identifies the order. Orders that are too long for a hash are compared only by their size.
 std::string describe(const data::Sampler& sampler) {
   constexpr std::int64_t kMost = 1'000'000;
   std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
   if (sampler.size() > kMost) return text;
-  // Each rank may have made it for its own rank; which shard is whose is the run's to say.
+  // Each rank may have made the sampler for its own rank. The run decides which shard a rank gets,
+  // so the rank is not compared.
   if (const auto* known = dynamic_cast<const data::DistributedSampler*>(&sampler)) {
     const data::DistributedSamplerOptions& options = known->options();
     return text + fmt::format(" of {} samples ({}, seed {}{})", known->dataset_size(),
@@ -60,7 +61,7 @@ std::string describe(const data::Loader& loader) {
                      options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order);
 }
 
-// What LibTorch's kernels were chosen for: "AVX2", say.
+// The instruction set for which LibTorch's kernels were chosen, for example "AVX2".
 std::string cpu_capability() {
   const std::string config = at::show_config();
   const std::string key = "CPU capability usage: ";
@@ -89,7 +90,8 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
   agreement.insert(agreement.end(),
                    {{"seed", seed_of(options)},
                     {"num_epochs", fmt::format("{}", options.num_epochs)},
-                    // Rank 0 reads them for all. The others may know the file by another path.
+                    // Rank 0 reads the files for all ranks. The other ranks may have another path
+                    // to the same file.
                     {"resume", options.resume ? "a checkpoint" : "none"},
                     {"weights", options.weights ? "a file" : "none"},
                     {"valid_loader", text_of(options.valid_loader)},
@@ -103,7 +105,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"terminate_on_nan", fmt::format("{}", options.terminate_on_nan)}});
 }
 
-// Names and values, one a line; a value's own line breaks are not among them.
+// Names and values, one per line; line breaks in a value are replaced.
 std::string packed(const Agreement& agreement) {
   std::string text;
   for (const auto& [name, value] : agreement) {
@@ -141,7 +143,7 @@ std::string who_has_what(const std::vector<std::string>& values) {
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : ranks_of) {
     constexpr std::size_t kMost =
-        8;  // names of ranks; a list of a thousand would hide the rest of the message
+        8;  // ranks to name; a thousand of them would hide the rest of the message
     std::vector<int> named(
         ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
     const std::size_t others = ranks.size() - named.size();
@@ -153,14 +155,14 @@ std::string who_has_what(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// What is to be done about a difference, where that is not to start all ranks alike.
+// What the user can do about a difference, other than to start all ranks with the same options.
 std::string remedy(const std::string& name) {
   if (name == "CPU capability") {
     return "; set ATEN_CPU_CAPABILITY to what all machines have (default, avx2 or avx512)";
   }
   if (name == "threads of a worker") return "; set the engine's threads";
   if (name == "callbacks") {
-    return "; a callback of rank 0 alone overrides ranks() to return Ranks::kPrimary";
+    return "; a callback that only rank 0 has must override ranks() to return Ranks::kPrimary";
   }
   return "";
 }
@@ -174,7 +176,7 @@ void add_loaders(Agreement& agreement, const data::Loaders& loaders) {
   }
 }
 
-// Those of rank 0 alone are its own affair.
+// Callbacks that run only on rank 0 are not compared.
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
   for (const auto& callback : callbacks) {
@@ -227,7 +229,7 @@ void check_agreement(const Agreement& mine, comm::Communicator& communicator) {
   const bool alike = std::ranges::all_of(hashes, [&](auto hash) { return hash == hashes.front(); });
   if (alike) return;
   std::vector<std::map<std::string, std::string>> of_rank;
-  std::vector<std::string> names;  // in the order of the first that has them
+  std::vector<std::string> names;  // in the order of the first rank that has them
   for (const std::string& theirs : communicator.all_gather_bytes(text)) {
     of_rank.emplace_back();
     for (auto& [name, value] : unpacked(theirs)) {

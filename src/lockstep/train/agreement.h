@@ -1,6 +1,7 @@
-// What all ranks of a run must have alike. Forked workers have it by construction. Processes that a
-// launcher started each read their own options, and a difference would not fail by itself: with
-// different seeds, say, some samples are trained on twice and others never.
+// The values that must be the same on all ranks of a run. Forked workers have the same values by
+// construction. Processes that a launcher started read their own options, and a difference would
+// not fail by itself: with different seeds, for example, some samples are trained on twice and
+// others never.
 #pragma once
 
 #include <string>
@@ -19,19 +20,21 @@ struct Plan;
 // Names and values as text, in a fixed order.
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
-// Of train(): the options that decide what is trained, the data's sizes and order, the callbacks
-// that run on every rank, the library, and what chooses kernels on this machine. Weights are not
-// among it, since all ranks begin with rank 0's; parameters are compared by Replica.
+// What the ranks of train() must agree on: the options that decide what is trained, the sizes and
+// the order of the data, the callbacks that run on every rank, the version of the library, and what
+// chooses kernels on this machine. Weights are not included, because all ranks begin with rank 0's
+// weights. Replica compares the parameters.
 Agreement agreement_of(const Plan& plan);
 
-// Parts of it, for evaluate_loader.
+// Parts of the agreement, for evaluate_loader.
 void add_loaders(Agreement& agreement, const data::Loaders& loaders);
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks);
 void add_engine(Agreement& agreement, const Engine& engine);
 void add_machine(Agreement& agreement);
 
-// Collective. Throws ConfigError on every rank where one has another value; the message names each
-// thing that differs, with all its values and whose they are. One vote where all is alike.
+// Collective. Throws ConfigError on every rank if the values of one rank differ. The message names
+// each difference, with all its values and the ranks that have them. It costs one vote if all ranks
+// agree.
 void check_agreement(const Agreement& mine, comm::Communicator& communicator);
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& sta
       (callback.get()->*hook)(state);
     } catch (...) {
       if (!first) first = std::current_exception();
-      // Somebody missed this moment: a run resumed from it would not be the straight one.
+      // A callback may have missed this hook, so a run resumed from here could differ.
       state.can_snapshot = false;
     }
   }

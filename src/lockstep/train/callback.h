@@ -1,5 +1,5 @@
-// A callback observes a run and requests; it never does the loop's numerics. The whole loop, with
-// the hooks in the order they are called:
+// A callback observes a run and makes requests; it never does the numerical work of the loop. This
+// is the whole loop, with the hooks in the order in which they are called:
 //
 //   check                                    nothing is written yet
 //   on_run_start
@@ -9,24 +9,25 @@
 //           handle_batch                     the runner's: forward and loss
 //         on_forward                         the batch has its outputs and its loss
 //           backward                         train loaders only
-//         on_backward                        its gradients are there; the model is not yet updated
+//         on_backward                        its gradients are complete; the model is unchanged
 //           reduce, clip, optimizer          all workers, every accumulation_steps-th batch
 //         on_batch_end                       for those shards again; batch_metrics is complete
-//       on_step                              once a global batch, on every worker
+//       on_step                              once per global batch, on every worker
 //       on_loader_end                        put the loader's metrics into state.loader_metrics
 //     on_epoch_end                           state.epoch_metrics is complete
 //   on_run_end                               always, if on_run_start was called
 //
-// With several workers each has its own copy of every callback. Those of rank 0 are the caller's
-// own, and what they remember after the run is what they were told there. Metrics of loaders and
-// epochs are the same on all ranks, so what is decided by them is, too.
+// With several workers, each worker has its own copy of every callback. The copies of rank 0 are
+// the caller's objects, so after the run they hold what rank 0 observed. Metrics of loaders and
+// epochs are the same on all ranks, so decisions that are based on them are the same, too.
 //
-// A callback that changes the model itself does so in state.change_model(): workers of one host may
-// have its parameters in common.
+// A callback that changes the model must do so in state.change_model(), because the workers of one
+// host may share the memory of its parameters.
 //
-// Starts are called in the order of `order()`, ties as they were given. Every callback's end hook
-// runs, even where another's threw; the first exception goes on afterwards. When anything throws,
-// on_exception is called for all with state.exception set, then on_run_end.
+// Start hooks are called in the order of `order()`; callbacks of equal order are called as they
+// were given. Every callback's end hook runs, even if the hook of another callback threw; the first
+// exception is thrown again afterwards. When anything throws, on_exception is called for all
+// callbacks with state.exception set, then on_run_end.
 #pragma once
 
 #include <concepts>
@@ -40,7 +41,7 @@
 
 namespace lockstep {
 
-// Where built-in callbacks stand among the others.
+// The position of built-in callbacks in the order of all callbacks.
 enum class Order : int {
   kInternal = 0,
   kMetric = 20,
@@ -49,42 +50,44 @@ enum class Order : int {
   kExternalExtra = 120,
 };
 
-// Where a callback is called.
+// The ranks on which a callback is called.
 enum class Ranks { kAll, kPrimary };
 
 class Callback {
  public:
   virtual ~Callback() = default;
 
-  // Names it in checkpoints and messages. By default its type's name.
+  // The name in checkpoints and messages. By default it is the name of the type.
   virtual std::string name() const;
   virtual Order order() const { return Order::kExternal; }
   virtual Ranks ranks() const { return Ranks::kAll; }
 
-  // The one that does the work, where this one only passes on to it.
+  // The callback that does the work, if this one only forwards calls to it.
   virtual const Callback& inner() const { return *this; }
 
-  // The metrics it adds to a loader, where it knows; a wrong valid_metric is then refused before
-  // the first batch. Nothing: it may add any.
+  // The metrics that it adds to a loader, if they are known. A wrong valid_metric is then refused
+  // before the first batch. Nothing: it may add any metric.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
 
-  // Whether a smaller or a larger value of its metric of that name is the better one: what a best
-  // epoch, an early stop and a plateau go by where the run does not say. Nothing: it does not know.
+  // Whether a smaller or a larger value of its metric of that name is better. The best epoch, early
+  // stopping and plateaus use it if the run's options do not say. Nothing: it does not know.
   virtual std::optional<Better> better(std::string_view /*metric*/) const { return std::nullopt; }
 
-  // Its metrics of the pass at work so far, for a progress bar; only what costs next to nothing.
+  // Its metrics of the current pass so far, for a progress bar; only those that cost almost
+  // nothing.
   virtual Metrics running_metrics() const { return {}; }
 
-  // Whether it may look at gradients in on_backward, or use state.comm before the update. Where all
-  // callbacks say no, known layers write theirs straight to where they are summed, and workers on
-  // several hosts reduce them while backward() goes on: say no where you can.
+  // Whether it may read gradients in on_backward, or use state.comm before the update. If all
+  // callbacks return false, known layers write their gradients directly to the memory in which they
+  // are summed, and workers on several hosts reduce gradients while backward() still runs. Return
+  // false if you can.
   virtual bool uses_gradients() const { return true; }
 
-  // Makes sense in train() only: evaluate_loader refuses it.
+  // Whether it makes sense in train() only. evaluate_loader refuses such a callback.
   virtual bool needs_training() const { return false; }
 
-  // Throws ConfigError where its options cannot work in this run. Called before anything is
-  // written, so that a typo costs nothing.
+  // Throws ConfigError if its options cannot work in this run. It is called before anything is
+  // written, so a typing error costs nothing.
   virtual void check(const State&) const {}
 
   virtual void on_run_start(State&) {}
@@ -100,18 +103,18 @@ class Callback {
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
 
-  // Collective, before a checkpoint inside an epoch: what it accumulated on other ranks goes to
-  // rank 0 (gather_metric), whose state() is saved.
+  // Collective, called before a checkpoint inside an epoch. It brings what the other ranks
+  // accumulated to rank 0 (gather_metric), because rank 0's state() is saved.
   virtual void gather(comm::Communicator&) {}
 
-  // What it remembers, for a checkpoint. Empty: nothing.
+  // What it remembers, for a checkpoint. Empty: it remembers nothing.
   virtual StateDict state() const { return {}; }
   virtual void load_state(const StateDict&) {}
 };
 
 using CallbackPtr = std::shared_ptr<Callback>;
 
-// Callbacks as they are passed: by value, or by shared_ptr to keep a hand on one.
+// A list of callbacks. Pass a callback by value, or by shared_ptr to keep access to it.
 //
 //   .callbacks = {ls::AccuracyCallback({.num_classes = 10}), my_shared_callback}
 class Callbacks {
@@ -139,21 +142,21 @@ class Callbacks {
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 
-  // By order(), ties as they were added.
+  // Sorted by order(); callbacks of equal order stay as they were added.
   std::vector<CallbackPtr> sorted() const;
 
  private:
   std::vector<CallbackPtr> items_;
 };
 
-// Calls one hook of every callback. `notify_all` lets the first exception through at once;
-// `notify_end` gives every callback its turn first.
+// Calls one hook of every callback. `notify_all` throws the first exception at once; `notify_end`
+// calls all callbacks first.
 using Hook = void (Callback::*)(State&);
 void notify_all(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
 void notify_end(const std::vector<CallbackPtr>& callbacks, Hook hook, State& state);
 
-// The end of a run that failed with state.exception: on_exception and on_run_end for everybody.
-// What they throw becomes a warning: the first error is the one that must reach the caller.
+// Ends a run that failed with state.exception: calls on_exception and on_run_end of all callbacks.
+// An exception that they throw becomes a warning, because the first error must reach the caller.
 void notify_failure(const std::vector<CallbackPtr>& callbacks, State& state) noexcept;
 
 }  // namespace lockstep

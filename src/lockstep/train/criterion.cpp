@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <torch/nn/modules/loss.h>
 
 #include "lockstep/base/error.h"
@@ -45,13 +46,13 @@ bool is_sum(const nn::Module& module) {
       module);
 }
 
-// Classes that weigh differently, or not at all.
+// The weights of the classes, and the class that is ignored.
 struct ClassWeights {
   torch::Tensor weight;  // of each class; undefined: all the same
   std::int64_t ignored = -100;
 };
 
-// Read in every batch: the weights are a buffer, which a checkpoint may change.
+// Read in every batch, because the weights are a buffer, which loading a checkpoint may change.
 std::optional<ClassWeights> class_weights(const nn::Module* module) {
   if (const auto* const loss = dynamic_cast<const nn::CrossEntropyLossImpl*>(module)) {
     return ClassWeights{.weight = loss->weight, .ignored = loss->options.ignore_index()};
@@ -62,8 +63,8 @@ std::optional<ClassWeights> class_weights(const nn::Module* module) {
   return std::nullopt;
 }
 
-// Targets that are not ignored. A plain loop where it can be: for a batch of a few samples, tensor
-// operations would take longer than the rest of a small step.
+// The number of targets that are not ignored. Uses a plain loop if possible: for a batch of a few
+// samples, tensor operations would take longer than the rest of a small step.
 double count_of(const torch::Tensor& targets, std::int64_t ignored) {
   if (targets.device().is_cpu() && targets.scalar_type() == torch::kInt64 &&
       targets.is_contiguous()) {
@@ -76,7 +77,8 @@ double count_of(const torch::Tensor& targets, std::int64_t ignored) {
 
 double weight_of(const torch::Tensor& targets, const ClassWeights& classes) {
   const torch::NoGradGuard no_grad;
-  // LibTorch divides by the number of probability targets, whatever their classes weigh.
+  // For probabilities as targets, LibTorch divides by their number, whatever the weights of the
+  // classes are.
   if (targets.is_floating_point()) {
     return targets.dim() < 2 ? 1.0 : static_cast<double>(targets.numel() / targets.size(1));
   }
@@ -123,7 +125,7 @@ std::string Criterion::describe() const {
   if (module_ == nullptr) return function_ ? "a function" : "none";
   std::ostringstream text;
   text << *module_;
-  // Class weights, say.
+  // For example class weights.
   const StateDict weights = state();
   if (weights.size() > 0) text << " with weights " << content_hash(weights);
   return text.str();
@@ -142,7 +144,8 @@ void Criterion::load_state(const StateDict& state) const {
   for (auto& [name, tensor] : tensors_of(*module_)) {
     const auto saved = state.get<torch::Tensor>(name);
     if (saved.sizes() != tensor.sizes()) {
-      throw CheckpointError("criterion weight '{}' has another shape in the checkpoint", name);
+      throw CheckpointError("criterion weight '{}': expected shape [{}], found [{}]", name,
+                            fmt::join(tensor.sizes(), ", "), fmt::join(saved.sizes(), ", "));
     }
     torch::Tensor target = tensor;
     target.copy_(saved);

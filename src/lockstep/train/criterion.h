@@ -1,17 +1,20 @@
-// A loss: a criterion of LibTorch's or of yours, or a function of (outputs, targets).
+// A loss: a criterion of LibTorch, your own module, or a function of (outputs, targets).
 //
 //   ls::Criterion a = torch::nn::CrossEntropyLoss();
-//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) { return (x -
-//   y).abs().mean(); };
+//   ls::Criterion b = [](const torch::Tensor& x, const torch::Tensor& y) {
+//     return (x - y).abs().mean();
+//   };
 //
-// It also says what its result is a mean over (train/loss.h). For LibTorch's criterions that is
-// known: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (-100
-// included), by their class weights; with reduction kSum a criterion is a sum; all others are means
-// over samples. Your own is taken for a mean over samples, unless you say otherwise:
+// A criterion also says what its result is a mean over (train/loss.h). This is known for LibTorch's
+// criterions: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (by
+// default -100 is ignored), weighted by class; a criterion with reduction kSum is a sum;
+// all others are means over samples. Your own criterion is treated as a mean over samples, unless
+// you say otherwise:
 //
 //   ls::Criterion c = ls::Criterion(masked_mse).mean_over(
-//       [](const torch::Tensor&, const torch::Tensor& y) { return
-//       y.isfinite().sum().item<double>(); });
+//       [](const torch::Tensor&, const torch::Tensor& y) {
+//         return y.isfinite().sum().item<double>();
+//       });
 //   ls::Criterion d = ls::Criterion(total_energy).as_sum();
 #pragma once
 
@@ -55,7 +58,8 @@ class Criterion {
   template <LossModule M>
   Criterion(const torch::nn::ModuleHolder<M>& holder) : Criterion(holder.ptr()) {}
 
-  // A holder can be called, too, but is more than a function: it has buffers to move and to save.
+  // A module holder can be called, too, but it must not become a plain function: its module has
+  // buffers to move and to save.
   template <typename F>
   requires(std::is_invocable_r_v<torch::Tensor, F, const torch::Tensor&, const torch::Tensor&> &&
            !requires(F holder) { holder.ptr(); }) Criterion(F function)
@@ -72,24 +76,25 @@ class Criterion {
     return over_ ? over_(outputs, targets) : mean_over_samples();
   }
 
-  // The same criterion, whose loss is a mean over what `weight` gives, or a sum.
+  // The same criterion, with a loss that is a mean over what `weight` returns, or a sum.
   Criterion mean_over(Weight weight) const;
   Criterion as_sum() const;
 
-  // The module's name and its options, as LibTorch prints it; "a function" for one; or "none".
+  // The name and the options of the module, as LibTorch prints them; "a function"; or "none".
   std::string describe() const;
 
-  // Not a function, which may have got hold of anything: the model, say.
+  // False for a function, which may have captured anything, the model for example.
   bool is_module() const { return module_ != nullptr; }
 
   void to(torch::Device device) const;
 
-  // Its parameters and buffers (class weights, say), copied, and back. A function has none.
+  // Copies of its parameters and buffers (class weights, for example), and back. A function has
+  // none.
   StateDict state() const;
   void load_state(const StateDict& state) const;
 
  private:
-  // What is known of LibTorch's criterions; null: a mean over samples.
+  // What LibTorch's criterions are means over; null: a mean over samples.
   static Over over_of(const std::shared_ptr<torch::nn::Module>& module);
 
   std::shared_ptr<torch::nn::Module> module_;

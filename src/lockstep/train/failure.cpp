@@ -9,11 +9,11 @@
 namespace lockstep {
 namespace {
 
-// LibTorch's what() ends with the stack, or with an empty line where there is none.
+// LibTorch's what() ends with the stack, or with an empty line if there is no stack.
 template <typename E>
 class WithoutStack final : public E {
  public:
-  // The backtrace is a text in LibTorch 1.13 and a pointer in 2.6; neither has anything in it.
+  // The backtrace is a text in LibTorch 1.13 and a pointer in 2.6; here it is empty in both.
   explicit WithoutStack(const std::string& message) : E(message, /*backtrace=*/{}) {}
   const char* what() const noexcept override { return this->what_without_backtrace(); }
 };
@@ -29,7 +29,7 @@ bool is_exactly(const std::exception& error) {
   return typeid(error) == typeid(E);
 }
 
-// Throws a c10::Error of the given kind, if it is one.
+// Throws the message as an E if the error is exactly an E.
 template <typename E>
 void throw_if_is(const c10::Error& error, const std::string& message) {
   if (is_exactly<E>(error)) throw WithoutStack<E>(message);

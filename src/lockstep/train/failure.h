@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-// Throws the exception that is being handled once more, with "<place>: " before its message. Where
-// the place cannot be added, or is in the message already, it is thrown as it is:
+// Throws the exception that is being handled again, with "<place>: " before its message. If the
+// place cannot be added, or is in the message already, the message stays as it is. By type:
 //   - LibTorch's errors stay c10::Error (or OutOfMemoryError, IndexError, …) and lose their frames;
-//   - Error and those derived from it in base/error.h, and std::runtime_error, keep their type;
-//   - exceptions of other types, the user's own, are not touched, as a copy could not be made;
-//   - WorkerError and CommError say already which rank failed where.
-// An empty place adds nothing. Called in a catch block only.
+//   - Error and its derived types in base/error.h, and std::runtime_error, keep their type;
+//   - exceptions of other types, the user's, are not changed, because a copy could not be made;
+//   - WorkerError and CommError are not changed: they say already which rank failed and where.
+// An empty place adds nothing. Call it in a catch block only.
 [[noreturn]] void rethrow_from(const std::string& place);
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ void LoaderPass::run(const Start& start) {
     notify_all(callbacks_, &Callback::on_loader_start, state_);
   }
 
-  decide();  // a callback may have asked for the end already, on one rank
+  decide();  // a callback may have requested the end already, on one rank
   auto stream = epoch.stream(
       {.first_shard = shards_.begin, .count = shards_.count(), .first_batch = start.first_batch});
   for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
@@ -70,7 +70,8 @@ void LoaderPass::run(const Start& start) {
   }
   state_.can_snapshot = false;
   state_.batch = {};
-  // Where the pass was cut short, gradients may still wait: no later epoch shall inherit them.
+  // If the pass ended early, gradients may still wait for an update. A later epoch must not inherit
+  // them.
   if (state_.is_train && step_->due(/*last=*/true)) step_->update(state_.batch_metrics);
 
   gather();
@@ -82,7 +83,8 @@ void LoaderPass::run(const Start& start) {
   agree_on_metrics();
 }
 
-// What a callback computed from this worker's samples alone is rank 0's word, and no secret.
+// A callback may have computed a metric only from this worker's samples. Then rank 0's value is
+// used, with a warning.
 void LoaderPass::agree_on_metrics() {
   if (state_.comm->size() == 1) return;
   StateDict mine;
@@ -97,7 +99,7 @@ void LoaderPass::agree_on_metrics() {
         continue;
       }
       warn_once(fmt::format(
-          "metric '{}': the workers have different values, and rank 0's counts; put numbers of a "
+          "metric '{}': the workers have different values, and rank 0's is used; put numbers of a "
           "batch into state.batch_metrics, or accumulate in a metric and use merged()",
           name));
     }
@@ -171,7 +173,7 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
                    .said = std::move(state_.said)});
 }
 
-// After the update, each of this worker's shards comes once more.
+// After the update, calls on_batch_end for each of this worker's shards.
 void LoaderPass::finish_shards() {
   for (Shard& shard : done_) {
     state_.shard = shard.index;
@@ -184,11 +186,12 @@ void LoaderPass::finish_shards() {
   }
 }
 
-// What one worker wants, all do, after the same batch.
+// A request of one worker applies to all workers, after the same batch.
 void LoaderPass::decide() {
   constexpr std::uint64_t kEndLoader = 1;
   constexpr int kSignal = 8;
-  // Where gradients wait for a later batch, a signal waits, too: a checkpoint can be written then.
+  // While gradients wait for a later batch, a signal waits, too, so that a checkpoint can be
+  // written.
   const int pending = state_.can_snapshot ? process::InterruptGuard::pending() : 0;
   std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
   if (state_.loader_end_requested) mine |= kEndLoader;
@@ -217,13 +220,14 @@ void LoaderPass::seed_shard(const Start& start, std::int64_t index, std::int64_t
 }
 
 std::string LoaderPass::place() const {
-  // An evaluation is one pass: it has no epochs.
+  // An evaluation is one pass, so it has no epochs.
   const std::string epoch =
       step_ == nullptr ? "" : fmt::format(" epoch {},", state_.progress.epoch);
   return fmt::format("loader '{}',{} batch {}", state_.loader, epoch, state_.loader_batch);
 }
 
-// The loss of a batch that was handled. Where terminate_on_nan is set, check_loss() has thrown.
+// Called with the loss of a batch that was handled. If terminate_on_nan is set, check_loss() has
+// already thrown.
 void LoaderPass::warn_of_loss(double loss) {
   if (std::isfinite(loss) || std::exchange(warned_of_loss_, true)) return;
   warn(fmt::format(
@@ -274,12 +278,13 @@ void LoaderPass::record_batch_metrics() {
   const LossOver loss_over = state_.loss_over();
   if (state_.batch.contains(key) && state_.batch[key].numel() == 1) {
     if (loss_over == mean_over(0)) {
-      // It has no loss. Where this is so in the whole pass, the loader's loss is NaN.
+      // The batch has no loss. If this is so in the whole pass, the loader's loss is NaN.
       record(key, 0, loss_over);
     } else {
       const double loss = state_.batch[key].item<double>();
       warn_of_loss(loss);
-      // A sum is shown per sample: it would change with the batch size and the shards.
+      // A sum is shown per sample, because otherwise it would change with the batch size and the
+      // shards.
       const bool is_sum = loss_over.kind == LossOver::Kind::kSum;
       state_.batch_metrics[key] = is_sum ? loss / static_cast<double>(state_.batch.size()) : loss;
     }
@@ -321,7 +326,7 @@ Metrics LoaderPass::running_metrics() const {
   return running;
 }
 
-// Names may differ between ranks: one that had no sample has none.
+// Names may differ between ranks: a rank without samples has no averages.
 void LoaderPass::gather() {
   if (state_.comm->size() == 1) return;
   const auto states = lockstep::gather(averages(), *state_.comm);
@@ -345,7 +350,7 @@ StateDict LoaderPass::averages() const {
 
 void LoaderPass::load_averages(const StateDict& saved) {
   averages_.clear();
-  if (!state_.comm->is_primary()) return;  // rank 0 has everybody's
+  if (!state_.comm->is_primary()) return;  // rank 0 has those of all ranks
   for (const auto& name : saved.keys()) {
     metric::Additive average({.name = name});
     average.load_state(saved.get<StateDict>(name));

@@ -18,17 +18,17 @@
 namespace lockstep {
 
 struct PassSettings {
-  std::string loss_key = "loss";  // where handle_batch leaves the loss
+  std::string loss_key = "loss";  // the batch's key under which handle_batch puts the loss
   bool terminate_on_nan = false;  // a loss that is not finite ends the run
   bool log_batches = false;       // every batch's metrics go to the loggers, too
-  std::int64_t shards = 1;        // that every batch is split into, over all workers
-  bool unseen_gradients = false;  // no callback of any rank looks at one
+  std::int64_t shards = 1;        // parts of every batch, over all workers
+  bool unseen_gradients = false;  // no callback of any rank reads gradients
 };
 
 class LoaderPass {
  public:
-  // `step` is null where nothing is trained. All references outlive the pass.
-  // state.comm is set.
+  // `step` is null if nothing is trained. All references must outlive the pass. state.comm must be
+  // set.
   LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
              std::function<void(State&)> handle_batch, TrainStep* step, Profiler& profiler,
              PassSettings settings);
@@ -39,20 +39,21 @@ class LoaderPass {
     std::int64_t first_batch = 0;  // batches done before a resume
   };
 
-  // on_loader_start … on_loader_end. Leaves the loader's metrics in state.loader_metrics.
+  // Calls the hooks from on_loader_start to on_loader_end. Puts the loader's metrics into
+  // state.loader_metrics.
   void run(const Start& start);
 
-  // "loader 'train', epoch 2, batch 3" after run() threw inside of a batch; else empty.
+  // "loader 'train', epoch 2, batch 3" after run() threw inside a batch; else empty.
   const std::string& failed_in() const { return failed_in_; }
 
-  // Averages of batch metrics so far, for a checkpoint inside the pass. gather() brings those of
-  // all ranks to rank 0 first; it is collective.
+  // Averages of batch metrics so far, for a checkpoint inside the pass. gather() is collective.
+  // Call it first: it brings the averages of all ranks to rank 0.
   void gather();
   StateDict averages() const;
   void load_averages(const StateDict& saved);
 
  private:
-  // A shard of the batch at work, after its forward, while it waits for on_batch_end.
+  // A shard of the current batch that has had its forward and waits for on_batch_end.
   struct Shard {
     std::int64_t index = 0;
     Batch batch;
@@ -84,9 +85,9 @@ class LoaderPass {
   Profiler& profiler_;
   PassSettings settings_;
   comm::LeafRange shards_;   // this worker's
-  std::vector<Shard> done_;  // of the batch at work
+  std::vector<Shard> done_;  // of the current batch
   std::string failed_in_;
-  bool warned_of_loss_ = false;  // that it is not finite, once in a run
+  bool warned_of_loss_ = false;  // a loss that is not finite; once per run
   std::map<std::string, metric::Additive, std::less<>> averages_;
 };
 

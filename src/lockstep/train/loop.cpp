@@ -31,8 +31,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// "8 epochs, 2 workers, train: 60,000 samples, batch 64 = 2 shards x 32": what batch_size, which is
-// of one shard, comes to.
+// "8 epochs, 2 workers, train: 60,000 samples, batch 64 = 2 shards x 32". It shows the global batch
+// size, because batch_size is the size of one shard.
 std::string first_line(const Plan& plan) {
   const TrainOptions& options = plan.options;
   const auto count = [](std::int64_t number, const char* what) {
@@ -50,7 +50,7 @@ std::string first_line(const Plan& plan) {
   return line;
 }
 
-// The user's, and what the run itself knows; the user's word counts.
+// The user's hyper-parameters and those of the run; the user's have priority.
 HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   HParams hparams = state.hparams;
   hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
@@ -62,7 +62,7 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
   for (const auto& [name, loader] : plan.loaders) {
     const data::BatchSplit split = data::batch_split(loader, shards);
     hparams.try_emplace(name + "_batch_size", split.largest());
-    // Of the first train loader, which is what an update is made of.
+    // That of the first train loader, from which updates are made.
     if (is_train_loader(name)) hparams.try_emplace("global_batch_size", split.global);
   }
   return hparams;
@@ -73,17 +73,18 @@ bool uses_gradients(const std::vector<CallbackPtr>& callbacks) {
                              [](const CallbackPtr& item) { return item->uses_gradients(); });
 }
 
-// Whether a callback of one of the ranks looks at gradients. Those of rank 0 alone count, too: what
-// a rank sends, and when, must be the same for all.
+// Whether a callback of any rank reads gradients. Callbacks that only rank 0 has count, too,
+// because all ranks must send the same messages at the same time.
 bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Communicator& comm) {
   const auto votes = comm.vote(uses_gradients(callbacks) ? 1 : 0);
   return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
 }
 
-// The plan that this rank follows, where all ranks have the same one. Rank 0 writes: what the
-// others are asked to write or show is left out of theirs.
+// The plan of this rank, after checking that all ranks have the same one. Only rank 0 writes, so
+// what writes or shows something is removed from the plans of the other ranks.
 Plan plan_for(Plan plan, comm::Communicator& comm) {
-  // A sampler of the user's is asked for its order: only where there is a rank to compare with.
+  // The check calls a user's sampler for its order, so it is made only if there are ranks to
+  // compare.
   if (comm.size() > 1) check_agreement(agreement_of(plan), comm);
   if (comm.is_primary()) return plan;
   plan.options.console = false;
@@ -113,7 +114,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
   initial_lr_ = optimizer_->lr();
-  // One that a function makes says its numbers only now.
+  // The numbers of an optimizer that a function makes are known only now.
   check_agreement({{"optimizer", optimizer_->name()},
                    {"learning rate", fmt::format("{}", initial_lr_)},
                    {"momentum", fmt::format("{}", optimizer_->momentum().value_or(0))}},
@@ -157,7 +158,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
     check_metric_key(state_, *state_.selection.key, "valid_metric");
     state_.selection.minimize = minimizes(state_, {.said = options.minimize_valid_metric,
                                                    .metric = state_.selection.key->metric,
-                                                   .who = "valid_metric",
+                                                   .asked_by = "valid_metric",
                                                    .option = "minimize_valid_metric"});
   }
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
@@ -171,7 +172,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
 
 Loop::~Loop() = default;
 
-// Batch norm over all workers needs all of them in every batch.
+// Batch norm over all workers needs a sample from each of them in every batch.
 void Loop::check_sync_bn() const {
   if (!plan_.engine->synchronizes_batch_norm()) return;
   const std::int64_t shards = plan_.engine->shards();
@@ -180,8 +181,8 @@ void Loop::check_sync_bn() const {
     const data::ShardedEpoch epoch(loader, {}, shards);
     if (epoch.batches() == 0 || epoch.slice(epoch.batches() - 1, shards - 1).count > 0) continue;
     throw ConfigError(
-        "sync_bn: loader '{}': the last batch has no sample for every one of {} workers; set its "
-        "drop_last",
+        "sync_bn: loader '{}': the last batch does not have a sample for each of {} workers; set "
+        "its drop_last",
         name, shards);
   }
 }
@@ -189,7 +190,8 @@ void Loop::check_sync_bn() const {
 TrainResult Loop::run() {
   const process::InterruptGuard interrupts;
   const TrainOptions& options = plan_.options;
-  // But for its batches, a rank may take its time: files, loggers and callbacks are its own.
+  // Outside of batches the time limit does not apply to a rank, because loading, saving and
+  // callbacks may take long and the other ranks take no part in them.
   const comm::AloneScope alone(comm_);
   std::exception_ptr late;
   try {
@@ -199,7 +201,7 @@ TrainResult Loop::run() {
     take_weights();
     const bool continued = resume();
     if (comm_.is_primary()) prepare_logging(continued);
-    comm_.barrier();  // the parameters may be in memory that all write to when they resume
+    comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
     begun_ = true;
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
     agree_to_stop();
@@ -209,7 +211,7 @@ TrainResult Loop::run() {
     if (comm_.is_primary()) report_interruption(state_, options);
     throw;
   } catch (const std::exception& error) {
-    // First of all: no other rank shall wait for this one.
+    // This is done first, so that no other rank waits for this one.
     comm_.abort(message_of(error));
     fail();
     rethrow_from(failed_in());
@@ -221,14 +223,14 @@ TrainResult Loop::run() {
   try {
     notify_end(plan_.callbacks, &Callback::on_run_end, state_);
   } catch (...) {
-    late = std::current_exception();  // what was trained is still worth its summary
+    late = std::current_exception();  // the summary of what was trained is still written
   }
   TrainResult result = finish();
   if (late) std::rethrow_exception(late);
   return result;
 }
 
-// The place of the exception that ended the run; empty where it has not begun an epoch.
+// The place of the exception that ended the run; empty if no epoch has begun.
 std::string Loop::failed_in() const {
   if (!pass_->failed_in().empty()) return pass_->failed_in();
   const bool in_epoch = state_.progress.epoch > epochs_before_;
@@ -243,8 +245,8 @@ void Loop::fail() {
 
 void Loop::take_weights() {
   const TrainOptions& options = plan_.options;
-  if (!options.weights || options.resume) return;  // a resumed run took them when it began
-  // Rank 0 reads: the others may not see its disk.
+  if (!options.weights || options.resume) return;  // a resumed run loaded them when it began
+  // Only rank 0 reads, because the other ranks may not have access to its disk.
   if (comm_.is_primary()) {
     const StateDict weights = checkpoint::load_weights(*options.weights);
     try {
@@ -257,26 +259,27 @@ void Loop::take_weights() {
   say(options, fmt::format("=> Loading weights {}", options.weights->string()));
 }
 
-// Resume keeps the checkpoint's learning rate. Warns where the options ask for another one.
+// Resume keeps the checkpoint's learning rate. Warns if the options ask for another one.
 void Loop::keep_lr(const StateDict& snapshot) {
   const double saved = snapshot.get_or<double>("lr", initial_lr_);
   if (saved == initial_lr_) return;
   if (comm_.is_primary()) {
     warn(fmt::format(
-        "resume: lr: the run was begun with {}, this one asks for {}: it goes on with the "
-        "checkpoint's; to begin anew from its weights, use weights instead of resume",
+        "resume: lr: the checkpoint's run began with {}, the options of this run say {}: the "
+        "run goes on with the checkpoint's; to start a new run from its weights, use weights "
+        "instead of resume",
         saved, initial_lr_));
   }
   initial_lr_ = saved;
 }
 
-// Whether the run goes on in the files of the run that it resumes.
+// Returns whether the run continues in the files of the run that it resumes.
 bool Loop::resume() {
   const TrainOptions& options = plan_.options;
   if (!options.resume) return false;
   std::optional<fs::path> folder;
   if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
-  // Rank 0 reads: the others may not see its disk.
+  // Only rank 0 reads, because the other ranks may not have access to its disk.
   checkpoint::Loaded loaded;
   if (comm_.is_primary()) loaded = checkpoint::load_by_name(*options.resume, folder);
   if (comm_.size() > 1) {
@@ -333,8 +336,8 @@ void Loop::prepare_logging(bool continued) {
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
   const RunStart start{state_.progress, continued, complete_hparams(plan_, state_, initial_lr_)};
   for (const auto& logger : state_.loggers) logger->start(start);
-  // Of the epoch that is resumed inside, these were logged by a run whose rows beyond the last
-  // whole epoch are dropped now.
+  // The run resumes inside an epoch. Log the finished loaders of that epoch again, because the rows
+  // after the last whole epoch are dropped from the logs of the earlier run.
   if (!inside_epoch_) return;
   Progress progress = state_.progress;
   progress.epoch += 1;
@@ -388,7 +391,7 @@ void Loop::finish_loader() {
   state_.epoch_metrics[state_.loader] = state_.loader_metrics;
   const Record record{Scope::kLoader, state_.loader, state_.progress, state_.loader_metrics};
   for (const auto& logger : state_.loggers) logger->log_metrics(record);
-  // At the earliest moment it can be known.
+  // Checked here, because this is the earliest moment at which a wrong name can be found.
   const auto& key = state_.selection.key;
   if (key && key->loader == state_.loader) metric_value(state_, *key, "valid_metric");
 }
@@ -408,7 +411,7 @@ void Loop::finish_epoch() {
   for (const auto& logger : state_.loggers) logger->flush();
 }
 
-// One rank's wish is everybody's, for the reason that the first of them has.
+// A request of one rank applies to all. The reason is that of the first rank with a request.
 void Loop::agree_to_stop() {
   const auto pending = static_cast<std::uint64_t>(process::InterruptGuard::pending());
   const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
@@ -444,8 +447,8 @@ bool Loop::is_better(double score) const {
   return state_.selection.minimize ? score < state_.best.score : score > state_.best.score;
 }
 
-// The best epoch before a resume, by what this run says is best. Its weights are in `checkpoint`,
-// if that is still of the same epoch.
+// Finds the best epoch before a resume, by the metric of this run. Its weights are in `checkpoint`,
+// if that file is still of the same epoch.
 void Loop::find_best_of_history(const fs::path& checkpoint) {
   const auto& key = state_.selection.key;
   for (const auto& [epoch, metrics] : state_.history) {
@@ -466,7 +469,12 @@ void Loop::find_best_of_history(const fs::path& checkpoint) {
   }
   StateDict weights;
   if (comm_.is_primary() && fs::exists(checkpoint)) {
-    const StateDict saved = checkpoint::load(checkpoint);
+    StateDict saved;
+    try {
+      saved = checkpoint::load(checkpoint);
+    } catch (const CheckpointError& error) {
+      warn(fmt::format("load_best_on_end: {}", error.what()));
+    }
     if (saved.contains("run") &&
         saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
       weights = saved.get<StateDict>("model_state_dict");
@@ -479,8 +487,8 @@ void Loop::find_best_of_history(const fs::path& checkpoint) {
 StateDict Loop::snapshot() {
   if (!state_.can_snapshot) {
     throw Error(
-        "a snapshot was asked for where the run could not be resumed exactly; look at "
-        "state.can_snapshot");
+        "a snapshot was requested at a point where the run could not be resumed exactly; check "
+        "state.can_snapshot first");
   }
   Position position{.finished_epochs = state_.progress.epoch};
   StateDict averages;
@@ -513,14 +521,14 @@ TrainResult Loop::finish() {
   const TrainOptions& options = plan_.options;
   TrainResult result;
   result.weights_hash = weights_hash(state_.model.weights());
-  comm_.barrier();  // all have read the weights, which may be the same memory
+  comm_.barrier();  // all ranks have read the weights, which may be in the same memory
   if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
     if (best_weights_) {
       state_.model.load_state(*best_weights_);
     } else if (comm_.is_primary()) {
       warn(fmt::format(
-          "load_best_on_end: the weights of the best epoch, {}, are gone: it was before "
-          "the resume, and its checkpoint was not beside the one that was resumed",
+          "load_best_on_end: the weights of the best epoch, {}, are not available: it was before "
+          "the resume, and its checkpoint was not in the folder of the one that was resumed",
           state_.best.epoch));
     }
   }

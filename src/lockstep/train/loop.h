@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-// What the runner resolved the options to. Everything is there.
+// The parts of a run that the runner made from the options. All of them are set.
 struct Plan {
   TrainOptions options;  // as given
   Model model;
@@ -37,7 +37,7 @@ struct Plan {
 
 class Loop {
  public:
-  // One worker's; all make one.
+  // One worker's loop. Every worker makes one.
   Loop(Plan plan, comm::Communicator& communicator);
   ~Loop();
 
@@ -64,7 +64,7 @@ class Loop {
   TrainResult finish();
 
   Plan plan_;
-  LogDirectory logdir_;  // rank 0's, locked; given back after everything that writes to it is gone
+  LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;
   std::unique_ptr<Replica> replica_;
@@ -74,9 +74,9 @@ class Loop {
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
 
-  std::size_t loader_index_ = 0;    // the loader at work
-  std::int64_t first_batch_ = 0;    // in it, after a resume
-  bool begun_ = false;              // on_run_start is to be called: so is on_run_end
+  std::size_t loader_index_ = 0;    // the current loader
+  std::int64_t first_batch_ = 0;    // of the current loader, after a resume
+  bool begun_ = false;              // on_run_start is called, so on_run_end must be, too
   std::int64_t epochs_before_ = 0;  // finished before a resume
   bool inside_epoch_ = false;       // an epoch is under way, its metrics are not complete
   std::optional<StateDict> best_weights_;

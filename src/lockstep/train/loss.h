@@ -1,10 +1,13 @@
 // What the loss of a batch is a mean over. The number itself does not show it, and it decides how
-// the losses and the gradients of a batch's parts make those of the whole batch. So it is said
-// together with the loss:
+// the losses and the gradients of a batch's parts are combined into those of the whole batch. So
+// the caller states it together with the loss:
 //
-//   state.set_loss(loss);                                    // a mean over the samples of the
-//   batch state.set_loss(loss, ls::mean_over(mask.sum().item<double>()));   // over what counts in
-//   it state.set_loss(loss, ls::sum_over_samples());            // a sum: it was divided by nothing
+//   A mean over the samples of the batch:
+//     state.set_loss(loss);
+//   A mean over the elements that count:
+//     state.set_loss(loss, ls::mean_over(mask.sum().item<double>()));
+//   A sum, which was not divided by anything:
+//     state.set_loss(loss, ls::sum_over_samples());
 #pragma once
 
 namespace lockstep {
@@ -14,11 +17,11 @@ struct LossOver {
     kSamples,  // a mean over the samples of the batch
     kWeight,   // a mean over `weight`
     kSum,      // a sum: the loss of a whole batch is the sum of those of its parts
-    kMixed,    // a sum of losses with different weights, which parts of a batch cannot make up
+    kMixed,    // a sum of losses with different weights; cannot be computed from parts of a batch
   };
 
   Kind kind = Kind::kSamples;
-  double weight = 0;  // of kWeight: targets that count, or the sum of their class weights
+  double weight = 0;  // for kWeight: how many targets count, or the sum of their class weights
 
   friend bool operator==(const LossOver&, const LossOver&) = default;
 };
@@ -27,7 +30,8 @@ inline LossOver mean_over_samples() {
   return {};
 }
 
-// 0: nothing in the batch counts. Its loss is then not shown and has no gradient.
+// A weight of 0 means that nothing in the batch counts. Its loss is then not shown and has no
+// gradient.
 inline LossOver mean_over(double weight) {
   return {.kind = LossOver::Kind::kWeight, .weight = weight};
 }

@@ -9,7 +9,7 @@ namespace {
 StateDict unpacked(std::string bytes, int rank) try {
   return checkpoint::from_pickle(std::move(bytes));
 } catch (const std::exception& error) {
-  throw CheckpointError("what rank {} sent: {}", rank, message_of(error));
+  throw CheckpointError("data received from rank {}: {}", rank, message_of(error));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the workers of a run have each for themselves, brought together. All are collective.
+// Combines what each worker of a run has accumulated. All functions are collective.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 
 namespace lockstep {
 
-// What the other ranks accumulated is added to rank 0's, in the order of their ranks, and is gone
-// on them: accumulating may go on everywhere, nothing is counted twice.
+// Adds what the other ranks accumulated to rank 0's metric, in the order of the ranks, and resets
+// the metric on the other ranks. So all ranks can accumulate more, and nothing is counted twice.
 void gather_metric(metric::Metric& metric, comm::Communicator& communicator);
 
-// The metric over all ranks' samples, on every rank. Gathers it.
+// The metric over the samples of all ranks, on every rank. Calls gather_metric.
 Metrics merged(metric::Metric& metric, comm::Communicator& communicator);
 
-// Rank 0's, for all.
+// Returns rank 0's value on every rank.
 Metrics broadcast(const Metrics& metrics, comm::Communicator& communicator);
 StateDict broadcast(const StateDict& state, comm::Communicator& communicator);
 
-// Every rank's state, on rank 0, by rank; nothing elsewhere.
+// Returns the states of all ranks on rank 0, ordered by rank; returns nothing on the other ranks.
 std::vector<StateDict> gather(const StateDict& state, comm::Communicator& communicator);
 
 }  // namespace lockstep

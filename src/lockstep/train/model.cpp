@@ -31,7 +31,7 @@ NamedTensors Model::NativeBase::parameters() const {
 NamedTensors Model::NativeBase::buffers() const {
   NamedTensors named;
   for (const auto& item : module->named_buffers()) {
-    // Batch norm without running statistics registers undefined ones.
+    // Batch norm without running statistics registers undefined buffers.
     if (item.value().defined()) named.emplace_back(item.key(), item.value());
   }
   return named;
@@ -123,7 +123,7 @@ void Model::check_state(const StateDict& state) const {
   }
   for (const auto& key : state.keys()) {
     const bool known = std::ranges::any_of(own, [&](const auto& w) { return w.first == key; });
-    if (!known) throw CheckpointError("the checkpoint has a weight '{}', the model has none", key);
+    if (!known) throw CheckpointError("the checkpoint has a weight '{}', the model does not", key);
   }
 }
 

@@ -1,5 +1,5 @@
-// Any model with a tensor-to-tensor forward: a module of LibTorch's or of yours (its holder or a
-// shared_ptr to it), a Sequential, or a TorchScript file that Python wrote.
+// Any model whose forward maps a tensor to a tensor: a module of LibTorch or your own (its holder
+// or a shared_ptr to it), a Sequential, or a TorchScript file that Python wrote.
 //
 //   ls::Model a = torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(784, 10));
 //   ls::Model b = MyNet(32);                           // TORCH_MODULE(MyNet)
@@ -38,7 +38,7 @@ class Model {
   template <TensorModule M>
   Model(const torch::nn::ModuleHolder<M>& holder) : Model(holder.ptr()) {}
 
-  // Throws ConfigError where the file is no TorchScript module.
+  // Throws ConfigError if the file is not a TorchScript module.
   static Model script(const std::filesystem::path& path);
   static Model script(std::istream&& file, const std::string& name);  // `name` is for messages
 
@@ -47,7 +47,7 @@ class Model {
   torch::Tensor forward(const torch::Tensor& input) const { return impl_->forward(input); }
   torch::Tensor operator()(const torch::Tensor& input) const { return impl_->forward(input); }
 
-  // In a fixed order, by the names Python uses for the same model.
+  // The tensors in a fixed order, with the names that Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
   NamedTensors buffers() const { return impl_->buffers(); }
   NamedTensors weights() const;  // parameters, then buffers
@@ -55,11 +55,12 @@ class Model {
   void train(bool on) const { impl_->train(on); }
   void to(torch::Device device) const { impl_->to(device); }
 
-  // The weights by name, copied; and back into the same tensors. A name, shape or type that does
-  // not fit is a CheckpointError that names it, and then nothing has changed.
+  // Copies of the weights by name; load_state() copies them back into the same tensors. A name,
+  // shape or type that does not fit is a CheckpointError that names it, and nothing has changed
+  // then.
   StateDict state() const;
   void load_state(const StateDict& state) const;
-  void check_state(const StateDict& state) const;  // whether it fits, as load_state() does
+  void check_state(const StateDict& state) const;  // throws as load_state() does, changes nothing
 
  private:
   struct Interface {
@@ -71,7 +72,7 @@ class Model {
     virtual void to(torch::Device device) = 0;
   };
 
-  // A module of C++; knows everything but its forward.
+  // A C++ module; implements everything except its forward.
   struct NativeBase : Interface {
     explicit NativeBase(std::shared_ptr<torch::nn::Module> held);
     NamedTensors parameters() const override;
@@ -89,9 +90,9 @@ class Model {
     M* typed;
   };
 
-  struct Sequential;  // of layers that may be known
+  struct Sequential;  // may have layers that compute/ can plan
 
-  struct Script;  // of TorchScript
+  struct Script;  // a TorchScript module
 
   std::shared_ptr<Interface> impl_;
 };

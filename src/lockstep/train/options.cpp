@@ -20,13 +20,14 @@ void check_loader(const std::string& name, const data::Loader& loader, std::int6
   if (!known) {
     throw ConfigError(
         "loader '{}': expected a name that begins with train, valid, test or infer, "
-        "which says what is done with it",
+        "which says what it is used for",
         name);
   }
   if (data::epoch_size(loader, shards).batches > 0) return;
   if (loader.dataset()->size() == 0) throw ConfigError("loader '{}': its dataset is empty", name);
   throw ConfigError(
-      "loader '{}': has no batch: {} samples are fewer than those of one, {}, and drop_last is set",
+      "loader '{}': has no batch: its {} samples are fewer than one batch needs ({}), and "
+      "drop_last is set",
       name, loader.dataset()->size(), describe(data::batch_split(loader, shards)));
 }
 

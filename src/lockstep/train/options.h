@@ -1,4 +1,4 @@
-// What train() can be told. Designated initialisers must follow the order of the fields.
+// The options of train(). Designated initialisers must follow the order of the fields.
 #pragma once
 
 #include <cstdint>
@@ -21,38 +21,39 @@
 namespace lockstep {
 
 struct TrainOptions {
-  // What is trained, on what.
+  // What is trained, and on which data.
   Model model;                     // or override get_model()
   Criterion criterion;             // or override get_criterion()
   optim::OptimizerSpec optimizer;  // or override get_optimizer()
-  optim::SchedulerSpec scheduler;  // none: the learning rate stays
-  // Names begin with train, valid, test or infer. A loader's batch_size is that of one shard; its
-  // global_batch_size, instead, that of all of them.
+  optim::SchedulerSpec scheduler;  // none: the learning rate is constant
+  // Names begin with train, valid, test or infer. A loader's batch_size is the size of one shard of
+  // a batch. Its global_batch_size, if given instead, is the size of all shards together.
   data::Loaders loaders;
 
   // The run.
   std::optional<std::uint64_t> seed;  // of sample order and random layers; default 42, or the one
                                       // of the checkpoint that is resumed
   HParams hparams;                    // logged with the run
-  std::map<std::string, std::string> documents;  // carried by every checkpoint: a config, say
-  std::int64_t num_epochs = 1;                   // altogether, those before a resume included
+  std::map<std::string, std::string> documents;  // saved in every checkpoint; for example a config
+  std::int64_t num_epochs = 1;                   // in total, including epochs before a resume
   std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
-  std::optional<std::string> resume;  // a checkpoint's path, or "last", "best", "epoch.0007" in
-                                      // logdir: go on from there
-  std::optional<std::filesystem::path> weights;  // a file that the model begins with: a checkpoint,
-                                                 // or a state_dict that Python saved
-  std::optional<std::string> valid_loader;  // whose metric tells the best epoch; none: the newest
+  std::optional<std::string> resume;  // continue from a checkpoint: its path, or "last", "best",
+                                      // "epoch.0007" in logdir
+  std::optional<std::filesystem::path> weights;  // a file with the first weights of the model: a
+                                                 // checkpoint, or a state_dict saved by Python
+  std::optional<std::string> valid_loader;  // its metric decides the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
-  // Whether a smaller valid_metric is better. Default: as the metric says: a loss is better when it
-  // is smaller, accuracy, precision, recall, F1 and AUC when they are larger; needed for others.
+  // Whether a smaller valid_metric is better. By default the metric decides: a loss is better when
+  // it is smaller; accuracy, precision, recall, F1 and AUC are better when they are larger.
+  // Required for all other metrics.
   std::optional<bool> minimize_valid_metric;
 
-  // What it shows and how far it goes.
-  bool verbose = false;           // a progress bar (plain lines where there is no terminal)
-  bool timeit = false;            // time of data, model and batch among the metrics
-  bool check = false;             // a quick look: 3 epochs of 3 batches
+  // What the run shows, and for how long it runs.
+  bool verbose = false;           // a progress bar (plain lines if there is no terminal)
+  bool timeit = false;            // times of data, model and batch as metrics
+  bool check = false;             // a quick check of the setup: 3 epochs of 3 batches
   bool overfit = false;           // each loader repeats its first batch: the loss must fall
-  bool profile = false;           // where the time goes: a table, and logdir/profile.json
+  bool profile = false;           // how the time is spent: a table, and logdir/profile.json
   bool load_best_on_end = false;  // the model ends with the weights of its best epoch
 
   // The step.
@@ -61,43 +62,43 @@ struct TrainOptions {
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
   bool terminate_on_nan = false;          // a loss that is not finite ends the run
 
-  // Who looks on.
+  // What observes the run.
   Callbacks callbacks;
-  std::vector<std::shared_ptr<Logger>> loggers;  // beside those that logdir brings
-  bool console = true;                           // a line a loader and epoch on standard output
+  std::vector<std::shared_ptr<Logger>> loggers;  // in addition to those of logdir
+  bool console = true;                           // one line per loader and epoch on standard output
   bool log_batches = false;                      // TensorBoard gets every batch's metrics, too
 
-  // Where it runs.
-  bool ddp = false;            // by several workers: every core or GPU of this machine
-  std::optional<int> workers;  // how many instead; needs ddp
-  // Parts of every batch, at least one for each worker; default: one for each worker, so a batch
-  // has (loader's batch_size) x (workers) samples. Results depend on it, not on the workers.
-  // Needs ddp.
+  // Where the run takes place.
+  bool ddp = false;            // several workers: one per core or GPU of this machine
+  std::optional<int> workers;  // the number of workers instead; needs ddp
+  // Parts of every batch, at least one per worker. Default: one per worker, so a batch has
+  // (loader's batch_size) x (workers) samples. Results depend on the number of shards, not on the
+  // number of workers. Needs ddp.
   std::optional<int> shards;
-  std::shared_ptr<Engine> engine;  // all else about it; default: the GPU, else the CPU
+  std::shared_ptr<Engine> engine;  // all other settings; default: the GPU, else the CPU
 };
 
 struct TrainResult {
-  Model model;             // as training left it, or its best with load_best_on_end
+  Model model;             // after training, or of the best epoch with load_best_on_end
   double best_metric = 0;  // of valid_metric; NaN without a valid_loader
   std::int64_t best_epoch = 0;
   EpochMetrics best_metrics;
   EpochMetrics last_metrics;
-  std::int64_t epochs = 0;                       // that this call trained
-  std::map<std::int64_t, EpochMetrics> history;  // every finished epoch's, also before a resume
+  std::int64_t epochs = 0;                       // trained by this call
+  std::map<std::int64_t, EpochMetrics> history;  // of every finished epoch, also before a resume
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;
   std::optional<std::string> stop_reason;  // why it ended before num_epochs, if it did
   std::string weights_hash;                // of the weights after the last step
   double seconds = 0;                      // of this call
-  int rank = 0;  // of this process; more than 0 only where a launcher started it
+  int rank = 0;  // of this process; more than 0 only if a launcher started it
   double train_samples_per_second = 0;
 };
 
 struct EvaluateOptions {
   data::Loader loader;
   Model model;          // default: the one this runner trained last
-  Criterion criterion;  // default: likewise; without one there is no loss
+  Criterion criterion;  // default: the same; without one there is no loss
   Callbacks callbacks;
   std::optional<std::string> resume;  // a checkpoint, or Python's state_dict: take its weights
   std::uint64_t seed = 42;
@@ -113,17 +114,17 @@ struct PredictOptions {
   std::shared_ptr<Engine> engine;
 };
 
-// Throws ConfigError for what can be known to be wrong before anything is opened or trained.
+// Throws ConfigError for errors that can be found before anything is opened or trained.
 void check_options(const TrainOptions& options);
 void check_loaders(const data::Loaders& loaders, const TrainOptions& options,
                    std::int64_t shards = 1);
 
-// Which value of a metric is the better one, as the loss (smaller) or a callback says.
+// Which value of a metric is better, as the loss (smaller) or a callback says.
 std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
                                 const std::vector<CallbackPtr>& callbacks);
 
-// The metrics that a loader will have, where every callback says; nothing where one may add any.
-// `of_runner` are those that handle_batch adds besides the loss.
+// The metrics that a loader will have, if every callback lists its own; nothing if one callback may
+// add any metric. `of_runner` are the metrics that handle_batch adds besides the loss.
 std::optional<std::vector<std::string>> known_metrics(
     const std::vector<CallbackPtr>& callbacks, const std::string& loss_key,
     const std::vector<std::string>& of_runner = {});

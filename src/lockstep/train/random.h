@@ -1,5 +1,5 @@
-// Random numbers inside a batch (dropout, augmentation) depend on where the batch is in the run and
-// on nothing else, so a resumed run draws what the straight one would have drawn.
+// Random numbers inside a batch (dropout, augmentation) depend only on the position of the batch in
+// the run. So a resumed run draws the numbers that an uninterrupted run would have drawn.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct DrawKey {
   std::int64_t epoch = 0;
   std::int64_t loader = 0;      // its index in the epoch
   std::int64_t batch = 0;       // global
-  std::int64_t shard = 0;       // of it
-  Draws draws = Draws::kModel;  // what a transform draws does not move what dropout draws
+  std::int64_t shard = 0;       // of the batch
+  Draws draws = Draws::kModel;  // transforms and dropout draw independently of each other
 };
 
 std::uint64_t mix_seed(const DrawKey& key);

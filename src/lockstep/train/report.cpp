@@ -45,7 +45,7 @@ std::string signal_name(const State& state) {
   }
 }
 
-// Samples that an update is made of, by the first train loader.
+// The number of samples of a batch of the first train loader.
 std::int64_t update_batch_size(const State& state) {
   for (const auto& [name, loader] : state.loaders) {
     if (is_train_loader(name)) return data::batch_split(loader, state.engine->shards()).global;
@@ -58,7 +58,7 @@ std::int64_t update_batch_size(const State& state) {
 void report_interruption(const State& state, const TrainOptions& options) {
   std::string where = state.progress.epoch == 0 ? "before the first epoch"
                                                 : fmt::format("in epoch {}", state.progress.epoch);
-  if (state.can_snapshot) {  // inside of an epoch
+  if (state.can_snapshot) {  // inside an epoch
     where += fmt::format(", batch {} of {} of '{}'", state.loader_batch, state.loader_batches,
                          state.loader);
   }

@@ -1,4 +1,4 @@
-// What a run says of itself when it is over: summary.json, the profile, the last lines.
+// What a run reports when it is over: summary.json, the profile, the last lines of output.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-// A line on standard output, unless the run was told to be silent.
+// Prints a line on standard output, unless the options turn the console off.
 void say(const TrainOptions& options, const std::string& line);
 
-// Writes logdir/summary.json and, where it was asked for, logdir/profile.json, and says the rest.
+// Writes logdir/summary.json and, if requested, logdir/profile.json, and prints the rest.
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
                 std::span<const std::string> profiles);
 
-// After a signal ended the run: where it was, what was saved, and how to go on.
+// After a signal ended the run: prints where it was, what was saved, and how to continue.
 void report_interruption(const State& state, const TrainOptions& options);
 
 }  // namespace lockstep

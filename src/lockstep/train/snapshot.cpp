@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kFormat = 1;
 
-// Callbacks of one name are told apart by their place among themselves.
+// Callbacks with the same name are numbered in their order.
 std::vector<std::pair<std::string, CallbackPtr>> with_keys(
     const std::vector<CallbackPtr>& callbacks) {
   std::map<std::string, int> seen;
@@ -54,13 +54,13 @@ void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& c
   // The other ranks do not have all callbacks that rank 0 has.
   if (!is_primary) return;
   for (const auto& [key, ignored] : unclaimed) {
-    warn(fmt::format("resume: the checkpoint remembers a callback {} that this run does not have",
-                     key));
+    warn(fmt::format(
+        "resume: the checkpoint has the state of a callback {} that this run does not have", key));
   }
 }
 
-// Inside an epoch, samples already seen must not come again, so nothing that orders them may
-// change.
+// Inside an epoch, samples that were used already must not be used again, so nothing that changes
+// their order may change.
 void check_position(const StateDict& run, const Position& position, const State& state) {
   if (position.loader.empty()) return;
   const data::Loader& loader = state.loaders.at(position.loader);
@@ -69,7 +69,7 @@ void check_position(const StateDict& run, const Position& position, const State&
     if (then != now) {
       throw CheckpointError(
           "resume: the checkpoint was made inside an epoch with {} {}, this run "
-          "has {}; only between epochs can it change",
+          "has {}; it can change only between epochs",
           what, then, now);
     }
   };
@@ -80,14 +80,14 @@ void check_position(const StateDict& run, const Position& position, const State&
   expect_same("shards", shards);
   expect_same("loader_batches", size.batches);
   expect_same("loader_batch_size", split.largest());
-  // A checkpoint of version 0.1.0 does not have it.
+  // A checkpoint of version 0.1.0 does not contain it.
   if (run.contains("loader_global_batch_size")) {
     expect_same("loader_global_batch_size", split.global);
   }
   expect_same("loader_sample_count", size.samples);
 }
 
-// Samples of a whole batch of the last loader.
+// The samples of a global batch of the current loader.
 std::int64_t loader_global_batch_size(const State& state) {
   if (state.loader.empty()) return 0;
   return data::batch_split(state.loaders.at(state.loader), state.engine->shards()).global;
@@ -134,8 +134,8 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks) {
   if (!snapshot.contains("run") || !snapshot.contains("optimizer_state_dict")) {
     throw CheckpointError(
-        "resume: the checkpoint holds weights only; a run goes on from one that "
-        "was saved whole");
+        "resume: the checkpoint holds weights only; resume from a full checkpoint, or use weights "
+        "instead of resume to start a new run");
   }
   if (const auto format = snapshot.get_or<std::int64_t>("lockstep", kFormat); format > kFormat) {
     throw CheckpointError(
@@ -159,9 +159,10 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   if (saved_scheduler && state.scheduler != nullptr) {
     state.scheduler->load_state(snapshot.get<StateDict>("scheduler_state_dict"));
   } else if (saved_scheduler || state.scheduler != nullptr) {
-    warn(saved_scheduler ? "resume: the checkpoint has a scheduler, this run has none"
-                         : "resume: this run has a scheduler, the checkpoint has none: it starts "
-                           "from its beginning");
+    warn(saved_scheduler
+             ? "resume: the checkpoint has a scheduler, this run has none"
+             : "resume: this run has a scheduler, the checkpoint has none: the scheduler starts "
+               "from its beginning");
   }
   state.progress.epoch = restored.position.finished_epochs;
   state.progress.batch_step = run.get<std::int64_t>("batch_step");

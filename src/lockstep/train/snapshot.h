@@ -1,5 +1,5 @@
-// A run as a checkpoint holds it. Keys follow Catalyst's: Python finds the weights, by the names it
-// uses itself, under "model_state_dict".
+// A run as a checkpoint holds it. Keys follow Catalyst's: Python finds the weights under
+// "model_state_dict", by the names that Python uses.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace lockstep {
 
-// Where a run stopped, beyond what State knows.
+// Where a run stopped, beyond what State contains.
 struct Position {
   std::int64_t finished_epochs = 0;
-  std::string loader;  // the one under way; empty: between two epochs
+  std::string loader;  // the current one; empty: between two epochs
   std::int64_t loader_batches_done = 0;
 };
 
 StateDict make_snapshot(const State& state, const Position& position,
                         const std::vector<CallbackPtr>& callbacks, const StateDict& averages);
 
-// What a snapshot puts back into `state` and its parts. Throws CheckpointError, with the thing that
-// does not fit, where the snapshot is of another model, optimizer or data.
+// Restores `state` and its parts from a snapshot. Throws CheckpointError, naming what does not fit,
+// if the snapshot is of another model, optimizer or data.
 struct Restored {
   Position position;
   StateDict averages;
@@ -32,11 +32,11 @@ struct Restored {
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks);
 
-// What the other ranks need of a snapshot that rank 0 has read. Weights and the optimizer's tensors
-// are not in it: Replica::send() brings them, without a second copy.
+// The part of a snapshot, read by rank 0, that the other ranks need. Weights and the optimizer's
+// tensors are not in it: Replica::send() sends them, without a second copy.
 StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer);
 
-// The seed a snapshot's run used.
+// The seed of the run that made the snapshot.
 std::uint64_t snapshot_seed(const StateDict& snapshot);
 
 }  // namespace lockstep

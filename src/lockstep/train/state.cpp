@@ -18,7 +18,7 @@ namespace {
 void check_over(const LossOver& over, std::string_view what) {
   // Written so that NaN is refused, too.
   if (over.weight >= 0 && std::isfinite(over.weight)) return;
-  throw DataError("{}: expected to be a mean over 0 or more, got {}", what, over.weight);
+  throw DataError("{}: expected a weight of 0 or more, got {}", what, over.weight);
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ void State::add_loss(const torch::Tensor& term, const LossOver& over) {
     set_loss(term, over);
     return;
   }
-  // Means over equal weights are the mean of the sum, however that weight is said.
+  // Two terms with equal weights have a sum with that weight, even if one weight was given as
+  // samples.
   const auto size = static_cast<double>(batch.size());
   const auto weighted = [&](const LossOver& given) {
     return given.kind == LossOver::Kind::kSamples ? mean_over(size) : given;
@@ -61,17 +62,17 @@ bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }
 
-void check_metric_key(const State& state, const MetricKey& key, std::string_view who) {
+void check_metric_key(const State& state, const MetricKey& key, std::string_view asked_by) {
   if (!state.loaders.contains(key.loader)) {
-    throw ConfigError("{}: there is no loader '{}'; {}", who, key.loader,
+    throw ConfigError("{}: there is no loader '{}'; {}", asked_by, key.loader,
                       suggest(key.loader, state.loaders.names()));
   }
   if (!state.known_metrics) return;
   if (std::ranges::find(*state.known_metrics, key.metric) == state.known_metrics->end()) {
     throw ConfigError(
-        "{}: nobody computes a metric '{}'; {} (a runner whose handle_batch computes it says so in "
-        "metric_names())",
-        who, key.metric, suggest(key.metric, *state.known_metrics));
+        "{}: no callback or runner computes a metric '{}'; {} (if handle_batch of your runner "
+        "computes it, list it in metric_names())",
+        asked_by, key.metric, suggest(key.metric, *state.known_metrics));
   }
 }
 
@@ -80,22 +81,22 @@ bool minimizes(const State& state, const DirectionRequest& request) {
   const auto better = state.better ? state.better(request.metric) : std::nullopt;
   if (better) return *better == Better::kSmaller;
   throw ConfigError(
-      "{}: nothing says whether a smaller or a larger '{}' is the better one; set {} = true or "
+      "{}: it is not known whether a smaller or a larger '{}' is better; set {} = true or "
       "false, or override better() of the callback that computes it",
-      request.who, request.metric, request.option);
+      request.asked_by, request.metric, request.option);
 }
 
-double metric_value(const State& state, const MetricKey& key, std::string_view who) {
+double metric_value(const State& state, const MetricKey& key, std::string_view asked_by) {
   const auto loader = state.epoch_metrics.find(key.loader);
   if (loader == state.epoch_metrics.end()) {
-    throw ConfigError("{}: loader '{}' did not run in epoch {}", who, key.loader,
+    throw ConfigError("{}: loader '{}' did not run in epoch {}", asked_by, key.loader,
                       state.progress.epoch);
   }
   const auto value = loader->second.find(key.metric);
   if (value != loader->second.end()) return value->second;
   std::vector<std::string> names;
   for (const auto& [name, ignored] : loader->second) names.push_back(name);
-  throw ConfigError("{}: loader '{}' has no metric '{}'; {}", who, key.loader, key.metric,
+  throw ConfigError("{}: loader '{}' has no metric '{}'; {}", asked_by, key.loader, key.metric,
                     suggest(key.metric, names));
 }
 

@@ -29,7 +29,7 @@ void check_kinds(bool sums, bool means) {
   if (!sums || !means) return;
   throw ConfigError(
       "some losses of one update are sums and others are means, so they have no common gradient: "
-      "say the same kind in every batch (state.set_loss)");
+      "use the same kind in every batch (state.set_loss)");
 }
 
 }  // namespace
@@ -69,14 +69,14 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
   if (over.kind == Kind::kMixed && is_split()) {
     throw ConfigError(
         "the loss is a sum of terms that are means over different things, so the losses of {} "
-        "cannot make up that of the whole: give all terms the same weight in state.set_loss and "
+        "cannot be combined into one: give all terms the same weight in state.set_loss and "
         "state.add_loss, or train with one shard and without accumulation",
         settings_.shards > 1 ? fmt::format("{} shards", settings_.shards)
                              : fmt::format("{} batches", settings_.accumulation_steps));
   }
   const double weight = over.kind == Kind::kWeight ? over.weight : static_cast<double>(samples);
   note_weight(over.kind == Kind::kSum ? kSum : weight, samples);
-  // A mean over nothing may be NaN, and zero times it would be, too.
+  // A mean over nothing may be NaN, and NaN times zero is NaN, too.
   if (weight == 0 && !std::isfinite(loss.item<double>())) {
     if (!settings_.sync_bn) return;
     throw ConfigError(
@@ -90,7 +90,7 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
     loss.backward(torch::zeros_like(loss));
     return;
   }
-  // In full shards: most are one, and need no factor.
+  // The weight is counted in full shards: for a full shard it is 1, and no factor is needed.
   const double factor = !is_split() || over.kind == Kind::kSum
                             ? 1.0
                             : weight / static_cast<double>(batch_.batch_size);

@@ -1,5 +1,5 @@
-// One update of the model: backward, accumulate, reduce, clip, step. Kept in one place, where the
-// order of the numerics cannot be got wrong.
+// One update of the model: backward, accumulate, reduce, clip, step. All are in one place, so that
+// the order of the numerical operations is always right.
 #pragma once
 
 #include <cstdint>
@@ -22,56 +22,58 @@ struct StepSettings {
   std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
   std::int64_t shards = 1;                // parts of every batch, over all workers
-  bool sync_bn = false;                   // batch norm meets the other workers in backward()
+  bool sync_bn = false;                   // backward() of batch norm is collective
 };
 
-// Throws ConfigError for values without meaning.
+// Throws ConfigError for values that make no sense.
 void check_settings(const StepSettings& settings);
 
-// Updates of an epoch, over all train loaders.
+// The number of updates per epoch, over all train loaders.
 std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
                              std::int64_t shards);
 
-// For each global batch: begin_batch(); for each of this worker's shards begin_shard(), backward()
-// where it has samples, end_shard(); then update() where due().
+// For each global batch: call begin_batch(); for each of this worker's shards call begin_shard(),
+// backward() if the shard has samples, and end_shard(); then call update() if due().
 class TrainStep {
  public:
   TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings);
 
   struct GlobalBatch {
     std::int64_t samples = 0;     // of all shards
-    std::int64_t batch_size = 1;  // what a full shard has
-    bool last = false;            // no batch will come after it
+    std::int64_t batch_size = 1;  // the size of a full shard
+    bool last = false;            // no batch follows
   };
   void begin_batch(const GlobalBatch& batch);
 
   void begin_shard(int local);
-  // Adds the gradient of `loss` of a shard with so many samples. Throws ConfigError for a loss of
-  // kMixed where batches are split, and where some losses are sums and others are means.
+  // Adds the gradient of `loss` of a shard with `samples` samples. Throws ConfigError for a loss of
+  // kMixed if batches are split, and if some losses are sums and others are means.
   void backward(const torch::Tensor& loss, const LossOver& over, std::int64_t samples);
   void end_shard(int local);
 
-  // The batches added so far are enough for an update, or `last` says that no more will come.
+  // Whether the batches added so far are enough for an update, or `last` says that no more follow.
   bool due(bool last) const;
 
-  // Collective. Updates the model with the mean gradient over all samples of all workers, each
-  // sample counting the same whatever the size of its batch; or over what losses were said to be
-  // means over, over all workers and batches of the update; or with the sum, where losses are sums.
-  // Clips that mean. Adds "gradient/norm" to `metrics` where the norm had to be known.
+  // Collective. Updates the model with the mean gradient over all samples of all workers; each
+  // sample counts the same, whatever the size of its batch. If the losses were declared as means
+  // over something else, the mean is over that, over all workers and batches of the update. If the
+  // losses are sums, the gradient is the sum. Clipping applies to the result. Adds "gradient/norm"
+  // to `metrics` if the norm had to be computed.
   void update(Metrics& metrics);
 
-  // Gradients are reduced while backward() goes on; after an unfreeze this may change.
+  // Whether gradients are reduced while backward() runs. This may change when a parameter is
+  // unfrozen.
   bool sends_gradients_early() const { return replica_.overlaps(); }
 
-  // No gradient waits for an update.
+  // Whether no gradient waits for an update.
   bool between_steps() const { return batches_ == 0; }
 
  private:
-  // A batch, or what makes an update, is split into parts.
+  // Whether a batch, or the set of batches of an update, is split into parts.
   bool is_split() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
   void note_weight(double weight, std::int64_t samples);
-  // What makes a mean of the sum of all gradients, from what all shards weigh; from nothing where
-  // all weigh their samples.
+  // The factor that turns the sum of all gradients into a mean. `weights` are those of all shards,
+  // or empty if every shard's weight is its number of samples.
   double scale_of(std::span<const double> weights) const;
 
   Replica& replica_;
@@ -80,9 +82,9 @@ class TrainStep {
   GlobalBatch batch_;
   std::int64_t batches_ = 0;
   std::int64_t samples_ = 0;  // of all workers, in these batches
-  std::size_t local_ = 0;     // the shard at work
-  // What was added of each of this worker's shards: what their losses are means over; kSum: they
-  // are sums; 0: nothing.
+  std::size_t local_ = 0;     // the current shard
+  // The weight that each of this worker's shards has contributed: what its losses are means over;
+  // kSum if they are sums; 0 if nothing was added.
   static constexpr double kSum = -1;
   std::vector<double> own_;
 };

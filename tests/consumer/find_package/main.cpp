@@ -7,7 +7,7 @@ namespace nn = torch::nn;
 
 namespace science = lockstep::science;
 
-// What a simulation would have left in run/, and the README's program on it.
+// Writes the files that a simulation would write to run/, and runs the README's program on them.
 void fields() {
   std::filesystem::create_directories("run");
   for (const int checkpoint : {0, 10, 20}) {

@@ -1,6 +1,6 @@
-// The training backend: how an estimator is trained, asked, saved and loaded, as source to customise.
-// It is lockstep::science::Network without its checks and without going on where a loaded model
-// stopped.
+// The training backend, as source to customise: how an estimator is trained, saved and loaded, and
+// how it predicts. It is lockstep::science::Network without its checks. It cannot continue the
+// training of a loaded model.
 #pragma once
 
 #include <lockstep/process/environment.h>
@@ -16,7 +16,7 @@ namespace science = lockstep::science;
 struct BackendConfig {
   std::int64_t n_epochs = 100;
   std::int64_t patience = 20;  // epochs without a better training loss
-  double min_delta = 1e-5;     // that counts as better
+  double min_delta = 1e-5;     // the smallest change that counts as better
   std::filesystem::path logdir = "logs";
   double lr = 2e-3;
   std::optional<int> workers = {};  // default: one per core, or one per GPU
@@ -70,7 +70,7 @@ class Backend : public science::Estimator {
 
   const std::map<std::int64_t, lockstep::EpochMetrics>& history() const override { return history_; }
 
-  // The epoch that the model is of after train(), and its validation loss.
+  // The best epoch, whose weights the model has after train(), and its validation loss.
   std::int64_t best_epoch() const { return best_epoch_; }
   double best_loss() const { return best_loss_; }
 
@@ -94,7 +94,7 @@ class Backend : public science::Estimator {
         .logdir = config_.logdir,
         .valid_loader = loaders.size() > 1 ? std::next(loaders.begin())->first : first,
         .valid_metric = "loss",
-        .load_best_on_end = true,  // what is saved and evaluated is the best epoch
+        .load_best_on_end = true,  // the best epoch is saved and evaluated
         .callbacks = {lockstep::EarlyStoppingCallback({.patience = config_.patience,
                                                        .metric = watched,
                                                        .minimize = true,
@@ -117,7 +117,7 @@ class Backend : public science::Estimator {
 
  private:
   void require_model() const {
-    if (!model_) throw lockstep::Error("{}: train() or load() first", name());
+    if (!model_) throw lockstep::Error("{}: call train() or load() first", name());
   }
 
   BackendConfig config_;

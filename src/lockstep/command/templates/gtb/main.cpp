@@ -13,7 +13,7 @@ namespace ls = lockstep;
 namespace science = lockstep::science;
 namespace fs = std::filesystem;
 
-// The file that was asked for, which must be there; else synthetic data, and it says so.
+// The file of --field, which must exist. Without --field, a file with synthetic data.
 fs::path find_field(const std::optional<fs::path>& given) {
   if (!given) return @NAMESPACE@::synthetic_field();
   if (!fs::exists(*given)) throw ls::DataError("--field {}: there is no such file", given->string());
@@ -27,7 +27,7 @@ int train(int argc, char** argv) try {
   app.add_option("--field", given, "HDF5 file of your simulation; default: synthetic turbulence, in " +
                                        std::string(@NAMESPACE@::kSyntheticField));
   app.add_option("--logdir", config.logdir, "Folder for logs, the model and the report")->capture_default_str();
-  app.add_option("--epochs", config.n_epochs, "At most so many")->capture_default_str();
+  app.add_option("--epochs", config.n_epochs, "Epochs at most")->capture_default_str();
   app.add_option("--lr", config.lr, "Learning rate")->capture_default_str();
   app.add_option("--workers", config.workers, "Processes that train together; default: one per core");
   app.add_option("--shards", config.shards, "Parts of every batch; results depend on them");
@@ -41,7 +41,7 @@ int train(int argc, char** argv) try {
   const science::Trackers trackers = {std::make_shared<science::FileTracker>(config.logdir / "report")};
   science::EvaluateExperiment evaluation{
       .estimator = estimator, .loader = valid, .cube = data.cube, .title = "@NAME@", .trackers = trackers};
-  science::check(evaluation);  // now, and not after the training
+  science::check(evaluation);  // before the training, so that no training is lost to a mistake
   science::run(science::TrainExperiment{
       .estimator = estimator,
       .loaders = {{"train", {data.train, {.batch_size = 16, .shuffle = true}}}, {"valid", valid}},

@@ -17,11 +17,11 @@ namespace @NAMESPACE@ {
 namespace ls = lockstep;
 namespace nn = torch::nn;
 
-// Where synthetic data are kept, and only they: a file of yours has another name.
+// The file for synthetic data. Your own file needs another name.
 inline constexpr const char* kSyntheticField = "data/synthetic.h5";
 
-// Synthetic turbulence, made where it is not there yet, so that there is something to train on at
-// once. Put your simulation's file into data/ and pass it by --field.
+// Returns the file with synthetic turbulence, to train on before you have data. It is made if it
+// does not exist. Put your simulation's file into data/ and pass it with --field.
 inline std::filesystem::path synthetic_field() {
   const std::filesystem::path path = kSyntheticField;
   const bool is_there = std::filesystem::exists(path);
@@ -46,7 +46,7 @@ struct FieldOptions {
   std::string part = "train";          // which cubes a loader of config.yml has: train or valid
 };
 
-// The data set: what is read of a file, and how it is cut. `train` and config.yml both use this.
+// The data set: what is read from a file, and how it is cut. `train` and config.yml both use this.
 // For one file or many, see lockstep/science/field_dataset.h.
 inline science::FieldData load_field(const FieldOptions& options) {
   return science::hdf5_dataset({.path = options.path,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One worker and two, with the same shards, must end with the same weights.
+# Runs with one worker and with two workers, with the same shards, must end with the same weights.
 set -euo pipefail
 program=$1
 config=$(dirname "$0")/../config.yml
@@ -12,8 +12,8 @@ for workers in 1 2; do
 done
 hashes=$(grep -oh 'weights [0-9a-f]*' "$folder"/*.log | sort -u)
 if [ "$(wc -l <<< "$hashes")" -ne 1 ]; then
-  echo "one worker and two disagree:" >&2
+  echo "one worker and two workers end with different weights:" >&2
   grep -H 'weights' "$folder"/*.log >&2
   exit 1
 fi
-echo "one worker and two end with the same $hashes"
+echo "one worker and two workers end with the same $hashes"
