@@ -86,7 +86,7 @@ int main(int argc, char** argv) try {
 
   torch::manual_seed(42);
   CustomRunner runner(settings);
-  const auto result = runner.train({
+  const auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 10)),
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = 0.02},

@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
   if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
 
   ls::SupervisedRunner runner;
-  auto result = runner.train({
+  auto result = runner.train(ls::TrainOptions{
       .model = make_model(kind),
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = lr},

@@ -11,7 +11,7 @@ int main() try {
   auto valid = ls::data::fashion_mnist({.root = "data", .train = false, .download = true});
 
   ls::SupervisedRunner runner;
-  auto result = runner.train({
+  auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 256), nn::ReLU(),
                               nn::Linear(256, 128), nn::ReLU(), nn::Linear(128, 10)),
       .criterion = nn::CrossEntropyLoss(),

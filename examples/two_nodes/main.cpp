@@ -110,7 +110,7 @@ void worker(const Arguments& args) {
 
   torch::manual_seed(42 + static_cast<std::uint64_t>(args.rank));
   ls::SupervisedRunner runner;
-  const auto result = runner.train({
+  const auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Linear(784, 100), nn::ReLU(), nn::Linear(100, 10)),
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::SGD{.lr = 1e-3},

@@ -1,7 +1,7 @@
 // Finds a learning rate: increases it from step to step and observes the loss.
 //
 //   auto finder = std::make_shared<ls::LRFinderCallback>(ls::LRFinderCallbackOptions{});
-//   runner.train({…, .callbacks = {finder}});
+//   runner.train(ls::TrainOptions{…, .callbacks = {finder}});
 //   finder->suggestion();
 #pragma once
 

@@ -24,7 +24,7 @@ int main() {
   const auto x = torch::randn({200, 4});
   const auto data = std::make_shared<ls::data::TensorDataset>(x, x.argmax(1));
   ls::SupervisedRunner runner;
-  const auto result = runner.train({
+  const auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Linear(4, 4)),
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = 0.1},

@@ -5,8 +5,7 @@ namespace ls = lockstep;
 
 int main() {
   const torch::Tensor x = torch::linspace(-1, 1, 64).unsqueeze(1);
-  const auto data =
-      std::make_shared<ls::data::TensorDataset>(ls::Batch{{"features", x}, {"targets", 2 * x + 1}});
+  const auto data = std::make_shared<ls::data::TensorDataset>(x, 2 * x + 1);
   ls::SupervisedRunner runner;
   const auto result =
       runner.train(ls::TrainOptions{.model = torch::nn::Sequential(torch::nn::Linear(1, 1)),

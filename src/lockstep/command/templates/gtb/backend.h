@@ -82,7 +82,7 @@ class Backend : public science::Estimator {
     model_ = make_model(*shape_);
     const lockstep::MetricKey watched{.loader = first, .metric = "loss"};
     lockstep::SupervisedRunner runner;
-    const auto result = runner.train({
+    const auto result = runner.train(lockstep::TrainOptions{
         .model = model_,
         .criterion = criterion(),
         .optimizer = lockstep::optim::Adam{.lr = config_.lr},
