@@ -65,7 +65,7 @@ TEST(KRR, RefusesWhatCannotBe) {
 
 TEST(KRR, ADamagedFolderIsRefusedByName) {
   const TemporaryDirectory folder;
-  KRR trained({});
+  KRR trained(KRRConfig{});
   trained.train({{"train", loader(torch::rand({4, 2}), torch::rand({4, 1}))}});
   trained.save(folder.path());
   std::string text = read_file(folder / "params.json");
@@ -73,7 +73,7 @@ TEST(KRR, ADamagedFolderIsRefusedByName) {
   ASSERT_NE(at, std::string::npos);
   text.replace(at, 7, "\"alpba\"");
   write_file_atomically(folder / "params.json", text);
-  KRR loaded({});
+  KRR loaded(KRRConfig{});
   try {
     loaded.load(folder.path());
     FAIL() << "a folder without alpha was loaded";
