@@ -21,7 +21,10 @@ file(RELATIVE_PATH PC_INCLUDE /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix/
 # LibTorch has no pkg-config file.
 set(PC_TORCH_CFLAGS "")
 foreach(folder ${TORCH_INCLUDE_DIRS})
-  string(APPEND PC_TORCH_CFLAGS " -isystem ${folder}")
+  # The compiler searches this one by itself, and must not search it earlier.
+  if(NOT folder STREQUAL "/usr/include")
+    string(APPEND PC_TORCH_CFLAGS " -isystem ${folder}")
+  endif()
 endforeach()
 get_filename_component(torch_folder "${TORCH_LIBRARY}" DIRECTORY)
 set(PC_TORCH_LIBS "-L${torch_folder} -Wl,-rpath,${torch_folder} -ltorch -ltorch_cpu -lc10")

@@ -32,7 +32,8 @@ void check_checkpoint_folders(const TrainOptions& options, const Callbacks& call
   for (const auto& callback : callbacks) {
     const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(&callback->inner());
     if (checkpoint == nullptr) continue;
-    const fs::path standard = options.logdir ? checkpoint::folder_in(*options.logdir) : fs::path();
+    // Without a logdir there is no default folder; the callback's own check says so.
+    const fs::path standard = checkpoint::folder_in(options.logdir.value_or("."));
     const fs::path folder = checkpoint->folder().value_or(standard);
     if (!folders.insert(fs::weakly_canonical(fs::absolute(folder))).second) {
       throw ConfigError("CheckpointCallback: two of them write to one folder; give each its own");
