@@ -15,7 +15,7 @@ package=$(ls "$build"/package/liblockstep-dev_*.deb)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-PACKAGE=$package PROJECT=$here/components WORK=$work unshare --mount --propagation private bash -euc '
+PACKAGE=$package PROJECT=$here/pkg_config WORK=$work unshare --mount --propagation private bash -euc '
   mount -t tmpfs tmpfs "$WORK"
   mkdir "$WORK"/{upper,work,root}
   mount -t overlay overlay -o lowerdir=/,upperdir="$WORK/upper",workdir="$WORK/work" "$WORK/root"
@@ -26,9 +26,8 @@ PACKAGE=$package PROJECT=$here/components WORK=$work unshare --mount --propagati
   chroot "$WORK/root" bash -euc "
     dpkg -i /tmp/lockstep.deb > /dev/null
     lockstep --version
-    cmake -G Ninja -S /tmp/project -B /tmp/project/build -DCMAKE_BUILD_TYPE=Release -Wno-dev > /dev/null
-    cmake --build /tmp/project/build > /dev/null
-    /tmp/project/build/consumer
+    make -C /tmp/project > /dev/null
+    /tmp/project/consumer
     dpkg -r liblockstep-dev > /dev/null
     if [ -e /usr/bin/lockstep ] || [ -e /usr/include/lockstep ] || ls /usr/lib/liblockstep_* 2> /dev/null; then
       echo \"files of the package are left after its removal\" >&2
