@@ -6,21 +6,27 @@ set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
 build=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
-if [ "$(id -u)" -ne 0 ] || ! grep -q overlay /proc/filesystems; then
-  skip "the Debian package" "needs root and the file system overlay"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# in_copy COMMAND: runs it in a mount namespace with a copy of this system in $WORK/root.
+in_copy() {
+  WORK=$work unshare --mount --propagation private bash -euc '
+    mount -t tmpfs tmpfs "$WORK"
+    mkdir "$WORK"/{upper,work,root}
+    mount -t overlay overlay -o lowerdir=/,upperdir="$WORK/upper",workdir="$WORK/work" "$WORK/root"
+    mount --bind /proc "$WORK/root/proc"
+    mount --bind /dev "$WORK/root/dev"
+    eval "$1"' bash "$1"
+}
+if ! why=$(in_copy 'chroot "$WORK/root" true' 2>&1); then
+  skip "the Debian package" "no copy of this system can be mounted: ${why##*$'\n'}"
   exit 0
 fi
 (cd "$build" && cpack --config CPackConfig.cmake > /dev/null)
-package=$(ls "$build"/package/liblockstep-dev_*.deb)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-PACKAGE=$package PROJECT=$here/pkg_config WORK=$work unshare --mount --propagation private bash -euc '
-  mount -t tmpfs tmpfs "$WORK"
-  mkdir "$WORK"/{upper,work,root}
-  mount -t overlay overlay -o lowerdir=/,upperdir="$WORK/upper",workdir="$WORK/work" "$WORK/root"
-  mount --bind /proc "$WORK/root/proc"
-  mount --bind /dev "$WORK/root/dev"
+PACKAGE=$(ls "$build"/package/liblockstep-dev_*.deb)
+PROJECT=$here/pkg_config
+export PACKAGE PROJECT
+in_copy '
   cp "$PACKAGE" "$WORK/root/tmp/lockstep.deb"
   cp -r "$PROJECT" "$WORK/root/tmp/project"
   chroot "$WORK/root" bash -euc "
