@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/compute/switches.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::compute {
 namespace {
@@ -64,6 +65,9 @@ std::int64_t page_faults_of_big_tensors() {
 }
 
 TEST(KeepMemory, BigTensorsAreFaultedInOnce) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) {
+    GTEST_SKIP() << "sanitizers have an allocator of their own";
+  }
   keep_memory();
   page_faults_of_big_tensors();
   EXPECT_LT(page_faults_of_big_tensors(), 1000);  // 40,960 if each is mapped again

@@ -35,6 +35,14 @@ TEST(MainMetrics, WhatWasAskedForComesFirstWhateverItIsCalled) {
                           "_timer/_fps"));
 }
 
+// `first` is often a temporary, and gone when the names are used.
+TEST(MainMetrics, NamesLiveAsLongAsTheMetrics) {
+  const Metrics metrics = {{"loss", 0.5}};
+  const auto names = main_metrics(metrics, {"loss"});
+  ASSERT_EQ(names.size(), 1u);
+  EXPECT_EQ(names[0].data(), metrics.begin()->first.data());
+}
+
 TEST(MainMetrics, OnesOwnAreShown) {
   const Metrics metrics = {{"my_metric", 1}, {"accuracy", 2}, {"accuracy_b", 3}};
   EXPECT_THAT(main_metrics(metrics, {"loss"}), ElementsAre("accuracy", "accuracy_b", "my_metric"));

@@ -37,7 +37,7 @@ std::vector<std::string_view> main_metrics(const Metrics& metrics,
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   };
   for (const std::string& name : first) {
-    if (metrics.contains(name)) add(name);
+    if (const auto found = metrics.find(name); found != metrics.end()) add(found->first);
   }
   for (const auto& [name, value] : metrics) {
     if (is_main(name)) add(name);

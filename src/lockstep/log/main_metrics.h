@@ -17,7 +17,7 @@ namespace lockstep {
 //   - accuracies of k > 1 ("accuracy03"),
 //   - the learning rate and momentum, which the line of the epoch shows.
 // The times of TimerCallback come last. A user's own metric is shown if its name has no "/". The
-// returned views point into `metrics` and `first`.
+// returned views point into `metrics`.
 std::vector<std::string_view> main_metrics(const Metrics& metrics,
                                            const std::vector<std::string>& first);
 

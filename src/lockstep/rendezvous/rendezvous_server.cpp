@@ -67,6 +67,7 @@ class RendezvousServer::EventLoop {
                   .run = options_.run,
                   .world_size = options_.world_size,
                   .on_join = [this](std::uint64_t connection) { note_join(connection); },
+                  .on_leave = [this](int rank) { note_leave(rank); },
                   .may_return = [this](const auto& back) { return may_return(back); }},
                  [this](auto connection, auto kind, auto payload) {
                    const auto it = connections_.find(connection);
@@ -209,6 +210,12 @@ class RendezvousServer::EventLoop {
     present_ranks_.insert(service_.rank_of(connection));
     const std::string& address = connections_.at(connection).local_address;
     if (reached_at_.empty() && !is_loopback(address)) reached_at_ = address;
+  }
+
+  // Before the rank gets its answer: after it, a process of the next run may join with this rank.
+  void note_leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    present_ranks_.erase(rank);
   }
 
   bool may_return(const RendezvousServiceOptions::Return& back) const {

@@ -138,6 +138,7 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
       break;
     case FrameKind::kLeave:
       roster_.leave(ranks_.at(connection));
+      options_.on_leave(ranks_.at(connection));
       send_roster_to_all();
       break;
     default:

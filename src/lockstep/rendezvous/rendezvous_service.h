@@ -20,6 +20,8 @@ struct RendezvousServiceOptions {
   int world_size = 1;
   // Called when a connection has joined as a rank, before the welcome is sent to it.
   std::function<void(std::uint64_t connection)> on_join = [](std::uint64_t) {};
+  // Called when a rank has left, before it gets an answer.
+  std::function<void(int rank)> on_leave = [](int) {};
   // Called when a rank that joined before wants to join again, from the same process or another
   // one. True: it is told to try again later. False: it is turned away.
   struct Return {
