@@ -126,7 +126,7 @@ Criterion make_criterion(std::string_view name) {
 class FirstStep : public Callback {
  public:
   explicit FirstStep(double& seconds) : seconds_(seconds) {}
-  bool uses_gradients() const override { return false; }
+  CallbackTraits traits() const override { return {.uses_gradients = false}; }
   void on_step(State& state) override {
     if (state.loader_batch > 1) return;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();

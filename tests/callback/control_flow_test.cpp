@@ -62,6 +62,16 @@ TEST(ControlFlow, AMetricIsThereWhereItIsComputedOnWorkersToo) {
   EXPECT_FALSE(result.last_metrics.at("train").contains("accuracy01"));
 }
 
+TEST(ControlFlow, HasTheTraitsOfTheCallbackInside) {
+  const CallbackTraits inside = CheckpointCallback().traits();
+  const CallbackTraits wrapped = ControlFlowCallback(CheckpointCallback(), {.every = 2}).traits();
+  EXPECT_EQ(wrapped.order, inside.order);
+  EXPECT_EQ(wrapped.ranks, inside.ranks);
+  EXPECT_EQ(wrapped.uses_gradients, inside.uses_gradients);
+  EXPECT_EQ(wrapped.needs_training, inside.needs_training);
+  EXPECT_EQ(wrapped.metric_names, inside.metric_names);
+}
+
 // The callback that train() would add is in the list already.
 TEST(ControlFlow, ABuiltInCallbackInsideIsNotAddedAgain) {
   TrainOptions options = toy::options();

@@ -31,10 +31,10 @@ TEST(Callbacks, EachCanBeMade) {
 TEST(Callbacks, OptionsReachThem) {
   const auto accuracy =
       targets().callbacks.make(node("{AccuracyCallback: {topk: 2, prefix: my_}}"));
-  EXPECT_THAT(*accuracy->metric_names(), Contains("my_accuracy02"));
+  EXPECT_THAT(*accuracy->traits().metric_names, Contains("my_accuracy02"));
   const auto loss =
       targets().callbacks.make(node("{CriterionCallback: {criterion: L1Loss, metric_key: l1}}"));
-  EXPECT_THAT(*loss->metric_names(), Contains("l1"));
+  EXPECT_THAT(*loss->traits().metric_names, Contains("l1"));
 }
 
 TEST(Callbacks, RefuseWhatCannotBe) {

@@ -84,9 +84,7 @@ struct Hooks : Callback {
   std::function<void(State&)> run_start, epoch_start, loader_start, batch_start, forward, backward,
       batch_end, step, loader_end, epoch_end, run_end, exception;
 
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
-  }
+  CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
   void on_run_start(State& s) override { call(run_start, s); }
   void on_epoch_start(State& s) override { call(epoch_start, s); }
   void on_loader_start(State& s) override { call(loader_start, s); }

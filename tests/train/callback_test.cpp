@@ -12,7 +12,7 @@ using testing::ElementsAre;
 
 struct Ordered : Callback {
   Ordered(Order place, std::string text) : place_(place), text_(std::move(text)) {}
-  Order order() const override { return place_; }
+  CallbackTraits traits() const override { return {.order = place_}; }
   std::string name() const override { return text_; }
   Order place_;
   std::string text_;
@@ -31,6 +31,17 @@ TEST(Callbacks, ASharedOneStaysTheCallers) {
   const Callbacks callbacks = {mine};
   EXPECT_EQ(callbacks.begin()->get(), mine.get());
   EXPECT_THROW(Callbacks({std::shared_ptr<toy::Hooks>()}), ConfigError);
+}
+
+// A callback that says nothing may do anything.
+TEST(Callback, TraitsAllowEverythingByDefault) {
+  struct Silent : Callback {};
+  const CallbackTraits traits = Silent().traits();
+  EXPECT_EQ(traits.order, Order::kExternal);
+  EXPECT_EQ(traits.ranks, Ranks::kAll);
+  EXPECT_TRUE(traits.uses_gradients);
+  EXPECT_FALSE(traits.needs_training);
+  EXPECT_EQ(traits.metric_names, std::nullopt);
 }
 
 TEST(Callback, IsNamedByItsType) {

@@ -148,8 +148,8 @@ TEST(Loop, AMetricOfWhichNothingSaysWhatIsBetterIsRefused) {
   options.valid_metric = "mine";
   struct Mine : Callback {
     explicit Mine(std::optional<Better> said) : said(said) {}
-    std::optional<std::vector<std::string>> metric_names() const override {
-      return std::vector<std::string>{"mine"};
+    CallbackTraits traits() const override {
+      return {.metric_names = std::vector<std::string>{"mine"}};
     }
     std::optional<Better> better(std::string_view metric) const override {
       return metric == "mine" ? said : std::nullopt;

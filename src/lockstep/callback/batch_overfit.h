@@ -21,13 +21,13 @@ struct BatchOverfitCallbackOptions {
 // length. The loaders are exchanged at the start of each epoch and restored at its end.
 class BatchOverfitCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit BatchOverfitCallback(BatchOverfitCallbackOptions options = {});
 
-  Order order() const override { return Order::kInternal; }
-  bool needs_training() const override { return true; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kInternal,
+            .uses_gradients = false,
+            .needs_training = true,
+            .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_epoch_start(State& state) override;

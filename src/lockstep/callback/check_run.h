@@ -14,12 +14,10 @@ struct CheckRunCallbackOptions {
 
 class CheckRunCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit CheckRunCallback(CheckRunCallbackOptions options = {});
 
-  bool needs_training() const override { return true; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.uses_gradients = false, .needs_training = true, .metric_names = no_metrics()};
   }
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;

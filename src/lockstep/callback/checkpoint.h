@@ -31,17 +31,17 @@ struct CheckpointCallbackOptions {
 // leaves a last.pth of the moment of the interrupt.
 class CheckpointCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit CheckpointCallback(CheckpointCallbackOptions options = {});
 
   // The folder from the options; nothing: the default one.
   const std::optional<std::filesystem::path>& folder() const { return options_.folder; }
 
   // After all other callbacks, because their state after the batch or epoch goes into the file.
-  Order order() const override { return Order::kExternalExtra; }
-  bool needs_training() const override { return true; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kExternalExtra,
+            .uses_gradients = false,
+            .needs_training = true,
+            .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;

@@ -15,8 +15,8 @@ MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> met
   if (metric_ == nullptr) throw ConfigError("MetricCallback: expected a metric, got none");
 }
 
-std::optional<std::vector<std::string>> MetricCallback::metric_names() const {
-  return metric_->names();
+CallbackTraits MetricCallback::traits() const {
+  return {.order = Order::kMetric, .uses_gradients = false, .metric_names = metric_->names()};
 }
 
 std::optional<Better> MetricCallback::better(std::string_view metric) const {

@@ -15,7 +15,6 @@ namespace lockstep {
 // or derive from it, to add your own metric.
 class MetricCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   struct Keys {
     std::string input_key = "logits";    // the model's outputs in the batch
     std::string target_key = "targets";  // the expected outputs
@@ -23,8 +22,7 @@ class MetricCallback : public Callback {
 
   MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys);
 
-  Order order() const override { return Order::kMetric; }
-  std::optional<std::vector<std::string>> metric_names() const override;
+  CallbackTraits traits() const override;
   std::optional<Better> better(std::string_view metric) const override;
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;

@@ -20,12 +20,10 @@ struct ConfusionMatrixCallbackOptions {
 
 class ConfusionMatrixCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit ConfusionMatrixCallback(ConfusionMatrixCallbackOptions options);
 
-  Order order() const override { return Order::kMetric; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kMetric, .uses_gradients = false, .metric_names = no_metrics()};
   }
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;

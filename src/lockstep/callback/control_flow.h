@@ -37,17 +37,11 @@ class ControlFlowCallback : public Callback {
 
   std::string name() const override { return held_->name(); }
   const Callback& inner() const override { return held_->inner(); }
-  Order order() const override { return held_->order(); }
-  Ranks ranks() const override { return held_->ranks(); }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return held_->metric_names();
-  }
+  CallbackTraits traits() const override { return held_->traits(); }
   std::optional<Better> better(std::string_view metric) const override {
     return held_->better(metric);
   }
   Metrics running_metrics() const override;
-  bool uses_gradients() const override { return held_->uses_gradients(); }
-  bool needs_training() const override { return held_->needs_training(); }
   void check(const State& state) const override;
 
   void on_run_start(State& state) override { held_->on_run_start(state); }

@@ -16,9 +16,11 @@ CriterionCallback::CriterionCallback(CriterionCallbackOptions options)
   }
 }
 
-std::optional<std::vector<std::string>> CriterionCallback::metric_names() const {
+CallbackTraits CriterionCallback::traits() const {
   const std::string& key = options_.metric_key;
-  return std::vector<std::string>{key, key + "/std"};
+  return {.order = Order::kMetric,
+          .uses_gradients = false,
+          .metric_names = std::vector<std::string>{key, key + "/std"}};
 }
 
 std::optional<Better> CriterionCallback::better(std::string_view metric) const {

@@ -20,11 +20,9 @@ struct CriterionCallbackOptions {
 
 class CriterionCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit CriterionCallback(CriterionCallbackOptions options);
 
-  Order order() const override { return Order::kMetric; }
-  std::optional<std::vector<std::string>> metric_names() const override;
+  CallbackTraits traits() const override;
   std::optional<Better> better(std::string_view metric) const override;
   void on_run_start(State& state) override;
   void on_forward(State& state) override;

@@ -40,10 +40,8 @@ class LRFinderCallback : public Callback {
   // The rate at which the loss falls most steeply; nothing if it never falls.
   std::optional<double> suggestion() const;
 
-  bool uses_gradients() const override { return false; }
-  bool needs_training() const override { return true; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.uses_gradients = false, .needs_training = true, .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;

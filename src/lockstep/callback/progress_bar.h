@@ -10,14 +10,11 @@ namespace lockstep {
 
 class ProgressBarCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   // `console` must outlive the callback.
   explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
 
-  Order order() const override { return Order::kExternal; }
-  Ranks ranks() const override { return Ranks::kPrimary; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.ranks = Ranks::kPrimary, .uses_gradients = false, .metric_names = no_metrics()};
   }
   void on_loader_start(State& state) override;
   void on_step(State& state) override;

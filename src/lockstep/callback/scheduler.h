@@ -16,13 +16,13 @@ struct SchedulerCallbackOptions {
 
 class SchedulerCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   explicit SchedulerCallback(SchedulerCallbackOptions options = {});
 
-  Order order() const override { return Order::kScheduler; }
-  bool needs_training() const override { return true; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kScheduler,
+            .uses_gradients = false,
+            .needs_training = true,
+            .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;

@@ -10,9 +10,15 @@ TimerCallback::TimerCallback()
       batch_({.name = "_timer/batch_time"}),
       rate_({.name = "_timer/_fps"}) {}
 
-std::optional<std::vector<std::string>> TimerCallback::metric_names() const {
-  return std::vector<std::string>{"_timer/data_time", "_timer/model_time", "_timer/batch_time",
-                                  "_timer/_fps"};
+CallbackTraits TimerCallback::traits() const {
+  std::vector<std::string> names;
+  for (const auto* metric : {&data_, &model_, &batch_, &rate_}) {
+    names.push_back(metric->names().front());
+  }
+  return {.order = Order::kExternalExtra,
+          .ranks = Ranks::kPrimary,
+          .uses_gradients = false,
+          .metric_names = names};
 }
 
 void TimerCallback::on_loader_start(State& state) {

@@ -12,13 +12,10 @@ namespace lockstep {
 
 class TimerCallback : public Callback {
  public:
-  bool uses_gradients() const override { return false; }
   TimerCallback();
 
   // After all other callbacks, so that their time does not count as the data's.
-  Order order() const override { return Order::kExternalExtra; }
-  Ranks ranks() const override { return Ranks::kPrimary; }
-  std::optional<std::vector<std::string>> metric_names() const override;
+  CallbackTraits traits() const override;
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override;
   void on_step(State& state) override;

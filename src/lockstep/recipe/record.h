@@ -34,11 +34,11 @@ class RecordCallback : public Callback {
       : logdir_(std::move(logdir)), documents_(std::move(documents)) {}
 
   std::string name() const override { return "RecordCallback"; }
-  Order order() const override { return Order::kInternal; }
-  Ranks ranks() const override { return Ranks::kPrimary; }
-  bool uses_gradients() const override { return false; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kInternal,
+            .ranks = Ranks::kPrimary,
+            .uses_gradients = false,
+            .metric_names = no_metrics()};
   }
   void on_run_start(State&) override { write_documents(logdir_, documents_); }
 

@@ -66,7 +66,7 @@ std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const Trai
 std::vector<CallbackPtr> callbacks_for(const Callbacks& callbacks, const comm::Communicator& comm) {
   auto sorted = callbacks.sorted();
   if (!comm.is_primary()) {
-    std::erase_if(sorted, [](const auto& item) { return item->ranks() == Ranks::kPrimary; });
+    std::erase_if(sorted, [](const auto& item) { return item->traits().ranks == Ranks::kPrimary; });
   }
   return sorted;
 }
@@ -138,7 +138,7 @@ Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>&
 Metrics Runner::evaluate_loader(EvaluateOptions options) {
   Callbacks callbacks = options.callbacks;
   for (const auto& callback : callbacks) {
-    if (callback->needs_training()) {
+    if (callback->traits().needs_training) {
       throw ConfigError("evaluate_loader: {} makes sense in train() only", callback->name());
     }
   }

@@ -31,10 +31,8 @@ class Follower : public Callback {
       : optimizer_(optimizer), is_loaded_(is_loaded), on_epoch_(on_epoch) {}
 
   std::string name() const override { return "Follower"; }
-  Order order() const override { return Order::kExternalExtra; }
-  bool uses_gradients() const override { return false; }
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+  CallbackTraits traits() const override {
+    return {.order = Order::kExternalExtra, .uses_gradients = false, .metric_names = no_metrics()};
   }
   void on_run_start(State& state) override {
     if (!is_loaded_) return;

@@ -162,7 +162,7 @@ std::string remedy(const std::string& name) {
   }
   if (name == "threads of a worker") return "; set the engine's threads";
   if (name == "callbacks") {
-    return "; a callback that only rank 0 has must override ranks() to return Ranks::kPrimary";
+    return "; a callback that only rank 0 has must set .ranks = Ranks::kPrimary in its traits()";
   }
   return "";
 }
@@ -180,7 +180,7 @@ void add_loaders(Agreement& agreement, const data::Loaders& loaders) {
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
   for (const auto& callback : callbacks) {
-    if (callback->ranks() == Ranks::kAll) names.push_back(callback->name());
+    if (callback->traits().ranks == Ranks::kAll) names.push_back(callback->name());
   }
   agreement.emplace_back("callbacks",
                          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));

@@ -32,7 +32,8 @@ void Callbacks::add(Item item) {
 
 std::vector<CallbackPtr> Callbacks::sorted() const {
   std::vector<CallbackPtr> sorted = items_;
-  std::ranges::stable_sort(sorted, {}, [](const CallbackPtr& item) { return item->order(); });
+  std::ranges::stable_sort(sorted, {},
+                           [](const CallbackPtr& item) { return item->traits().order; });
   return sorted;
 }
 

@@ -24,9 +24,9 @@
 // A callback that changes the model must do so in state.change_model(), because the workers of one
 // host may share the memory of its parameters.
 //
-// Start hooks are called in the order of `order()`; callbacks of equal order are called as they
-// were given. Every callback's end hook runs, even if the hook of another callback threw; the first
-// exception is thrown again afterwards. When anything throws, on_exception is called for all
+// Start hooks are called in the order of `traits().order`; callbacks of equal order are called as
+// they were given. Every callback's end hook runs, even if the hook of another callback threw; the
+// first exception is thrown again afterwards. When anything throws, on_exception is called for all
 // callbacks with state.exception set, then on_run_end.
 #pragma once
 
@@ -53,21 +53,43 @@ enum class Order : int {
 // The ranks on which a callback is called.
 enum class Ranks { kAll, kPrimary };
 
+// What a run must know about a callback before it starts. The values must not change during a run.
+struct CallbackTraits {
+  Order order = Order::kExternal;  // its position among all callbacks
+  Ranks ranks = Ranks::kAll;       // where it is called; the other ranks do not have it
+
+  // Whether it may read gradients in on_backward, or use state.comm before the update. If no
+  // callback does, known layers write their gradients directly to the memory in which they are
+  // summed, and workers on several hosts reduce gradients while backward() still runs. Set it to
+  // false if you can.
+  bool uses_gradients = true;
+
+  // Whether it makes sense in train() only. evaluate_loader refuses such a callback.
+  bool needs_training = false;
+
+  // The metrics that it adds to a loader, if they are known. A wrong valid_metric is then refused
+  // before the first batch. Nothing: it may add any metric.
+  std::optional<std::vector<std::string>> metric_names = std::nullopt;
+};
+
+// For CallbackTraits::metric_names: the callback adds none.
+inline std::vector<std::string> no_metrics() {
+  return {};
+}
+
 class Callback {
  public:
   virtual ~Callback() = default;
 
   // The name in checkpoints and messages. By default it is the name of the type.
   virtual std::string name() const;
-  virtual Order order() const { return Order::kExternal; }
-  virtual Ranks ranks() const { return Ranks::kAll; }
 
-  // The callback that does the work, if this one only forwards calls to it.
+  // Its place in the run and what it needs. The defaults suit any callback.
+  virtual CallbackTraits traits() const { return {}; }
+
+  // The callback that does the work, if this one only forwards calls to it. Such a callback
+  // forwards traits(), too.
   virtual const Callback& inner() const { return *this; }
-
-  // The metrics that it adds to a loader, if they are known. A wrong valid_metric is then refused
-  // before the first batch. Nothing: it may add any metric.
-  virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
 
   // Whether a smaller or a larger value of its metric of that name is better. The best epoch, early
   // stopping and plateaus use it if the run's options do not say. Nothing: it does not know.
@@ -76,15 +98,6 @@ class Callback {
   // Its metrics of the current pass so far, for a progress bar; only those that cost almost
   // nothing.
   virtual Metrics running_metrics() const { return {}; }
-
-  // Whether it may read gradients in on_backward, or use state.comm before the update. If all
-  // callbacks return false, known layers write their gradients directly to the memory in which they
-  // are summed, and workers on several hosts reduce gradients while backward() still runs. Return
-  // false if you can.
-  virtual bool uses_gradients() const { return true; }
-
-  // Whether it makes sense in train() only. evaluate_loader refuses such a callback.
-  virtual bool needs_training() const { return false; }
 
   // Throws ConfigError if its options cannot work in this run. It is called before anything is
   // written, so a typing error costs nothing.
@@ -142,7 +155,7 @@ class Callbacks {
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 
-  // Sorted by order(); callbacks of equal order stay as they were added.
+  // Sorted by traits().order; callbacks of equal order stay as they were added.
   std::vector<CallbackPtr> sorted() const;
 
  private:

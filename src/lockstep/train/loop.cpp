@@ -70,7 +70,7 @@ HParams complete_hparams(const Plan& plan, const State& state, double lr) {
 
 bool uses_gradients(const std::vector<CallbackPtr>& callbacks) {
   return std::ranges::any_of(callbacks,
-                             [](const CallbackPtr& item) { return item->uses_gradients(); });
+                             [](const CallbackPtr& item) { return item->traits().uses_gradients; });
 }
 
 // Whether a callback of any rank reads gradients. Callbacks that only rank 0 has count, too,
@@ -90,7 +90,7 @@ Plan plan_for(Plan plan, comm::Communicator& comm) {
   plan.options.console = false;
   plan.options.loggers.clear();
   std::erase_if(plan.callbacks,
-                [](const CallbackPtr& item) { return item->ranks() == Ranks::kPrimary; });
+                [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kPrimary; });
   return plan;
 }
 

@@ -94,7 +94,7 @@ std::optional<std::vector<std::string>> known_metrics(const std::vector<Callback
   add_average(loss_key);
   for (const auto& name : of_runner) add_average(name);
   for (const auto& callback : callbacks) {
-    const auto added = callback->metric_names();
+    const auto added = callback->traits().metric_names;
     if (!added) return std::nullopt;
     names.insert(names.end(), added->begin(), added->end());
   }
