@@ -9,9 +9,12 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> names(const TrainOptions& options, const Callbacks& given = {}) {
+// The callbacks that are added to those in `given`.
+std::vector<std::string> names(TrainOptions options, const Callbacks& given = {}) {
+  options.callbacks = given;
   std::vector<std::string> names;
-  for (const auto& callback : builtin_callbacks(options, given)) names.push_back(callback->name());
+  for (const auto& callback : with_builtin_callbacks(options)) names.push_back(callback->name());
+  names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(given.size()));
   return names;
 }
 

@@ -6,7 +6,7 @@
 #include "lockstep/callback/classification.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/shared.h"
-#include "lockstep/train/loop.h"
+#include "lockstep/train/plan.h"
 #include "tests/support/ranks.h"
 #include "tests/support/toy.h"
 
@@ -65,7 +65,9 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
               .engine = std::make_shared<DeviceEngine>(),
               .loss_key = "loss",
               .handle_batch = {},
-              .runner_metrics = {}};
+              .known_metrics = {},
+              .selection = {},
+              .step = {}};
     change(plan);
     std::string all;
     for (const auto& [name, value] : agreement_of(plan)) all += name + "=" + value + "\n";

@@ -127,11 +127,5 @@ TEST(TrainOptions, TheFirstLossThatIsNotFiniteIsWarnedOfOnce) {
                                        HasSubstr("terminate_on_nan")));
 }
 
-TEST(KnownMetrics, AreUnknownIfACallbackMayAddAny) {
-  struct Any : Callback {};
-  EXPECT_EQ(known_metrics({std::make_shared<Any>()}, "loss"), std::nullopt);
-  EXPECT_THAT(*known_metrics({}, "nll"), testing::IsSupersetOf({"nll", "nll/std", "lr"}));
-}
-
 }  // namespace
 }  // namespace lockstep

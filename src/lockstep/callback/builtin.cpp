@@ -26,10 +26,10 @@ bool has(const Callbacks& callbacks) {
 
 // Each CheckpointCallback deletes the files in its folder that it does not know, so two cannot
 // share one.
-void check_checkpoint_folders(const TrainOptions& options, const Callbacks& callbacks) {
+void check_checkpoint_folders(const TrainOptions& options) {
   namespace fs = std::filesystem;
   std::set<fs::path> folders;
-  for (const auto& callback : callbacks) {
+  for (const auto& callback : options.callbacks) {
     const auto* checkpoint = dynamic_cast<const CheckpointCallback*>(&callback->inner());
     if (checkpoint == nullptr) continue;
     // Without a logdir there is no default folder; the callback's own check says so.
@@ -43,11 +43,12 @@ void check_checkpoint_folders(const TrainOptions& options, const Callbacks& call
 
 }  // namespace
 
-Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given) {
-  check_checkpoint_folders(options, given);
-  Callbacks added;
+Callbacks with_builtin_callbacks(const TrainOptions& options) {
+  const Callbacks& given = options.callbacks;
+  check_checkpoint_folders(options);
+  Callbacks all = given;
   const auto add = [&]<typename C>(bool wanted, C callback) {
-    if (wanted && !has<C>(given)) added.add(std::move(callback));
+    if (wanted && !has<C>(given)) all.add(std::move(callback));
   };
   add(options.verbose, ProgressBarCallback());
   add(options.timeit, TimerCallback());
@@ -55,7 +56,7 @@ Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given)
   add(options.overfit, BatchOverfitCallback());
   add(options.scheduler.has_value(), SchedulerCallback());
   add(options.logdir.has_value(), CheckpointCallback());
-  return added;
+  return all;
 }
 
 CallbackPtr progress_callback() {

@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// The callbacks that `options` request, without those that the user already passed in `given`.
-Callbacks builtin_callbacks(const TrainOptions& options, const Callbacks& given);
+// The user's callbacks in `options`, followed by those that the other options request and that the
+// user has not passed already.
+Callbacks with_builtin_callbacks(const TrainOptions& options);
 
 // The callback that evaluate_loader's `verbose` requests.
 CallbackPtr progress_callback();

@@ -9,16 +9,15 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/text.h"
-#include "lockstep/callback/builtin.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/confusion_matrix.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/data/describe.h"
-#include "lockstep/engine/distributed.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/recipe/targets.h"
+#include "lockstep/train/plan.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep::recipe {
@@ -91,18 +90,10 @@ void require_classes(const std::string& criterion, const torch::Tensor& output,
 class Fit {
  public:
   explicit Fit(const StageToCheck& stage)
-      : node_(stage.node),
-        document_(stage.document),
-        options_(stage.options),
-        keys_(stage.keys),
-        runner_metrics_(stage.runner_metrics) {}
+      : node_(stage.node), options_(stage.options), runner_(stage.runner), keys_(stage.keys) {}
 
   void check() {
-    check_engine();
-    located(node_, [&] {
-      check_options(options_);
-      check_loaders(options_.loaders, options_, shards_);
-    });
+    resolve_options();
     if (keys_) {
       for (const auto& [name, loader] : options_.loaders) check_loader(name, loader);
     }
@@ -112,21 +103,22 @@ class Fit {
   }
 
  private:
-  void check_engine() {
-    if (options_.engine != nullptr) {
-      const bool alone = dynamic_cast<DeviceEngine*>(options_.engine.get()) != nullptr;
-      if (alone && options_.ddp) {
-        place_in(document_, "engine")
-            .fail("a DeviceEngine is one process, but ddp is true; leave one of them out");
-      }
-      shards_ = options_.engine->shards();
-    } else if (options_.ddp) {
-      located(node_, [&] {
-        shards_ =
-            DistributedDataParallelEngine({.workers = options_.workers, .shards = options_.shards})
-                .shards();
-      });
+  void resolve_options() {
+    try {
+      plan_ = runner_.plan(options_);
+    } catch (const PlanError& error) {
+      const Node& place = place_of_part(error.part());
+      config::fail_making(place, place, error.reason());
+    } catch (const std::exception& error) {
+      config::fail_making(node_, node_, error.what());
     }
+  }
+
+  // The place of a part of the plan: "loaders/valid".
+  const Node& place_of_part(const std::string& path) const {
+    const std::size_t slash = path.find('/');
+    const Node& section = place_in(node_, path.substr(0, slash));
+    return slash == std::string::npos ? section : place_in(section, path.substr(slash + 1));
   }
 
   // The place of a loader in the config.
@@ -225,36 +217,10 @@ class Fit {
       located(place_in(node_, "scheduler"), [&] { scheduler = make_scheduler(*optimizer); });
     }
 
-    State state;
-    state.model = options_.model;
-    state.criterion = options_.criterion;
+    State state = state_of(plan_);
     state.optimizer = optimizer.get();
     state.scheduler = scheduler.get();
-    state.loaders = options_.loaders;
-    state.logdir = options_.logdir;
-    Callbacks callbacks = options_.callbacks;
-    located(node_, [&] {
-      for (const auto& added : builtin_callbacks(options_, callbacks)) callbacks.add(added);
-    });
-    const std::string loss_key = keys_ ? keys_->loss_key : "loss";
-    if (runner_metrics_) {
-      state.known_metrics = known_metrics(callbacks.sorted(), loss_key, *runner_metrics_);
-    }
-    state.better = [all = callbacks.sorted(), loss_key](std::string_view metric) {
-      return better_of(metric, loss_key, all);
-    };
-    if (options_.valid_loader) {
-      state.selection.key =
-          MetricKey{*options_.valid_loader, options_.valid_metric.value_or(loss_key)};
-      located(place_in(node_, "valid_metric"), [&] {
-        check_metric_key(state, *state.selection.key, "valid_metric");
-        state.selection.minimize = minimizes(state, {.said = options_.minimize_valid_metric,
-                                                     .metric = state.selection.key->metric,
-                                                     .asked_by = "valid_metric",
-                                                     .option = "minimize_valid_metric"});
-      });
-    }
-    for (const auto& callback : callbacks) {
+    for (const auto& callback : plan_.callbacks) {
       located(place_of_callback(callback), [&] { callback->check(state); });
     }
   }
@@ -262,7 +228,7 @@ class Fit {
   // Also steps through the whole run, to check that the scheduler has enough steps for it.
   std::unique_ptr<optim::Scheduler> make_scheduler(optim::Optimizer& optimizer) const {
     const std::int64_t steps =
-        steps_per_epoch(options_.loaders, options_.accumulation_steps, shards_);
+        steps_per_epoch(plan_.loaders, plan_.step.accumulation_steps, plan_.step.shards);
     auto scheduler = options_.scheduler.make(
         optimizer, {.num_epochs = options_.num_epochs, .steps_per_epoch = steps});
     const std::int64_t all =
@@ -295,11 +261,10 @@ class Fit {
   }
 
   const Node& node_;
-  const Node& document_;
   const TrainOptions& options_;
+  Runner& runner_;
   std::optional<SupervisedKeys> keys_;
-  std::optional<std::vector<std::string>> runner_metrics_;
-  std::int64_t shards_ = 1;
+  Plan plan_;
 };
 
 }  // namespace

@@ -23,16 +23,15 @@ const torch::Tensor& tensor_of(const Batch& batch, const std::string& key,
                                const config::Node& place);
 
 struct StageToCheck {
-  const config::Node& node;      // the stage's document
-  const config::Node& document;  // the whole document, which has the model
+  const config::Node& node;  // the stage's document
   const TrainOptions& options;
+  Runner& runner;
   // Of a SupervisedRunner. For another runner, the model is not tried with samples.
   std::optional<SupervisedKeys> keys;
-  std::optional<std::vector<std::string>> runner_metrics = {};  // as Runner::metric_names()
 };
 
-// Sends samples of every loader through model, criterion and metrics. Checks optimizer, scheduler,
-// engine, callbacks and metrics against each other, as the loop would. Throws LocatedError.
+// Resolves the stage's options as train() would. Then sends samples of every loader through model,
+// criterion and metrics, and makes optimizer and scheduler. Throws LocatedError.
 void check_stage(const StageToCheck& stage);
 
 }  // namespace lockstep::recipe

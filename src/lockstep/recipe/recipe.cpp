@@ -57,8 +57,8 @@ class Reader {
   Model read_model(const Node& node) const;
 
   Node document_;
+  RunnerPtr runner_;
   std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none if the runner is another
-  std::optional<std::vector<std::string>> runner_metrics_;
   Example example_;
   Model model_;
   EnginePtr engine_;
@@ -179,12 +179,12 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
   }
   mistakes.collect([&] {
     const Node* const node = section(document_, "runner");
-    recipe.runner =
+    runner_ =
         node != nullptr ? targets().runners.make(*node) : std::make_shared<SupervisedRunner>();
-    if (const auto* const runner = dynamic_cast<SupervisedRunner*>(recipe.runner.get())) {
+    if (const auto* const runner = dynamic_cast<SupervisedRunner*>(runner_.get())) {
       keys_ = runner->keys();
     }
-    runner_metrics_ = recipe.runner->metric_names();
+    recipe.runner = runner_;
   });
   if (const Node* const node = section(document_, "engine")) {
     mistakes.collect([&] { engine_ = targets().engines.make(*node); });
@@ -261,12 +261,9 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
     });
   }
   mistakes.raise();
-  if (!model_) return stage;  // read_common() has reported what is wrong with it
-  check_stage({.node = node,
-               .document = document_,
-               .options = options,
-               .keys = keys_,
-               .runner_metrics = runner_metrics_});
+  // read_common() has reported what is wrong with them.
+  if (!model_ || runner_ == nullptr) return stage;
+  check_stage({.node = node, .options = options, .runner = *runner_, .keys = keys_});
   return stage;
 }
 

@@ -7,11 +7,12 @@
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
-#include "lockstep/engine/distributed.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/loop.h"
+#include "lockstep/train/plan.h"
 
 namespace lockstep {
 namespace {
@@ -40,29 +41,6 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
-// The engine that was given, or the one for the options.
-std::shared_ptr<Engine> resolve_engine(std::shared_ptr<Engine> given, const TrainOptions& options) {
-  if (given == nullptr && options.ddp) {
-    return std::make_shared<DistributedDataParallelEngine>(
-        DistributedDataParallelOptions{.workers = options.workers, .shards = options.shards});
-  }
-  for (const auto& [name, count] :
-       {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
-    if (count && given != nullptr) {
-      throw ConfigError(
-          "{}: {} and an engine contradict each other; set it in the options of the engine", name,
-          *count);
-    }
-  }
-  // A user who requests workers must not get a single process silently.
-  if (options.ddp && dynamic_cast<DeviceEngine*>(given.get()) != nullptr) {
-    throw ConfigError(
-        "ddp = true and a DeviceEngine, which is one process, contradict; leave the engine out, or "
-        "pass a DistributedDataParallelEngine");
-  }
-  return or_default(std::move(given));
-}
-
 std::vector<CallbackPtr> callbacks_for(const Callbacks& callbacks, const comm::Communicator& comm) {
   auto sorted = callbacks.sorted();
   if (!comm.is_primary()) {
@@ -75,22 +53,21 @@ std::vector<CallbackPtr> callbacks_for(const Callbacks& callbacks, const comm::C
 
 TrainResult Runner::train(TrainOptions options) {
   const Borrowed borrowed(options_, options);
-  check_options(options);
-  const auto engine = resolve_engine(get_engine(), options);
-  Plan plan;
+  const auto engine = engine_of(options);
+  Plan resolved;
   std::optional<TrainResult> result;
   std::optional<Interrupted> interrupt;
   const Released released;
   engine->run({.prepare =
                    [&] {
-                     plan = plan_of(options, engine);
-                     last_model_ = plan.model;
-                     last_criterion_ = plan.criterion;
+                     resolved = plan_of(options, engine);
+                     last_model_ = resolved.model;
+                     last_criterion_ = resolved.criterion;
                    },
                .work =
                    [&](comm::Communicator& communicator) {
                      try {
-                       result = Loop(plan, communicator).run();
+                       result = Loop(resolved, communicator).run();
                      } catch (const Interrupted& caught) {
                        interrupt = caught;  // all workers were interrupted; none has failed
                      }
@@ -104,35 +81,30 @@ TrainResult Runner::train(TrainOptions options) {
   return std::move(*result);
 }
 
-Plan Runner::plan_of(const TrainOptions& options, const std::shared_ptr<Engine>& engine) {
-  Plan plan;
-  plan.options = options;
-  plan.loss_key = loss_key();
-  plan.engine = engine;
+Plan Runner::plan(const TrainOptions& options) {
+  const Borrowed borrowed(options_, options);
+  return plan_of(options, engine_of(options));
+}
+
+std::shared_ptr<Engine> Runner::engine_of(TrainOptions options) {
+  options.engine = get_engine();
+  return resolve_engine(options);
+}
+
+Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine) {
   // Models that the overrides below build draw their random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
-  plan.loaders = get_loaders();
-  check_loaders(plan.loaders, options, engine->shards());
-  plan.model = get_model();
-  if (!plan.model) {
-    throw ConfigError("model: expected one, got none; pass .model or override get_model()");
-  }
-  plan.criterion = get_criterion();
-  plan.optimizer = get_optimizer();
-  if (!plan.optimizer) {
-    throw ConfigError(
-        "optimizer: expected one, got none; pass .optimizer or override "
-        "get_optimizer()");
-  }
-  plan.scheduler = get_scheduler();
-  Callbacks callbacks = get_callbacks();
-  TrainOptions resolved = options;
-  resolved.scheduler = plan.scheduler;
-  for (const auto& added : builtin_callbacks(resolved, callbacks)) callbacks.add(added);
-  plan.callbacks = callbacks.sorted();
-  plan.runner_metrics = metric_names();
-  plan.handle_batch = [this](State& state) { handle_batch(state); };
-  return plan;
+  options.loaders = get_loaders();
+  options.model = get_model();
+  options.criterion = get_criterion();
+  options.optimizer = get_optimizer();
+  options.scheduler = get_scheduler();
+  options.callbacks = get_callbacks();
+  options.callbacks = with_builtin_callbacks(options);
+  return resolve(options, engine,
+                 {.handle_batch = [this](State& state) { handle_batch(state); },
+                  .loss_key = loss_key(),
+                  .metrics = metric_names()});
 }
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {

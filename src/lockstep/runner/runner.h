@@ -30,6 +30,11 @@ class Runner {
   // current batch, with a checkpoint if there is a logdir; then the signal has its usual effect.
   TrainResult train(TrainOptions options);
 
+  // What train() would do with these options: which engine, callbacks and metrics. Throws as
+  // train() does before it starts. Calls the overrides of get_model() and the others, and sets the
+  // seed of LibTorch's generators for them.
+  Plan plan(const TrainOptions& options);
+
   // Returns the loader's metrics, computed without gradients and in evaluation mode.
   Metrics evaluate_loader(EvaluateOptions options);
 
@@ -71,7 +76,8 @@ class Runner {
   const TrainOptions& options() const;
 
  private:
-  Plan plan_of(const TrainOptions& options, const std::shared_ptr<Engine>& engine);
+  std::shared_ptr<Engine> engine_of(TrainOptions options);
+  Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   Metrics evaluate(const EvaluateOptions& options, const Callbacks& callbacks, const Model& model,
                    const std::shared_ptr<Engine>& engine, comm::Communicator& communicator);
   Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;

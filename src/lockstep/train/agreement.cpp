@@ -19,7 +19,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/compute/switches.h"
 #include "lockstep/optim/describe.h"
-#include "lockstep/train/loop.h"
+#include "lockstep/train/plan.h"
 
 namespace lockstep {
 namespace {

@@ -101,7 +101,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       comm_(communicator),
       profiler_(plan_.options.profile) {
   const TrainOptions& options = plan_.options;
-  const std::int64_t shards = plan_.engine->shards();
+  const std::int64_t shards = plan_.step.shards;
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
   const bool unseen_gradients = !any_rank_uses_gradients(plan_.callbacks, comm_);
@@ -125,42 +125,14 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
         {.num_epochs = options.num_epochs,
          .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps, shards)});
   }
-  step_ =
-      std::make_unique<TrainStep>(*replica_, *optimizer_,
-                                  StepSettings{.accumulation_steps = options.accumulation_steps,
-                                               .clip_grad_norm = options.clip_grad_norm,
-                                               .clip_grad_value = options.clip_grad_value,
-                                               .shards = shards,
-                                               .sync_bn = plan_.engine->synchronizes_batch_norm()});
+  step_ = std::make_unique<TrainStep>(*replica_, *optimizer_, plan_.step);
 
-  state_.model = plan_.model;
-  state_.criterion = plan_.criterion;
+  state_ = state_of(plan_);
   state_.optimizer = optimizer_.get();
   state_.scheduler = scheduler_.get();
-  state_.engine = plan_.engine;
   state_.comm = &comm_;
-  state_.loaders = plan_.loaders;
-  state_.logdir = options.logdir;
-  state_.seed = options.seed.value_or(state_.seed);
-  state_.hparams = options.hparams;
-  state_.progress.num_epochs = options.num_epochs;
-  state_.better = [all = plan_.callbacks, loss = plan_.loss_key](std::string_view metric) {
-    return better_of(metric, loss, all);
-  };
   state_.snapshot = [this] { return snapshot(); };
   state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
-  if (plan_.runner_metrics) {
-    state_.known_metrics = known_metrics(plan_.callbacks, plan_.loss_key, *plan_.runner_metrics);
-  }
-  if (options.valid_loader) {
-    state_.selection.key =
-        MetricKey{*options.valid_loader, options.valid_metric.value_or(plan_.loss_key)};
-    check_metric_key(state_, *state_.selection.key, "valid_metric");
-    state_.selection.minimize = minimizes(state_, {.said = options.minimize_valid_metric,
-                                                   .metric = state_.selection.key->metric,
-                                                   .asked_by = "valid_metric",
-                                                   .option = "minimize_valid_metric"});
-  }
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
                                        profiler_,
                                        PassSettings{.loss_key = plan_.loss_key,
@@ -172,21 +144,6 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
 
 Loop::~Loop() = default;
 
-// Batch norm over all workers needs a sample from each of them in every batch.
-void Loop::check_sync_bn() const {
-  if (!plan_.engine->synchronizes_batch_norm()) return;
-  const std::int64_t shards = plan_.engine->shards();
-  for (const auto& [name, loader] : plan_.loaders) {
-    if (!is_train_loader(name)) continue;
-    const data::ShardedEpoch epoch(loader, {}, shards);
-    if (epoch.batches() == 0 || epoch.slice(epoch.batches() - 1, shards - 1).count > 0) continue;
-    throw ConfigError(
-        "sync_bn: loader '{}': the last batch does not have a sample for each of {} workers; set "
-        "its drop_last",
-        name, shards);
-  }
-}
-
 TrainResult Loop::run() {
   const process::InterruptGuard interrupts;
   const TrainOptions& options = plan_.options;
@@ -195,7 +152,6 @@ TrainResult Loop::run() {
   const comm::AloneScope alone(comm_);
   std::exception_ptr late;
   try {
-    check_sync_bn();
     for (const auto& callback : plan_.callbacks) callback->check(state_);
     say(plan_.options, first_line(plan_));
     take_weights();

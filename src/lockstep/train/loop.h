@@ -14,26 +14,11 @@
 #include "lockstep/log/profiler.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/plan.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
-
-// The parts of a run that the runner made from the options. All of them are set.
-struct Plan {
-  TrainOptions options;  // as given
-  Model model;
-  Criterion criterion;  // may be empty
-  optim::OptimizerSpec optimizer;
-  optim::SchedulerSpec scheduler;  // may be empty
-  data::Loaders loaders;
-  std::vector<CallbackPtr> callbacks;  // built-in ones included, in their order
-  std::shared_ptr<Engine> engine;
-  std::string loss_key;
-  std::function<void(State&)> handle_batch;
-  // What handle_batch adds besides the loss; nothing: it may add any metric.
-  std::optional<std::vector<std::string>> runner_metrics;
-};
 
 class Loop {
  public:
@@ -44,7 +29,6 @@ class Loop {
   TrainResult run();
 
  private:
-  void check_sync_bn() const;
   void prepare_logging(bool continued);
   void take_weights();
   void keep_lr(const StateDict& snapshot);
@@ -63,7 +47,7 @@ class Loop {
   StateDict snapshot();
   TrainResult finish();
 
-  Plan plan_;
+  Plan plan_;            // of this rank
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;

@@ -114,19 +114,7 @@ struct PredictOptions {
   std::shared_ptr<Engine> engine;
 };
 
-// Throws ConfigError for errors that can be found before anything is opened or trained.
+// Throws ConfigError for an option that makes no sense, whatever is trained.
 void check_options(const TrainOptions& options);
-void check_loaders(const data::Loaders& loaders, const TrainOptions& options,
-                   std::int64_t shards = 1);
-
-// Which value of a metric is better, as the loss (smaller) or a callback says.
-std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
-                                const std::vector<CallbackPtr>& callbacks);
-
-// The metrics that a loader will have, if every callback lists its own; nothing if one callback may
-// add any metric. `of_runner` are the metrics that handle_batch adds besides the loss.
-std::optional<std::vector<std::string>> known_metrics(
-    const std::vector<CallbackPtr>& callbacks, const std::string& loss_key,
-    const std::vector<std::string>& of_runner = {});
 
 }  // namespace lockstep
