@@ -65,6 +65,7 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
               .engine = std::make_shared<DeviceEngine>(),
               .loss_key = "loss",
               .handle_batch = {},
+              .keys = {},
               .known_metrics = {},
               .selection = {},
               .step = {}};

@@ -43,6 +43,35 @@ TEST(Criterion, ItsBuffersAreSavedAndLoaded) {
           ::testing::AllOf(::testing::HasSubstr("'factor'"), ::testing::HasSubstr("found [4]"))));
 }
 
+TEST(Criterion, RefusesShapesThatLibTorchWouldBroadcast) {
+  namespace nn = torch::nn;
+  const auto outputs = torch::rand({4, 1});
+  const Criterion mse = nn::MSELoss();
+  EXPECT_NO_THROW(mse.check_shapes(outputs, torch::rand({4, 1})));
+  EXPECT_THROW(mse.check_shapes(outputs, torch::rand({4})), ConfigError);
+  EXPECT_THROW(mse.check_shapes(outputs, torch::ones({4, 1}, torch::kInt64)), ConfigError);
+  EXPECT_NO_THROW(Criterion(nn::CrossEntropyLoss()).check_shapes(outputs, torch::arange(4)));
+  EXPECT_NO_THROW(Criterion(Scaled(2)).check_shapes(outputs, torch::rand({4}))) << "the user's own";
+}
+
+TEST(Criterion, RefusesClassesWithoutAnOutput) {
+  namespace nn = torch::nn;
+  const auto outputs = torch::rand({4, 3});
+  const Criterion loss = nn::CrossEntropyLoss();
+  EXPECT_NO_THROW(loss.check_classes(outputs, torch::tensor({0, 2, -100})));
+  EXPECT_THAT(
+      [&] {
+        loss.check_classes(outputs, torch::tensor({0, 3}));
+      },
+      ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("class 3")));
+  EXPECT_THAT(
+      [&] {
+        loss.check_classes(outputs, torch::tensor({0, -1}));
+      },
+      ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("ignore_index")));
+  EXPECT_NO_THROW(Criterion(nn::MSELoss()).check_classes(outputs, torch::tensor({7})));
+}
+
 TEST(Criterion, KnowsWhatItsLossIsAMeanOver) {
   namespace nn = torch::nn;
   const auto outputs = torch::rand({4, 3});

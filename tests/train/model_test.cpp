@@ -32,6 +32,13 @@ TEST(Model, TakesASequentialAHolderAndASharedPointer) {
   EXPECT_THROW(Model(std::shared_ptr<DoublerImpl>()), ConfigError);
 }
 
+TEST(Model, KnowsItsMode) {
+  const Model model(toy::model());
+  EXPECT_TRUE(model.is_training());
+  model.train(false);
+  EXPECT_FALSE(model.is_training());
+}
+
 TEST(Model, NamesWeightsAsPythonDoes) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : Model(toy::model()).weights()) names.push_back(name);

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Plan plan_of(const TrainOptions& options, RunnerParts runner = {}) {
+Plan resolved(const TrainOptions& options, RunnerParts runner = {}) {
   return resolve(options, resolve_engine(options), std::move(runner));
 }
 
@@ -55,7 +55,8 @@ TEST(Resolve, DecidesEverythingOnce) {
   options.ddp = true;
   options.workers = 1;
   options.shards = 4;
-  const Plan plan = plan_of(options, {.loss_key = "nll", .metrics = std::vector<std::string>{"x"}});
+  const Plan plan =
+      resolved(options, {.loss_key = "nll", .metrics = std::vector<std::string>{"x"}});
   EXPECT_EQ(plan.selection.key->metric, "accuracy01");
   EXPECT_FALSE(plan.selection.minimize) << "the metric says that larger is better";
   EXPECT_EQ(plan.step.accumulation_steps, 2);
@@ -69,24 +70,24 @@ TEST(Resolve, DecidesEverythingOnce) {
 }
 
 TEST(Resolve, TheLossIsTheDefaultMetricUnderItsOwnKey) {
-  const Plan plan = plan_of(toy::options(), {.loss_key = "nll"});
+  const Plan plan = resolved(toy::options(), {.loss_key = "nll"});
   EXPECT_EQ(plan.selection.key->metric, "nll");
   EXPECT_TRUE(plan.selection.minimize);
 }
 
 TEST(Resolve, MetricsAreUnknownIfTheRunnerOrACallbackMayAddAny) {
   TrainOptions options = toy::options();
-  EXPECT_EQ(plan_of(options).known_metrics, std::nullopt) << "the runner does not say";
+  EXPECT_EQ(resolved(options).known_metrics, std::nullopt) << "the runner does not say";
   struct Any : Callback {};
   options.callbacks = {Any()};
-  EXPECT_EQ(plan_of(options, {.metrics = no_metrics()}).known_metrics, std::nullopt);
+  EXPECT_EQ(resolved(options, {.metrics = no_metrics()}).known_metrics, std::nullopt);
 }
 
 TEST(Resolve, AnErrorInALoaderNamesIt) {
   TrainOptions options = toy::options();
   options.loaders.set("valid", {toy::points(0)});
   try {
-    plan_of(options);
+    resolved(options);
     FAIL() << "accepted";
   } catch (const PlanError& error) {
     EXPECT_EQ(error.part(), "loaders/valid");

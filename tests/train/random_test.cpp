@@ -16,6 +16,18 @@ TEST(Draws, DependOnThePlaceInTheRunAlone) {
   EXPECT_TRUE(torch::rand({4}).equal(first));
 }
 
+TEST(RandomStateScope, RestoresTheGenerator) {
+  torch::manual_seed(5);
+  const auto expected = torch::rand({4});
+  torch::manual_seed(5);
+  {
+    const RandomStateScope scope;
+    torch::rand({17});
+    torch::manual_seed(6);
+  }
+  EXPECT_TRUE(torch::rand({4}).equal(expected));
+}
+
 TEST(Draws, DifferBetweenAllPlaces) {
   std::set<std::uint64_t> seeds;
   for (std::uint64_t seed : {0, 1, 2}) {

@@ -27,6 +27,7 @@ class BatchOverfitCallback : public Callback {
     return {.order = Order::kInternal,
             .uses_gradients = false,
             .needs_training = true,
+            .changes_batch = false,
             .metric_names = no_metrics()};
   }
   void check(const State& state) const override;

@@ -17,7 +17,10 @@ class CheckRunCallback : public Callback {
   explicit CheckRunCallback(CheckRunCallbackOptions options = {});
 
   CallbackTraits traits() const override {
-    return {.uses_gradients = false, .needs_training = true, .metric_names = no_metrics()};
+    return {.uses_gradients = false,
+            .needs_training = true,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;

@@ -41,6 +41,7 @@ class CheckpointCallback : public Callback {
     return {.order = Order::kExternalExtra,
             .uses_gradients = false,
             .needs_training = true,
+            .changes_batch = false,
             .metric_names = no_metrics()};
   }
   void check(const State& state) const override;

@@ -16,13 +16,22 @@ MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> met
 }
 
 CallbackTraits MetricCallback::traits() const {
-  return {.order = Order::kMetric, .uses_gradients = false, .metric_names = metric_->names()};
+  return {.order = Order::kMetric,
+          .uses_gradients = false,
+          .changes_batch = false,
+          .metric_names = metric_->names()};
 }
 
 std::optional<Better> MetricCallback::better(std::string_view metric) const {
   const auto names = metric_->names();
   const bool is_ours = std::ranges::find(names, metric) != names.end();
   return is_ours ? metric_->better(metric) : std::nullopt;
+}
+
+void MetricCallback::dry_run(const std::string&, Batch& batch) {
+  metric_->reset();
+  metric_->update(batch[keys_.input_key], batch[keys_.target_key]);
+  metric_->reset();
 }
 
 // Does not reset rank 0's metric after a resume inside the pass: it contains the loaded values,

@@ -24,6 +24,7 @@ class MetricCallback : public Callback {
 
   CallbackTraits traits() const override;
   std::optional<Better> better(std::string_view metric) const override;
+  void dry_run(const std::string& loader, Batch& batch) override;
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_loader_end(State& state) override;

@@ -29,6 +29,12 @@ ConfusionMatrixCallback::ConfusionMatrixCallback(ConfusionMatrixCallbackOptions 
     : options_(resolve(std::move(options))),
       metric_({.num_classes = options_.num_classes, .normalized = options_.normalized}) {}
 
+void ConfusionMatrixCallback::dry_run(const std::string&, Batch& batch) {
+  metric_.reset();
+  metric_.update(batch[options_.input_key], batch[options_.target_key]);
+  metric_.reset();
+}
+
 void ConfusionMatrixCallback::on_loader_start(State& state) {
   if (state.loader_batch == 0 || !state.comm->is_primary()) metric_.reset();
 }

@@ -23,8 +23,12 @@ class ConfusionMatrixCallback : public Callback {
   explicit ConfusionMatrixCallback(ConfusionMatrixCallbackOptions options);
 
   CallbackTraits traits() const override {
-    return {.order = Order::kMetric, .uses_gradients = false, .metric_names = no_metrics()};
+    return {.order = Order::kMetric,
+            .uses_gradients = false,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
+  void dry_run(const std::string& loader, Batch& batch) override;
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;
   void on_loader_end(State& state) override;

@@ -43,16 +43,25 @@ void ControlFlowCallback::check(const State& state) const {
   held_->check(state);
 }
 
+// The filter is not asked, because it may depend on the epoch.
+void ControlFlowCallback::dry_run(const std::string& loader, Batch& batch) {
+  if (allows_loader(loader) && !options_.filter) held_->dry_run(loader, batch);
+}
+
 bool ControlFlowCallback::allows_epoch(std::int64_t epoch) const {
   const auto& o = options_;
   return (!o.every || epoch % *o.every == 0) && (o.epochs.empty() || has(o.epochs, epoch)) &&
          !has(o.ignore_epochs, epoch);
 }
 
-bool ControlFlowCallback::allows(std::int64_t epoch, const std::string& loader) const {
+bool ControlFlowCallback::allows_loader(const std::string& loader) const {
   const auto& o = options_;
-  return allows_epoch(epoch) && (o.loaders.empty() || has(o.loaders, loader)) &&
-         !has(o.ignore_loaders, loader) && (!o.filter || o.filter(epoch, loader));
+  return (o.loaders.empty() || has(o.loaders, loader)) && !has(o.ignore_loaders, loader);
+}
+
+bool ControlFlowCallback::allows(std::int64_t epoch, const std::string& loader) const {
+  return allows_epoch(epoch) && allows_loader(loader) &&
+         (!options_.filter || options_.filter(epoch, loader));
 }
 
 void ControlFlowCallback::on_loader_start(State& state) {

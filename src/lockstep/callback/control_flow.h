@@ -43,6 +43,7 @@ class ControlFlowCallback : public Callback {
   }
   Metrics running_metrics() const override;
   void check(const State& state) const override;
+  void dry_run(const std::string& loader, Batch& batch) override;
 
   void on_run_start(State& state) override { held_->on_run_start(state); }
   void on_epoch_start(State& state) override { pass_epoch(&Callback::on_epoch_start, state); }
@@ -63,6 +64,7 @@ class ControlFlowCallback : public Callback {
 
  private:
   bool allows_epoch(std::int64_t epoch) const;
+  bool allows_loader(const std::string& loader) const;
   bool allows(std::int64_t epoch, const std::string& loader) const;
   void pass_epoch(Hook hook, State& state) {
     if (allows_epoch(state.progress.epoch)) ((*held_).*hook)(state);

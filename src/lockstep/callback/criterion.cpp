@@ -20,11 +20,22 @@ CallbackTraits CriterionCallback::traits() const {
   const std::string& key = options_.metric_key;
   return {.order = Order::kMetric,
           .uses_gradients = false,
+          .changes_batch = false,
           .metric_names = std::vector<std::string>{key, key + "/std"}};
 }
 
 std::optional<Better> CriterionCallback::better(std::string_view metric) const {
   return metric == options_.metric_key ? std::optional(Better::kSmaller) : std::nullopt;
+}
+
+void CriterionCallback::dry_run(const std::string&, Batch& batch) {
+  const torch::Tensor& outputs = batch[options_.input_key];
+  options_.criterion.to(outputs.device());
+  const torch::Tensor& targets = batch[options_.target_key];
+  // A function may have captured anything, so it is called in the run only.
+  batch.set(options_.metric_key, options_.criterion.is_module()
+                                     ? options_.criterion(outputs, targets)
+                                     : torch::zeros({}));
 }
 
 void CriterionCallback::on_run_start(State& state) {

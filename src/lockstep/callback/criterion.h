@@ -24,6 +24,7 @@ class CriterionCallback : public Callback {
 
   CallbackTraits traits() const override;
   std::optional<Better> better(std::string_view metric) const override;
+  void dry_run(const std::string& loader, Batch& batch) override;
   void on_run_start(State& state) override;
   void on_forward(State& state) override;
 

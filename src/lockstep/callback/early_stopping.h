@@ -24,7 +24,10 @@ class EarlyStoppingCallback : public Callback {
   explicit EarlyStoppingCallback(EarlyStoppingCallbackOptions options = {});
 
   CallbackTraits traits() const override {
-    return {.uses_gradients = false, .needs_training = true, .metric_names = no_metrics()};
+    return {.uses_gradients = false,
+            .needs_training = true,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;

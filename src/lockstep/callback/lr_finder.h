@@ -41,7 +41,10 @@ class LRFinderCallback : public Callback {
   std::optional<double> suggestion() const;
 
   CallbackTraits traits() const override {
-    return {.uses_gradients = false, .needs_training = true, .metric_names = no_metrics()};
+    return {.uses_gradients = false,
+            .needs_training = true,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;

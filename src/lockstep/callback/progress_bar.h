@@ -14,7 +14,10 @@ class ProgressBarCallback : public Callback {
   explicit ProgressBarCallback(Console& console = Console::standard()) : console_(&console) {}
 
   CallbackTraits traits() const override {
-    return {.ranks = Ranks::kPrimary, .uses_gradients = false, .metric_names = no_metrics()};
+    return {.ranks = Ranks::kPrimary,
+            .uses_gradients = false,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
   void on_loader_start(State& state) override;
   void on_step(State& state) override;

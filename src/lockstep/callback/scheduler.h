@@ -22,6 +22,7 @@ class SchedulerCallback : public Callback {
     return {.order = Order::kScheduler,
             .uses_gradients = false,
             .needs_training = true,
+            .changes_batch = false,
             .metric_names = no_metrics()};
   }
   void check(const State& state) const override;

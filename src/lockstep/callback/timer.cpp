@@ -18,6 +18,7 @@ CallbackTraits TimerCallback::traits() const {
   return {.order = Order::kExternalExtra,
           .ranks = Ranks::kPrimary,
           .uses_gradients = false,
+          .changes_batch = false,
           .metric_names = names};
 }
 

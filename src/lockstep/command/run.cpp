@@ -12,7 +12,7 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/engine/distributed.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/forked_workers.h"
 #include "lockstep/recipe/recipe.h"
@@ -161,13 +161,13 @@ void take_place(const std::optional<process::LaunchedPlace>& place, Node& docume
 void write_out(const recipe::Recipe& recipe, Node& document) {
   const TrainOptions& options = recipe.stages.front().options;
   config::set_at(document, "seed", number(static_cast<std::int64_t>(options.seed.value_or(42))));
-  if (options.engine != nullptr) {
-    if (options.engine->workers() > 1 || options.engine->shards() > 1) {
-      config::set_at(document, "engine/shards", number(options.engine->shards()));
+  const Engine& engine = *options.engine;
+  const Node* const section = document.find("engine");
+  if (section != nullptr && !section->is_null()) {
+    if (engine.workers() > 1 || engine.shards() > 1) {
+      config::set_at(document, "engine/shards", number(engine.shards()));
     }
   } else if (options.ddp) {
-    const DistributedDataParallelEngine engine(
-        {.workers = options.workers, .shards = options.shards});
     config::set_at(document, "shards", number(engine.shards()));
   }
 }

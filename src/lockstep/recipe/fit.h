@@ -1,14 +1,15 @@
-// Checks with a few samples that the parts of a run fit together, before anything starts.
+// Checks that the parts of a stage fit together, before anything starts. What is checked is decided
+// by resolve() and dry_run() of train/; here an error gets its place in the config.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "lockstep/config/node.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/runner/supervised.h"
+#include "lockstep/recipe/targets.h"
+#include "lockstep/runner/runner.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep::recipe {
@@ -26,12 +27,10 @@ struct StageToCheck {
   const config::Node& node;  // the stage's document
   const TrainOptions& options;
   Runner& runner;
-  // Of a SupervisedRunner. For another runner, the model is not tried with samples.
-  std::optional<SupervisedKeys> keys;
 };
 
-// Resolves the stage's options as train() would. Then sends samples of every loader through model,
-// criterion and metrics, and makes optimizer and scheduler. Throws LocatedError.
-void check_stage(const StageToCheck& stage);
+// Resolves the stage's options as train() would, and tries the result with samples. Returns the
+// engine of the stage. Throws LocatedError. LibTorch's random state is the same afterwards.
+EnginePtr check_stage(const StageToCheck& stage);
 
 }  // namespace lockstep::recipe

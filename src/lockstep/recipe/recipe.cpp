@@ -263,7 +263,11 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   mistakes.raise();
   // read_common() has reported what is wrong with them.
   if (!model_ || runner_ == nullptr) return stage;
-  check_stage({.node = node, .options = options, .runner = *runner_, .keys = keys_});
+  options.engine = check_stage({.node = node, .options = options, .runner = *runner_});
+  // The engine has them now.
+  options.workers.reset();
+  options.shards.reset();
+  options.dry_run = false;  // it is done
   return stage;
 }
 

@@ -21,8 +21,8 @@
 namespace lockstep::recipe {
 
 struct Stage {
-  std::string name;  // "" if the config has no stages
-  TrainOptions options;
+  std::string name;      // "" if the config has no stages
+  TrainOptions options;  // with an engine, whatever the config says about it
 };
 
 struct Recipe {

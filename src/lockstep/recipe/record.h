@@ -38,6 +38,7 @@ class RecordCallback : public Callback {
     return {.order = Order::kInternal,
             .ranks = Ranks::kPrimary,
             .uses_gradients = false,
+            .changes_batch = false,
             .metric_names = no_metrics()};
   }
   void on_run_start(State&) override { write_documents(logdir_, documents_); }

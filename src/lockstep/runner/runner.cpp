@@ -104,7 +104,8 @@ Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine
   return resolve(options, engine,
                  {.handle_batch = [this](State& state) { handle_batch(state); },
                   .loss_key = loss_key(),
-                  .metrics = metric_names()});
+                  .metrics = metric_names(),
+                  .keys = batch_keys()});
 }
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {

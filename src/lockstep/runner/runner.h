@@ -17,6 +17,7 @@
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
+#include "lockstep/train/supervised_keys.h"
 
 namespace lockstep {
 
@@ -71,6 +72,11 @@ class Runner {
   virtual Callbacks get_callbacks();
 
   virtual std::string loss_key() const { return "loss"; }
+
+  // The keys of the batch, if handle_batch only sends the input through the model and the output
+  // through the criterion. The dry run then tries both with a few samples. Nothing: it may do
+  // anything, and is not tried.
+  virtual std::optional<SupervisedKeys> batch_keys() const { return std::nullopt; }
 
   // The options of the running train(). Throws Error outside of it.
   const TrainOptions& options() const;

@@ -1,5 +1,7 @@
 #include "lockstep/runner/supervised.h"
 
+#include <typeinfo>
+
 #include "lockstep/compute/planned_sequential.h"
 
 namespace lockstep {
@@ -16,6 +18,10 @@ void SupervisedRunner::handle_batch(State& state) {
   // because with synchronised batch norm every worker has to take part in backward.
   const bool is_empty = over == mean_over(0);
   state.set_loss(is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets), over);
+}
+
+std::optional<SupervisedKeys> SupervisedRunner::batch_keys() const {
+  return typeid(*this) == typeid(SupervisedRunner) ? std::optional(keys_) : std::nullopt;
 }
 
 Batch SupervisedRunner::predict_batch(const Model& model, const Batch& batch) {

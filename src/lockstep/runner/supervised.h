@@ -7,14 +7,6 @@
 
 namespace lockstep {
 
-// The keys in the batch.
-struct SupervisedKeys {
-  std::string input_key = "features";  // goes into the model
-  std::string output_key = "logits";   // the model's output
-  std::string target_key = "targets";  // the expected output
-  std::string loss_key = "loss";       // the criterion's result
-};
-
 class SupervisedRunner : public Runner {
  public:
   explicit SupervisedRunner(SupervisedKeys keys = {}) : keys_(std::move(keys)) {}
@@ -29,6 +21,9 @@ class SupervisedRunner : public Runner {
   void handle_batch(State& state) override;
   Batch predict_batch(const Model& model, const Batch& batch) override;
   std::string loss_key() const override { return keys_.loss_key; }
+  // Nothing for a derived class, because its handle_batch may do anything. If it does not, override
+  // this, too, and return keys().
+  std::optional<SupervisedKeys> batch_keys() const override;
 
   // Whether your own handle_batch calls this one and then computes gradients of parameters itself
   // (for example torch::autograd::grad for a penalty). Return true then. If it is false, known

@@ -32,7 +32,10 @@ class Follower : public Callback {
 
   std::string name() const override { return "Follower"; }
   CallbackTraits traits() const override {
-    return {.order = Order::kExternalExtra, .uses_gradients = false, .metric_names = no_metrics()};
+    return {.order = Order::kExternalExtra,
+            .uses_gradients = false,
+            .changes_batch = false,
+            .metric_names = no_metrics()};
   }
   void on_run_start(State& state) override {
     if (!is_loaded_) return;

@@ -67,6 +67,10 @@ struct CallbackTraits {
   // Whether it makes sense in train() only. evaluate_loader refuses such a callback.
   bool needs_training = false;
 
+  // Whether it may change state.batch before metrics see it. If no callback does, the dry run knows
+  // what metrics get, and tries them.
+  bool changes_batch = true;
+
   // The metrics that it adds to a loader, if they are known. A wrong valid_metric is then refused
   // before the first batch. Nothing: it may add any metric.
   std::optional<std::vector<std::string>> metric_names = std::nullopt;
@@ -102,6 +106,10 @@ class Callback {
   // Throws ConfigError if its options cannot work in this run. It is called before anything is
   // written, so a typing error costs nothing.
   virtual void check(const State&) const {}
+
+  // Handles a batch of a few samples of a loader as its hooks would, and forgets it again. Throws
+  // if it cannot. Called before a run, with the model's outputs in the batch (train/dry_run.h).
+  virtual void dry_run(const std::string& /*loader*/, Batch& /*batch*/) {}
 
   virtual void on_run_start(State&) {}
   virtual void on_epoch_start(State&) {}

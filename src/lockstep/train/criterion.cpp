@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
+#include <typeinfo>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -44,6 +45,17 @@ bool is_sum(const nn::Module& module) {
                        nn::SoftMarginLossImpl, nn::CosineEmbeddingLossImpl,
                        nn::TripletMarginLossImpl, nn::MarginRankingLossImpl, nn::CTCLossImpl>(
       module);
+}
+
+template <typename... Modules>
+bool is_exactly_any(const nn::Module& module) {
+  return ((typeid(module) == typeid(Modules)) || ...);
+}
+
+// Whether the criterion compares each output with one target, which is a number.
+bool compares_numbers(const nn::Module& module) {
+  return is_exactly_any<nn::MSELossImpl, nn::L1LossImpl, nn::SmoothL1LossImpl, nn::HuberLossImpl,
+                        nn::BCELossImpl, nn::BCEWithLogitsLossImpl>(module);
 }
 
 // The weights of the classes, and the class that is ignored.
@@ -103,6 +115,26 @@ Criterion::Over Criterion::over_of(const std::shared_ptr<nn::Module>& module) {
   return [module](const torch::Tensor&, const torch::Tensor& targets) {
     return lockstep::mean_over(weight_of(targets, *class_weights(module.get())));
   };
+}
+
+void Criterion::check_shapes(const torch::Tensor& outputs, const torch::Tensor& targets) const {
+  if (module_ == nullptr || !compares_numbers(*module_)) return;
+  if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;
+  throw ConfigError("expected floating-point targets of the output's shape");
+}
+
+void Criterion::check_classes(const torch::Tensor& outputs, const torch::Tensor& targets) const {
+  const auto classes = class_weights(module_.get());
+  if (!classes || targets.scalar_type() != torch::kInt64 || outputs.dim() < 2) return;
+  const torch::Tensor counted = targets.masked_select(targets != classes->ignored);
+  if (counted.numel() == 0) return;
+  const auto smallest = counted.min().item<std::int64_t>();
+  const auto largest = counted.max().item<std::int64_t>();
+  if (smallest >= 0 && largest < outputs.size(1)) return;
+  throw ConfigError(
+      "class {} is among the targets, but there are outputs for classes 0 to {}{}",
+      smallest < 0 ? smallest : largest, outputs.size(1) - 1,
+      smallest < 0 ? "; mark targets that do not count with the criterion's ignore_index" : "");
 }
 
 Criterion Criterion::mean_over(Weight weight) const {

@@ -76,6 +76,14 @@ class Criterion {
     return over_ ? over_(outputs, targets) : mean_over_samples();
   }
 
+  // Throws ConfigError if one of LibTorch's criterions would accept these but could not be meant:
+  // it would broadcast shapes that differ, or refuse integer targets only in the first backward
+  // pass.
+  void check_shapes(const torch::Tensor& outputs, const torch::Tensor& targets) const;
+  // Throws ConfigError if a target is a class for which there is no output. Without this check,
+  // only the first batch that has such a class fails, maybe hours later.
+  void check_classes(const torch::Tensor& outputs, const torch::Tensor& targets) const;
+
   // The same criterion, with a loss that is a mean over what `weight` returns, or a sum.
   Criterion mean_over(Weight weight) const;
   Criterion as_sum() const;

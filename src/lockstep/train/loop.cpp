@@ -16,6 +16,7 @@
 #include "lockstep/process/interrupt.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/agreement.h"
+#include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/report.h"
@@ -153,6 +154,9 @@ TrainResult Loop::run() {
   std::exception_ptr late;
   try {
     for (const auto& callback : plan_.callbacks) callback->check(state_);
+    // Every rank tries its own data. This is not done before the workers are forked, because a data
+    // set may open its files at the first sample, and processes must not share them.
+    if (options.dry_run) dry_run(plan_);
     say(plan_.options, first_line(plan_));
     take_weights();
     const bool continued = resume();

@@ -41,6 +41,10 @@ void Model::NativeBase::train(bool on) {
   module->train(on);
 }
 
+bool Model::NativeBase::is_training() const {
+  return module->is_training();
+}
+
 void Model::NativeBase::to(torch::Device device) {
   module->to(device);
 }
@@ -69,6 +73,7 @@ struct Model::Script final : Model::Interface {
   NamedTensors parameters() const override { return named(module.named_parameters()); }
   NamedTensors buffers() const override { return named(module.named_buffers()); }
   void train(bool on) override { module.train(on); }
+  bool is_training() const override { return module.is_training(); }
   void to(torch::Device device) override { module.to(device); }
 
   template <typename List>

@@ -53,6 +53,7 @@ class Model {
   NamedTensors weights() const;  // parameters, then buffers
 
   void train(bool on) const { impl_->train(on); }
+  bool is_training() const { return impl_->is_training(); }
   void to(torch::Device device) const { impl_->to(device); }
 
   // Copies of the weights by name; load_state() copies them back into the same tensors. A name,
@@ -69,6 +70,7 @@ class Model {
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
     virtual void train(bool on) = 0;
+    virtual bool is_training() const = 0;
     virtual void to(torch::Device device) = 0;
   };
 
@@ -78,6 +80,7 @@ class Model {
     NamedTensors parameters() const override;
     NamedTensors buffers() const override;
     void train(bool on) override;
+    bool is_training() const override;
     void to(torch::Device device) override;
 
     std::shared_ptr<torch::nn::Module> module;

@@ -176,6 +176,7 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .engine = std::move(engine),
             .loss_key = std::move(runner.loss_key),
             .handle_batch = std::move(runner.handle_batch),
+            .keys = std::move(runner.keys),
             .known_metrics = std::nullopt,
             .selection = {},
             .step = {.accumulation_steps = options.accumulation_steps,

@@ -17,6 +17,7 @@
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
+#include "lockstep/train/supervised_keys.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
@@ -51,6 +52,9 @@ struct RunnerParts {
   std::string loss_key = "loss";  // of the batch, where handle_batch puts the loss
   // The metrics that handle_batch adds besides the loss. Nothing: it may add any metric.
   std::optional<std::vector<std::string>> metrics = std::nullopt;
+  // The keys of the batch, if handle_batch only sends the input through the model and the output
+  // through the criterion. Nothing: it may do anything.
+  std::optional<SupervisedKeys> keys = std::nullopt;
 };
 
 struct Plan {
@@ -65,6 +69,7 @@ struct Plan {
   std::shared_ptr<Engine> engine;
   std::string loss_key = "loss";
   std::function<void(State&)> handle_batch;
+  std::optional<SupervisedKeys> keys;  // as in RunnerParts
 
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch

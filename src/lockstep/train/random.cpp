@@ -1,5 +1,8 @@
 #include "lockstep/train/random.h"
 
+#include <mutex>
+
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/utils.h>
 
 namespace lockstep {
@@ -26,6 +29,18 @@ std::uint64_t mix_seed(const DrawKey& key) {
 
 void seed_draws(const DrawKey& key) {
   torch::manual_seed(mix_seed(key));
+}
+
+RandomStateScope::RandomStateScope() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  state_ = generator.get_state();
+}
+
+RandomStateScope::~RandomStateScope() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state_);
 }
 
 }  // namespace lockstep

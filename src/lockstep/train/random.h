@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <torch/types.h>
+
 namespace lockstep {
 
 enum class Draws { kModel, kData };
@@ -21,5 +23,17 @@ std::uint64_t mix_seed(const DrawKey& key);
 
 // Sets LibTorch's global generators.
 void seed_draws(const DrawKey& key);
+
+// The destructor restores the state that LibTorch's generator of the CPU has now.
+class RandomStateScope {
+ public:
+  RandomStateScope();
+  ~RandomStateScope();
+  RandomStateScope(const RandomStateScope&) = delete;
+  RandomStateScope& operator=(const RandomStateScope&) = delete;
+
+ private:
+  torch::Tensor state_;
+};
 
 }  // namespace lockstep
