@@ -59,7 +59,7 @@ TEST(Store, KeepsTheBestAndTheLastAndNeverMore) {
 
 TEST(Store, MaximizesWhenAskedTo) {
   TemporaryDirectory folder;
-  Store store({.folder = folder.path(), .minimize = false});
+  Store store({.folder = folder.path(), .better = Better::kLarger});
   save_epochs(store, {0.5, 0.9, 0.7});
   EXPECT_EQ(epoch_of(store.best_path()), 2);
 }
@@ -132,7 +132,7 @@ TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path(), .keep_best = 2});
   save_epochs(store, {0.5, 0.3});
-  Store again({.folder = folder.path(), .keep_best = 2, .minimize = false});
+  Store again({.folder = folder.path(), .keep_best = 2, .better = Better::kLarger});
   again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
   EXPECT_EQ(again.best().front().epoch, 1);
   EXPECT_EQ(epoch_of(again.best_path()), 1);

@@ -17,6 +17,11 @@ using EpochMetrics = std::map<std::string, Metrics, std::less<>>;
 // Which of two values of a metric is the better one.
 enum class Better { kSmaller, kLarger };
 
+// Whether `score` is better than another one. NaN is never better, and nothing is better than NaN.
+inline bool is_better(double score, double than, Better which) {
+  return which == Better::kSmaller ? score < than : score > than;
+}
+
 inline constexpr const char* kEpochKey = "_epoch_";
 
 }  // namespace lockstep

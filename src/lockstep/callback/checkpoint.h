@@ -2,33 +2,20 @@
 // this callback itself if there is a logdir.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 
-#include "lockstep/checkpoint/store.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/checkpoint_series.h"
 
 namespace lockstep {
 
-enum class CheckpointMode {
-  kFull,   // everything a run needs to continue
-  kModel,  // only the weights: small, and enough to evaluate and predict
-};
-
-struct CheckpointCallbackOptions {
-  std::optional<std::filesystem::path> folder = std::nullopt;  // default: logdir/checkpoints
-  std::optional<MetricKey> metric = std::nullopt;  // decides the best; default: valid_loader's
-  // Whether a smaller metric is better. Default: minimize_valid_metric if the metric is
-  // valid_loader's, else as the metric says.
-  std::optional<bool> minimize = std::nullopt;
-  std::int64_t save_n_best = 1;         // epochs kept; 0: only the last one
-  std::int64_t save_every_batches = 0;  // last.pth inside epochs, too; 0: never
-  CheckpointMode mode = CheckpointMode::kFull;
-};
+using CheckpointCallbackOptions = CheckpointOptions;  // train/checkpoint_series.h
 
 // If no metric is given, the newest epoch is the best. In full mode, an interrupted run (Ctrl-C)
 // leaves a last.pth of the moment of the interrupt.
+//
+// The callback holds the options and says when to save. The run's Checkpointer does the rest.
 class CheckpointCallback : public Callback {
  public:
   explicit CheckpointCallback(CheckpointCallbackOptions options = {});
@@ -44,29 +31,19 @@ class CheckpointCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
-  void check(const State& state) const override;
+  void check(const State& state) const override { check_checkpoints(options_, state); }
   void on_run_start(State& state) override;
-  void on_step(State& state) override;
-  void on_epoch_end(State& state) override;
-  void on_exception(State& state) override;
+  void on_step(State&) override { series_->after_step(); }
+  void on_epoch_end(State&) override { series_->after_epoch(); }
+  void on_exception(State&) override;
+  void on_run_end(State&) override { series_ = nullptr; }
   StateDict state() const override;
-  void load_state(const StateDict& state) override;
+  void load_state(const StateDict& state) override { remembered_ = state; }
 
  private:
-  bool minimizes(const State& state) const;
-  // Rank 0 writes; the other ranks take part in the collective calls.
-  void save_last(State& state);
-  void check_optimizer_once(const State& state);
-  StateDict content(const State& state) const;
-  void publish(State& state) const;
-  void publish_last(State& state) const;
-
   CheckpointCallbackOptions options_;
-  std::optional<MetricKey> metric_;  // of the current run
-  std::optional<checkpoint::Store> store_;
-  std::optional<StateDict> loaded_;  // is kept until the store is made
-  std::int64_t unsaved_batches_ = 0;
-  bool optimizer_checked_ = false;  // its state can be saved; checked again after its first step
+  std::optional<StateDict> remembered_;  // by the run that is resumed
+  CheckpointSeries* series_ = nullptr;   // of the current run, which owns it
 };
 
 }  // namespace lockstep

@@ -24,24 +24,18 @@ EarlyStoppingCallback::EarlyStoppingCallback(EarlyStoppingCallbackOptions option
 }
 
 void EarlyStoppingCallback::check(const State& state) const {
-  const auto& key = options_.metric ? options_.metric : state.selection.key;
-  if (!key)
-    throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kEarlyStopping);
-  check_metric_key(state, *key, kEarlyStopping);
-  minimizes(state);
+  if (selection_in(state).key) return;
+  throw ConfigError("{}: set its metric, or valid_loader and valid_metric", kEarlyStopping);
 }
 
-bool EarlyStoppingCallback::minimizes(const State& state) const {
-  if (!options_.minimize && !options_.metric) return state.selection.minimize;
-  return lockstep::minimizes(state, {.said = options_.minimize,
-                                     .metric = options_.metric ? options_.metric->metric : "",
-                                     .asked_by = kEarlyStopping,
-                                     .option = "its minimize"});
+Selection EarlyStoppingCallback::selection_in(const State& state) const {
+  return selection_for(
+      state,
+      {.metric = options_.metric, .minimize = options_.minimize, .asked_by = kEarlyStopping});
 }
 
 void EarlyStoppingCallback::on_run_start(State& state) {
-  metric_ = options_.metric ? *options_.metric : *state.selection.key;
-  minimize_ = minimizes(state);
+  selection_ = selection_in(state);
   const bool resumed = std::exchange(resumed_, false) && state.progress.epoch > 0;
   if (!resumed) {
     best_.reset();
@@ -51,9 +45,10 @@ void EarlyStoppingCallback::on_run_start(State& state) {
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {
-  const double score = metric_value(state, metric_, kEarlyStopping);
-  const double gain = !best_ ? 0 : minimize_ ? *best_ - score : score - *best_;
-  const bool better = best_ ? gain >= options_.min_delta && gain > 0 : !std::isnan(score);
+  const double score = metric_value(state, *selection_.key, kEarlyStopping);
+  const bool better =
+      best_ ? selection_.is_better(score, *best_) && std::abs(score - *best_) >= options_.min_delta
+            : !std::isnan(score);
   if (better) {
     best_ = score;
     misses_ = 0;
@@ -65,8 +60,9 @@ void EarlyStoppingCallback::on_epoch_end(State& state) {
 
 void EarlyStoppingCallback::stop_if_out_of_patience(State& state) const {
   if (misses_ < options_.patience) return;
-  state.request_stop(fmt::format("{} {} has not been better than {} for {} epochs", metric_.loader,
-                                 metric_.metric, best_ ? format_metric(*best_) : "NaN", misses_));
+  const MetricKey& key = *selection_.key;
+  state.request_stop(fmt::format("{} {} has not been better than {} for {} epochs", key.loader,
+                                 key.metric, best_ ? format_metric(*best_) : "NaN", misses_));
 }
 
 StateDict EarlyStoppingCallback::state() const {

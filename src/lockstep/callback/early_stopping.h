@@ -36,12 +36,11 @@ class EarlyStoppingCallback : public Callback {
   void load_state(const StateDict& state) override;
 
  private:
-  bool minimizes(const State& state) const;
+  Selection selection_in(const State& state) const;
   void stop_if_out_of_patience(State& state) const;
 
   EarlyStoppingCallbackOptions options_;
-  MetricKey metric_;  // of the current run
-  bool minimize_ = true;
+  Selection selection_;  // of the current run
   std::optional<double> best_;
   std::int64_t misses_ = 0;
   bool resumed_ = false;  // the members were loaded from the run that is resumed

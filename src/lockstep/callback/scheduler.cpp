@@ -29,20 +29,18 @@ void SchedulerCallback::check(const State& state) const {
         asked_by);
   }
   check_metric_key(state, *metric(state), asked_by);
-  if (state.scheduler->needs_direction()) minimizes(state);
+  if (state.scheduler->needs_direction()) selection_in(state);
 }
 
-bool SchedulerCallback::minimizes(const State& state) const {
-  if (!options_.metric) return state.selection.minimize;
+Selection SchedulerCallback::selection_in(const State& state) const {
   const std::string asked_by = "scheduler " + state.scheduler->name();
-  return lockstep::minimizes(state, {.said = std::nullopt,
-                                     .metric = options_.metric->metric,
-                                     .asked_by = asked_by,
-                                     .option = "its minimize"});
+  return selection_for(state,
+                       {.metric = options_.metric, .minimize = std::nullopt, .asked_by = asked_by});
 }
 
 void SchedulerCallback::on_run_start(State& state) {
-  if (state.scheduler->needs_direction()) state.scheduler->set_minimize(minimizes(state));
+  if (!state.scheduler->needs_direction()) return;
+  state.scheduler->set_minimize(selection_in(state).minimize);
 }
 
 // Steps only if the model was updated: with gradient accumulation, not every batch does it.

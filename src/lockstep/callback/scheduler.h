@@ -33,7 +33,7 @@ class SchedulerCallback : public Callback {
  private:
   // The metric of a plateau in this run.
   const std::optional<MetricKey>& metric(const State& state) const;
-  bool minimizes(const State& state) const;
+  Selection selection_in(const State& state) const;  // if the plateau needs a direction
 
   SchedulerCallbackOptions options_;
 };

@@ -110,7 +110,7 @@ void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make
 // Inserted after those with the same score, so the first epoch that reached it stays the best.
 void Store::insert(const Kept& kept) {
   const auto better = [this](const Kept& a, const Kept& b) {
-    return options_.minimize ? a.score < b.score : a.score > b.score;
+    return is_better(a.score, b.score, options_.better);
   };
   best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
 }

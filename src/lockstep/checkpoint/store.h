@@ -20,8 +20,8 @@ namespace lockstep::checkpoint {
 
 struct StoreOptions {
   std::filesystem::path folder;
-  std::int64_t keep_best = 1;  // epochs to keep; 0 keeps only the last one
-  bool minimize = true;        // a smaller score is better
+  std::int64_t keep_best = 1;        // epochs to keep; 0 keeps only the last one
+  Better better = Better::kSmaller;  // which of two scores is the better one
 };
 
 struct Kept {

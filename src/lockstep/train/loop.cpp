@@ -1,14 +1,12 @@
 #include "lockstep/train/loop.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
@@ -18,14 +16,11 @@
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
-#include "lockstep/train/merge.h"
 #include "lockstep/train/report.h"
-#include "lockstep/train/snapshot.h"
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -114,10 +109,10 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                      .one_batch_an_update = options.accumulation_steps == 1,
                      .profiler = &profiler_});
   optimizer_ = plan_.optimizer.make(replica_->parameters());
-  initial_lr_ = optimizer_->lr();
+  const double initial_lr = optimizer_->lr();
   // The numbers of an optimizer that a function makes are known only now.
   check_agreement({{"optimizer", optimizer_->name()},
-                   {"learning rate", fmt::format("{}", initial_lr_)},
+                   {"learning rate", fmt::format("{}", initial_lr)},
                    {"momentum", fmt::format("{}", optimizer_->momentum().value_or(0))}},
                   comm_);
   if (plan_.scheduler) {
@@ -132,7 +127,6 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.optimizer = optimizer_.get();
   state_.scheduler = scheduler_.get();
   state_.comm = &comm_;
-  state_.snapshot = [this] { return snapshot(); };
   state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
   pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
                                        profiler_,
@@ -141,6 +135,13 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                     .log_batches = options.log_batches,
                                                     .shards = shards,
                                                     .unseen_gradients = unseen_gradients});
+  checkpointer_ = std::make_unique<Checkpointer>(CheckpointerParts{.state = state_,
+                                                                   .callbacks = plan_.callbacks,
+                                                                   .pass = *pass_,
+                                                                   .replica = *replica_,
+                                                                   .options = plan_.options,
+                                                                   .initial_lr = initial_lr});
+  state_.checkpointer = checkpointer_.get();
 }
 
 Loop::~Loop() = default;
@@ -219,61 +220,20 @@ void Loop::take_weights() {
   say(options, fmt::format("=> Loading weights {}", options.weights->string()));
 }
 
-// Resume keeps the checkpoint's learning rate. Warns if the options ask for another one.
-void Loop::keep_lr(const StateDict& snapshot) {
-  const double saved = snapshot.get_or<double>("lr", initial_lr_);
-  if (saved == initial_lr_) return;
-  if (comm_.is_primary()) {
-    warn(fmt::format(
-        "resume: lr: the checkpoint's run began with {}, the options of this run say {}: the "
-        "run goes on with the checkpoint's; to start a new run from its weights, use weights "
-        "instead of resume",
-        saved, initial_lr_));
-  }
-  initial_lr_ = saved;
-}
-
 // Returns whether the run continues in the files of the run that it resumes.
 bool Loop::resume() {
-  const TrainOptions& options = plan_.options;
-  if (!options.resume) return false;
-  std::optional<fs::path> folder;
-  if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
-  // Only rank 0 reads, because the other ranks may not have access to its disk.
-  checkpoint::Loaded loaded;
-  if (comm_.is_primary()) loaded = checkpoint::load_by_name(*options.resume, folder);
-  if (comm_.size() > 1) {
-    const StateDict small =
-        comm_.is_primary() ? without_tensors(loaded.state, *optimizer_) : StateDict();
-    StateDict received = broadcast(small, comm_);
-    if (!comm_.is_primary()) loaded.state = std::move(received);
-  }
-  try {
-    if (!options.seed && loaded.state.contains("run")) state_.seed = snapshot_seed(loaded.state);
-    Restored restored = restore_snapshot(loaded.state, state_, plan_.callbacks);
-    epochs_before_ = restored.position.finished_epochs;
-    inside_epoch_ = !restored.position.loader.empty();
-    if (inside_epoch_) {
-      const auto names = state_.loaders.names();
-      loader_index_ = static_cast<std::size_t>(std::ranges::find(names, restored.position.loader) -
-                                               names.begin());
-      first_batch_ = restored.position.loader_batches_done;
-      pass_->load_averages(restored.averages);
-    }
-  } catch (const CheckpointError& error) {
-    throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
-  }
-  replica_->send(*optimizer_);
-  keep_lr(loaded.state);
-  find_best_of_history(loaded.path.parent_path() / "best.pth");
+  const auto point = checkpointer_->resume();
+  if (!point) return false;
+  epochs_before_ = point->finished_epochs;
+  loader_index_ = point->loader_index;
+  first_batch_ = point->first_batch;
   say(plan_.options,
-      fmt::format("=> Loading checkpoint {} (epoch {}{})", loaded.path.string(),
+      fmt::format("=> Loading checkpoint {} (epoch {}{})", point->path.string(),
                   state_.progress.epoch,
-                  inside_epoch_ ? fmt::format(", and {} batches of '{}'", first_batch_,
-                                              state_.loaders.names()[loader_index_])
-                                : ""));
-  std::error_code ignored;
-  return folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
+                  state_.inside_epoch ? fmt::format(", and {} batches of '{}'", first_batch_,
+                                                    state_.loaders.names()[loader_index_])
+                                      : ""));
+  return point->in_own_folder;
 }
 
 void Loop::prepare_logging(bool continued) {
@@ -294,11 +254,12 @@ void Loop::prepare_logging(bool continued) {
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
-  const RunStart start{state_.progress, continued, complete_hparams(plan_, state_, initial_lr_)};
+  const RunStart start{state_.progress, continued,
+                       complete_hparams(plan_, state_, checkpointer_->initial_lr())};
   for (const auto& logger : state_.loggers) logger->start(start);
   // The run resumes inside an epoch. Log the finished loaders of that epoch again, because the rows
   // after the last whole epoch are dropped from the logs of the earlier run.
-  if (!inside_epoch_) return;
+  if (!state_.inside_epoch) return;
   Progress progress = state_.progress;
   progress.epoch += 1;
   for (const auto& [loader, metrics] : state_.epoch_metrics) {
@@ -322,7 +283,7 @@ void Loop::run_epochs() {
 }
 
 void Loop::run_epoch() {
-  const bool resumed_inside = std::exchange(inside_epoch_, true);
+  const bool resumed_inside = std::exchange(state_.inside_epoch, true);
   if (!resumed_inside) {
     state_.epoch_metrics.clear();
     loader_index_ = 0;
@@ -361,10 +322,10 @@ void Loop::finish_epoch() {
   if (const auto momentum = optimizer_->momentum()) epoch["momentum"] = *momentum;
   state_.epoch_metrics[kEpochKey] = epoch;
   state_.history[state_.progress.epoch] = state_.epoch_metrics;
-  update_best();
+  checkpointer_->note_epoch();
   const Record record{Scope::kEpoch, kEpochKey, state_.progress, epoch};
   for (const auto& logger : state_.loggers) logger->log_metrics(record);
-  inside_epoch_ = false;
+  state_.inside_epoch = false;
   state_.can_snapshot = true;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   state_.can_snapshot = false;
@@ -388,85 +349,6 @@ void Loop::agree_to_stop() {
                                              static_cast<int>(first - votes.begin()));
 }
 
-void Loop::update_best() {
-  const Selection& selection = state_.selection;
-  if (!selection.key) {
-    state_.best = {state_.progress.epoch, std::numeric_limits<double>::quiet_NaN(),
-                   state_.epoch_metrics};
-    return;
-  }
-  const double score = metric_value(state_, *selection.key, "valid_metric");
-  if (!is_better(score)) return;
-  state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
-  if (plan_.options.load_best_on_end) best_weights_ = state_.model.state();
-}
-
-bool Loop::is_better(double score) const {
-  if (std::isnan(score)) return false;
-  if (state_.best.epoch == 0) return true;
-  return state_.selection.minimize ? score < state_.best.score : score > state_.best.score;
-}
-
-// Finds the best epoch before a resume, by the metric of this run. Its weights are in `checkpoint`,
-// if that file is still of the same epoch.
-void Loop::find_best_of_history(const fs::path& checkpoint) {
-  const auto& key = state_.selection.key;
-  for (const auto& [epoch, metrics] : state_.history) {
-    if (!key) {
-      state_.best = {epoch, std::numeric_limits<double>::quiet_NaN(), metrics};
-      continue;
-    }
-    const auto loader = metrics.find(key->loader);
-    if (loader == metrics.end()) continue;
-    const auto score = loader->second.find(key->metric);
-    if (score == loader->second.end() || !is_better(score->second)) continue;
-    state_.best = {epoch, score->second, metrics};
-  }
-  if (!plan_.options.load_best_on_end || state_.best.epoch == 0) return;
-  if (state_.best.epoch == state_.progress.epoch && !inside_epoch_) {
-    best_weights_ = state_.model.state();
-    return;
-  }
-  StateDict weights;
-  if (comm_.is_primary() && fs::exists(checkpoint)) {
-    StateDict saved;
-    try {
-      saved = checkpoint::load(checkpoint);
-    } catch (const CheckpointError& error) {
-      warn(fmt::format("load_best_on_end: {}", error.what()));
-    }
-    if (saved.contains("run") &&
-        saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch) {
-      weights = saved.get<StateDict>("model_state_dict");
-    }
-  }
-  weights = broadcast(weights, comm_);
-  if (weights.size() > 0) best_weights_ = std::move(weights);
-}
-
-StateDict Loop::snapshot() {
-  if (!state_.can_snapshot) {
-    throw Error(
-        "a snapshot was requested at a point where the run could not be resumed exactly; check "
-        "state.can_snapshot first");
-  }
-  Position position{.finished_epochs = state_.progress.epoch};
-  StateDict averages;
-  if (inside_epoch_) {
-    position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
-    pass_->gather();
-    for (const auto& callback : plan_.callbacks) callback->gather(comm_);
-    averages = pass_->averages();
-  }
-  if (!comm_.is_primary()) return {};
-  StateDict made = make_snapshot(state_, position, plan_.callbacks, averages);
-  made.set("lr", initial_lr_);
-  StateDict documents;
-  for (const auto& [name, text] : plan_.options.documents) documents.set(name, text);
-  if (documents.size() > 0) made.set("documents", std::move(documents));
-  return made;
-}
-
 void Loop::close_loggers() noexcept {
   for (const auto& logger : state_.loggers) {
     try {
@@ -482,16 +364,7 @@ TrainResult Loop::finish() {
   TrainResult result;
   result.weights_hash = weights_hash(state_.model.weights());
   comm_.barrier();  // all ranks have read the weights, which may be in the same memory
-  if (options.load_best_on_end && state_.best.epoch != state_.progress.epoch) {
-    if (best_weights_) {
-      state_.model.load_state(*best_weights_);
-    } else if (comm_.is_primary()) {
-      warn(fmt::format(
-          "load_best_on_end: the weights of the best epoch, {}, are not available: it was before "
-          "the resume, and its checkpoint was not in the folder of the one that was resumed",
-          state_.best.epoch));
-    }
-  }
+  checkpointer_->load_best();
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();

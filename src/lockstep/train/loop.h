@@ -12,6 +12,7 @@
 #include "lockstep/engine/replica.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/profiler.h"
+#include "lockstep/train/checkpointer.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/plan.h"
@@ -31,20 +32,15 @@ class Loop {
  private:
   void prepare_logging(bool continued);
   void take_weights();
-  void keep_lr(const StateDict& snapshot);
   bool resume();
   void run_epochs();
   void run_epoch();
   void finish_loader();
   void finish_epoch();
   void agree_to_stop();
-  void update_best();
-  bool is_better(double score) const;
-  void find_best_of_history(const std::filesystem::path& checkpoint);
   void fail();
   std::string failed_in() const;
   void close_loggers() noexcept;
-  StateDict snapshot();
   TrainResult finish();
 
   Plan plan_;            // of this rank
@@ -57,14 +53,12 @@ class Loop {
   std::unique_ptr<TrainStep> step_;
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
+  std::unique_ptr<Checkpointer> checkpointer_;
 
   std::size_t loader_index_ = 0;    // the current loader
   std::int64_t first_batch_ = 0;    // of the current loader, after a resume
   bool begun_ = false;              // on_run_start is called, so on_run_end must be, too
   std::int64_t epochs_before_ = 0;  // finished before a resume
-  bool inside_epoch_ = false;       // an epoch is under way, its metrics are not complete
-  std::optional<StateDict> best_weights_;
-  double initial_lr_ = 0;
   double train_seconds_ = 0;
   std::int64_t train_samples_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -86,14 +86,27 @@ bool minimizes(const State& state, const DirectionRequest& request) {
       request.asked_by, request.metric, request.option);
 }
 
+Selection selection_for(const State& state, const SelectionRequest& request) {
+  if (!request.metric) {
+    Selection of_run = state.selection;
+    of_run.minimize = request.minimize.value_or(of_run.minimize);
+    return of_run;
+  }
+  check_metric_key(state, *request.metric, request.asked_by);
+  return {.key = request.metric,
+          .minimize = minimizes(state, {.said = request.minimize,
+                                        .metric = request.metric->metric,
+                                        .asked_by = request.asked_by,
+                                        .option = "its minimize"})};
+}
+
 double metric_value(const State& state, const MetricKey& key, std::string_view asked_by) {
   const auto loader = state.epoch_metrics.find(key.loader);
   if (loader == state.epoch_metrics.end()) {
     throw ConfigError("{}: loader '{}' did not run in epoch {}", asked_by, key.loader,
                       state.progress.epoch);
   }
-  const auto value = loader->second.find(key.metric);
-  if (value != loader->second.end()) return value->second;
+  if (const auto value = find_metric(state.epoch_metrics, key)) return *value;
   std::vector<std::string> names;
   for (const auto& [name, ignored] : loader->second) names.push_back(name);
   throw ConfigError("{}: loader '{}' has no metric '{}'; {}", asked_by, key.loader, key.metric,

@@ -27,20 +27,11 @@
 #include "lockstep/train/criterion.h"
 #include "lockstep/train/loss.h"
 #include "lockstep/train/model.h"
+#include "lockstep/train/selection.h"
 
 namespace lockstep {
 
-// A loader's metric on which a decision is based.
-struct MetricKey {
-  std::string loader;
-  std::string metric = "loss";
-};
-
-// How the best epoch is chosen.
-struct Selection {
-  std::optional<MetricKey> key;  // none: the newest epoch is the best
-  bool minimize = true;          // smaller is better; resolved from the options and the metrics
-};
+class Checkpointer;
 
 // The user or the system requested the process to end (Ctrl-C, SIGTERM).
 class Interrupted : public Error {
@@ -74,8 +65,9 @@ struct State {
 
   // The position of the run. Epochs and a loader's batches count from 1.
   Progress progress;
-  std::string loader;     // the current loader
-  bool is_train = false;  // gradients are computed and the model is updated
+  bool inside_epoch = false;  // an epoch is under way; its metrics are not complete
+  std::string loader;         // the current loader
+  bool is_train = false;      // gradients are computed and the model is updated
   // The numbers below count global batches, which are the batches of all workers together.
   std::int64_t loader_batch = 0;         // the current batch
   std::int64_t loader_batches = 0;       // in this pass
@@ -136,9 +128,8 @@ struct State {
   // one copy. Afterwards all ranks have rank 0's values, including frozen parameters and buffers.
   std::function<void(const std::function<void()>& change)> change_model;
 
-  // The whole run as a checkpoint holds it, on rank 0; empty on the other ranks. Throws Error
-  // unless can_snapshot is true. Collective, except in on_epoch_end, where only rank 0 calls it.
-  std::function<StateDict()> snapshot;
+  // Saves the run and knows its best epoch (train/checkpointer.h). Null when evaluating.
+  Checkpointer* checkpointer = nullptr;
   // True in on_step if no gradient waits for a later batch, in on_epoch_end, and in on_exception
   // after an interrupt. A run that is resumed from such a snapshot continues exactly.
   bool can_snapshot = false;
@@ -166,6 +157,15 @@ struct DirectionRequest {
   std::string_view option;    // with which the user can set it
 };
 bool minimizes(const State& state, const DirectionRequest& request);
+
+// The metric by which a callback compares epochs: its own, or valid_loader's. Throws ConfigError as
+// check_metric_key and minimizes do. No key: the callback has no metric, and neither has the run.
+struct SelectionRequest {
+  std::optional<MetricKey> metric;  // the callback's own
+  std::optional<bool> minimize;     // as its options say
+  std::string_view asked_by;        // its name, for messages
+};
+Selection selection_for(const State& state, const SelectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
 double metric_value(const State& state, const MetricKey& key, std::string_view asked_by);

@@ -1,0 +1,178 @@
+#include "lockstep/train/checkpointer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/train/merge.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+Checkpointer::Checkpointer(const CheckpointerParts& parts)
+    : parts_(parts), state_(parts.state), initial_lr_(parts.initial_lr) {}
+
+CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
+                                     const std::optional<StateDict>& remembered) {
+  series_.push_back(std::make_unique<CheckpointSeries>(options, *this, state_));
+  if (remembered && state_.progress.epoch > 0) series_.back()->load_state(*remembered);
+  return *series_.back();
+}
+
+StateDict Checkpointer::snapshot() {
+  if (!state_.can_snapshot) {
+    throw Error(
+        "a snapshot was requested at a point where the run could not be resumed exactly; check "
+        "state.can_snapshot first");
+  }
+  Position position{.finished_epochs = state_.progress.epoch};
+  StateDict averages;
+  if (state_.inside_epoch) {
+    position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
+    parts_.pass.gather();
+    for (const auto& callback : parts_.callbacks) callback->gather(*state_.comm);
+    averages = parts_.pass.averages();
+  }
+  if (!state_.comm->is_primary()) return {};
+  StateDict made = make_snapshot(state_, position, parts_.callbacks, averages);
+  made.set("lr", initial_lr_);
+  StateDict documents;
+  for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
+  if (documents.size() > 0) made.set("documents", std::move(documents));
+  return made;
+}
+
+std::optional<ResumePoint> Checkpointer::resume() {
+  if (!parts_.options.resume) return std::nullopt;
+  std::optional<fs::path> folder;
+  if (parts_.options.logdir) folder = checkpoint::folder_in(*parts_.options.logdir);
+  const checkpoint::Loaded loaded = load(folder);
+  const Restored restored = restore(loaded);
+  ResumePoint point{.path = loaded.path, .finished_epochs = restored.position.finished_epochs};
+  state_.inside_epoch = !restored.position.loader.empty();
+  if (state_.inside_epoch) {
+    const auto names = state_.loaders.names();
+    point.loader_index = static_cast<std::size_t>(
+        std::ranges::find(names, restored.position.loader) - names.begin());
+    point.first_batch = restored.position.loader_batches_done;
+  }
+  parts_.replica.send(*state_.optimizer);
+  keep_lr(loaded.state);
+  find_best_of_history(loaded.path.parent_path() / "best.pth");
+  std::error_code ignored;
+  point.in_own_folder = folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
+  return point;
+}
+
+// Only rank 0 reads, because the other ranks may not have access to its disk. They get the parts
+// that Replica::send() does not send.
+checkpoint::Loaded Checkpointer::load(const std::optional<fs::path>& folder) const {
+  comm::Communicator& comm = *state_.comm;
+  checkpoint::Loaded loaded;
+  if (comm.is_primary()) loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
+  if (comm.size() == 1) return loaded;
+  const StateDict small =
+      comm.is_primary() ? without_tensors(loaded.state, *state_.optimizer) : StateDict();
+  StateDict received = broadcast(small, comm);
+  if (!comm.is_primary()) loaded.state = std::move(received);
+  return loaded;
+}
+
+Restored Checkpointer::restore(const checkpoint::Loaded& loaded) {
+  try {
+    if (!parts_.options.seed && loaded.state.contains("run")) {
+      state_.seed = snapshot_seed(loaded.state);
+    }
+    Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks);
+    if (!restored.position.loader.empty()) parts_.pass.load_averages(restored.averages);
+    return restored;
+  } catch (const CheckpointError& error) {
+    throw CheckpointError("checkpoint {}: {}", loaded.path.string(), error.what());
+  }
+}
+
+// Resume keeps the checkpoint's learning rate. Warns if the options ask for another one.
+void Checkpointer::keep_lr(const StateDict& snapshot) {
+  const double saved = snapshot.get_or<double>("lr", initial_lr_);
+  if (saved == initial_lr_) return;
+  if (state_.comm->is_primary()) {
+    warn(fmt::format(
+        "resume: lr: the checkpoint's run began with {}, the options of this run say {}: the "
+        "run goes on with the checkpoint's; to start a new run from its weights, use weights "
+        "instead of resume",
+        saved, initial_lr_));
+  }
+  initial_lr_ = saved;
+}
+
+void Checkpointer::note_epoch() {
+  const Selection& selection = state_.selection;
+  if (!selection.key) {
+    state_.best = {state_.progress.epoch, std::numeric_limits<double>::quiet_NaN(),
+                   state_.epoch_metrics};
+    return;
+  }
+  const double score = metric_value(state_, *selection.key, "valid_metric");
+  if (!is_best(score)) return;
+  state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
+  if (parts_.options.load_best_on_end) best_weights_ = state_.model.state();
+}
+
+bool Checkpointer::is_best(double score) const {
+  if (state_.best.epoch == 0) return !std::isnan(score);
+  return state_.selection.is_better(score, state_.best.score);
+}
+
+// Finds the best epoch before a resume, by the metric of this run. Its weights are in `best_file`,
+// if that file is still of the same epoch.
+void Checkpointer::find_best_of_history(const fs::path& best_file) {
+  const Selection& selection = state_.selection;
+  for (const auto& [epoch, metrics] : state_.history) {
+    if (!selection.key) {
+      state_.best = {epoch, std::numeric_limits<double>::quiet_NaN(), metrics};
+      continue;
+    }
+    const auto score = selection.score(epoch, metrics);
+    if (score && is_best(*score)) state_.best = {epoch, *score, metrics};
+  }
+  if (!parts_.options.load_best_on_end || state_.best.epoch == 0) return;
+  if (state_.best.epoch == state_.progress.epoch && !state_.inside_epoch) {
+    best_weights_ = state_.model.state();
+    return;
+  }
+  StateDict weights = broadcast(weights_of_best(best_file), *state_.comm);
+  if (weights.size() > 0) best_weights_ = std::move(weights);
+}
+
+// Empty on the other ranks, and if the file is missing, damaged or of another epoch.
+StateDict Checkpointer::weights_of_best(const fs::path& best_file) const {
+  if (!state_.comm->is_primary() || !fs::exists(best_file)) return {};
+  StateDict saved;
+  try {
+    saved = checkpoint::load(best_file);
+  } catch (const CheckpointError& error) {
+    warn(fmt::format("load_best_on_end: {}", error.what()));
+  }
+  const bool is_same = saved.contains("run") &&
+                       saved.get<StateDict>("run").get<std::int64_t>("epoch") == state_.best.epoch;
+  return is_same ? saved.get<StateDict>("model_state_dict") : StateDict();
+}
+
+void Checkpointer::load_best() {
+  if (!parts_.options.load_best_on_end || state_.best.epoch == state_.progress.epoch) return;
+  if (best_weights_) {
+    state_.model.load_state(*best_weights_);
+  } else if (state_.comm->is_primary()) {
+    warn(fmt::format(
+        "load_best_on_end: the weights of the best epoch, {}, are not available: it was before "
+        "the resume, and its checkpoint was not in the folder of the one that was resumed",
+        state_.best.epoch));
+  }
+}
+
+}  // namespace lockstep

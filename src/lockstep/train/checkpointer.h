@@ -1,0 +1,84 @@
+// The checkpoints of a run: what is in them, which epoch is the best, and how a run continues from
+// one. The loop owns it. Saving goes from the loop through a callback's hook, which only says when,
+// to CheckpointSeries, to the store, to the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/engine/replica.h"
+#include "lockstep/state/state_dict.h"
+#include "lockstep/train/callback.h"
+#include "lockstep/train/checkpoint_series.h"
+#include "lockstep/train/loader_pass.h"
+#include "lockstep/train/options.h"
+#include "lockstep/train/snapshot.h"
+#include "lockstep/train/state.h"
+
+namespace lockstep {
+
+// The parts of a run that a checkpoint holds. All must outlive the Checkpointer.
+struct CheckpointerParts {
+  State& state;
+  const std::vector<CallbackPtr>& callbacks;
+  LoaderPass& pass;
+  Replica& replica;
+  const TrainOptions& options;
+  double initial_lr;  // before the scheduler changed it
+};
+
+// Where a resumed run continues.
+struct ResumePoint {
+  std::filesystem::path path;        // the checkpoint that was loaded
+  bool in_own_folder = false;        // it is in the folder of this run's checkpoints
+  std::int64_t finished_epochs = 0;  // before it
+  std::size_t loader_index = 0;      // inside an epoch: the current loader
+  std::int64_t first_batch = 0;      // inside an epoch: the loader's batches that are done
+};
+
+class Checkpointer {
+ public:
+  explicit Checkpointer(const CheckpointerParts& parts);
+
+  // The learning rate with which the run began, also before a resume.
+  double initial_lr() const { return initial_lr_; }
+
+  // Collective. Restores the run from the checkpoint that the options name, if they name one.
+  std::optional<ResumePoint> resume();
+
+  // The whole run as a checkpoint holds it, on rank 0; empty on the other ranks. Throws Error
+  // unless state.can_snapshot is true. Collective inside an epoch; between epochs only rank 0 calls
+  // it.
+  StateDict snapshot();
+
+  // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
+  void note_epoch();
+
+  // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
+  void load_best();
+
+  // Begins to save checkpoints as `options` say. `remembered` is what state() of the same series
+  // returned in the run that is resumed. The series lives as long as the Checkpointer.
+  CheckpointSeries& open(const CheckpointOptions& options,
+                         const std::optional<StateDict>& remembered);
+
+ private:
+  checkpoint::Loaded load(const std::optional<std::filesystem::path>& folder) const;
+  Restored restore(const checkpoint::Loaded& loaded);
+  void keep_lr(const StateDict& snapshot);
+  bool is_best(double score) const;
+  void find_best_of_history(const std::filesystem::path& best_file);
+  StateDict weights_of_best(const std::filesystem::path& best_file) const;
+
+  CheckpointerParts parts_;
+  State& state_;
+  double initial_lr_;
+  std::optional<StateDict> best_weights_;  // with load_best_on_end
+  std::vector<std::unique_ptr<CheckpointSeries>> series_;
+};
+
+}  // namespace lockstep
