@@ -88,6 +88,34 @@ TEST(EvaluateLoader, GivesWhatTrainingSaw) {
   EXPECT_EQ(metrics.at("accuracy01"), result.last_metrics.at("valid").at("accuracy01"));
 }
 
+// The hooks of a run, in their order, without backward.
+TEST(EvaluateLoader, CallsTheHooksOfARunOfOneEpoch) {
+  std::vector<std::string> calls;
+  auto hooks = std::make_shared<toy::Hooks>();
+  const auto note = [&](std::string name) { return [&, name](State&) { calls.push_back(name); }; };
+  hooks->run_start = note("run_start");
+  hooks->epoch_start = note("epoch_start");
+  hooks->loader_start = note("loader_start");
+  hooks->forward = note("forward");
+  hooks->backward = note("backward");
+  hooks->step = note("step");
+  hooks->loader_end = note("loader_end");
+  hooks->epoch_end = [&](State& s) {
+    calls.push_back("epoch_end");
+    EXPECT_EQ(s.epoch_metrics.size(), 1u) << "no learning rate";
+    EXPECT_FALSE(s.can_snapshot);
+    EXPECT_EQ(s.optimizer, nullptr);
+    s.request_stop("has no effect");
+  };
+  hooks->run_end = note("run_end");
+  SupervisedRunner().evaluate_loader({.loader = {toy::points(4), {.batch_size = 4}},
+                                      .model = toy::model(),
+                                      .criterion = torch::nn::CrossEntropyLoss(),
+                                      .callbacks = {hooks}});
+  EXPECT_THAT(calls, testing::ElementsAre("run_start", "epoch_start", "loader_start", "forward",
+                                          "step", "loader_end", "epoch_end", "run_end"));
+}
+
 TEST(EvaluateLoader, NeedsNoCallbacksAndLeavesTheModelAlone) {
   const Model model(toy::model());
   const auto before = weights_hash(model.weights());

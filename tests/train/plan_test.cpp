@@ -83,6 +83,18 @@ TEST(Resolve, MetricsAreUnknownIfTheRunnerOrACallbackMayAddAny) {
   EXPECT_EQ(resolved(options, {.metrics = no_metrics()}).known_metrics, std::nullopt);
 }
 
+TEST(Resolve, AnEvaluationIsOneEpochOfOneLoaderWithoutAnOptimizer) {
+  const Plan plan = resolve(
+      EvaluateOptions{.loader = {toy::points(6)}, .model = toy::model(), .seed = 5}, RunnerParts{});
+  EXPECT_FALSE(plan.optimizer);
+  EXPECT_THAT(plan.loaders.names(), testing::ElementsAre("valid"));
+  EXPECT_EQ(plan.step.shards, 1);
+  const State state = state_of(plan);
+  EXPECT_EQ(state.seed, 5u);
+  EXPECT_EQ(state.progress.num_epochs, 1);
+  EXPECT_EQ(state.selection.key, std::nullopt);
+}
+
 TEST(Resolve, AnErrorInALoaderNamesIt) {
   TrainOptions options = toy::options();
   options.loaders.set("valid", {toy::points(0)});

@@ -6,11 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/data/sharding.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/interrupt.h"
-#include "lockstep/train/agreement.h"
-#include "lockstep/train/failure.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/plan.h"
 
@@ -39,14 +36,6 @@ struct Released {
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
-}
-
-std::vector<CallbackPtr> callbacks_for(const Callbacks& callbacks, const comm::Communicator& comm) {
-  auto sorted = callbacks.sorted();
-  if (!comm.is_primary()) {
-    std::erase_if(sorted, [](const auto& item) { return item->traits().ranks == Ranks::kPrimary; });
-  }
-  return sorted;
 }
 
 }  // namespace
@@ -101,76 +90,26 @@ Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine
   options.scheduler = get_scheduler();
   options.callbacks = get_callbacks();
   options.callbacks = with_builtin_callbacks(options);
-  return resolve(options, engine,
-                 {.handle_batch = [this](State& state) { handle_batch(state); },
-                  .loss_key = loss_key(),
-                  .metrics = metric_names(),
-                  .keys = batch_keys()});
+  return resolve(options, engine, parts());
+}
+
+RunnerParts Runner::parts() {
+  return {.handle_batch = [this](State& state) { handle_batch(state); },
+          .loss_key = loss_key(),
+          .metrics = metric_names(),
+          .keys = batch_keys()};
 }
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {
-  Callbacks callbacks = options.callbacks;
-  for (const auto& callback : callbacks) {
-    if (callback->traits().needs_training) {
-      throw ConfigError("evaluate_loader: {} makes sense in train() only", callback->name());
-    }
-  }
-  if (options.verbose) callbacks.add(progress_callback());
-
-  const Model model = model_or_last(options.model, options.resume);
-  const auto engine = or_default(options.engine);
-  if (data::epoch_size(options.loader, engine->shards()).batches == 0) {
-    throw ConfigError("evaluate_loader: the loader is empty");
-  }
-  Metrics metrics;
-  engine->run({.prepare = [] {},
-               .work =
-                   [&](comm::Communicator& communicator) {
-                     metrics = evaluate(options, callbacks, model, engine, communicator);
-                   }});
-  return metrics;
-}
-
-Metrics Runner::evaluate(const EvaluateOptions& options, const Callbacks& callbacks,
-                         const Model& model, const std::shared_ptr<Engine>& engine,
-                         comm::Communicator& communicator) {
-  Agreement agreement{{"seed", fmt::format("{}", options.seed)}};
-  add_engine(agreement, *engine);
-  add_loaders(agreement, {{"valid", options.loader}});
-  add_callbacks(agreement, callbacks.sorted());
-  add_machine(agreement);
-  check_agreement(agreement, communicator);
-
-  State state;
-  state.model = model;
-  state.criterion = options.criterion ? options.criterion : last_criterion_;
-  state.engine = engine;
-  state.comm = &communicator;
-  state.model.to(state.engine->device());
-  state.criterion.to(state.engine->device());
-  state.loaders.set("valid", options.loader);
-  state.seed = options.seed;
-  state.progress.epoch = 1;
-  state.progress.num_epochs = 1;
-
-  const auto sorted = callbacks_for(callbacks, communicator);
-  Profiler profiler(false);
-  LoaderPass pass(state, sorted, [this](State& s) { handle_batch(s); }, nullptr, profiler,
-                  {.loss_key = loss_key(), .shards = engine->shards()});
-  for (const auto& callback : sorted) callback->check(state);
-  try {
-    notify_all(sorted, &Callback::on_run_start, state);
-    notify_all(sorted, &Callback::on_epoch_start, state);
-    pass.run({.loader = "valid"});
-    state.epoch_metrics["valid"] = state.loader_metrics;
-    notify_end(sorted, &Callback::on_epoch_end, state);
-  } catch (...) {
-    state.exception = std::current_exception();
-    notify_failure(sorted, state);
-    rethrow_from(pass.failed_in());
-  }
-  notify_end(sorted, &Callback::on_run_end, state);
-  return state.loader_metrics;
+  if (options.verbose) options.callbacks.add(progress_callback());
+  options.model = model_or_last(options.model, options.resume);
+  if (!options.criterion) options.criterion = last_criterion_;
+  const Plan plan = resolve(options, parts());
+  TrainResult result;
+  plan.engine->run(
+      {.prepare = [] {},
+       .work = [&](comm::Communicator& communicator) { result = Loop(plan, communicator).run(); }});
+  return result.last_metrics.at("valid");
 }
 
 Predictions Runner::predict_loader(PredictOptions options) & {

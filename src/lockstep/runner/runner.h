@@ -22,6 +22,7 @@
 namespace lockstep {
 
 struct Plan;
+struct RunnerParts;
 
 class Runner {
  public:
@@ -84,8 +85,7 @@ class Runner {
  private:
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
-  Metrics evaluate(const EvaluateOptions& options, const Callbacks& callbacks, const Model& model,
-                   const std::shared_ptr<Engine>& engine, comm::Communicator& communicator);
+  RunnerParts parts();
   Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
 
   const TrainOptions* options_ = nullptr;

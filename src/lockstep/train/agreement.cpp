@@ -167,8 +167,6 @@ std::string remedy(const std::string& name) {
   return "";
 }
 
-}  // namespace
-
 void add_loaders(Agreement& agreement, const data::Loaders& loaders) {
   agreement.emplace_back("loaders", fmt::format("{}", fmt::join(loaders.names(), ", ")));
   for (const auto& [name, loader] : loaders) {
@@ -208,6 +206,8 @@ void add_machine(Agreement& agreement) {
        {"threads of a worker", fmt::format("{}", torch::get_num_threads())},
        {"LOCKSTEP_DISABLE leaves", enabled_speedups()}});
 }
+
+}  // namespace
 
 Agreement agreement_of(const Plan& plan) {
   Agreement agreement;

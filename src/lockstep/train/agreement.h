@@ -9,9 +9,6 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/data/loaders.h"
-#include "lockstep/engine/engine.h"
-#include "lockstep/train/callback.h"
 
 namespace lockstep {
 
@@ -20,17 +17,11 @@ struct Plan;
 // Names and values as text, in a fixed order.
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
-// What the ranks of train() must agree on: the options that decide what is trained, the sizes and
+// What the ranks of a run must agree on: the options that decide what is trained, the sizes and
 // the order of the data, the callbacks that run on every rank, the version of the library, and what
 // chooses kernels on this machine. Weights are not included, because all ranks begin with rank 0's
 // weights. Replica compares the parameters.
 Agreement agreement_of(const Plan& plan);
-
-// Parts of the agreement, for evaluate_loader.
-void add_loaders(Agreement& agreement, const data::Loaders& loaders);
-void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks);
-void add_engine(Agreement& agreement, const Engine& engine);
-void add_machine(Agreement& agreement);
 
 // Collective. Throws ConfigError on every rank if the values of one rank differ. The message names
 // each difference, with all its values and the ranks that have them. It costs one vote if all ranks

@@ -92,84 +92,79 @@ Plan plan_for(Plan plan, comm::Communicator& comm) {
 
 }  // namespace
 
+Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler)
+    : unseen_gradients(!any_rank_uses_gradients(plan.callbacks, comm)),
+      replica(plan.model.parameters(), plan.model.buffers(), comm,
+              {.shards = static_cast<int>(plan.step.shards),
+               .share_memory = plan.engine->shares_updates(),
+               .overlap = !plan.step.sync_bn && unseen_gradients,
+               .one_batch_an_update = plan.step.accumulation_steps == 1,
+               .profiler = &profiler}),
+      optimizer(plan.optimizer.make(replica.parameters())),
+      initial_lr(optimizer->lr()),
+      step(replica, *optimizer, plan.step) {
+  // The numbers of an optimizer that a function makes are known only now.
+  check_agreement({{"optimizer", optimizer->name()},
+                   {"learning rate", fmt::format("{}", initial_lr)},
+                   {"momentum", fmt::format("{}", optimizer->momentum().value_or(0))}},
+                  comm);
+  if (!plan.scheduler) return;
+  scheduler = plan.scheduler.make(
+      *optimizer, {.num_epochs = plan.options.num_epochs,
+                   .steps_per_epoch = steps_per_epoch(plan.loaders, plan.step.accumulation_steps,
+                                                      plan.step.shards)});
+}
+
 Loop::Loop(Plan plan, comm::Communicator& communicator)
     : plan_(plan_for(std::move(plan), communicator)),
+      state_(state_of(plan_)),
       comm_(communicator),
       profiler_(plan_.options.profile) {
   const TrainOptions& options = plan_.options;
-  const std::int64_t shards = plan_.step.shards;
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
-  const bool unseen_gradients = !any_rank_uses_gradients(plan_.callbacks, comm_);
-  replica_ = std::make_unique<Replica>(
-      plan_.model.parameters(), plan_.model.buffers(), comm_,
-      ReplicaOptions{.shards = static_cast<int>(shards),
-                     .share_memory = plan_.engine->shares_updates(),
-                     .overlap = !plan_.engine->synchronizes_batch_norm() && unseen_gradients,
-                     .one_batch_an_update = options.accumulation_steps == 1,
-                     .profiler = &profiler_});
-  optimizer_ = plan_.optimizer.make(replica_->parameters());
-  const double initial_lr = optimizer_->lr();
-  // The numbers of an optimizer that a function makes are known only now.
-  check_agreement({{"optimizer", optimizer_->name()},
-                   {"learning rate", fmt::format("{}", initial_lr)},
-                   {"momentum", fmt::format("{}", optimizer_->momentum().value_or(0))}},
-                  comm_);
-  if (plan_.scheduler) {
-    scheduler_ = plan_.scheduler.make(
-        *optimizer_,
-        {.num_epochs = options.num_epochs,
-         .steps_per_epoch = steps_per_epoch(plan_.loaders, options.accumulation_steps, shards)});
-  }
-  step_ = std::make_unique<TrainStep>(*replica_, *optimizer_, plan_.step);
-
-  state_ = state_of(plan_);
-  state_.optimizer = optimizer_.get();
-  state_.scheduler = scheduler_.get();
+  if (plan_.optimizer) training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_);
   state_.comm = &comm_;
-  state_.change_model = [this](const std::function<void()>& change) { replica_->change(change); };
-  pass_ = std::make_unique<LoaderPass>(state_, plan_.callbacks, plan_.handle_batch, step_.get(),
-                                       profiler_,
-                                       PassSettings{.loss_key = plan_.loss_key,
-                                                    .terminate_on_nan = options.terminate_on_nan,
-                                                    .log_batches = options.log_batches,
-                                                    .shards = shards,
-                                                    .unseen_gradients = unseen_gradients});
-  checkpointer_ = std::make_unique<Checkpointer>(CheckpointerParts{.state = state_,
-                                                                   .callbacks = plan_.callbacks,
-                                                                   .pass = *pass_,
-                                                                   .replica = *replica_,
-                                                                   .options = plan_.options,
-                                                                   .initial_lr = initial_lr});
+  pass_ = std::make_unique<LoaderPass>(
+      state_, plan_.callbacks, plan_.handle_batch, training_ ? &training_->step : nullptr,
+      profiler_,
+      PassSettings{.loss_key = plan_.loss_key,
+                   .terminate_on_nan = options.terminate_on_nan,
+                   .log_batches = options.log_batches,
+                   .shards = plan_.step.shards,
+                   .unseen_gradients = training_ && training_->unseen_gradients});
+  if (!training_) return;
+  state_.optimizer = training_->optimizer.get();
+  state_.scheduler = training_->scheduler.get();
+  state_.change_model = [this](const std::function<void()>& change) {
+    training_->replica.change(change);
+  };
+  checkpointer_ =
+      std::make_unique<Checkpointer>(CheckpointerParts{.state = state_,
+                                                       .callbacks = plan_.callbacks,
+                                                       .pass = *pass_,
+                                                       .replica = training_->replica,
+                                                       .options = options,
+                                                       .initial_lr = training_->initial_lr});
   state_.checkpointer = checkpointer_.get();
 }
 
 Loop::~Loop() = default;
 
 TrainResult Loop::run() {
-  const process::InterruptGuard interrupts;
-  const TrainOptions& options = plan_.options;
+  // A signal ends an evaluation at once: it has nothing to save.
+  std::optional<process::InterruptGuard> interrupts;
+  if (training_) interrupts.emplace();
   // Outside of batches the time limit does not apply to a rank, because loading, saving and
   // callbacks may take long and the other ranks take no part in them.
   const comm::AloneScope alone(comm_);
   std::exception_ptr late;
   try {
-    for (const auto& callback : plan_.callbacks) callback->check(state_);
-    // Every rank tries its own data. This is not done before the workers are forked, because a data
-    // set may open its files at the first sample, and processes must not share them.
-    if (options.dry_run) dry_run(plan_);
-    say(plan_.options, first_line(plan_));
-    take_weights();
-    const bool continued = resume();
-    if (comm_.is_primary()) prepare_logging(continued);
-    comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
-    begun_ = true;
-    notify_all(plan_.callbacks, &Callback::on_run_start, state_);
-    agree_to_stop();
+    begin();
     run_epochs();
   } catch (const Interrupted&) {
     fail();
-    if (comm_.is_primary()) report_interruption(state_, options);
+    if (comm_.is_primary()) report_interruption(state_, plan_.options);
     throw;
   } catch (const std::exception& error) {
     // This is done first, so that no other rank waits for this one.
@@ -191,9 +186,28 @@ TrainResult Loop::run() {
   return result;
 }
 
+void Loop::begin() {
+  for (const auto& callback : plan_.callbacks) callback->check(state_);
+  // Every rank tries its own data. This is not done before the workers are forked, because a data
+  // set may open its files at the first sample, and processes must not share them.
+  if (plan_.options.dry_run) dry_run(plan_);
+  if (training_) begin_training();
+  begun_ = true;
+  notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+  agree_to_stop();
+}
+
+void Loop::begin_training() {
+  say(plan_.options, first_line(plan_));
+  take_weights();
+  const bool continued = resume();
+  if (comm_.is_primary()) prepare_logging(continued);
+  comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
+}
+
 // The place of the exception that ended the run; empty if no epoch has begun.
 std::string Loop::failed_in() const {
-  if (!pass_->failed_in().empty()) return pass_->failed_in();
+  if (!pass_->failed_in().empty() || !training_) return pass_->failed_in();
   const bool in_epoch = state_.progress.epoch > epochs_before_;
   return in_epoch ? fmt::format("epoch {}", state_.progress.epoch) : "";
 }
@@ -216,7 +230,7 @@ void Loop::take_weights() {
       throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
     }
   }
-  replica_->send(*optimizer_);
+  training_->replica.send(*training_->optimizer);
   say(options, fmt::format("=> Loading weights {}", options.weights->string()));
 }
 
@@ -275,7 +289,9 @@ void Loop::run_epochs() {
                     "nothing left to train",
                     state_.progress.epoch, state_.progress.num_epochs));
   }
-  while (state_.progress.epoch < state_.progress.num_epochs && !state_.stop_reason) {
+  // An evaluation is one epoch, which a request of a callback cannot skip.
+  const auto is_stopped = [this] { return training_ != nullptr && state_.stop_reason.has_value(); };
+  while (state_.progress.epoch < state_.progress.num_epochs && !is_stopped()) {
     state_.progress.epoch += 1;
     run_epoch();
     agree_to_stop();
@@ -317,16 +333,22 @@ void Loop::finish_loader() {
   if (key && key->loader == state_.loader) metric_value(state_, *key, "valid_metric");
 }
 
-void Loop::finish_epoch() {
-  Metrics epoch{{"lr", optimizer_->lr()}};
-  if (const auto momentum = optimizer_->momentum()) epoch["momentum"] = *momentum;
+// The epoch's metrics are complete: notes them, and whether it is the best epoch.
+void Loop::record_epoch() {
+  const optim::Optimizer& optimizer = *training_->optimizer;
+  Metrics epoch{{"lr", optimizer.lr()}};
+  if (const auto momentum = optimizer.momentum()) epoch["momentum"] = *momentum;
   state_.epoch_metrics[kEpochKey] = epoch;
   state_.history[state_.progress.epoch] = state_.epoch_metrics;
   checkpointer_->note_epoch();
   const Record record{Scope::kEpoch, kEpochKey, state_.progress, epoch};
   for (const auto& logger : state_.loggers) logger->log_metrics(record);
+}
+
+void Loop::finish_epoch() {
+  if (training_) record_epoch();
   state_.inside_epoch = false;
-  state_.can_snapshot = true;
+  state_.can_snapshot = training_ != nullptr;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   state_.can_snapshot = false;
   for (const auto& logger : state_.loggers) logger->flush();
@@ -334,6 +356,7 @@ void Loop::finish_epoch() {
 
 // A request of one rank applies to all. The reason is that of the first rank with a request.
 void Loop::agree_to_stop() {
+  if (!training_) return;  // an evaluation is one pass
   const auto pending = static_cast<std::uint64_t>(process::InterruptGuard::pending());
   const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
   std::uint64_t signal = 0;
@@ -360,20 +383,26 @@ void Loop::close_loggers() noexcept {
 }
 
 TrainResult Loop::finish() {
-  const TrainOptions& options = plan_.options;
   TrainResult result;
+  result.model = state_.model;
+  result.last_metrics = state_.epoch_metrics;
+  result.rank = comm_.rank();
+  if (training_) finish_training(result);
+  close_loggers();
+  return result;
+}
+
+void Loop::finish_training(TrainResult& result) {
   result.weights_hash = weights_hash(state_.model.weights());
   comm_.barrier();  // all ranks have read the weights, which may be in the same memory
   checkpointer_->load_best();
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  replica_->finish();
-  result.model = state_.model;
+  training_->replica.finish();
   result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
   result.best_epoch = state_.best.epoch;
   result.best_metrics = state_.best.metrics;
-  result.last_metrics = state_.epoch_metrics;
   result.history = state_.history;
   result.epochs = state_.progress.epoch - epochs_before_;
   result.best_checkpoint = state_.best_checkpoint;
@@ -382,12 +411,9 @@ TrainResult Loop::finish() {
   result.train_samples_per_second =
       train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
   result.seconds = seconds_since(start_);
-  result.rank = comm_.rank();
   std::vector<std::string> profiles;
-  if (options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
-  if (comm_.is_primary()) report_run(result, state_, options, profiles);
-  close_loggers();
-  return result;
+  if (plan_.options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
+  if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The outer loop: one run of train(), from the first epoch, or the resumed one, to the summary.
+// The outer loop: one run of train(), from the first epoch, or the resumed one, to the summary. An
+// evaluation is the same loop without an optimizer: one epoch that updates nothing.
 #pragma once
 
 #include <chrono>
@@ -30,30 +31,44 @@ class Loop {
   TrainResult run();
 
  private:
+  // What updates the model.
+  struct TrainingParts {
+    // Collective.
+    TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler);
+
+    bool unseen_gradients;  // no callback of any rank reads gradients
+    Replica replica;
+    std::unique_ptr<optim::Optimizer> optimizer;
+    double initial_lr;  // before the scheduler changed it
+    std::unique_ptr<optim::Scheduler> scheduler;
+    TrainStep step;
+  };
+
+  void begin();
+  void begin_training();
   void prepare_logging(bool continued);
   void take_weights();
   bool resume();
   void run_epochs();
   void run_epoch();
   void finish_loader();
+  void record_epoch();
   void finish_epoch();
   void agree_to_stop();
   void fail();
   std::string failed_in() const;
   void close_loggers() noexcept;
   TrainResult finish();
+  void finish_training(TrainResult& result);
 
   Plan plan_;            // of this rank
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;
-  std::unique_ptr<Replica> replica_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<optim::Scheduler> scheduler_;
-  std::unique_ptr<TrainStep> step_;
+  std::unique_ptr<TrainingParts> training_;  // none when evaluating
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
-  std::unique_ptr<Checkpointer> checkpointer_;
+  std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
 
   std::size_t loader_index_ = 0;    // the current loader
   std::int64_t first_batch_ = 0;    // of the current loader, after a resume

@@ -191,6 +191,29 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
   return plan;
 }
 
+Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
+  for (const auto& callback : options.callbacks) {
+    if (!callback->traits().needs_training) continue;
+    throw ConfigError("evaluate_loader: {} makes sense in train() only", callback->name());
+  }
+  Plan plan;
+  plan.options.seed = options.seed;
+  plan.options.console = false;
+  plan.options.dry_run = false;  // the evaluation itself finds a mistake as soon
+  plan.model = options.model;
+  plan.criterion = options.criterion;
+  plan.loaders.set("valid", options.loader);
+  plan.callbacks = options.callbacks.sorted();
+  plan.engine = options.engine != nullptr ? options.engine : std::make_shared<DeviceEngine>();
+  plan.loss_key = std::move(runner.loss_key);
+  plan.handle_batch = std::move(runner.handle_batch);
+  plan.step.shards = plan.engine->shards();
+  if (data::epoch_size(options.loader, plan.step.shards).batches == 0) {
+    throw ConfigError("evaluate_loader: the loader is empty");
+  }
+  return plan;
+}
+
 State state_of(const Plan& plan) {
   State state;
   state.model = plan.model;
