@@ -12,7 +12,6 @@
 #include <netdb.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <torch/cuda.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/engine/host_workers.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/rendezvous/socket.h"
 
@@ -213,7 +213,7 @@ void check_network(Report& report) {
 }
 
 void check_gpus(Report& report) {
-  const auto count = torch::cuda::is_available() ? torch::cuda::device_count() : 0;
+  const int count = gpu_count();
   report.good("GPUs", count == 0 ? "none that LibTorch can use: training runs on the CPU"
                                  : fmt::format("{}", count));
 }

@@ -6,7 +6,6 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
-#include <torch/cuda.h>
 #include <unistd.h>
 
 #include "lockstep/base/text.h"
@@ -14,6 +13,7 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
+#include "lockstep/engine/host_workers.h"
 #include "lockstep/launcher/nodes.h"
 #include "lockstep/launcher/programs.h"
 #include "lockstep/launcher/rank_environment.h"
@@ -54,7 +54,7 @@ struct LaunchArguments {
 };
 
 int process_count(const std::string& text) {
-  const int gpus = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+  const int gpus = gpu_count();
   if (text == "gpu" && gpus == 0)
     throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;

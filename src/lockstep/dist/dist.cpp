@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
-#include <torch/cuda.h>
-
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
-#include "lockstep/compute/autograd_probe.h"
+#include "lockstep/engine/host_workers.h"
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/environment.h"
-#include "lockstep/process/forked_workers.h"
 #include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::dist {
@@ -58,10 +55,6 @@ comm::Communicator& group() {
   return alone;
 }
 
-int gpu_count() {
-  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
-}
-
 // Sets this process's place and its part of the cores while a worker runs.
 class LaunchScope {
  public:
@@ -94,39 +87,19 @@ using WorkerFunction = std::function<void(int, int)>;
 // Runs the worker. If it throws, the other ranks are told before the exception is passed on.
 void work(const WorkerFunction& worker, const Launched& launched) {
   const LaunchScope scope(launched);
-  try {
-    worker(launched.topology.rank, launched.topology.world_size);
-    cleanup();
-  } catch (const std::exception& error) {
-    abort(message_of(error));
-    throw;
-  } catch (...) {
-    abort("threw something that is no exception");
-    throw;
-  }
+  or_report([](const std::string& reason) { abort(reason); },
+            [&] {
+              worker(launched.topology.rank, launched.topology.world_size);
+              cleanup();
+            });
 }
 
 void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, int workers) {
-  const auto work_in = [&](process::HostGroup& host_group) {
-    work(worker, {.topology = {.rank = host_group.rank(),
-                               .world_size = host_group.size(),
-                               .local_rank = host_group.rank(),
-                               .local_size = host_group.size()},
-                  .options = options,
-                  .host_group = &host_group});
-  };
-  process::ForkedWorkers forked(
-      {.size = workers, .timeout = options.timeout, .probe = compute::autograd_works}, work_in);
-  try {
-    work_in(forked.host_group());
-  } catch (const std::exception& error) {
-    forked.host_group().fail(0, message_of(error));
-    throw;
-  } catch (...) {
-    forked.host_group().fail(0, "threw something that is no exception");
-    throw;
-  }
-  forked.join();
+  run_host_workers(
+      {.workers = workers, .timeout = options.timeout}, [&](process::HostGroup& host_group) {
+        work(worker,
+             {.topology = topology_of(host_group), .options = options, .host_group = &host_group});
+      });
 }
 
 // Throws if the options differ from the place that `giver` gave this process.
@@ -245,8 +218,8 @@ void launch(const WorkerFunction& worker, const LaunchOptions& options) {
     work(worker, {.topology = place->topology, .options = options, .place = place});
     return;
   }
-  const int gpus = options.workers ? 0 : gpu_count();
-  const int workers = options.workers.value_or(gpus > 0 ? gpus : process::usable_cores());
+  // Asked only if it is needed, because it may start the driver of the GPUs.
+  const int workers = options.workers ? *options.workers : default_workers();
   if (workers == 1) {
     work(worker, {.options = options});
   } else {

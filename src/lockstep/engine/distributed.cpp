@@ -4,7 +4,6 @@
 #include <mutex>
 #include <set>
 
-#include <torch/cuda.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -12,21 +11,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/comm/local.h"
-#include "lockstep/compute/autograd_probe.h"
 #include "lockstep/compute/memory.h"
 #include "lockstep/engine/blas.h"
+#include "lockstep/engine/host_workers.h"
 #include "lockstep/engine/sync_batch_norm.h"
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/log/console.h"
 #include "lockstep/process/affinity.h"
-#include "lockstep/process/forked_workers.h"
 
 namespace lockstep {
 namespace {
-
-int gpu_count() {
-  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
-}
 
 // Shows the output of the other workers, line by line, above a progress bar. A warning that several
 // workers give is shown once.
@@ -69,15 +63,10 @@ class WorkerOutput {
   std::set<std::string> seen_;
 };
 
-// Reports an exception to the other ranks and throws it again.
+// Calls `action`. Reports an exception to the other ranks and throws it again.
 template <typename Action>
 void or_abort(comm::Communicator& communicator, const Action& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    communicator.abort(message_of(error));
-    throw;
-  }
+  or_report([&](const std::string& reason) { communicator.abort(reason); }, action);
 }
 
 void check_positive(const char* name, const std::optional<int>& value) {
@@ -221,10 +210,9 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   const auto work = [&](process::HostGroup& host_group) {
     // Warnings go through the pipe to the caller, which shows them with the rank.
     if (host_group.rank() != 0) set_warning_handler({});
-    const Topology local{.rank = options_.first_rank + host_group.rank(),
-                         .world_size = world_size_,
-                         .local_rank = host_group.rank(),
-                         .local_size = host_group.size()};
+    Topology local = topology_of(host_group);
+    local.rank += options_.first_rank;
+    local.world_size = world_size_;
     if (device_.is_cuda()) {
       device_ = torch::Device(torch::kCUDA,
                               static_cast<torch::DeviceIndex>(host_group.rank() % gpu_count()));
@@ -246,20 +234,11 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     world->communicator().barrier();
   };
   WorkerOutput output;
-  process::ForkedWorkers forked(
-      {.size = local_workers_,
-       .first_rank = options_.first_rank,
-       .timeout = options_.timeout,
-       .probe = compute::autograd_works,
-       .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
-      work);
-  try {
-    work(forked.host_group());
-  } catch (const std::exception& error) {
-    forked.host_group().fail(0, message_of(error));
-    throw;
-  }
-  forked.join();
+  run_host_workers({.workers = local_workers_,
+                    .first_rank = options_.first_rank,
+                    .timeout = options_.timeout,
+                    .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
+                   work);
 }
 
 }  // namespace lockstep
