@@ -59,6 +59,34 @@ TEST(State, TheLossIsSaidWithWhatItIsAMeanOver) {
   EXPECT_THROW(state.set_metric("m", 1.0, mean_over(std::nan(""))), DataError);
 }
 
+// A shard waits for the others of its batch, with what was said about its loss.
+TEST(State, AShardIsTakenOutAndPutBackAsAWhole) {
+  State state;
+  state.set_shard({.shard = 3});
+  state.batch.set("features", torch::ones({4, 2}));
+  state.set_loss(torch::tensor(2.0), mean_over(3));
+  state.set_metric("m", 1.0, mean_over(2));
+  ShardState waiting = state.take_shard();
+  EXPECT_FALSE(state.batch.contains("features"));
+  EXPECT_TRUE(state.batch_metrics.empty());
+  EXPECT_EQ(state.loss_over(), mean_over_samples());
+  state.set_shard(std::move(waiting));
+  EXPECT_EQ(state.shard, 3);
+  EXPECT_EQ(state.loss_over(), mean_over(3));
+  EXPECT_EQ(state.batch_metrics.at("m"), 1.0);
+}
+
+TEST(State, APassBeginsWithNothingOfTheOneBefore) {
+  State state;
+  state.loader_metrics["loss"] = 1;
+  state.may_write_gradients = true;
+  state.set_pass({.loader = "valid", .loader_batches = 3});
+  EXPECT_EQ(state.loader, "valid");
+  EXPECT_EQ(state.loader_batches, 3);
+  EXPECT_TRUE(state.loader_metrics.empty());
+  EXPECT_FALSE(state.may_write_gradients);
+}
+
 TEST(State, TermsOfALossOverTheSameAreALossOverIt) {
   State state;
   state.batch.set("features", torch::ones({4, 2}));

@@ -31,17 +31,17 @@ void LoaderPass::run(const Start& start) {
   const data::ShardedEpoch epoch(loader, {.seed = state_.seed, .epoch = state_.progress.epoch},
                                  settings_.shards);
   const data::EpochSize size = data::epoch_size(loader, settings_.shards);
-  state_.loader = start.loader;
-  state_.is_train = step_ != nullptr && is_train_loader(start.loader);
-  state_.may_write_gradients =
-      state_.is_train && settings_.unseen_gradients && !step_->sends_gradients_early();
-  state_.loader_batch = start.first_batch;
-  state_.loader_batches = size.batches;
   const data::BatchSplit split = data::batch_split(loader, settings_.shards);
-  state_.loader_batch_size = split.largest();
-  state_.loader_sample_count = size.samples;
-  state_.loader_samples = std::min(start.first_batch * split.global, size.samples);
-  state_.loader_metrics.clear();
+  const bool is_train = step_ != nullptr && is_train_loader(start.loader);
+  state_.set_pass({.loader = start.loader,
+                   .is_train = is_train,
+                   .loader_batch = start.first_batch,
+                   .loader_batches = size.batches,
+                   .loader_samples = std::min(start.first_batch * split.global, size.samples),
+                   .loader_sample_count = size.samples,
+                   .loader_batch_size = split.largest(),
+                   .may_write_gradients =
+                       is_train && settings_.unseen_gradients && !step_->sends_gradients_early()});
   if (start.first_batch == 0) {
     state_.loader_end_requested = false;
     averages_.clear();
@@ -132,7 +132,9 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
   }
-  for (Shard& shard : done_) shard.metrics.insert(of_update.begin(), of_update.end());
+  for (ShardState& shard : done_) {
+    shard.batch_metrics.insert(of_update.begin(), of_update.end());
+  }
   finish_shards();
   profiler_.count_batch();
   state_.can_snapshot = step_ != nullptr && step_->between_steps();
@@ -142,10 +144,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
 
 void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t shard,
                            data::BatchStream& stream) {
-  state_.shard = shard;
-  state_.batch = {};
-  state_.batch_metrics.clear();
-  state_.said = {};
+  state_.set_shard({.shard = shard});
   {
     Profiler::TimedScope scope(profiler_, Phase::kData);
     seed_shard(start, index, shard, Draws::kData);
@@ -167,19 +166,13 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
   }
   check_loss();
   if (state_.is_train) backward();
-  done_.push_back({.index = shard,
-                   .batch = std::move(state_.batch),
-                   .metrics = std::move(state_.batch_metrics),
-                   .said = std::move(state_.said)});
+  done_.push_back(state_.take_shard());
 }
 
 // After the update, calls on_batch_end for each of this worker's shards.
 void LoaderPass::finish_shards() {
-  for (Shard& shard : done_) {
-    state_.shard = shard.index;
-    state_.batch = std::move(shard.batch);
-    state_.batch_metrics = std::move(shard.metrics);
-    state_.said = std::move(shard.said);
+  for (ShardState& shard : done_) {
+    state_.set_shard(std::move(shard));
     record_batch_metrics();
     Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);

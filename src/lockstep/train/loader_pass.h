@@ -53,14 +53,6 @@ class LoaderPass {
   void load_averages(const StateDict& saved);
 
  private:
-  // A shard of the current batch that has had its forward and waits for on_batch_end.
-  struct Shard {
-    std::int64_t index = 0;
-    Batch batch;
-    Metrics metrics;
-    State::Said said;
-  };
-
   void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
                  data::BatchStream& stream);
   void one_shard(const Start& start, std::int64_t index, std::int64_t shard,
@@ -84,8 +76,8 @@ class LoaderPass {
   TrainStep* step_;
   Profiler& profiler_;
   PassSettings settings_;
-  comm::LeafRange shards_;   // this worker's
-  std::vector<Shard> done_;  // of the current batch
+  comm::LeafRange shards_;        // this worker's
+  std::vector<ShardState> done_;  // shards of the current batch that wait for on_batch_end
   std::string failed_in_;
   bool warned_of_loss_ = false;  // a loss that is not finite; once per run
   std::map<std::string, metric::Additive, std::less<>> averages_;

@@ -1,7 +1,10 @@
-// The state of a run at one moment: the one struct that handle_batch and every callback see.
+// The state of a run at one moment: the one struct that handle_batch and every callback see. It
+// consists of groups, by how long their values last: the run, its progress, a pass over a loader, a
+// shard of a batch, requests. The groups are base classes, so all fields are used directly:
+// state.model, state.batch. Code that writes a group writes it as a whole.
 //
-// The loop writes it. handle_batch and callbacks may write `batch` and `batch_metrics`, set the
-// loss, and use the requests at the end. They only read the rest.
+// The loop writes the state. handle_batch and callbacks may write `batch` and `batch_metrics`, set
+// the loss, exchange `loaders`, and make requests. They only read the rest.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -46,7 +50,8 @@ struct Best {
   EpochMetrics metrics;
 };
 
-struct State {
+// What a run consists of. Set before it starts.
+struct RunState {
   // What is trained. The run owns these objects; they are valid until it ends.
   Model model;
   Criterion criterion;                    // may be empty
@@ -61,33 +66,85 @@ struct State {
   std::optional<std::filesystem::path> logdir;
   std::uint64_t seed = 42;
   HParams hparams;
-  Selection selection;
+  Selection selection;            // of the best epoch
+  std::string loss_key = "loss";  // the key of the loss in the batch
 
-  // The position of the run. Epochs and a loader's batches count from 1.
-  Progress progress;
-  bool inside_epoch = false;  // an epoch is under way; its metrics are not complete
-  std::string loader;         // the current loader
-  bool is_train = false;      // gradients are computed and the model is updated
-  // The numbers below count global batches, which are the batches of all workers together.
-  std::int64_t loader_batch = 0;         // the current batch
-  std::int64_t loader_batches = 0;       // in this pass
-  std::int64_t loader_samples = 0;       // handled in this pass so far, including the current batch
-  std::int64_t loader_sample_count = 0;  // in this pass in total
-  std::int64_t loader_batch_size = 0;    // of a full shard
-  std::int64_t shard = 0;                // of the current batch: this worker's part, `batch`
+  // What is known about metrics: those that every loader will have, and which value of a metric is
+  // better, if the loss or a callback says so.
+  std::optional<std::vector<std::string>> known_metrics;
+  std::function<std::optional<Better>(std::string_view metric)> better;
 
-  Batch batch;  // the current shard, its outputs and its loss
-  // Numbers of the current shard. The loader's metrics are their averages over all workers: each
-  // number is a mean over the shard's samples, unless set_metric says what else it is a mean over.
-  Metrics batch_metrics;
-  Metrics loader_metrics;                        // of this pass; complete after on_loader_end
+  // Saves the run and knows its best epoch (train/checkpointer.h). Null when evaluating.
+  Checkpointer* checkpointer = nullptr;
+
+  // Collective: changes the model's parameters and buffers by `change`, which every rank passes.
+  // `change` is called once for each copy of the parameters, so only on rank 0 if all workers share
+  // one copy. Afterwards all ranks have rank 0's values, including frozen parameters and buffers.
+  std::function<void(const std::function<void()>& change)> change_model;
+
+  // Metrics of this pass so far: averages of batch metrics, and the running_metrics() of callbacks.
+  std::function<Metrics()> running_metrics;
+};
+
+// How far the run is, and what it has reached.
+struct ProgressState {
+  Progress progress;                             // epochs count from 1
+  bool inside_epoch = false;                     // an epoch is under way
   EpochMetrics epoch_metrics;                    // of the current epoch, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
   Best best;
   std::optional<std::filesystem::path> best_checkpoint;  // set by the CheckpointCallback
   std::optional<std::filesystem::path> last_checkpoint;
   bool last_is_resumable = false;  // last_checkpoint has the whole run, not only the weights
+  // True in on_step if no gradient waits for a later batch, in on_epoch_end, and in on_exception
+  // after an interrupt. A run that is resumed from such a snapshot continues exactly.
+  bool can_snapshot = false;
+  std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
+};
 
+// The current pass over a loader. Batches are global batches, which are those of all workers
+// together; they count from 1.
+struct PassState {
+  std::string loader;                    // its name
+  bool is_train = false;                 // gradients are computed and the model is updated
+  std::int64_t loader_batch = 0;         // the current batch
+  std::int64_t loader_batches = 0;       // in this pass
+  std::int64_t loader_samples = 0;       // handled in this pass so far, including the current batch
+  std::int64_t loader_sample_count = 0;  // in this pass in total
+  std::int64_t loader_batch_size = 0;    // of a full shard
+  Metrics loader_metrics = {};           // complete after on_loader_end
+  // In this pass, gradients of parameters are computed by the loop's backward() and nothing else.
+  bool may_write_gradients = false;
+};
+
+// The current shard: this worker's part of the current batch, or one of several.
+struct ShardState {
+  std::int64_t shard = 0;  // its number among those of all workers
+  Batch batch = {};        // its samples, outputs and loss
+  // Its numbers. The loader's metrics are their averages over all workers: each number is a mean
+  // over the shard's samples, unless set_metric says what else it is a mean over.
+  Metrics batch_metrics = {};
+  // What the calls of set_loss, add_loss and set_metric stated.
+  struct Said {
+    torch::Tensor loss;  // the loss that `loss_over` describes
+    LossOver loss_over;
+    std::map<std::string, LossOver, std::less<>> metrics;
+  };
+  Said said = {};
+};
+
+// What callbacks request. A request of one worker applies to all workers.
+struct RequestState {
+  // The end of this loader's pass after the current batch.
+  void request_loader_end() { loader_end_requested = true; }
+  // The end of the run after the current epoch.
+  void request_stop(std::string why) { stop_reason = std::move(why); }
+
+  bool loader_end_requested = false;
+  std::optional<std::string> stop_reason;
+};
+
+struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   // Sets the loss of the current shard, for handle_batch: sets batch[loss_key] and says what the
   // loss is a mean over (train/loss.h). Throws DataError for a weight that is negative or not
   // finite.
@@ -100,43 +157,12 @@ struct State {
   LossOver loss_over() const;
   // Sets a number of the current shard and what it is a mean over, for the loader's average.
   void set_metric(const std::string& name, double value, const LossOver& over);
-  std::string loss_key = "loss";  // the key of the loss in the batch
-  // What the calls of set_loss, add_loss and set_metric stated; the loop keeps it with the shard.
-  struct Said {
-    torch::Tensor loss;  // the loss that `loss_over` describes
-    LossOver loss_over;
-    std::map<std::string, LossOver, std::less<>> metrics;
-  };
-  Said said;
-  // In this batch, gradients of parameters are computed by the loop's backward() and nothing else.
-  bool may_write_gradients = false;
 
-  // Metrics of this pass so far: averages of batch metrics, and the running_metrics() of callbacks.
-  std::function<Metrics()> running_metrics;
-
-  std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
-
-  // Requests: the end of this loader's pass after the current batch, or the end of the run after
-  // the current epoch. A request of one worker applies to all workers.
-  void request_loader_end() { loader_end_requested = true; }
-  void request_stop(std::string why) { stop_reason = std::move(why); }
-  bool loader_end_requested = false;
-  std::optional<std::string> stop_reason;
-
-  // Collective: changes the model's parameters and buffers by `change`, which every rank passes.
-  // `change` is called once for each copy of the parameters, so only on rank 0 if all workers share
-  // one copy. Afterwards all ranks have rank 0's values, including frozen parameters and buffers.
-  std::function<void(const std::function<void()>& change)> change_model;
-
-  // Saves the run and knows its best epoch (train/checkpointer.h). Null when evaluating.
-  Checkpointer* checkpointer = nullptr;
-  // True in on_step if no gradient waits for a later batch, in on_epoch_end, and in on_exception
-  // after an interrupt. A run that is resumed from such a snapshot continues exactly.
-  bool can_snapshot = false;
-  // The metrics that every loader will have, if they are known.
-  std::optional<std::vector<std::string>> known_metrics;
-  // Which value of a metric is better, if the loss or a callback says so.
-  std::function<std::optional<Better>(std::string_view metric)> better;
+  // The groups that are written as a whole.
+  void set_pass(PassState pass) { static_cast<PassState&>(*this) = std::move(pass); }
+  void set_shard(ShardState shard) { static_cast<ShardState&>(*this) = std::move(shard); }
+  // Moves the current shard out, so that another one can be handled.
+  ShardState take_shard() { return std::exchange(static_cast<ShardState&>(*this), ShardState{}); }
 };
 
 // Whether the model is trained on a loader of this name, or evaluated.
