@@ -70,7 +70,8 @@ std::string master_address(const process::LaunchedPlace& place) {
   return one_host ? rendezvous::kLoopback : *place.master_address;
 }
 
-// A launcher gives every rendezvous of a run the same name, so a counter tells them apart.
+// A launcher gives every rendezvous of a run the same name, so a counter tells them apart. It is
+// static because it counts those of the process.
 std::string next_name(const process::LaunchedPlace& place) {
   static std::atomic<int> meetings = 0;
   return fmt::format("{}-{}", place.run_id, ++meetings);
@@ -227,8 +228,9 @@ RendezvousSession meet_by_announcement(const process::LaunchedPlace& place,
   return session;
 }
 
-// The entry servers of this process, by port. They keep listening when all ranks have joined. If
-// the process opens a rendezvous at the same port again, it closes the earlier server first.
+// The entry servers of this process, by port. Global because a port belongs to the process. They
+// keep listening when all ranks have joined. If the process opens a rendezvous at the same port
+// again, it closes the earlier server first.
 class EntryServers {
  public:
   static void close(int port) {

@@ -31,6 +31,8 @@ bool is_plain_backward() {
   return asked == nullptr || asked->empty();
 }
 
+// Whether a DirectGradients exists in this thread. It is global because the user's forward() is
+// between the runner that makes it and the layers that read it.
 thread_local bool direct_gradients = false;
 
 // With autocast, operations use other types than those of their inputs.

@@ -25,8 +25,10 @@ struct Launched {
 struct Process {
   const Launched* launched = nullptr;  // set while launch() runs a worker
   std::unique_ptr<comm::World> world;  // the current group
+  comm::Local alone;                   // the group of a process that has none
 };
 
+// Global because the functions of dist.h act on "the" group of the process, as PyTorch's do.
 Process& this_process() {
   static Process process;
   return process;
@@ -38,7 +40,7 @@ std::optional<process::LaunchedPlace> launcher_place() {
 
 // The current group. Without one, a group of only this process, unless it is one of several.
 comm::Communicator& group() {
-  const Process& here = this_process();
+  Process& here = this_process();
   if (here.world != nullptr) return here.world->communicator();
   int size = 1;
   if (here.launched != nullptr) {
@@ -51,8 +53,7 @@ comm::Communicator& group() {
         "there is no process group: this process is one of {}; call init_process_group() first",
         size);
   }
-  static comm::Local alone;
-  return alone;
+  return here.alone;
 }
 
 // Sets this process's place and its part of the cores while a worker runs.

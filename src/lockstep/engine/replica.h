@@ -37,7 +37,7 @@ struct ReplicaOptions {
   // Each shard is computed once before every update. Otherwise the gradients of several batches are
   // added up for each shard, so every shard needs its own memory for gradients.
   bool one_batch_an_update = false;
-  Profiler* profiler = &Profiler::none();
+  Profiler* profiler = nullptr;  // measures the phases; none: nothing is measured
 };
 
 class GradientBuckets;

@@ -21,10 +21,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 using OptionalTensor = c10::optional<Tensor>;
 
+// The communicator of the SyncBatchNormScope of this thread. It is global because LibTorch calls
+// the functions below for every batch norm, and gives them nothing of ours.
 thread_local comm::Communicator* current = nullptr;
 
 // at::instance_norm calls at::batch_norm, with the channels of every sample as separate channels.
-// That call must not be synchronised.
+// That call must not be synchronised. It is global because LibTorch is between the two calls.
 thread_local bool in_instance_norm = false;
 
 // All dimensions except the one of the channels.

@@ -27,7 +27,7 @@ constexpr std::size_t kMostGroups = 4096;
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
 
-  static std::array<pid_t, kMostGroups> groups = {};
+  std::array<pid_t, kMostGroups> groups = {};
   for (;;) {
     pid_t message = 0;
     const ssize_t size = ::read(pipe, &message, sizeof message);

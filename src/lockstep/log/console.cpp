@@ -62,7 +62,7 @@ Console::Console(const ConsoleOptions& options)
       width_(options.width) {}
 
 Console& Console::standard() {
-  static Console console;
+  static Console console;  // one, because the process has only one standard output
   return console;
 }
 

@@ -63,13 +63,8 @@ std::string row(const char* name, const std::vector<Profile>& ranks,
 
 }  // namespace
 
-Profiler& Profiler::none() {
-  static Profiler off(false);
-  return off;
-}
-
-Profiler::TimedScope::TimedScope(Profiler& profiler, Phase phase)
-    : profiler_(profiler.enabled_ ? &profiler : nullptr), phase_(phase) {
+Profiler::TimedScope::TimedScope(Profiler* profiler, Phase phase)
+    : profiler_(profiler != nullptr && profiler->enabled_ ? profiler : nullptr), phase_(phase) {
   if (profiler_ != nullptr) start_ = std::chrono::steady_clock::now();
 }
 

@@ -28,13 +28,11 @@ class Profiler {
  public:
   explicit Profiler(bool enabled) : enabled_(enabled) {}
 
-  // A profiler that is off, for code that is given none.
-  static Profiler& none();
-
-  // Measures the time from its construction to its destruction.
+  // Measures the time from its construction to its destruction. Without a profiler it does nothing.
   class TimedScope {
    public:
-    TimedScope(Profiler& profiler, Phase phase);
+    TimedScope(Profiler* profiler, Phase phase);
+    TimedScope(Profiler& profiler, Phase phase) : TimedScope(&profiler, phase) {}
     ~TimedScope();
     TimedScope(const TimedScope&) = delete;
     TimedScope& operator=(const TimedScope&) = delete;

@@ -111,25 +111,27 @@ void flush_output() {
   std::fflush(stderr);
 }
 
-// The code that was given to end_on_failure(), or 0.
+// The code that was given to end_on_failure(), or 0. It is global because it says how the process
+// ends, whichever run it is in.
 std::atomic<int> code_of_failure = 0;
 
-// The caller's standard error. A worker keeps it, also if its own output goes to a pipe.
-int error_output = STDERR_FILENO;
-
-// Sends this process's output to the pipe from now on, line by line.
-void print_to(FileDescriptor pipe) {
-  error_output = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+// Sends this process's output to the pipe from now on, line by line. Returns a descriptor of the
+// standard error that it had before, which is the caller's.
+int print_to(FileDescriptor pipe) {
+  const int before = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   ::dup2(pipe.get(), STDOUT_FILENO);
   ::dup2(pipe.get(), STDERR_FILENO);
   // The new mode needs a new buffer: glibc would use the old one in the old mode until it is full.
+  // The buffer is static because stdout uses it until the process ends.
   static char buffer[BUFSIZ];
   std::setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
+  return before;
 }
 
 // A caller that stays stopped (SIGSTOP) cannot react to a failure, and the run would never end. So
-// a worker kills it. Only the caller's state counts, not which rank the failure names.
-void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller) {
+// a worker kills it. Only the caller's state counts, not which rank the failure names. `errors` is
+// the caller's standard error.
+void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller, int errors) {
   constexpr int kLooks = 20;
   for (int i = 0; i < kLooks; ++i) {
     if (!caller.is_stopped()) return;
@@ -139,7 +141,7 @@ void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller) 
   if (!failure) return;
   const std::string reason = describe_failure(host_group.name(failure->rank),
                                               host_group.progress(failure->rank), failure->reason);
-  ::dprintf(error_output, "lockstep: rank %d is stopped: %s; the run ends\n", host_group.name(0),
+  ::dprintf(errors, "lockstep: rank %d is stopped: %s; the run ends\n", host_group.name(0),
             reason.c_str());
   caller.send(SIGKILL);
 }
@@ -189,10 +191,10 @@ std::thread start_thread(const std::function<void()>& body) {
     const PeerProcess caller(start.caller);
     // Ctrl-C ends the caller, and this process dies with the caller.
     InterruptGuard::catch_for_good();
-    if (output) print_to(std::move(output));
+    const int errors = output ? print_to(std::move(output)) : STDERR_FILENO;
     start_thread([&] { code = run_work(start.host_group, start.options, start.work); }).join();
     flush_output();
-    if (code != 0) end_stopped_caller(start.host_group, caller);
+    if (code != 0) end_stopped_caller(start.host_group, caller, errors);
   } catch (const std::exception& error) {
     start.host_group.fail(start.host_group.rank(), error.what());
     code = 1;

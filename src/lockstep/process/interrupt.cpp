@@ -9,6 +9,9 @@ constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 // A signal handler can only use global variables.
 volatile std::sig_atomic_t pending_signal = 0;
+
+// Whether take() was called and release() was not. It is global as the handlers are: they belong to
+// the process, and they stay after the guard that installed them.
 bool taken = false;
 
 void remember(int signal_number) {

@@ -31,6 +31,7 @@ std::string plugin_version() {
 }
 
 void load_plugin(const std::filesystem::path& path) {
+  // Static because a library is loaded into the process, and would add its names twice.
   static std::set<std::filesystem::path> loaded;
   const auto file = resolve(path);
   if (loaded.contains(file)) return;

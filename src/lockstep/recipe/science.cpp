@@ -37,6 +37,7 @@ config::Field<FieldOptions> field(const char* name, T science::Hdf5Options::*mem
 }
 
 // Loaders of different parts of one field share its data. The data is freed with the last of them.
+// The list is static because the registry makes each loader separately.
 std::shared_ptr<const science::FieldData> field_data(const science::Hdf5Options& options) {
   struct Known {
     science::Hdf5Options options;

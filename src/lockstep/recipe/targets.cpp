@@ -22,6 +22,7 @@ std::vector<config::TargetInfo> Targets::all() const {
   return infos;
 }
 
+// Global because plugins add to it when they are loaded, which is once per process.
 Targets& targets() {
   static Targets* const all = [] {
     auto* const made = new Targets;  // never deleted: plugins may be unloaded before

@@ -36,6 +36,8 @@ void FrameChannel::flush() {
 }
 
 bool FrameChannel::receive() {
+  // One buffer per thread, because a server has many channels and reads from one at a time. It has
+  // no content between calls.
   thread_local std::vector<char> chunk(kChunk);
   const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
   if (n < 0) return may_try_later();
