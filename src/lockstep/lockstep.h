@@ -44,7 +44,9 @@
 #include "lockstep/runner/runner.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/state/hash.h"
+#include "lockstep/train/checkpointer.h"
 #include "lockstep/train/merge.h"
+#include "lockstep/train/plan.h"
 
 // The component `science`, if it is installed.
 #if __has_include("lockstep/science.h")

@@ -65,12 +65,16 @@ const torch::Tensor& tensor_of(const Batch& batch, const std::string& key, const
 }
 
 EnginePtr check_stage(const StageToCheck& stage) {
+  constexpr std::int64_t kSamples = 2;
   constexpr std::int64_t kTargets = 1000;
   const RandomStateScope random;  // plan() sets the seed
   return located(stage.node, [&] {
     try {
       const Plan plan = stage.runner.plan(stage.options);
-      dry_run(plan, {.targets = kTargets, .optimizer = true, .files = true});
+      dry_run(plan, {.samples = stage.options.dry_run ? kSamples : 0,
+                     .targets = kTargets,
+                     .optimizer = true,
+                     .files = true});
       return plan.engine;
     } catch (const PlanError& error) {
       const Node& place = place_of(stage.node, error.part());

@@ -366,6 +366,7 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"timeit", &T::timeit, "adds the time of data, model and batch to the metrics"},
       {"check", &T::check, "a short test run: 3 epochs of 3 batches"},
       {"overfit", &T::overfit, "each loader repeats its first batch"},
+      {"dry_run", &T::dry_run, "tries a few samples before anything starts"},
       {"profile", &T::profile, "where the time goes: a table, and logdir/profile.json"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},

@@ -8,7 +8,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/engine/replica.h"
+#include "lockstep/train/loader_pass.h"
 #include "lockstep/train/merge.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep {
 

@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "lockstep/checkpoint/store.h"
-#include "lockstep/engine/replica.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/checkpoint_series.h"
-#include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
-#include "lockstep/train/snapshot.h"
 #include "lockstep/train/state.h"
 
 namespace lockstep {
+
+class LoaderPass;
+class Replica;
+struct Restored;
 
 // The parts of a run that a checkpoint holds. All must outlive the Checkpointer.
 struct CheckpointerParts {

@@ -14,6 +14,7 @@
 #include "lockstep/data/describe.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/train/random.h"
+#include "lockstep/train/train_step.h"
 
 namespace lockstep {
 namespace {
@@ -76,12 +77,7 @@ class Trial {
   }
 
   void run() const {
-    {
-      const RandomStateScope random;
-      const torch::NoGradGuard no_grad;
-      const EvaluatedModel evaluated(plan_.model);
-      for (const auto& [name, loader] : plan_.loaders) try_loader(name, loader);
-    }
+    if (options_.samples > 0) try_samples();
     if (options_.optimizer) try_optimizer();
     if (options_.files) {
       check_resume();
@@ -90,6 +86,13 @@ class Trial {
   }
 
  private:
+  void try_samples() const {
+    const RandomStateScope random;
+    const torch::NoGradGuard no_grad;
+    const EvaluatedModel evaluated(plan_.model);
+    for (const auto& [name, loader] : plan_.loaders) try_loader(name, loader);
+  }
+
   void try_loader(const std::string& name, const data::Loader& loader) const {
     Batch batch;
     in_part(loader_part(name), [&] { batch = first_samples(loader, options_.samples); });

@@ -12,7 +12,8 @@
 namespace lockstep {
 
 struct DryRunOptions {
-  std::int64_t samples = 2;  // of each loader, that go through model, criterion and metrics
+  std::int64_t samples =
+      2;  // of each loader, that go through model, criterion and metrics; 0: none
   std::int64_t targets = 2;  // of each loader, that must be classes for which there are outputs
   // Also makes optimizer and scheduler, steps through the whole schedule, and calls check() of all
   // callbacks. Costs a copy of the parameters.

@@ -17,8 +17,8 @@
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
+#include "lockstep/train/step_settings.h"
 #include "lockstep/train/supervised_keys.h"
-#include "lockstep/train/train_step.h"
 
 namespace lockstep {
 
