@@ -2,6 +2,7 @@
 // is the whole loop, with the hooks in the order in which they are called:
 //
 //   check                                    nothing is written yet
+//   dry_run                                  train() only: a few samples of each loader
 //   on_run_start
 //     on_epoch_start
 //       on_loader_start

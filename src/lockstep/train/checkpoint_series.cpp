@@ -8,9 +8,9 @@ namespace {
 
 constexpr const char* kAskedBy = "CheckpointCallback";
 
-Selection checkpoint_selection(const CheckpointOptions& options, const State& state) {
+Selection checkpoint_selection(const CheckpointOptions& options, const RunState& run) {
   return selection_for(
-      state, {.metric = options.metric, .minimize = options.minimize, .asked_by = kAskedBy});
+      run, {.metric = options.metric, .minimize = options.minimize, .asked_by = kAskedBy});
 }
 
 }  // namespace
@@ -31,13 +31,13 @@ void check_checkpoints(const CheckpointOptions& options) {
   }
 }
 
-void check_checkpoints(const CheckpointOptions& options, const State& state) {
-  if (!options.folder && !state.logdir) {
+void check_checkpoints(const CheckpointOptions& options, const RunState& run) {
+  if (!options.folder && !run.logdir) {
     throw ConfigError("{}: set its folder, or the run's logdir", kAskedBy);
   }
-  checkpoint_selection(options, state);
-  if (options.mode == CheckpointMode::kFull && state.optimizer != nullptr) {
-    state.optimizer->check_state();
+  checkpoint_selection(options, run);
+  if (options.mode == CheckpointMode::kFull && run.optimizer != nullptr) {
+    run.optimizer->check_state();
   }
 }
 

@@ -34,7 +34,7 @@ struct CheckpointOptions {
 // Throws ConfigError for values that make no sense, whatever the run is.
 void check_checkpoints(const CheckpointOptions& options);
 // Throws ConfigError if the options cannot work in this run.
-void check_checkpoints(const CheckpointOptions& options, const State& state);
+void check_checkpoints(const CheckpointOptions& options, const RunState& run);
 
 // Every rank has one. Rank 0 writes; the other ranks take part in the collective calls.
 class CheckpointSeries {

@@ -62,23 +62,23 @@ bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }
 
-void check_metric_key(const State& state, const MetricKey& key, std::string_view asked_by) {
-  if (!state.loaders.contains(key.loader)) {
+void check_metric_key(const RunState& run, const MetricKey& key, std::string_view asked_by) {
+  if (!run.loaders.contains(key.loader)) {
     throw ConfigError("{}: there is no loader '{}'; {}", asked_by, key.loader,
-                      suggest(key.loader, state.loaders.names()));
+                      suggest(key.loader, run.loaders.names()));
   }
-  if (!state.known_metrics) return;
-  if (std::ranges::find(*state.known_metrics, key.metric) == state.known_metrics->end()) {
+  if (!run.known_metrics) return;
+  if (std::ranges::find(*run.known_metrics, key.metric) == run.known_metrics->end()) {
     throw ConfigError(
         "{}: no callback or runner computes a metric '{}'; {} (if handle_batch of your runner "
         "computes it, list it in metric_names())",
-        asked_by, key.metric, suggest(key.metric, *state.known_metrics));
+        asked_by, key.metric, suggest(key.metric, *run.known_metrics));
   }
 }
 
-bool minimizes(const State& state, const DirectionRequest& request) {
+bool minimizes(const RunState& run, const DirectionRequest& request) {
   if (request.said) return *request.said;
-  const auto better = state.better ? state.better(request.metric) : std::nullopt;
+  const auto better = run.better ? run.better(request.metric) : std::nullopt;
   if (better) return *better == Better::kSmaller;
   throw ConfigError(
       "{}: it is not known whether a smaller or a larger '{}' is better; set {} = true or "
@@ -86,27 +86,27 @@ bool minimizes(const State& state, const DirectionRequest& request) {
       request.asked_by, request.metric, request.option);
 }
 
-Selection selection_for(const State& state, const SelectionRequest& request) {
+Selection selection_for(const RunState& run, const SelectionRequest& request) {
   if (!request.metric) {
-    Selection of_run = state.selection;
+    Selection of_run = run.selection;
     of_run.minimize = request.minimize.value_or(of_run.minimize);
     return of_run;
   }
-  check_metric_key(state, *request.metric, request.asked_by);
+  check_metric_key(run, *request.metric, request.asked_by);
   return {.key = request.metric,
-          .minimize = minimizes(state, {.said = request.minimize,
-                                        .metric = request.metric->metric,
-                                        .asked_by = request.asked_by,
-                                        .option = "its minimize"})};
+          .minimize = minimizes(run, {.said = request.minimize,
+                                      .metric = request.metric->metric,
+                                      .asked_by = request.asked_by,
+                                      .option = "its minimize"})};
 }
 
-double metric_value(const State& state, const MetricKey& key, std::string_view asked_by) {
-  const auto loader = state.epoch_metrics.find(key.loader);
-  if (loader == state.epoch_metrics.end()) {
+double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by) {
+  const auto loader = reached.epoch_metrics.find(key.loader);
+  if (loader == reached.epoch_metrics.end()) {
     throw ConfigError("{}: loader '{}' did not run in epoch {}", asked_by, key.loader,
-                      state.progress.epoch);
+                      reached.progress.epoch);
   }
-  if (const auto value = find_metric(state.epoch_metrics, key)) return *value;
+  if (const auto value = find_metric(reached.epoch_metrics, key)) return *value;
   std::vector<std::string> names;
   for (const auto& [name, ignored] : loader->second) names.push_back(name);
   throw ConfigError("{}: loader '{}' has no metric '{}'; {}", asked_by, key.loader, key.metric,

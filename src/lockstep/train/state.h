@@ -171,7 +171,7 @@ bool is_train_loader(std::string_view name);
 // Throws ConfigError if there is no such loader, or if it is known that no callback or runner
 // computes such a metric. The message names `asked_by`, which needs the metric, and the nearest
 // right name. For Callback::check.
-void check_metric_key(const State& state, const MetricKey& key, std::string_view asked_by);
+void check_metric_key(const RunState& run, const MetricKey& key, std::string_view asked_by);
 
 // Whether a smaller value of the metric is better: as `said`; else as the metric itself says.
 // Throws ConfigError if neither says it, because a guess could choose the worst epoch silently. The
@@ -182,7 +182,7 @@ struct DirectionRequest {
   std::string_view asked_by;  // needs to know it; named in the message
   std::string_view option;    // with which the user can set it
 };
-bool minimizes(const State& state, const DirectionRequest& request);
+bool minimizes(const RunState& run, const DirectionRequest& request);
 
 // The metric by which a callback compares epochs: its own, or valid_loader's. Throws ConfigError as
 // check_metric_key and minimizes do. No key: the callback has no metric, and neither has the run.
@@ -191,9 +191,9 @@ struct SelectionRequest {
   std::optional<bool> minimize;     // as its options say
   std::string_view asked_by;        // its name, for messages
 };
-Selection selection_for(const State& state, const SelectionRequest& request);
+Selection selection_for(const RunState& run, const SelectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
-double metric_value(const State& state, const MetricKey& key, std::string_view asked_by);
+double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by);
 
 }  // namespace lockstep
