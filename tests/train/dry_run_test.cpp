@@ -21,13 +21,13 @@ Plan tried_plan(const TrainOptions& options,
   return resolve(options, resolve_engine(options), {.metrics = no_metrics(), .keys = keys});
 }
 
-struct Found {
+struct FoundMistake {
   std::string part;
   std::string what;
 };
 
 // The error that a dry run finds; empty if it finds none.
-Found found(const Plan& plan, const DryRunOptions& options = {}) {
+FoundMistake found(const Plan& plan, const DryRunOptions& options = {}) {
   try {
     dry_run(plan, options);
   } catch (const PlanError& error) {
@@ -79,14 +79,15 @@ TEST(DryRun, BuffersThatAModelChangesAreRestored) {
 TEST(DryRun, ALoaderThatDoesNotFitTheModelIsNamed) {
   TrainOptions options = toy::options();
   options.loaders.set("valid", {dataset(torch::zeros({6, 5}), torch::zeros({6}, torch::kInt64))});
-  const Found error = found(tried_plan(options));
+  const FoundMistake error = found(tried_plan(options));
   EXPECT_EQ(error.part, "loaders/valid");
   EXPECT_THAT(error.what, AllOf(HasSubstr("loader 'valid': the model does not fit its samples"),
                                 HasSubstr("[2, 5]")));
 }
 
 TEST(DryRun, AMissingKeyGetsTheNearestOne) {
-  const Found error = found(tried_plan(toy::options(), SupervisedKeys{.input_key = "feature"}));
+  const FoundMistake error =
+      found(tried_plan(toy::options(), SupervisedKeys{.input_key = "feature"}));
   EXPECT_EQ(error.part, "loaders/train");
   EXPECT_THAT(error.what, AllOf(HasSubstr("no 'feature'"), HasSubstr("'features'")));
 }
@@ -108,7 +109,7 @@ TEST(DryRun, TargetsMustFitTheCriterion) {
   EXPECT_EQ(found(tried_plan(options)).part, "criterion");
   options.criterion = torch::nn::CrossEntropyLoss();
   options.loaders.set("valid", {dataset(torch::zeros({6, 4}), torch::full({6}, 3))});
-  const Found error = found(tried_plan(options));
+  const FoundMistake error = found(tried_plan(options));
   EXPECT_EQ(error.part, "loaders/valid");
   EXPECT_THAT(error.what, HasSubstr("class 3 is among the targets"));
 }
@@ -124,17 +125,17 @@ TEST(DryRun, MoreTargetsThanSamplesCanBeCompared) {
 
 TEST(DryRun, AMetricThatDoesNotFitIsNamedWithItsPlaceAmongTheCallbacks) {
   TrainOptions options = toy::options();
-  struct Silent : Callback {
+  struct Bystander : Callback {
     CallbackTraits traits() const override { return {.changes_batch = false}; }
   };
-  options.callbacks = {Silent(), AccuracyCallback({.input_key = "scores"})};
-  const Found error = found(tried_plan(options));
+  options.callbacks = {Bystander(), AccuracyCallback({.input_key = "scores"})};
+  const FoundMistake error = found(tried_plan(options));
   EXPECT_EQ(error.part, "callbacks/1");
   EXPECT_THAT(error.what, AllOf(HasSubstr("AccuracyCallback"), HasSubstr("scores")));
   // Only in the loaders in which it is used.
   options.callbacks = {
       ControlFlowCallback(AccuracyCallback({.input_key = "scores"}), {.ignore_loaders = {"train"}}),
-      Silent()};
+      Bystander()};
   options.loaders = {{"train", {toy::points(8)}}};
   options.valid_loader.reset();
   EXPECT_EQ(found(tried_plan(options)).what, "");
