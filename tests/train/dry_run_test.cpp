@@ -182,10 +182,14 @@ TEST(DryRun, TrainFindsAMistakeInValidationBeforeTheFirstBatch) {
   TrainOptions options = toy::options();
   options.logdir = folder / "run";
   options.loaders.set("valid", {dataset(torch::zeros({6, 5}), torch::zeros({6}, torch::kInt64))});
+  struct Counter : Callback {
+    explicit Counter(int& batches) : batches_(batches) {}
+    CallbackTraits traits() const override { return {.changes_batch = false}; }
+    void on_batch_start(State&) override { ++batches_; }
+    int& batches_;
+  };
   int batches = 0;
-  auto hooks = std::make_shared<toy::Hooks>();
-  hooks->batch_start = [&](State&) { ++batches; };
-  options.callbacks = {hooks};
+  options.callbacks = {std::make_shared<Counter>(batches)};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
               HasSubstr("loader 'valid': the model does not fit its samples"));
   EXPECT_EQ(batches, 0);

@@ -68,8 +68,8 @@ struct CallbackTraits {
   // Whether it makes sense in train() only. evaluate_loader refuses such a callback.
   bool needs_training = false;
 
-  // Whether it may change state.batch before metrics see it. If no callback does, the dry run knows
-  // what metrics get, and tries them.
+  // Whether it may change state.batch before the model or metrics see it. If no callback does, the
+  // dry run knows what they get, and tries them.
   bool changes_batch = true;
 
   // The metrics that it adds to a loader, if they are known. A wrong valid_metric is then refused

@@ -96,7 +96,8 @@ class Trial {
   void try_loader(const std::string& name, const data::Loader& loader) const {
     Batch batch;
     in_part(loader_part(name), [&] { batch = first_samples(loader, options_.samples); });
-    if (!plan_.keys) return;
+    // A callback of the user's may prepare the input, as a transform does.
+    if (!plan_.keys || changes_batch_) return;
     if (!device_.is_cpu()) batch = batch.to(device_);
     try_model(name, batch);
     if (plan_.criterion) try_criterion(name, loader, batch);
@@ -139,7 +140,6 @@ class Trial {
   }
 
   void try_metrics(const std::string& loader, Batch& batch) const {
-    if (changes_batch_) return;
     for (const auto& callback : plan_.callbacks) {
       in_part(part_of(callback), [&] { callback->dry_run(loader, batch); });
     }
@@ -213,7 +213,7 @@ class Trial {
   const Plan& plan_;
   DryRunOptions options_;
   torch::Device device_;
-  bool changes_batch_ = false;  // a callback may change what metrics get
+  bool changes_batch_ = false;  // a callback may change what the model or metrics get
 };
 
 }  // namespace

@@ -25,9 +25,9 @@ struct DryRunOptions {
 // evaluation mode. Throws PlanError, which names the part that does not fit. The model's mode and
 // buffers and the random state of the CPU are the same afterwards.
 //
-// Only what is known to happen in the run is tried: the model if the plan has keys, the criterion
-// if it is a module (a function may have captured anything), metrics if no callback changes
-// batches.
+// Only what is known to happen in the run is tried. If the plan has no keys, or if a callback may
+// change batches, the samples are only read. A criterion that is a function is not called, because
+// it may have captured anything.
 void dry_run(const Plan& plan, const DryRunOptions& options = {});
 
 // The first samples of a loader's data set, at most `count`. Throws DataError if there are none,
