@@ -110,7 +110,6 @@ TEST(Hdf5, AForkedProcessReadsOnItsOwn) {
     // The child inherits one descriptor of the file. It must close it and open the file itself, so
     // that there is again one.
     const auto inherited = open_descriptors("science_h5py.h5");
-    const TemporaryDirectory folder;
     bool ok = inherited.size() == 1 && twin.names() == file.names();
     ok = ok && open_descriptors("science_h5py.h5").size() == 1;
     ok = ok && file.read("density").equal(before);
