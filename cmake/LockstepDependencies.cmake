@@ -26,7 +26,7 @@ if(lockstep_downloads OR "science" IN_LIST lockstep_components)
 endif()
 
 if("science" IN_LIST lockstep_components)
-  # Of HDF5 Debian has a serial and a parallel build; ours is the serial one, found by its pkg-config file.
+  # Debian has a serial and a parallel build of HDF5. We use the serial one, found by its pkg-config file.
   find_package(PkgConfig REQUIRED)
   foreach(pair hdf5=hdf5-serial fftw=fftw3)
     string(REPLACE "=" ";" pair ${pair})

@@ -24,11 +24,11 @@ if ! why=$(in_copy 'chroot "$WORK/root" true' 2>&1); then
 fi
 (cd "$build" && cpack --config CPackConfig.cmake > /dev/null)
 PACKAGE=$(ls "$build"/package/liblockstep-dev_*.deb)
-PROJECT=$here/pkg_config
-export PACKAGE PROJECT
+export PACKAGE CONSUMERS=$here
 in_copy '
   cp "$PACKAGE" "$WORK/root/tmp/lockstep.deb"
-  cp -r "$PROJECT" "$WORK/root/tmp/project"
+  mkdir "$WORK/root/tmp/project"
+  cp "$CONSUMERS/pkg_config/Makefile" "$CONSUMERS/components/main.cpp" "$WORK/root/tmp/project"
   chroot "$WORK/root" bash -euc "
     dpkg -i /tmp/lockstep.deb > /dev/null
     lockstep --version
