@@ -17,7 +17,7 @@ namespace lockstep::checkpoint {
 using ReadStorage =
     std::function<torch::Tensor(const std::string& key, torch::ScalarType type, std::int64_t size)>;
 
-// What is next to a pickle, in the same file.
+// The file that a pickle is part of.
 struct PickleSource {
   ReadStorage read_storage;
   std::uint64_t bytes = 0;  // size of the whole file; tensors must not claim to be much larger

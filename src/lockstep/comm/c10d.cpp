@@ -81,7 +81,7 @@ torch::Tensor message_of(const void* data, std::size_t bytes) {
   return message;
 }
 
-// What a rank does, as the other ranks see it.
+// The state of a rank that the other ranks see.
 struct Status {
   std::uint64_t operation = 0;  // the number of the group's current operation
   std::string what;             // "" before the group's start

@@ -124,7 +124,7 @@ class Communicator {
  protected:
   explicit Communicator(const Topology& topology) : topology_(topology) {}
 
-  // What each kind of communicator implements. Pointers are to contiguous memory of the CPU.
+  // Each kind of communicator implements these. Pointers are to contiguous memory of the CPU.
   friend class Hierarchical;  // consists of two other communicators and calls these functions
   virtual std::vector<std::uint64_t> do_vote(std::uint64_t word) = 0;
   virtual void do_barrier() { do_vote(0); }

@@ -27,7 +27,7 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// What HostGroup compares in addition to the operation and the size.
+// The number by which HostGroup tells reductions of the same size apart.
 std::uint32_t kind_of_reduction(const Elements& elements, ReduceOp op) {
   return (static_cast<std::uint32_t>(elements.type) << 8) | static_cast<std::uint32_t>(op);
 }

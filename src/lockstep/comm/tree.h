@@ -102,7 +102,7 @@ class RunningSums {
   // The array for this rank's leaf `local`, counted from 0.
   int array_of(int local) const { return steps_[static_cast<std::size_t>(local)].array; }
 
-  // What the caller must do when the leaf is complete: to += from, from = 0.
+  // An addition that the caller does when the leaf is complete: to += from, from = 0.
   struct Addition {
     int to = 0;
     int from = 0;

@@ -61,7 +61,7 @@ class ConnectedWorld final : public World {
       connect();
     } catch (const std::exception& error) {
       session_.rendezvous->fail(error.what());
-      // What fails here mostly fails on every rank. The server stays for a moment, so that each
+      // An error here usually occurs on every rank. The server stays for a moment, so that each
       // rank can find out by itself.
       if (session_.server != nullptr) {
         session_.rendezvous->leave();

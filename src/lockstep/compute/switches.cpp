@@ -38,8 +38,8 @@ std::uint8_t disabled_by_environment() {
   return disabled;
 }
 
-// What the WithoutSpeedup objects of this thread disable. It is global because LibTorch calls some
-// of the kernels that read it.
+// The speedups that WithoutSpeedup objects of this thread disable. It is global because LibTorch
+// calls some of the kernels that read it.
 thread_local std::uint8_t disabled_here = 0;
 
 }  // namespace

@@ -12,7 +12,7 @@ std::string without_backtrace(const std::string& message) {
       0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
 }
 
-// What a message says about an option: for the option lr, "expected …" of "Adam: lr: expected …".
+// The part of a message that is about an option: for lr, "expected …" of "Adam: lr: expected …".
 // Nothing if the message does not name the option.
 std::optional<std::string> said_of(const std::string& option, const std::string& message) {
   const std::size_t at = message.find(option + ": ");

@@ -16,7 +16,7 @@ struct DownloadOptions {
   std::int64_t max_bytes = 1 << 30;  // the next mirror is tried if one sends more
   std::chrono::seconds connect_timeout{15};
   std::chrono::seconds stall_timeout{30};  // how long a mirror may be below 1 KiB/s
-  std::string advice;  // what else the user can do; the end of the error message
+  std::string advice;  // tells the user what else to do; it ends the error message
 };
 
 // Puts the complete file with the right checksum at `path`. Otherwise it throws DataError with the

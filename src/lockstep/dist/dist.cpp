@@ -14,7 +14,7 @@
 namespace lockstep::dist {
 namespace {
 
-// What launch() gave to this process's worker.
+// The topology and options that launch() gave to the worker in this process.
 struct Launched {
   Topology topology;
   LaunchOptions options;

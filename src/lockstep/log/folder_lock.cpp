@@ -28,8 +28,8 @@ std::string this_process() {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-// What the lock file says. Another user may have written it, and it is shown on the terminal, so it
-// is made printable.
+// The text of the lock file, made printable: another user may have written it, and it is shown on
+// the terminal.
 std::string written_in(const FileDescriptor& fd) {
   char text[512];
   const ssize_t size = ::pread(fd.get(), text, sizeof text, 0);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// What a run writes into its folder. Every new kind of output must be added here.
+// The names of a run's outputs in its folder. Every new kind of output must be added here.
 inline constexpr std::array<std::string_view, 7> kRunOutputs = {
     "logs",         "tensorboard",  "checkpoints",  "configs",
     "summary.json", "profile.json", "lr_finder.csv"};
