@@ -14,12 +14,14 @@ ROUNDS       ?= 100
 MINUTES      ?= 60
 FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build package test test-debian13 test-long faults fuzz bench interop check format clean configure
+.PHONY: help quickstart build package test test-debian13 test-train-only test-libtorch test-long faults fuzz bench interop check format clean configure
 
 help:
 	@echo "make quickstart      install packages, build, train on 60,000 real images"
 	@echo "make test            install packages, build, check, run every test; PRESET=asan or tsan: with sanitizers"
 	@echo "make test-debian13   the same on a fresh Debian 13, installed in build/debian13; needs root"
+	@echo "make test-train-only a project that only trains, on a Debian without the other packages; needs root"
+	@echo "make test-libtorch   every test with the newest LibTorch, from PyPI"
 	@echo "make faults          send random signals to runs and resume them (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES))"
 	@echo "make fuzz            give damaged inputs to every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
 	@echo "make test-long       all of these, with 1,000 faults; takes hours"
@@ -53,6 +55,13 @@ test: build
 test-debian13:
 	@scripts/test-debian13
 
+test-train-only: build
+	@scripts/test-train-only $(BUILD)
+
+test-libtorch:
+	@scripts/bootstrap test
+	@scripts/test-libtorch
+
 # Sends random signals at random moments. No process or file may be left, and the resumed run must
 # end with the same weights.
 faults: build
@@ -68,6 +77,8 @@ fuzz:
 # Runs all tests, the longest last. Takes hours.
 test-long:
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-train-only
+	@$(MAKE) --no-print-directory test-libtorch
 	@$(MAKE) --no-print-directory test PRESET=asan
 	@$(MAKE) --no-print-directory test PRESET=tsan
 	@$(MAKE) --no-print-directory fuzz PRESET=asan FUZZ_SECONDS=600

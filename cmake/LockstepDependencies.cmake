@@ -1,7 +1,6 @@
-# Finds the libraries of the components in lockstep_components, and curl if lockstep_downloads is true.
+# Finds the libraries of the components in lockstep_components.
 # All of these are packages of Debian; scripts/bootstrap installs them.
-find_package(Torch REQUIRED)
-find_package(fmt REQUIRED)
+include(${CMAKE_CURRENT_LIST_DIR}/LockstepTorch.cmake)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
@@ -21,11 +20,8 @@ endif()
 # its headers.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)
 
-if(lockstep_downloads OR "science" IN_LIST lockstep_components)
-  find_package(CURL REQUIRED)
-endif()
-
 if("science" IN_LIST lockstep_components)
+  find_package(CURL REQUIRED)
   # Debian has a serial and a parallel build of HDF5. We use the serial one, found by its pkg-config file.
   find_package(PkgConfig REQUIRED)
   foreach(pair hdf5=hdf5-serial fftw=fftw3)

@@ -33,7 +33,7 @@ foreach(header ${headers})
   install(FILES ${PROJECT_SOURCE_DIR}/src/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
 endforeach()
 
-foreach(script LockstepDependencies LockstepPlugin)
+foreach(script LockstepDependencies LockstepTorch LockstepPlugin)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/${script}.cmake ${PROJECT_BINARY_DIR}/${script}.cmake COPYONLY)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/${script}.cmake DESTINATION ${package_dir})
 endforeach()

@@ -5,6 +5,5 @@ function(lockstep_add_plugin name)
   target_compile_features(${name} PRIVATE cxx_std_20)
   target_include_directories(${name} PRIVATE
     $<TARGET_PROPERTY:lockstep::recipe,INTERFACE_INCLUDE_DIRECTORIES>)
-  target_include_directories(${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(${name} PRIVATE ${TORCH_LIBRARIES} fmt::fmt)
+  target_link_libraries(${name} PRIVATE lockstep::torch lockstep::fmt)
 endfunction()

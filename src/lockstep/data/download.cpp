@@ -7,12 +7,12 @@
 #include <optional>
 #include <span>
 
-#include <curl/curl.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/data/curl_library.h"
 #include "lockstep/data/download_progress.h"
 #include "lockstep/data/sha256.h"
 
@@ -95,13 +95,13 @@ class Transfer {
 
   // Throws DataError with the reason.
   void run() {
-    const Curl curl(curl_easy_init());
+    const Curl curl(library_.easy_init());
     if (!curl) throw Error("libcurl: cannot start");
     configure(curl.get());
-    const CURLcode status = curl_easy_perform(curl.get());
+    const CURLcode status = library_.easy_perform(curl.get());
     if (reason_) throw DataError(*reason_);
     if (status != CURLE_OK) {
-      throw DataError("{}", message_[0] != '\0' ? message_.data() : curl_easy_strerror(status));
+      throw DataError("{}", message_[0] != '\0' ? message_.data() : library_.easy_strerror(status));
     }
     const std::string found = digest_.finish();
     if (found != options_.sha256) {
@@ -114,30 +114,33 @@ class Transfer {
 
  private:
   struct Cleanup {
-    void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+    void operator()(CURL* curl) const { curl_library().easy_cleanup(curl); }
   };
   using Curl = std::unique_ptr<CURL, Cleanup>;
 
   void configure(CURL* curl) {
-    curl_easy_setopt(curl, CURLOPT_URL, url_.c_str());
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message_.data());
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, "lockstep");
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 5L);
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, seconds(options_.connect_timeout));
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1024L);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, seconds(options_.stall_timeout));
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, this);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    const auto set = [&](CURLoption option, auto value) {
+      library_.easy_setopt(curl, option, value);
+    };
+    set(CURLOPT_URL, url_.c_str());
+    set(CURLOPT_ERRORBUFFER, message_.data());
+    set(CURLOPT_USERAGENT, "lockstep");
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_FAILONERROR, 1L);
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_FOLLOWLOCATION, 1L);
+    set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_MAXREDIRS, 5L);
+    set(CURLOPT_SSL_VERIFYPEER, 1L);
+    set(CURLOPT_SSL_VERIFYHOST, 2L);
+    set(CURLOPT_CONNECTTIMEOUT, seconds(options_.connect_timeout));
+    set(CURLOPT_LOW_SPEED_LIMIT, 1024L);
+    set(CURLOPT_LOW_SPEED_TIME, seconds(options_.stall_timeout));
+    set(CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
+    set(CURLOPT_WRITEDATA, this);
+    set(CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
+    set(CURLOPT_XFERINFODATA, this);
+    set(CURLOPT_NOPROGRESS, 0L);
   }
 
   static long seconds(std::chrono::seconds value) { return static_cast<long>(value.count()); }
@@ -168,6 +171,7 @@ class Transfer {
     part_.append(bytes);
   }
 
+  const CurlLibrary& library_ = curl_library();
   const DownloadOptions& options_;
   const std::string& url_;
   PartFile part_;
@@ -181,9 +185,7 @@ class Transfer {
 }  // namespace
 
 void download(const DownloadOptions& options) {
-  // Must be called once per process, before other threads use libcurl.
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (initialised != CURLE_OK) throw Error("libcurl: {}", curl_easy_strerror(initialised));
+  curl_library();  // the error of a missing library is not that of a mirror
   Destination destination(options.path.parent_path());
 
   std::string failures;
