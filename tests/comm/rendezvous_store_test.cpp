@@ -36,6 +36,11 @@ class RendezvousStoreTest : public ::testing::Test {
   RendezvousStore b_{rank1_, "group/", kLimit};
 };
 
+TEST_F(RendezvousStoreTest, ACloneHasTheSameKeys) {
+  a_.set("key", Bytes{7});
+  EXPECT_THAT(b_.clone()->get("key"), ElementsAre(7));
+}
+
 TEST_F(RendezvousStoreTest, BytesOfOneRankReachTheOther) {
   a_.set("key", Bytes{0, 1, 255, 10});
   EXPECT_THAT(b_.get("key"), ElementsAre(0, 1, 255, 10));

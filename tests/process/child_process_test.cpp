@@ -1,5 +1,6 @@
 #include "lockstep/process/child_process.h"
 
+#include <cerrno>
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -116,8 +117,10 @@ TEST(ChildProcess, ItsEndIsSeenWhereSigchldIsIgnored) {
 }
 
 void reap_everything(int) {
+  const int before = errno;
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
+  errno = before;
 }
 
 TEST(ChildProcess, ItsEndIsSeenWhereTheProgramReapsEveryChild) {

@@ -1,5 +1,6 @@
 #include "lockstep/process/forked_workers.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -447,8 +448,10 @@ TEST(ForkedWorkers, WorksIfAnotherPartOfTheProgramReapsTheWorkers) {
     const char* death;  // what is known about a killed worker
   };
   const auto reap_all = [](int) {
+    const int before = errno;
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
+    errno = before;
   };
   const Case cases[] = {
       {"SIGCHLD is ignored", SIG_IGN, "rank 2: its process ended before its work was done; its"},

@@ -21,6 +21,10 @@ std::int64_t RendezvousStore::add(const std::string& key, std::int64_t value) {
   return rendezvous_->add(prefix_ + key, value);
 }
 
+c10::intrusive_ptr<c10d::Store> RendezvousStore::clone() {
+  return c10::make_intrusive<RendezvousStore>(rendezvous_, prefix_, timeout_);
+}
+
 bool RendezvousStore::deleteKey(const std::string& key) {
   return rendezvous_->erase(prefix_ + key);
 }

@@ -27,6 +27,8 @@ class RendezvousStore : public c10d::Store {
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
+  // Another store with the same keys. Newer versions of LibTorch ask for it.
+  c10::intrusive_ptr<Store> clone();
 
  private:
   std::vector<std::string> prefixed(const std::vector<std::string>& keys) const;

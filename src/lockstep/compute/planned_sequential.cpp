@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/utils.h>
 
+#include "lockstep/compute/autograd_node.h"
 #include "lockstep/compute/switches.h"
 
 namespace lockstep::compute {
@@ -292,9 +293,7 @@ Tensor PlannedSequential::forward(const Tensor& input) {
   Tensor result = output->detach();
   torch::autograd::edge_list edges;
   if (!direct_gradients) edges = plan->edges_to(trained);
-  const auto node = std::shared_ptr<Backward>(
-      new Backward(plan, module_, std::move(workspace), std::move(trained)),
-      torch::autograd::deleteNode);
+  const auto node = make_node<Backward>(plan, module_, std::move(workspace), std::move(trained));
   node->set_next_edges(std::move(edges));
   torch::autograd::set_history(result, node);
   return result;

@@ -12,6 +12,7 @@
 #include <torch/library.h>
 #include <torch/utils.h>
 
+#include "lockstep/compute/autograd_node.h"
 #include "lockstep/compute/switches.h"
 
 namespace lockstep::compute {
@@ -113,8 +114,7 @@ std::optional<Tensor> pool(const Tensor& input, const PoolOptions& options, std:
     max_pool(*geometry, pass);
     return out;
   }
-  const auto node = std::shared_ptr<MaxPoolBackward>(
-      new MaxPoolBackward(input, *geometry, Settings(options, dims)), torch::autograd::deleteNode);
+  const auto node = make_node<MaxPoolBackward>(input, *geometry, Settings(options, dims));
   node->chosen = at::empty(out.sizes(), input.options().dtype(torch::kUInt8));
   pass.chosen = node->chosen.data_ptr<Chosen>();
   max_pool(*geometry, pass);

@@ -13,6 +13,8 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
+#include "lockstep/compute/autograd_node.h"
+
 namespace lockstep {
 
 class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketState> {
@@ -93,8 +95,8 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     std::size_t bucket = 0;
     const void* place = nullptr;  // of its gradient in the set that is filled last
     // A parameter's accumulator lives only as long as there is a pointer to it.
-    std::shared_ptr<torch::autograd::Node> accumulator = nullptr;  // once it has our hook
-    bool awaited = false;                                          // in this backward()
+    compute::NodePointer accumulator = {};  // once it has our hook
+    bool awaited = false;                   // in this backward()
   };
 
   // Fills buckets from the last parameter to the first. The first bucket is small, so that sending
@@ -127,7 +129,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
 
   // A parameter that does not require a gradient has no accumulator yet.
   void hook(Member& member) {
-    if (member.accumulator != nullptr) return;
+    if (member.accumulator) return;
     struct AccumulationHook : torch::autograd::FunctionPostHook {
       AccumulationHook(std::weak_ptr<BucketState> owner, std::size_t of)
           : state(std::move(owner)), member(of) {}
