@@ -14,13 +14,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::shared_ptr<TensorDataset> numbers(std::int64_t n) {
+std::shared_ptr<TensorDataset> values_to(std::int64_t n) {
   return std::make_shared<TensorDataset>(torch::arange(n), torch::arange(n));
 }
 
 Loaders two() {
-  const auto train = numbers(10);
-  const DatasetPtr valid = numbers(4);
+  const auto train = values_to(10);
+  const DatasetPtr valid = values_to(4);
   return {{"train", {train, {.batch_size = 2, .shuffle = true}}},
           {"valid", {valid, {.batch_size = 4}}}};
 }
@@ -44,18 +44,18 @@ TEST(Loaders, NameTheNearest) {
 
 TEST(Loaders, SetReplacesInPlaceOrAdds) {
   Loaders loaders = two();
-  loaders.set("train", {numbers(3)});
-  loaders.set("infer", {numbers(1)});
+  loaders.set("train", {values_to(3)});
+  loaders.set("infer", {values_to(1)});
   EXPECT_THAT(loaders.names(), ElementsAre("train", "valid", "infer"));
   EXPECT_EQ(loaders.at("train").samples(), 3);
 }
 
 TEST(Loaders, RefuseANameTwiceAndNone) {
   EXPECT_THAT(error_text<ConfigError>([] {
-                Loaders({{"train", {numbers(3)}}, {"train", {numbers(4)}}});
+                Loaders({{"train", {values_to(3)}}, {"train", {values_to(4)}}});
               }),
               HasSubstr("'train' comes twice"));
-  EXPECT_THROW(Loaders({{"", {numbers(3)}}}), ConfigError);
+  EXPECT_THROW(Loaders({{"", {values_to(3)}}}), ConfigError);
 }
 
 }  // namespace
