@@ -221,7 +221,7 @@ void Replica::end_shard(int local) {
 
 // Adds one piece at a time, so that the piece is still in the cache when its memory is cleared.
 void Replica::add_sets(const comm::RunningSums::Addition& addition) {
-  const Profiler::TimedScope scope(options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kReduce);
   static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
   for (const auto& buffer : parameters_->buffers()) {
     if (!buffer.is_awake()) continue;
@@ -255,7 +255,7 @@ bool Replica::overlaps() const {
 }
 
 void Replica::wait_for_all() {
-  const Profiler::TimedScope scope(options_.profiler, Phase::kWait);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kWait);
   communicator_.synchronize();
 }
 
@@ -274,7 +274,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   parameters_->set_mark(false);
   std::optional<double> norm;
   {
-    const Profiler::TimedScope scope(options_.profiler, Phase::kOptimizer);
+    const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
     if (update.clip_value && steps) parameters_->clip_grad_value(*update.clip_value / scale, part);
     if (update.clip_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
   }
@@ -287,7 +287,7 @@ std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update&
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);
   if (shared_ && !in_parts) parameters_->bind_grads(0);
   if (steps) {
-    const Profiler::TimedScope scope(options_.profiler, Phase::kOptimizer);
+    const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
     optimizer.step({.grad_scale = scale, .zero_grad = true, .part = part});
   } else {
     parameters_->mark_updated();
@@ -309,7 +309,7 @@ void Replica::sum_gradients() {
     }
     wait_for_all();
   }
-  const Profiler::TimedScope scope(options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kReduce);
   if (shared_) {
     parameters_->read_marks(marks_);
     sum_own_part();

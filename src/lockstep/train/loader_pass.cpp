@@ -51,7 +51,7 @@ void LoaderPass::run(const Start& start) {
   const torch::AutoGradMode grad_mode(state_.is_train);
   const Profiler::Pass whole(profiler_);
   {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_loader_start, state_);
   }
 
@@ -138,7 +138,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   finish_shards();
   profiler_.count_batch();
   state_.can_snapshot = step_ != nullptr && step_->between_steps();
-  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+  Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_end(callbacks_, &Callback::on_step, state_);
 }
 
@@ -146,22 +146,22 @@ void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t 
                            data::BatchStream& stream) {
   state_.set_shard({.shard = shard});
   {
-    Profiler::TimedScope scope(profiler_, Phase::kData);
+    Profiler::TimedScope scope(profiler_, Activity::kData);
     seed_shard(start, index, shard, Draws::kData);
     state_.batch = *stream.next();
     if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
   }
   seed_shard(start, index, shard, Draws::kModel);
   {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_batch_start, state_);
   }
   {
-    Profiler::TimedScope scope(profiler_, Phase::kForward);
+    Profiler::TimedScope scope(profiler_, Activity::kForward);
     handle_batch_(state_);
   }
   {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
   check_loss();
@@ -174,7 +174,7 @@ void LoaderPass::finish_shards() {
   for (ShardState& shard : done_) {
     state_.set_shard(std::move(shard));
     record_batch_metrics();
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
   }
 }
@@ -190,7 +190,7 @@ void LoaderPass::decide() {
   if (state_.loader_end_requested) mine |= kEndLoader;
   std::uint64_t signal = 0;
   const auto votes = [&] {
-    Profiler::TimedScope scope(profiler_, Phase::kWait);
+    Profiler::TimedScope scope(profiler_, Activity::kWait);
     return state_.comm->vote(mine);
   }();
   for (const std::uint64_t vote : votes) {
@@ -254,10 +254,10 @@ void LoaderPass::backward() {
         state_.loader, settings_.loss_key, loss.numel());
   }
   {
-    Profiler::TimedScope scope(profiler_, Phase::kBackward);
+    Profiler::TimedScope scope(profiler_, Activity::kBackward);
     step_->backward(loss, state_.loss_over(), state_.batch.size());
   }
-  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+  Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
 }
 
