@@ -221,7 +221,7 @@ void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
 void LoaderPass::return_to_shard(std::size_t index) {
   state_.set_shard(std::move(done_[index].state));
   state_.batch.erase(settings_.loss_key);
-  state_.said.loss = {};
+  state_.said.loss.reset();
   state_.said.loss_over = {};
 }
 
