@@ -446,6 +446,16 @@ TEST(Networks, WhatNeedsOneNetworkOrOptimizerSaysSo) {
               HasSubstr("models: no 'genrator'; did you mean 'generator'?"));
 }
 
+TEST(Networks, ASupervisedRunnerTakesASingleNetworkByName) {
+  TrainOptions options = toy::options();
+  const auto plain = toy::train(options);
+  options.model = {};
+  options.models = {{"net", toy::model()}};
+  const auto named = toy::train(options);
+  EXPECT_EQ(named.history, plain.history);
+  EXPECT_EQ(named.model.parameters().front().first, "net.0.weight");
+}
+
 // A runner may make its parts itself.
 TEST(Networks, EveryPartCanBeOverridden) {
   struct Own : Gan {

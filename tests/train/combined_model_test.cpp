@@ -52,6 +52,13 @@ TEST(CombinedModel, CallingItIsAnErrorThatListsTheNetworks) {
               AllOf(HasSubstr("first, second"), HasSubstr("state.models[\"first\"]")));
 }
 
+TEST(CombinedModel, ASingleNetworkCanBeCalled) {
+  const Model network = toy::model();
+  const Model all = Model::combine({{"only", network}});
+  all.train(false);
+  EXPECT_TRUE(all(torch::ones({2, 4})).equal(network(torch::ones({2, 4}))));
+}
+
 TEST(CombinedModel, RefusesNamesAndNetworksThatCannotBe) {
   EXPECT_THAT(toy::error_of([] {
                 Model::combine({{"a.b", toy::model()}});

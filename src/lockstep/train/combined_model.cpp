@@ -11,7 +11,8 @@ namespace lockstep {
 struct Model::Combined final : Model::Interface {
   explicit Combined(const Named<Model>& given) : networks(given) {}
 
-  torch::Tensor forward(const torch::Tensor&) override {
+  torch::Tensor forward(const torch::Tensor& input) override {
+    if (networks.size() == 1) return networks.begin()->second.forward(input);
     const auto names = networks.names();
     throw ConfigError(
         "model: it consists of several networks ({}) and cannot be called as a whole: call one of "

@@ -43,8 +43,8 @@ class Model {
   static Model script(const std::filesystem::path& path);
   static Model script(std::istream&& file, const std::string& name);  // `name` is for messages
 
-  // Several networks as one, for everything that handles weights (train/combined_model.h). It
-  // cannot be called.
+  // Several networks as one, for everything that handles weights (train/combined_model.h). It can
+  // be called only if there is a single network.
   static Model combine(const Named<Model>& networks);
 
   explicit operator bool() const { return impl_ != nullptr; }
