@@ -97,8 +97,7 @@ void check_shared_parameters(const Plan& plan) {
       if (fresh || place->second.first == owner) continue;
       throw ConfigError(
           "models: '{}' and '{}' are the same tensor, in networks that are trained separately; "
-          "train "
-          "them together with one .optimizer, or give each its own tensor",
+          "train them together with one .optimizer, or give each its own tensor",
           place->second.second, name);
     }
   };
@@ -113,7 +112,7 @@ void check_shared_parameters(const Plan& plan) {
 std::vector<PlannedOptimizer> planned_optimizers(const TrainOptions& options,
                                                  const Named<Model>& models) {
   const auto optimizers = one_or_several("optimizer", options.optimizer, options.optimizers);
-  const auto schedulers = one_or_several("scheduler", options.scheduler, options.schedulers);
+  one_or_several("scheduler", options.scheduler, options.schedulers);  // refuses both
   std::vector<PlannedOptimizer> planned;
   for (const auto& [name, spec] : optimizers) {
     PlannedOptimizer one{.name = name, .spec = spec, .scheduler = options.scheduler};

@@ -93,8 +93,7 @@ void SideTraining::handle(State& state, const std::function<void(State&)>& handl
       throw ConfigError(
           "handle_batch called backward(), but the run does this itself, when the losses of all "
           "shards are there: pass the loss to state.set_loss; give every further loss its own "
-          "phase "
-          "(.phases); for gradients that are a part of the loss use torch::autograd::grad");
+          "phase (.phases); for gradients that are a part of the loss use torch::autograd::grad");
     }
   }
   check_versions(versions);
@@ -126,10 +125,8 @@ void SideTraining::check_leaves(const State& state) {
           "the loss depends on a tensor of shape [{}] that requires a gradient and is in no "
           "network "
           "of the run, so the run does not train it, save it, or keep it equal on all workers: "
-          "pass "
-          "its network in .models, with an optimizer in .optimizers if it is to be trained; or "
-          "call "
-          "requires_grad_(false) on it",
+          "pass its network in .models, with an optimizer in .optimizers if it is to be trained; "
+          "or call requires_grad_(false) on it",
           fmt::join(leaf.sizes(), ", "));
     }
   }
