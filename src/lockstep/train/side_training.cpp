@@ -123,8 +123,7 @@ void SideTraining::check_leaves(const State& state) {
     } else if (others_.contains(key)) {
       throw ConfigError(
           "the loss depends on a tensor of shape [{}] that requires a gradient and is in no "
-          "network "
-          "of the run, so the run does not train it, save it, or keep it equal on all workers: "
+          "network of the run, so it is not trained, saved, or kept equal on all workers: "
           "pass its network in .models, with an optimizer in .optimizers if it is to be trained; "
           "or call requires_grad_(false) on it",
           fmt::join(leaf.sizes(), ", "));
