@@ -83,6 +83,20 @@ TEST(SideTraining, WhatIsAllowedIsNotRefused) {
             "");
 }
 
+// Its parameters are not trained, but saved with the run.
+TEST(SideTraining, TheCriterionBelongsToTheRun) {
+  struct Scaled : torch::nn::Module {
+    torch::Tensor scale = register_parameter("scale", torch::ones({}));
+    torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& y) {
+      return torch::cross_entropy_loss(x, y) * scale;
+    }
+  };
+  TrainOptions options = toy::options();
+  options.criterion = std::make_shared<Scaled>();
+  EXPECT_EQ(options.criterion.parameters().size(), 1u);
+  EXPECT_EQ(toy::error_of([&] { toy::train(options); }), "");
+}
+
 // Later batches cost nothing more.
 TEST(SideTraining, OnlyTheFirstTwoTrainBatchesAreWatched) {
   SideTraining side;
