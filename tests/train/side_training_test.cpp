@@ -38,7 +38,7 @@ TEST(SideTraining, BackwardInHandleBatchIsRefused) {
 }
 
 TEST(SideTraining, BackwardOfAnotherNetworkIsRefused) {
-  const auto other = torch::nn::Linear(4, 1);
+  auto other = torch::nn::Linear(4, 1);
   EXPECT_THAT(refused_because([&](State& s, const torch::Tensor& loss) {
                 other->forward(s.batch["features"]).sum().backward();
                 return loss;
@@ -57,7 +57,7 @@ TEST(SideTraining, AChangeOfAParameterIsRefused) {
 
 // The loop's backward() gives the network gradients, and a callback could step its optimizer.
 TEST(SideTraining, ANetworkOfTheRunnersOwnIsNoticedInTheSecondBatch) {
-  const auto other = torch::nn::Linear(4, 5);
+  auto other = torch::nn::Linear(4, 5);
   EXPECT_THAT(refused_because([&](State& s, const torch::Tensor& loss) {
                 return loss + other->forward(s.batch["features"]).sum();
               }),
@@ -75,7 +75,7 @@ TEST(SideTraining, WhatIsAllowedIsNotRefused) {
             }),
             "");
   // A network that is only used.
-  const auto fixed = torch::nn::Linear(4, 5);
+  auto fixed = torch::nn::Linear(4, 5);
   for (auto& parameter : fixed->parameters()) parameter.set_requires_grad(false);
   EXPECT_EQ(refused_because([&](State& s, const torch::Tensor& loss) {
               return loss + fixed->forward(s.batch["features"]).sum();
