@@ -25,6 +25,13 @@ TEST(Batch, ReplacesInPlace) {
   EXPECT_EQ(batch["features"].sum().item<float>(), 3);
 }
 
+TEST(Batch, ForgetsAKey) {
+  Batch batch{{"features", torch::zeros({3})}, {"loss", torch::zeros({})}};
+  batch.erase("loss");
+  batch.erase("loss");
+  EXPECT_THAT(batch.keys(), ElementsAre("features"));
+}
+
 TEST(Batch, NamesTheNearestKey) {
   const Batch batch{{"features", torch::zeros({3})}, {"targets", torch::zeros({3})}};
   EXPECT_FALSE(batch.contains("target"));

@@ -33,7 +33,7 @@ std::string trained(comm::Communicator& comm, const Case& how) {
   for (const std::int64_t size : {5000, 300, 7}) {
     parameters.emplace_back(std::to_string(size), torch::rand({size}).requires_grad_());
   }
-  Replica replica(parameters, {}, comm,
+  Replica replica(parameters, comm,
                   {.shards = how.shards,
                    .share_memory = how.share_memory,
                    .bucket_bytes = how.bucket_bytes,
@@ -52,8 +52,8 @@ std::string trained(comm::Communicator& comm, const Case& how) {
       loss.backward();
       replica.end_shard(local);
     }
-    replica.update(*optimizer,
-                   {.scale_of = [](auto) { return 0.25; }, .clip_value = 2.0, .clip_norm = 10.0});
+    const TrainedReplica all[] = {{replica, *optimizer}};
+    update(all, {.scale_of = [](auto) { return 0.25; }, .clip_value = 2.0, .clip_norm = 10.0});
   }
   const std::string hash = weights_hash(parameters);
   replica.finish();
@@ -109,39 +109,8 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
 TEST(Replica, NeedsFewSetsOfGradients) {
   comm::Local alone;
   const NamedTensors parameters{{"weight", torch::rand({3}).requires_grad_()}};
-  Replica few(parameters, {}, alone, {.shards = 8, .one_batch_an_update = true});
+  Replica few(parameters, alone, {.shards = 8, .one_batch_an_update = true});
   EXPECT_EQ(few.parameters().buffers()[0].grad_sets.size(), 4U);
-}
-
-// Rank 0 starts its update late, after all buckets were reduced. The other ranks must wait for its
-// buffers, not only for its gradients.
-TEST(Replica, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
-  for (const bool share_memory : {false, true}) {
-    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
-      comm::Shared comm(host_group);
-      NamedTensors parameters;
-      for (int i = 0; i < 3; ++i) {
-        parameters.emplace_back(std::to_string(i), torch::ones({300}).requires_grad_());
-      }
-      torch::Tensor buffer = torch::zeros({64});
-      Replica replica(parameters, {{"buffer", buffer}}, comm,
-                      {.shards = 2, .share_memory = share_memory, .bucket_bytes = 400});
-      const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
-      for (int step = 1; step <= 50; ++step) {
-        replica.begin_shard(0, true);
-        buffer.fill_(1000 * host_group.rank() + step);
-        torch::Tensor loss = torch::zeros({});
-        for (const auto& [name, parameter] : parameters) loss = loss + parameter.sum();
-        replica.before_backward();
-        loss.backward();
-        replica.end_shard(0);
-        if (host_group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        replica.update(*optimizer, {});
-        ASSERT_TRUE(buffer.eq(step).all().item<bool>()) << "step " << step << " " << share_memory;
-      }
-      replica.finish();
-    });
-  }
 }
 
 // A parameter that one shard of one rank used is updated on all ranks. A parameter that no shard
@@ -191,7 +160,7 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
     run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
       const auto world = comm::World::of_host_group(host_group, {.backend = how.backend});
       const Uneven ours;
-      Replica replica(ours.parameters, {}, world->communicator(),
+      Replica replica(ours.parameters, world->communicator(),
                       {.shards = kShards,
                        .share_memory = how.share_memory,
                        .bucket_bytes = how.bucket_bytes,
@@ -207,7 +176,8 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
           loss.backward();
           replica.end_shard(local);
         }
-        replica.update(*optimizer, {});
+        const TrainedReplica all[] = {{replica, *optimizer}};
+        update(all, {});
       }
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         EXPECT_TRUE(torch::allclose(ours.parameters[i].second, tensors[i], 1e-5, 1e-6))
@@ -219,18 +189,6 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
       world->communicator().barrier();
     });
   }
-}
-
-TEST(Replica, RefusesModelsThatDiffer) {
-  const std::string error = error_of_ranks({.size = 3}, [](process::HostGroup& host_group) {
-    const auto world = comm::World::of_host_group(host_group, {});
-    const NamedTensors parameters{
-        {"0.weight", torch::rand({3}).requires_grad_()},
-        {"1.weight", torch::rand({host_group.rank() == 2 ? 5 : 4}).requires_grad_()}};
-    const Replica replica(parameters, {}, world->communicator(), {.shards = 3});
-  });
-  EXPECT_THAT(error, testing::HasSubstr("ranks 0 and 2 differ"));
-  EXPECT_THAT(error, testing::HasSubstr("1.weight"));
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 
-void spend(Profiler& profiler, Phase phase, int milliseconds) {
-  const Profiler::TimedScope scope(profiler, phase);
+void spend(Profiler& profiler, Activity activity, int milliseconds) {
+  const Profiler::TimedScope scope(profiler, activity);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (std::chrono::steady_clock::now() < end) {
   }
@@ -39,7 +39,7 @@ std::vector<double> row_of(const std::string& name, const std::vector<std::strin
 // A busy machine may need more time than expected, but never less.
 TEST(Profiler, TellsPhasesApart) {
   Profiler profiler(true);
-  spend(profiler, Phase::kBackward, 5);
+  spend(profiler, Activity::kBackward, 5);
   profiler.count_batch();
   const auto backward = row_of("backward", {profiler.serialize()});
   ASSERT_EQ(backward.size(), 3U);
@@ -53,9 +53,9 @@ TEST(Profiler, TellsWhatIsInNoPhase) {
   Profiler profiler(true);
   {
     const Profiler::Pass pass(profiler);
-    spend(profiler, Phase::kData, 5);
+    spend(profiler, Activity::kData, 5);
     Profiler off(false);
-    spend(off, Phase::kData, 10);
+    spend(off, Activity::kData, 10);
   }
   const auto seconds = [&](const char* name) { return row_of(name, {profiler.serialize()}).at(0); };
   EXPECT_GE(seconds("other"), 0.010);
@@ -65,9 +65,9 @@ TEST(Profiler, TellsWhatIsInNoPhase) {
 TEST(Profiler, ShowsEveryRankAndTheirMean) {
   Profiler first(true);
   Profiler second(true);
-  spend(first, Phase::kForward, 10);
-  spend(second, Phase::kForward, 20);
-  spend(first, Phase::kWait, 10);
+  spend(first, Activity::kForward, 10);
+  spend(second, Activity::kForward, 20);
+  spend(first, Activity::kWait, 10);
   for (Profiler* const profiler : {&first, &second}) {
     profiler->count_batch();
     profiler->count_batch();
@@ -88,8 +88,8 @@ TEST(Profiler, ShowsEveryRankAndTheirMean) {
 TEST(Profiler, WritesATraceThatChromeReads) {
   TemporaryDirectory folder;
   Profiler profiler(true);
-  spend(profiler, Phase::kForward, 1);
-  spend(profiler, Phase::kReduce, 1);
+  spend(profiler, Activity::kForward, 1);
+  spend(profiler, Activity::kReduce, 1);
   write_chrome_trace(folder / "t.json",
                      std::vector<std::string>{profiler.serialize(), profiler.serialize()});
   const auto events = nlohmann::json::parse(read_file(folder / "t.json")).at("traceEvents");
@@ -105,9 +105,9 @@ TEST(Profiler, WritesATraceThatChromeReads) {
 
 TEST(Profiler, RemembersNothingWhenOff) {
   Profiler profiler(false);
-  spend(profiler, Phase::kForward, 1);
+  spend(profiler, Activity::kForward, 1);
   EXPECT_EQ(row_of("together", {profiler.serialize()})[0], 0);
-  const Profiler::TimedScope nothing(nullptr, Phase::kForward);  // no profiler at all
+  const Profiler::TimedScope nothing(nullptr, Activity::kForward);  // no profiler at all
 }
 
 }  // namespace

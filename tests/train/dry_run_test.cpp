@@ -168,6 +168,14 @@ TEST(DryRun, OptimizerAndFilesAreTriedOnRequest) {
   options.scheduler = optim::OneCycleLR{.max_lr = 1, .total_steps = 3};
   EXPECT_EQ(found(tried_plan(options), {.optimizer = true}).part, "scheduler");
   options = toy::options();
+  options.model = {};
+  options.models = {{"net", toy::model()}};
+  options.optimizer = {};
+  options.optimizers.set("net", {optim::Adam{}, {{.names = "encoder.*", .lr = 1}}});
+  EXPECT_EQ(found(tried_plan(options), {.optimizer = true}).part, "optimizers/net");
+  options.optimizers.set("net", {optim::Adam{}, {{.names = "net.0.*", .lr = 1}}});
+  EXPECT_EQ(found(tried_plan(options), {.optimizer = true}).what, "");
+  options = toy::options();
   const TemporaryDirectory folder;
   options.weights = folder / "none.pth";
   EXPECT_EQ(found(tried_plan(options), {.files = true}).part, "weights");

@@ -23,7 +23,7 @@ struct PassTest : testing::Test {
   }
 
   void run(std::int64_t first_batch = 0, StateDict averages = {}) {
-    LoaderPass pass(state, callbacks, handle, nullptr, profiler, {});
+    LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
     if (first_batch > 0) pass.load_averages(averages);
     pass.run({.loader = "valid", .first_batch = first_batch});
     saved = pass.averages();
@@ -37,6 +37,7 @@ struct PassTest : testing::Test {
     s.batch_metrics["size"] = static_cast<double>(s.batch.size());
   };
   Profiler profiler{false};
+  PassSettings settings;
   StateDict saved;
 };
 
@@ -116,6 +117,48 @@ TEST_F(PassTest, ASumIsShownPerSample) {
   handle = [](State& s) { s.set_loss(s.batch["features"].sum(), sum_over_samples()); };
   run();
   EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 5.5);
+}
+
+// Every phase sees every batch in evaluation, also one that trains in every second batch only.
+TEST_F(PassTest, TheLossIsTheSumOfThoseOfThePhases) {
+  settings.phases = {Phase{.name = "a"}, Phase{.name = "b", .every = 2}};
+  std::vector<double> seen;
+  std::vector<std::string> hooks_of;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_start = [&](State& s) { hooks_of.push_back("start" + s.phase); };
+  hooks->forward = [&](State& s) { hooks_of.push_back("forward " + s.phase); };
+  hooks->batch_end = [&](State& s) {
+    hooks_of.push_back("end" + s.phase);
+    seen.push_back(s.batch_metrics.at("loss"));
+  };
+  callbacks = {hooks};
+  handle = [](State& s) {
+    EXPECT_FALSE(s.batch.contains("loss")) << "that of an earlier phase";
+    const auto mean = s.batch["features"].mean();
+    if (s.phase == "a") {
+      s.batch.set("made", mean);
+      s.set_loss(mean, mean_over(s.loader_batch == 1 ? 1 : 0));
+    } else {
+      s.set_loss(10 * s.batch["made"]);
+    }
+  };
+  run();
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss/a"), 2.5) << "the first batch alone counts";
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss/b"), 55);
+  EXPECT_DOUBLE_EQ(state.loader_metrics.at("loss"), 2.5 + 55);
+  EXPECT_THAT(seen, ElementsAre(2.5 + 25, 65, 95));
+  hooks_of.resize(4);
+  EXPECT_THAT(hooks_of, ElementsAre("start", "forward a", "forward b", "end"));
+}
+
+TEST_F(PassTest, AnErrorNamesThePhase) {
+  settings.phases = {Phase{.name = "a"}, Phase{.name = "b"}};
+  handle = [](State& s) {
+    if (s.phase == "b") throw Error("boom");
+  };
+  LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
+  EXPECT_EQ(toy::error_of([&] { pass.run({.loader = "valid"}); }), "boom");
+  EXPECT_EQ(pass.failed_in(), "loader 'valid', batch 1, phase 'b'");
 }
 
 TEST_F(PassTest, ALossOfNothingIsNotANumber) {

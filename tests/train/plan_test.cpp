@@ -86,13 +86,145 @@ TEST(Resolve, MetricsAreUnknownIfTheRunnerOrACallbackMayAddAny) {
 TEST(Resolve, AnEvaluationIsOneEpochOfOneLoaderWithoutAnOptimizer) {
   const Plan plan = resolve(
       EvaluateOptions{.loader = {toy::points(6)}, .model = toy::model(), .seed = 5}, RunnerParts{});
-  EXPECT_FALSE(plan.optimizer);
+  EXPECT_TRUE(plan.optimizers.empty());
+  ASSERT_EQ(plan.phases.size(), 1u);
+  EXPECT_EQ(plan.phases[0].name, "");
+  EXPECT_TRUE(plan.models.contains("model"));
   EXPECT_THAT(plan.loaders.names(), testing::ElementsAre("valid"));
   EXPECT_EQ(plan.step.shards, 1);
   const State state = state_of(plan);
   EXPECT_EQ(state.seed, 5u);
   EXPECT_EQ(state.progress.num_epochs, 1);
   EXPECT_EQ(state.selection.key, std::nullopt);
+}
+
+// Two networks, "generator" and "critic", each with an optimizer.
+TrainOptions two_networks() {
+  TrainOptions options = toy::options();
+  options.model = {};
+  options.models = {{"generator", toy::model(1)}, {"critic", toy::model(2)}};
+  options.optimizer = {};
+  options.optimizers = {{"generator", optim::SGD{.lr = 0.1}}, {"critic", optim::Adam{}}};
+  return options;
+}
+
+std::string networks_refusal(const std::function<void(TrainOptions&)>& change) {
+  TrainOptions options = two_networks();
+  change(options);
+  return toy::error_of([&] { resolved(options); });
+}
+
+TEST(Resolve, SeveralNetworksHaveTheirOwnOptimizers) {
+  TrainOptions options = two_networks();
+  options.schedulers = {{"critic", optim::ExponentialLR{.gamma = 0.5}}};
+  const Plan plan = resolved(options, {.metrics = no_metrics()});
+  EXPECT_EQ(plan.model.parameters().front().first, "generator.0.weight");
+  ASSERT_EQ(plan.optimizers.size(), 2u);
+  EXPECT_FALSE(plan.optimizers[0].scheduler);
+  EXPECT_TRUE(plan.optimizers[1].scheduler);
+  EXPECT_EQ(parameters_of(plan, plan.optimizers[1]).front().first, "critic.0.weight");
+  EXPECT_EQ(parameters_of(plan, plan.optimizers[1]).size(), toy::model()->parameters().size());
+  ASSERT_EQ(plan.phases.size(), 1u);
+  EXPECT_THAT(plan.phases[0].optimizers, testing::ElementsAre("generator", "critic"));
+  EXPECT_THAT(*plan.known_metrics, testing::IsSupersetOf({"lr/generator", "lr/critic", "loss"}));
+  EXPECT_TRUE(untrained_networks(plan).empty());
+}
+
+TEST(Resolve, OneOptimizerTrainsAllNetworksAndOneSchedulerIsForAllOptimizers) {
+  TrainOptions options = two_networks();
+  options.scheduler = optim::ExponentialLR{.gamma = 0.5};
+  EXPECT_TRUE(resolved(options).optimizers[1].scheduler);
+  options.optimizers = {};
+  options.optimizer = optim::SGD{.lr = 0.1};
+  const Plan plan = resolved(options);
+  ASSERT_EQ(plan.optimizers.size(), 1u);
+  EXPECT_EQ(parameters_of(plan, plan.optimizers[0]).size(), plan.model.parameters().size());
+}
+
+TEST(Resolve, PhasesStepTheOptimizersOfTheirNames) {
+  TrainOptions options = two_networks();
+  options.phases = {"critic", Phase{.name = "fool", .optimizers = {"generator"}, .every = 3}};
+  const Plan plan = resolved(options, {.metrics = no_metrics()});
+  EXPECT_EQ(phase_of(plan, plan.optimizers[0]).name, "fool");
+  EXPECT_EQ(phase_of(plan, plan.optimizers[1]).name, "critic");
+  EXPECT_THAT(*plan.known_metrics,
+              testing::IsSupersetOf({"loss", "loss/critic", "loss/fool", "loss/fool/std"}));
+  EXPECT_EQ(state_of(plan).better("loss/fool"), Better::kSmaller);
+}
+
+TEST(Resolve, ANetworkWithoutAnOptimizerIsNotTrained) {
+  TrainOptions options = two_networks();
+  options.optimizers = {{"generator", optim::SGD{.lr = 0.1}}};
+  const Plan plan = resolved(options);
+  EXPECT_THAT(untrained_networks(plan), testing::ElementsAre("critic"));
+  EXPECT_EQ(parameters_of(plan, plan.optimizers[0]).size(), toy::model()->parameters().size());
+}
+
+TEST(Resolve, NamesThatDoNotExistAreRefusedWithTheNearest) {
+  EXPECT_THAT(networks_refusal([](auto& o) { o.optimizers.set("citric", optim::Adam{}); }),
+              testing::AllOf(HasSubstr("'citric'"), HasSubstr("did you mean 'critic'?")));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.schedulers = {{"generater", optim::ExponentialLR{.gamma = 0.5}}};
+              }),
+              testing::AllOf(HasSubstr("'generater'"), HasSubstr("did you mean 'generator'?")));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.phases = {"critic", "generater"};
+              }),
+              testing::AllOf(HasSubstr("'generater'"), HasSubstr("did you mean 'generator'?")));
+}
+
+TEST(Resolve, EveryOptimizerBelongsToOnePhase) {
+  EXPECT_THAT(networks_refusal([](auto& o) { o.phases = {"critic"}; }),
+              HasSubstr("none steps the optimizer 'generator'"));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.phases = {"critic", Phase{.name = "all", .optimizers = {"generator", "critic"}}};
+              }),
+              HasSubstr("'critic' and 'all' both step the optimizer 'critic'"));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.phases = {"critic", "critic", "generator"};
+              }),
+              HasSubstr("'critic' comes twice"));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.phases = {"critic", Phase{.name = "generator", .every = 0}};
+              }),
+              HasSubstr("'generator': every: expected 1 or more, got 0"));
+  EXPECT_THAT(
+      networks_refusal([](auto& o) {
+        o.phases = {Phase{.name = "critic", .every = 2}, Phase{.name = "generator", .every = 2}};
+      }),
+      HasSubstr("every = 1"));
+}
+
+TEST(Resolve, OneAndSeveralOfAKindExcludeEachOther) {
+  EXPECT_THAT(networks_refusal([](auto& o) { o.model = toy::model(); }),
+              HasSubstr("model and models"));
+  EXPECT_THAT(networks_refusal([](auto& o) { o.optimizer = optim::Adam{}; }),
+              HasSubstr("optimizer and optimizers"));
+  EXPECT_THAT(networks_refusal([](auto& o) {
+                o.criterions = {{"mse", torch::nn::MSELoss()}};
+              }),
+              HasSubstr("criterion and criterions"));
+}
+
+TEST(Resolve, NetworksThatAreTrainedSeparatelyShareNoTensor) {
+  const auto shared = toy::model();
+  const auto share = [&](TrainOptions& o) {
+    o.models = {{"generator", shared}, {"critic", shared}};
+  };
+  EXPECT_THAT(networks_refusal(share),
+              testing::AllOf(HasSubstr("'generator.0.weight'"), HasSubstr("'critic.0.weight'")));
+  EXPECT_EQ(networks_refusal([&](auto& o) {
+              share(o);
+              o.optimizers = {};
+              o.optimizer = optim::Adam{};
+            }),
+            "")
+      << "one optimizer knows that they are the same";
+}
+
+TEST(Resolve, ASupervisedRunnerHasOneNetwork) {
+  EXPECT_THAT(toy::error_of([] { resolved(two_networks(), {.keys = SupervisedKeys{}}); }),
+              testing::AllOf(HasSubstr("generator, critic"), HasSubstr("derive from Runner")));
 }
 
 TEST(Resolve, AnErrorInALoaderNamesIt) {

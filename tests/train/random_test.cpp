@@ -28,6 +28,14 @@ TEST(RandomStateScope, RestoresTheGenerator) {
   EXPECT_TRUE(torch::rand({4}).equal(expected));
 }
 
+// Runs without phases were made before there were phases, and must stay the same.
+TEST(Draws, TheFirstPhaseHasTheNumbersOfARunWithoutPhases) {
+  EXPECT_EQ(mix_seed({.seed = 1, .epoch = 2, .phase = 0}), mix_seed({.seed = 1, .epoch = 2}));
+  EXPECT_NE(mix_seed({.seed = 1, .epoch = 2, .phase = 1}), mix_seed({.seed = 1, .epoch = 2}));
+  EXPECT_NE(mix_seed({.seed = 1, .epoch = 2, .phase = 1}),
+            mix_seed({.seed = 1, .epoch = 2, .phase = 2}));
+}
+
 TEST(Draws, DifferBetweenAllPlaces) {
   std::set<std::uint64_t> seeds;
   for (std::uint64_t seed : {0, 1, 2}) {

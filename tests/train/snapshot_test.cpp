@@ -69,7 +69,7 @@ TEST(Snapshot, ACallbackThatIsGoneIsWarnedOf) {
 TEST(Snapshot, WeightsAloneCannotBeResumed) {
   State state;
   EXPECT_THAT(toy::error_of([&] {
-                restore_snapshot({{"model_state_dict", StateDict()}}, state, {});
+                restore_snapshot({{"model_state_dict", StateDict()}}, state, {}, {});
               }),
               HasSubstr("weights only"));
 }

@@ -14,9 +14,12 @@ namespace {
 struct Line {
   torch::Tensor weight = torch::tensor({1.0, -2.0}, torch::kDouble).requires_grad_();
   comm::Local alone;
-  Replica replica{{{"weight", weight}}, {}, alone, {}};
+  Replica replica{{{"weight", weight}}, alone, {}};
+  ModelBuffers buffers{{}, alone, {}};
   std::unique_ptr<optim::Optimizer> optimizer =
       optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
+
+  StepParts parts() { return {.trained = {{replica, *optimizer}}, .buffers = buffers}; }
 
   torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
 };
@@ -34,7 +37,7 @@ void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
 
 torch::Tensor after_whole_batch(StepSettings settings = {}) {
   Line line;
-  TrainStep step(line.replica, *line.optimizer, settings);
+  TrainStep step(line.parts(), settings);
   add(step, line, kData);
   Metrics metrics;
   step.update(metrics);
@@ -43,7 +46,7 @@ torch::Tensor after_whole_batch(StepSettings settings = {}) {
 
 TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
   Line line;
-  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
+  TrainStep step(line.parts(), {.accumulation_steps = 3});
   for (const auto& part : kData.split_with_sizes({2, 2, 1})) {
     EXPECT_FALSE(step.due(false));
     add(step, line, part);
@@ -58,7 +61,7 @@ TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
 
 TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
   Line line;
-  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 3});
+  TrainStep step(line.parts(), {.accumulation_steps = 3});
   EXPECT_FALSE(step.due(true)) << "nothing to update with";
   add(step, line, kData);
   ASSERT_TRUE(step.due(true));
@@ -76,7 +79,7 @@ TEST(TrainStep, ClipsTheNormOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_norm = 0.5}), expected, 1e-12));
 
   Line line;
-  TrainStep step(line.replica, *line.optimizer, {.accumulation_steps = 2, .clip_grad_norm = 0.5});
+  TrainStep step(line.parts(), {.accumulation_steps = 2, .clip_grad_norm = 0.5});
   for (const auto& part : kData.split_with_sizes({4, 1})) add(step, line, part);
   Metrics metrics;
   step.update(metrics);
@@ -91,10 +94,19 @@ TEST(TrainStep, ClipsTheValuesOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_value = 0.5}), expected, 1e-12));
 }
 
+// A phase that takes place in every second batch makes at most half as many steps.
+TEST(TrainStep, StepsOfAnEpochCountThePhasesBatches) {
+  const data::Loaders loaders = {{"train", {toy::points(50), {.batch_size = 8}}},
+                                 {"valid", {toy::points(50), {.batch_size = 8}}}};
+  EXPECT_EQ(steps_per_epoch(loaders, 1, 1), 7);
+  EXPECT_EQ(steps_per_epoch(loaders, 1, 1, 2), 4);
+  EXPECT_EQ(steps_per_epoch(loaders, 2, 1, 2), 2);
+}
+
 TEST(TrainStep, RefusesSettingsWithoutMeaning) {
   Line line;
   const auto with = [&](StepSettings settings) {
-    return toy::error_of([&] { TrainStep(line.replica, *line.optimizer, settings); });
+    return toy::error_of([&] { TrainStep(line.parts(), settings); });
   };
   EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
   EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));
@@ -103,9 +115,8 @@ TEST(TrainStep, RefusesSettingsWithoutMeaning) {
 
 // The batches make one update; each has a loss with its own kind of mean.
 torch::Tensor after_batches(const std::vector<std::pair<torch::Tensor, LossOver>>& losses,
-                            const Line& line) {
-  TrainStep step(const_cast<Replica&>(line.replica), *line.optimizer,
-                 {.accumulation_steps = static_cast<std::int64_t>(losses.size())});
+                            Line& line) {
+  TrainStep step(line.parts(), {.accumulation_steps = static_cast<std::int64_t>(losses.size())});
   for (const auto& [loss, over] : losses) {
     step.begin_batch({.samples = 2, .batch_size = 2});
     step.begin_shard(0);
@@ -131,7 +142,7 @@ TEST(TrainStep, ALossCountsByWhatItIsAMeanOver) {
 // If the loss were skipped, the other workers would wait for this one in backward() of batch norm.
 TEST(TrainStep, WithSyncBnALossWithoutAGradientIsRefused) {
   Line line;
-  TrainStep step(line.replica, *line.optimizer, {.shards = 2, .sync_bn = true});
+  TrainStep step(line.parts(), {.shards = 2, .sync_bn = true});
   step.begin_batch({.samples = 2, .batch_size = 2});
   step.begin_shard(0);
   EXPECT_THAT(toy::error_of([&] { step.backward(line.loss(kData) * NAN, mean_over(0), 2); }),

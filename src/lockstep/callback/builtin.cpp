@@ -54,7 +54,7 @@ Callbacks with_builtin_callbacks(const TrainOptions& options) {
   add(options.timeit, TimerCallback());
   add(options.check, CheckRunCallback());
   add(options.overfit, BatchOverfitCallback());
-  add(options.scheduler.has_value(), SchedulerCallback());
+  add(options.scheduler.has_value() || !options.schedulers.empty(), SchedulerCallback());
   add(options.logdir.has_value(), CheckpointCallback());
   return all;
 }

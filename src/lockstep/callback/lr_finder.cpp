@@ -35,6 +35,12 @@ LRFinderCallback::LRFinderCallback(LRFinderCallbackOptions options) : options_(o
 }
 
 void LRFinderCallback::check(const State& state) const {
+  if (state.optimizers.size() > 1) {
+    throw ConfigError(
+        "LRFinderCallback: the run has {} optimizers, expected one: it would not be known whose "
+        "learning rate changed the loss",
+        state.optimizers.size());
+  }
   if (state.scheduler != nullptr) {
     throw ConfigError(
         "LRFinderCallback: the run has a scheduler, which sets the learning rate, too");

@@ -1,5 +1,7 @@
 #include "lockstep/callback/scheduler.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -12,14 +14,18 @@ const std::optional<MetricKey>& SchedulerCallback::metric(const State& state) co
 }
 
 void SchedulerCallback::check(const State& state) const {
-  if (state.scheduler == nullptr) {
+  if (state.schedulers.empty()) {
     throw ConfigError(
         "SchedulerCallback: there is no scheduler; pass .scheduler or override "
         "get_scheduler()");
   }
-  if (!state.scheduler->needs_metric()) return;
-  const std::string asked_by = "scheduler " + state.scheduler->name();
-  if (state.scheduler->per() == optim::Per::kBatch) {
+  for (const auto& [name, scheduler] : state.schedulers) check(state, *scheduler);
+}
+
+void SchedulerCallback::check(const State& state, const optim::Scheduler& scheduler) const {
+  if (!scheduler.needs_metric()) return;
+  const std::string asked_by = "scheduler " + scheduler.name();
+  if (scheduler.per() == optim::Per::kBatch) {
     throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", asked_by);
   }
   if (!metric(state)) {
@@ -29,34 +35,41 @@ void SchedulerCallback::check(const State& state) const {
         asked_by);
   }
   check_metric_key(state, *metric(state), asked_by);
-  if (state.scheduler->needs_direction()) selection_in(state);
+  if (scheduler.needs_direction()) selection_in(state, scheduler);
 }
 
-Selection SchedulerCallback::selection_in(const State& state) const {
-  const std::string asked_by = "scheduler " + state.scheduler->name();
+Selection SchedulerCallback::selection_in(const State& state,
+                                          const optim::Scheduler& scheduler) const {
+  const std::string asked_by = "scheduler " + scheduler.name();
   return selection_for(state,
                        {.metric = options_.metric, .minimize = std::nullopt, .asked_by = asked_by});
 }
 
 void SchedulerCallback::on_run_start(State& state) {
-  if (!state.scheduler->needs_direction()) return;
-  state.scheduler->set_minimize(selection_in(state).minimize);
+  for (const auto& [name, scheduler] : state.schedulers) {
+    if (scheduler->needs_direction()) {
+      scheduler->set_minimize(selection_in(state, *scheduler).minimize);
+    }
+  }
 }
 
-// Steps only if the model was updated: with gradient accumulation, not every batch does it.
+// Steps only if the optimizer has: with gradient accumulation and with phases, not every batch
+// steps it.
 void SchedulerCallback::on_step(State& state) {
-  if (!state.is_train || !state.can_snapshot || state.scheduler->per() != optim::Per::kBatch)
-    return;
-  state.scheduler->step();
+  for (const auto& [name, scheduler] : state.schedulers) {
+    const bool has_stepped = std::ranges::find(state.stepped, name) != state.stepped.end();
+    if (has_stepped && scheduler->per() == optim::Per::kBatch) scheduler->step();
+  }
 }
 
 void SchedulerCallback::on_epoch_end(State& state) {
-  if (state.scheduler->per() != optim::Per::kEpoch) return;
-  if (state.scheduler->needs_metric()) {
-    state.scheduler->step(
-        metric_value(state, *metric(state), "scheduler " + state.scheduler->name()));
-  } else {
-    state.scheduler->step();
+  for (const auto& [name, scheduler] : state.schedulers) {
+    if (scheduler->per() != optim::Per::kEpoch) continue;
+    if (scheduler->needs_metric()) {
+      scheduler->step(metric_value(state, *metric(state), "scheduler " + scheduler->name()));
+    } else {
+      scheduler->step();
+    }
   }
 }
 

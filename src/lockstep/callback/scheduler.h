@@ -1,4 +1,5 @@
-// Changes the learning rate: steps the run's scheduler after each update or after each epoch.
+// Changes the learning rates: steps each scheduler of the run after each update of its optimizer or
+// after each epoch.
 // train() adds this callback itself if a scheduler is given. Pass your own to choose the metric of
 // a plateau.
 #pragma once
@@ -33,7 +34,9 @@ class SchedulerCallback : public Callback {
  private:
   // The metric of a plateau in this run.
   const std::optional<MetricKey>& metric(const State& state) const;
-  Selection selection_in(const State& state) const;  // if the plateau needs a direction
+  void check(const State& state, const optim::Scheduler& scheduler) const;
+  // If the plateau needs a direction.
+  Selection selection_in(const State& state, const optim::Scheduler& scheduler) const;
 
   SchedulerCallbackOptions options_;
 };

@@ -39,6 +39,10 @@ std::int64_t Batch::size() const {
                                                                 : entries_.front().second.size(0);
 }
 
+void Batch::erase(std::string_view key) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.first == key; });
+}
+
 Batch Batch::to(torch::Device device) const {
   Batch moved = *this;
   for (auto& [key, tensor] : moved.entries_) tensor = tensor.to(device, /*non_blocking=*/true);

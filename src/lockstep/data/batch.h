@@ -24,6 +24,7 @@ class Batch {
   const torch::Tensor& operator[](std::string_view key) const;
 
   void set(std::string_view key, torch::Tensor tensor);
+  void erase(std::string_view key);  // does nothing if it is not there
   bool contains(std::string_view key) const;
   std::vector<std::string> keys() const;
   bool empty() const { return entries_.empty(); }

@@ -1,13 +1,11 @@
 #include "lockstep/engine/replica.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
 
-#include <fmt/ranges.h>
 #include <torch/utils.h>
 
-#include "lockstep/base/error.h"
 #include "lockstep/compute/parallel.h"
 #include "lockstep/engine/gradient_buckets.h"
 
@@ -21,51 +19,17 @@ using optim::Part;
 // How many elements are processed at a time.
 constexpr std::int64_t kPiece = 16384;
 
-std::string signature(const NamedTensors& tensors) {
-  std::string text;
-  for (const auto& [name, tensor] : tensors) {
-    text += fmt::format("{}\t{} [{}]{}{}\n", name, c10::toString(tensor.scalar_type()),
-                        fmt::join(tensor.sizes(), ", "),
-                        tensor.requires_grad() ? "" : " without gradient",
-                        tensor.is_contiguous()
-                            ? ""
-                            : fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", ")));
-  }
-  return text;
-}
-
-// The first line in which two signatures differ, for a message.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::size_t at = 0;
-  while (true) {
-    const auto line = [&](const std::string& text) {
-      if (at >= text.size()) return std::string("nothing");
-      std::string found = text.substr(at, text.find('\n', at) - at);
-      std::ranges::replace(found, '\t', ' ');
-      return found;
-    };
-    const std::string left = line(a);
-    const std::string right = line(b);
-    if (left != right) return {left, right};
-    at = a.find('\n', at) + 1;
-  }
-}
-
 }  // namespace
 
-Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
-                 comm::Communicator& communicator, const ReplicaOptions& options)
+Replica::Replica(const NamedTensors& parameters, comm::Communicator& communicator,
+                 const ReplicaOptions& options)
     : communicator_(communicator),
       options_(options),
       range_(comm::leaves_of({.rank = communicator.rank(), .size = communicator.size()},
                              options.shards)),
       sums_(sums_of(communicator.rank())) {
-  compare_models(parameters, buffers);
   const bool alone = communicator_.size() == 1;
   shared_ = !alone && options_.share_memory && can_share(parameters);
-  buffers_ = std::make_unique<ModelBuffers>(
-      buffers, communicator_,
-      ModelBuffersOptions{.shards = options_.shards, .ranks_meet = shared_});
   optim::FlatOptions flat{.grad_sets = sums_.arrays()};
   if (shared_) {
     flat.grad_sets = plan_shared_sets();
@@ -88,7 +52,7 @@ Replica::Replica(const NamedTensors& parameters, const NamedTensors& buffers,
   } else {
     make_buckets();
   }
-  send_weights();
+  send();
 }
 
 comm::RunningSums Replica::sums_of(int rank) const {
@@ -124,8 +88,7 @@ void Replica::make_buckets() {
           .leaves = options_.shards, .nodes = sums_.nodes(), .bytes = options_.bucket_bytes});
 }
 
-// Sends rank 0's parameters and buffers to all ranks.
-void Replica::send_weights() {
+void Replica::send() {
   if (communicator_.size() == 1) return;
   for (const auto& buffer : parameters_->buffers()) {
     if (!shared_) communicator_.broadcast(buffer.values);
@@ -136,24 +99,11 @@ void Replica::send_weights() {
   for (const auto& [name, tensor] : parameters_->left_alone()) {
     if (tensor.layout() == torch::kStrided) communicator_.broadcast(tensor);
   }
-  buffers_->broadcast();
 }
 
 void Replica::send(const optim::Optimizer& optimizer) {
-  send_weights();
   if (shared_ || communicator_.size() == 1) return;
   for (const torch::Tensor& tensor : optimizer.tensors()) communicator_.broadcast(tensor);
-}
-
-void Replica::change(const std::function<void()>& change) {
-  buffers_->settle();
-  communicator_.barrier();
-  if (!shared_ || communicator_.is_primary()) {
-    const torch::NoGradGuard no_grad;
-    change();
-  }
-  communicator_.barrier();
-  send_weights();
 }
 
 // Also after a failure, the model must be in memory that no other process writes to, because the
@@ -161,25 +111,6 @@ void Replica::change(const std::function<void()>& change) {
 Replica::~Replica() {
   buckets_.reset();
   if (shared_ && !finished_) parameters_->move_to_own_memory();
-}
-
-void Replica::compare_models(const NamedTensors& parameters, const NamedTensors& buffers) {
-  if (communicator_.size() == 1) return;
-  if (options_.shards < communicator_.size()) {
-    throw ConfigError("shards: expected at least one per worker, got {} for {} workers",
-                      options_.shards, communicator_.size());
-  }
-  const std::string mine = signature(parameters) + signature(buffers);
-  const std::string first = communicator_.broadcast_bytes(mine, 0);
-  // All ranks learn of a difference together, so that none continues without the others.
-  const auto votes = communicator_.vote(mine == first ? 0 : 1);
-  const auto other = std::ranges::find(votes, 1U);
-  if (other == votes.end()) return;
-  const int rank = static_cast<int>(other - votes.begin());
-  const std::string theirs = communicator_.broadcast_bytes(mine, rank);
-  const auto [left, right] = first_difference(first, theirs);
-  throw CommError("the models of ranks 0 and {} differ: rank 0 has {}, rank {} has {}", rank, left,
-                  rank, right);
 }
 
 bool Replica::can_share(const NamedTensors& parameters) const {
@@ -199,7 +130,6 @@ std::int64_t Replica::set_of(int local) const {
 void Replica::begin_shard(int local, bool last) {
   if (local == 0) wake_unfrozen();
   if (shared_ || range_.count() > 1) parameters_->bind_grads(set_of(local));
-  buffers_->begin_shard(local);
   last_shard_ = last && local + 1 == range_.count();
 }
 
@@ -215,13 +145,12 @@ void Replica::before_backward() {
 
 void Replica::end_shard(int local) {
   parameters_->collect_grads();
-  buffers_->end_shard(local);
   for (const auto& addition : sums_.additions(local)) add_sets(addition);
 }
 
 // Adds one piece at a time, so that the piece is still in the cache when its memory is cleared.
 void Replica::add_sets(const comm::RunningSums::Addition& addition) {
-  const Profiler::TimedScope scope(options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kReduce);
   static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
   for (const auto& buffer : parameters_->buffers()) {
     if (!buffer.is_awake()) continue;
@@ -255,45 +184,86 @@ bool Replica::overlaps() const {
 }
 
 void Replica::wait_for_all() {
-  const Profiler::TimedScope scope(options_.profiler, Phase::kWait);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kWait);
   communicator_.synchronize();
 }
 
-std::optional<double> Replica::update(optim::Optimizer& optimizer, const Update& update) {
+Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update& update) {
   const bool in_parts = shared_ && optimizer.steps_in_parts();
-  const Part part = in_parts ? Part{communicator_.rank(), communicator_.size()} : Part{};
-  buffers_->publish();
+  const Part part = own_part(optimizer);
+  if (update.buffers != nullptr) update.buffers->publish();
   if (update.scale_of) write_weights(update.weights);
   sum_gradients();
-  buffers_->take();
+  if (update.buffers != nullptr) update.buffers->take();
   // If one worker steps for all, it needs the sums of the other parts, too.
   if (shared_ && !in_parts) wait_for_all();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
 
-  double scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0;
+  Reduced reduced{.scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0};
   parameters_->set_mark(false);
-  std::optional<double> norm;
   {
-    const Profiler::TimedScope scope(options_.profiler, Phase::kOptimizer);
-    if (update.clip_value && steps) parameters_->clip_grad_value(*update.clip_value / scale, part);
+    const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
+    if (update.clip_value && steps) {
+      parameters_->clip_grad_value(*update.clip_value / reduced.scale, part);
+    }
     if (update.clip_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
   }
   if (update.clip_norm) {
     if (shared_) wait_for_all();
-    norm =
-        scale * (shared_ ? parameters_->norm_of_blocks(block_norms()) : parameters_->grad_norm());
-    scale *= optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
+    reduced.norm = reduced.scale * (shared_ ? parameters_->norm_of_blocks(block_norms())
+                                            : parameters_->grad_norm());
   }
+  return reduced;
+}
+
+void Replica::step(optim::Optimizer& optimizer, double scale) {
+  const bool in_parts = shared_ && optimizer.steps_in_parts();
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);
   if (shared_ && !in_parts) parameters_->bind_grads(0);
-  if (steps) {
-    const Profiler::TimedScope scope(options_.profiler, Phase::kOptimizer);
-    optimizer.step({.grad_scale = scale, .zero_grad = true, .part = part});
+  if (!shared_ || in_parts || communicator_.is_primary()) {
+    const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
+    optimizer.step({.grad_scale = scale, .zero_grad = true, .part = own_part(optimizer)});
   } else {
     parameters_->mark_updated();
     parameters_->forget_use();
   }
   if (shared_) wait_for_all();
+}
+
+// The part of the elements that this worker updates.
+Part Replica::own_part(const optim::Optimizer& optimizer) const {
+  const bool in_parts = shared_ && optimizer.steps_in_parts();
+  return in_parts ? Part{communicator_.rank(), communicator_.size()} : Part{};
+}
+
+namespace {
+
+// The norm of several gradients together.
+double norm_of(std::span<const Replica::Reduced> parts) {
+  if (parts.size() == 1) return *parts.front().norm;
+  double squares = 0;
+  for (const auto& part : parts) squares += *part.norm * *part.norm;
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update) {
+  std::vector<Replica::Reduced> reduced;
+  Replica::Update each = update;
+  for (const auto& [replica, optimizer] : all) {
+    reduced.push_back(replica.reduce(optimizer, each));
+    each.buffers = nullptr;  // once is enough
+  }
+  std::optional<double> norm;
+  double clip = 1.0;
+  if (update.clip_norm) {
+    norm = norm_of(reduced);
+    clip = optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].replica.step(all[i].optimizer, reduced[i].scale * clip);
+  }
   return norm;
 }
 
@@ -309,7 +279,7 @@ void Replica::sum_gradients() {
     }
     wait_for_all();
   }
-  const Profiler::TimedScope scope(options_.profiler, Phase::kReduce);
+  const Profiler::TimedScope scope(options_.profiler, Activity::kReduce);
   if (shared_) {
     parameters_->read_marks(marks_);
     sum_own_part();

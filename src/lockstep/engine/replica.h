@@ -1,5 +1,6 @@
-// A worker's copy of the model: its parameters and the gradients of its shards. Replica keeps them
-// the same on all workers.
+// A worker's copy of the parameters that one optimizer trains, and the gradients of its shards.
+// Replica keeps them the same on all workers. Replicas (engine/replicas.h) has those of a whole
+// run.
 //
 // On one host the parameters, the gradients and the optimizer's state are in memory that the
 // workers share. Each worker sums its part of the gradients, directly from where backward() wrote
@@ -37,17 +38,17 @@ struct ReplicaOptions {
   // Each shard is computed once before every update. Otherwise the gradients of several batches are
   // added up for each shard, so every shard needs its own memory for gradients.
   bool one_batch_an_update = false;
-  Profiler* profiler = nullptr;  // measures the phases; none: nothing is measured
+  Profiler* profiler = nullptr;  // measures the activities; none: nothing is measured
 };
 
 class GradientBuckets;
 
 class Replica {
  public:
-  // Collective. All workers get rank 0's values. Throws CommError, which names the parameter, if
-  // the models of two ranks differ in it.
-  Replica(const NamedTensors& parameters, const NamedTensors& buffers,
-          comm::Communicator& communicator, const ReplicaOptions& options);
+  // Collective. All workers get rank 0's values. The parameters must have the same names, shapes
+  // and types on all ranks.
+  Replica(const NamedTensors& parameters, comm::Communicator& communicator,
+          const ReplicaOptions& options);
   ~Replica();
 
   optim::FlatParameters& parameters() { return *parameters_; }
@@ -80,30 +81,35 @@ class Replica {
     std::function<double(std::span<const double>)> scale_of = {};
     std::optional<double> clip_value = {};  // of the mean's elements
     std::optional<double> clip_norm = {};   // of the mean
+    // Buffers that all shards take from the first one, together with the gradients, so that ranks
+    // that share memory need not wait for each other once more.
+    ModelBuffers* buffers = nullptr;
   };
-  // Collective. Sums the gradients of all shards, clips them and steps the optimizer. Gradients are
+  // Collective: the first half of an update. Sums the gradients of all shards and clips their
+  // values.
+  struct Reduced {
+    double scale = 1.0;               // turns the sum into the mean
+    std::optional<double> norm = {};  // of the mean, if clip_norm is set
+  };
+  Reduced reduce(const optim::Optimizer& optimizer, const Update& update);
+  // Collective: the second half. Steps the optimizer with the sums times `scale`. Gradients are
   // zero after it. Parameters that the loss of no shard has used since the last update are not
-  // changed, as in PyTorch. Returns the norm of the mean gradient if clip_norm is set.
-  std::optional<double> update(optim::Optimizer& optimizer, const Update& update);
+  // changed, as in PyTorch.
+  void step(optim::Optimizer& optimizer, double scale);
 
-  // Collective. Lets the user change the model. `change` is called once for each copy of the
-  // parameters: only on rank 0 if memory is shared. After it, all ranks have rank 0's parameters,
-  // frozen ones included, and buffers.
-  void change(const std::function<void()>& change);
-
-  // Collective. Called after rank 0 has loaded a checkpoint. All ranks get rank 0's parameters,
-  // buffers and tensors of the optimizer. What is in shared memory need not be sent.
+  // Collective. All ranks get rank 0's parameters, frozen ones included. What is in shared memory
+  // need not be sent.
+  void send();
+  // The same for the tensors of the optimizer, after rank 0 has loaded a checkpoint.
   void send(const optim::Optimizer& optimizer);
 
   // Collective. Moves the parameters to memory of this process.
   void finish();
 
  private:
-  void compare_models(const NamedTensors& parameters, const NamedTensors& buffers);
   bool can_share(const NamedTensors& parameters) const;
   comm::RunningSums sums_of(int rank) const;
   std::int64_t plan_shared_sets();
-  void send_weights();
   void wake_unfrozen();
   void make_buckets();
   std::int64_t set_of(int local) const;
@@ -112,6 +118,7 @@ class Replica {
   void sum_own_part();
   void exchange_sums();
   void wait_for_all();
+  optim::Part own_part(const optim::Optimizer& optimizer) const;
   std::span<double> block_norms() const;  // of all parts, if memory is shared
   void write_weights(std::span<const double> own);
   std::span<const double> gathered_weights();
@@ -126,12 +133,21 @@ class Replica {
   bool shared_ = false;
   bool finished_ = false;
   bool last_shard_ = false;  // the current shard is the last before an update
-  std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<optim::FlatParameters> parameters_;
   std::unique_ptr<GradientBuckets> buckets_;
   std::unique_ptr<comm::Tree> tree_;  // adds up the sets in terms_
   torch::Tensor block_norms_;         // shared, for the norm of all gradients
   torch::Tensor weights_;             // of the shards of all workers; shared, too, if memory is
 };
+
+// A replica and the optimizer that was made for it.
+struct TrainedReplica {
+  Replica& replica;
+  optim::Optimizer& optimizer;
+};
+
+// Collective. One update of several replicas, whose gradients are clipped by their common norm.
+// Returns the norm of the mean gradient if clip_norm is set.
+std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update);
 
 }  // namespace lockstep

@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<const char*, kPhases> kNames = {"data", "forward",   "backward", "reduce",
-                                                     "wait", "optimizer", "callbacks"};
+constexpr std::array<const char*, kActivities> kNames = {"data", "forward",   "backward", "reduce",
+                                                         "wait", "optimizer", "callbacks"};
 constexpr std::size_t kRanksShown = 8;
 
 // The measurements of one rank, as serialize() wrote them.
@@ -26,12 +26,12 @@ struct Profile {
     pass_seconds = json.at("pass_seconds");
     events = json.at("events");
   }
-  double in_phases() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
-  double together() const { return std::max(pass_seconds, in_phases()); }
-  double other() const { return together() - in_phases(); }
+  double in_activities() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+  double together() const { return std::max(pass_seconds, in_activities()); }
+  double other() const { return together() - in_activities(); }
 
   double batches = 1;
-  std::array<double, kPhases> seconds{};
+  std::array<double, kActivities> seconds{};
   double pass_seconds = 0;
   nlohmann::json events;
 };
@@ -63,8 +63,9 @@ std::string row(const char* name, const std::vector<Profile>& ranks,
 
 }  // namespace
 
-Profiler::TimedScope::TimedScope(Profiler* profiler, Phase phase)
-    : profiler_(profiler != nullptr && profiler->enabled_ ? profiler : nullptr), phase_(phase) {
+Profiler::TimedScope::TimedScope(Profiler* profiler, Activity activity)
+    : profiler_(profiler != nullptr && profiler->enabled_ ? profiler : nullptr),
+      activity_(activity) {
   if (profiler_ != nullptr) start_ = std::chrono::steady_clock::now();
 }
 
@@ -72,10 +73,10 @@ Profiler::TimedScope::~TimedScope() {
   if (profiler_ == nullptr) return;
   const auto end = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(end - start_).count();
-  profiler_->seconds_[static_cast<std::size_t>(phase_)] += seconds;
+  profiler_->seconds_[static_cast<std::size_t>(activity_)] += seconds;
   if (profiler_->events_.size() >= kMaxEvents) return;
   const double start = std::chrono::duration<double>(start_.time_since_epoch()).count();
-  profiler_->events_.push_back({phase_, start * 1e6, seconds * 1e6});
+  profiler_->events_.push_back({activity_, start * 1e6, seconds * 1e6});
 }
 
 Profiler::Pass::Pass(Profiler& profiler)
@@ -89,7 +90,7 @@ Profiler::Pass::~Pass() {
 std::string Profiler::serialize() const {
   nlohmann::json events = nlohmann::json::array();
   for (const Event& event : events_) {
-    events.push_back({static_cast<int>(event.phase), event.start_us, event.duration_us});
+    events.push_back({static_cast<int>(event.activity), event.start_us, event.duration_us});
   }
   return nlohmann::json{{"batches", batches_},
                         {"seconds", seconds_},
@@ -107,7 +108,7 @@ std::string profile_table(std::span<const std::string> profiles) {
       text += fmt::format(" {:>9}", fmt::format("rank {}", i));
     }
   }
-  for (std::size_t i = 0; i < kPhases; ++i) {
+  for (std::size_t i = 0; i < kActivities; ++i) {
     text += '\n' + row(kNames[i], ranks, [i](const Profile& rank) { return rank.seconds[i]; });
   }
   text += '\n' + row("other", ranks, &Profile::other);

@@ -1,5 +1,5 @@
-// Measures how long each phase of a run takes on each rank: data, forward, backward, reduce, wait,
-// optimizer, callbacks.
+// Measures how long each activity of a run takes on each rank: data, forward, backward, reduce,
+// wait, optimizer, callbacks.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-enum class Phase : std::uint8_t {
+enum class Activity : std::uint8_t {
   kData,
   kForward,
   kBackward,
@@ -21,9 +21,9 @@ enum class Phase : std::uint8_t {
   kOptimizer,
   kCallbacks
 };
-inline constexpr std::size_t kPhases = 7;
+inline constexpr std::size_t kActivities = 7;
 
-// If it is off, it costs one branch per phase.
+// If it is off, it costs one branch per activity.
 class Profiler {
  public:
   explicit Profiler(bool enabled) : enabled_(enabled) {}
@@ -31,19 +31,19 @@ class Profiler {
   // Measures the time from its construction to its destruction. Without a profiler it does nothing.
   class TimedScope {
    public:
-    TimedScope(Profiler* profiler, Phase phase);
-    TimedScope(Profiler& profiler, Phase phase) : TimedScope(&profiler, phase) {}
+    TimedScope(Profiler* profiler, Activity activity);
+    TimedScope(Profiler& profiler, Activity activity) : TimedScope(&profiler, activity) {}
     ~TimedScope();
     TimedScope(const TimedScope&) = delete;
     TimedScope& operator=(const TimedScope&) = delete;
 
    private:
     Profiler* profiler_;
-    Phase phase_;
+    Activity activity_;
     std::chrono::steady_clock::time_point start_;
   };
 
-  // Measures a pass over a loader. The time that belongs to no phase is shown as "other".
+  // Measures a pass over a loader. The time that belongs to no activity is shown as "other".
   class Pass {
    public:
     explicit Pass(Profiler& profiler);
@@ -64,7 +64,7 @@ class Profiler {
 
  private:
   struct Event {
-    Phase phase;
+    Activity activity;
     double start_us;  // of the clock that all processes of a host share
     double duration_us;
   };
@@ -72,12 +72,12 @@ class Profiler {
 
   bool enabled_;
   std::int64_t batches_ = 0;
-  std::array<double, kPhases> seconds_{};
+  std::array<double, kActivities> seconds_{};
   double pass_seconds_ = 0;
   std::vector<Event> events_;
 };
 
-// A table with one line per phase, and one for the time that belongs to none: total, share and
+// A table with one line per activity, and one for the time that belongs to none: total, share and
 // microseconds per batch as means over the ranks, and microseconds per batch of each rank, at most
 // of the first 8. `profiles` are the serialized profilers of all ranks.
 std::string profile_table(std::span<const std::string> profiles);

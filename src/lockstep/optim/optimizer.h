@@ -76,7 +76,7 @@ class Optimizer {
   virtual void load_state(const StateDict& state) = 0;
 
   // For ranks that resume together, when only one of them reads the file. The others load
-  // without_tensors(state), which is small. Then Replica::send() copies the values of the first
+  // without_tensors(state), which is small. Then Replicas::send() copies the values of the first
   // one's tensors() into theirs. A torch optimizer has a single tensor that holds everything; it
   // stays in the state.
   virtual StateDict without_tensors(const StateDict& state) const { return state; }

@@ -38,6 +38,12 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
+// Of an evaluation or prediction.
+void check_model(bool is_there) {
+  if (is_there) return;
+  throw ConfigError("model: expected one, got none; pass .model, or train with this runner first");
+}
+
 }  // namespace
 
 TrainResult Runner::train(TrainOptions options) {
@@ -50,8 +56,11 @@ TrainResult Runner::train(TrainOptions options) {
   engine->run({.prepare =
                    [&] {
                      resolved = plan_of(options, engine);
-                     last_model_ = resolved.model;
-                     last_criterion_ = resolved.criterion;
+                     last_ = {.model = resolved.model,
+                              .models = resolved.options.models,
+                              .criterion = resolved.options.criterion,
+                              .criterions = resolved.options.criterions,
+                              .phases = resolved.options.phases};
                    },
                .work =
                    [&](comm::Communicator& communicator) {
@@ -85,9 +94,14 @@ Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine
   torch::manual_seed(options.seed.value_or(42));
   options.loaders = get_loaders();
   options.model = get_model();
+  options.models = get_models();
   options.criterion = get_criterion();
+  options.criterions = get_criterions();
   options.optimizer = get_optimizer();
+  options.optimizers = get_optimizers();
   options.scheduler = get_scheduler();
+  options.schedulers = get_schedulers();
+  options.phases = get_phases();
   options.callbacks = get_callbacks();
   options.callbacks = with_builtin_callbacks(options);
   return resolve(options, engine, parts());
@@ -102,9 +116,18 @@ RunnerParts Runner::parts() {
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {
   if (options.verbose) options.callbacks.add(progress_callback());
-  options.model = model_or_last(options.model, options.resume);
-  if (!options.criterion) options.criterion = last_criterion_;
+  if (!options.model && options.models.empty()) {
+    options.models = last_.models;
+    if (options.models.empty()) options.model = last_.model;
+  }
+  if (!options.criterion && options.criterions.empty()) {
+    options.criterion = last_.criterion;
+    options.criterions = last_.criterions;
+  }
+  if (options.phases.empty()) options.phases = last_.phases;
+  check_model(options.model || !options.models.empty());
   const Plan plan = resolve(options, parts());
+  if (options.resume) plan.model.load_state(checkpoint::load_weights(*options.resume));
   TrainResult result;
   plan.engine->run(
       {.prepare = [] {},
@@ -113,7 +136,9 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
 }
 
 Predictions Runner::predict_loader(PredictOptions options) & {
-  const Model model = model_or_last(options.model, options.resume);
+  const Model model = options.model ? options.model : last_.model;
+  check_model(static_cast<bool>(model));
+  if (options.resume) model.load_state(checkpoint::load_weights(*options.resume));
   const auto engine = or_default(options.engine);
   if (engine->workers() > 1) {
     throw ConfigError("predict_loader: expected an engine of one process, got one of {} workers",
@@ -126,16 +151,6 @@ Predictions Runner::predict_loader(PredictOptions options) & {
                      [this, model, device](const Batch& batch) {
                        return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
                      });
-}
-
-Model Runner::model_or_last(const Model& model, const std::optional<std::string>& resume) const {
-  const Model chosen = model ? model : last_model_;
-  if (!chosen) {
-    throw ConfigError(
-        "model: expected one, got none; pass .model, or train with this runner first");
-  }
-  if (resume) chosen.load_state(checkpoint::load_weights(*resume));
-  return chosen;
 }
 
 Batch Runner::predict_batch(const Model& model, const Batch& batch) {
@@ -154,16 +169,36 @@ Model Runner::get_model() {
   return options().model;
 }
 
+Named<Model> Runner::get_models() {
+  return options().models;
+}
+
 Criterion Runner::get_criterion() {
   return options().criterion;
+}
+
+Named<Criterion> Runner::get_criterions() {
+  return options().criterions;
 }
 
 optim::OptimizerSpec Runner::get_optimizer() {
   return options().optimizer;
 }
 
+Named<optim::OptimizerSpec> Runner::get_optimizers() {
+  return options().optimizers;
+}
+
 optim::SchedulerSpec Runner::get_scheduler() {
   return options().scheduler;
+}
+
+Named<optim::SchedulerSpec> Runner::get_schedulers() {
+  return options().schedulers;
+}
+
+Phases Runner::get_phases() {
+  return options().phases;
 }
 
 Callbacks Runner::get_callbacks() {

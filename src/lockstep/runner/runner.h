@@ -67,9 +67,14 @@ class Runner {
   virtual std::shared_ptr<Engine> get_engine();
   virtual data::Loaders get_loaders();
   virtual Model get_model();
+  virtual Named<Model> get_models();
   virtual Criterion get_criterion();
+  virtual Named<Criterion> get_criterions();
   virtual optim::OptimizerSpec get_optimizer();
+  virtual Named<optim::OptimizerSpec> get_optimizers();
   virtual optim::SchedulerSpec get_scheduler();
+  virtual Named<optim::SchedulerSpec> get_schedulers();
+  virtual Phases get_phases();
   virtual Callbacks get_callbacks();
 
   virtual std::string loss_key() const { return "loss"; }
@@ -86,11 +91,17 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
-  Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
 
   const TrainOptions* options_ = nullptr;
-  Model last_model_;
-  Criterion last_criterion_;
+  // What the last training had, for evaluations and predictions.
+  struct Last {
+    Model model;          // one, or all networks together
+    Named<Model> models;  // if there are several
+    Criterion criterion;
+    Named<Criterion> criterions;
+    Phases phases;
+  };
+  Last last_;
 };
 
 }  // namespace lockstep

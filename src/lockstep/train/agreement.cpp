@@ -174,6 +174,23 @@ void add_loaders(Agreement& agreement, const data::Loaders& loaders) {
   }
 }
 
+// Parts that were given by name have it in their titles.
+void add_parts(Agreement& agreement, const Plan& plan) {
+  agreement.emplace_back("models", fmt::format("{}", fmt::join(plan.models.names(), ", ")));
+  for (const auto& [name, criterion] : plan.criterions) {
+    const bool is_single = plan.options.criterions.empty();
+    agreement.emplace_back(is_single ? name : fmt::format("criterion '{}'", name),
+                           criterion.describe());
+  }
+  for (const auto& optimizer : plan.optimizers) {
+    const bool is_single = plan.options.optimizers.empty();
+    const std::string of = is_single ? "" : fmt::format(" of '{}'", optimizer.name);
+    agreement.emplace_back("optimizer" + of, optim::describe(optimizer.spec));
+    agreement.emplace_back("scheduler" + of, optim::describe(optimizer.scheduler));
+  }
+  agreement.emplace_back("phases", describe(plan.phases));
+}
+
 // Callbacks that run only on rank 0 are not compared.
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
@@ -214,9 +231,7 @@ Agreement agreement_of(const Plan& plan) {
   add_options(agreement, plan.options);
   add_engine(agreement, *plan.engine);
   add_loaders(agreement, plan.loaders);
-  agreement.emplace_back("criterion", plan.criterion.describe());
-  agreement.emplace_back("optimizer", optim::describe(plan.optimizer));
-  agreement.emplace_back("scheduler", optim::describe(plan.scheduler));
+  add_parts(agreement, plan);
   add_callbacks(agreement, plan.callbacks);
   add_machine(agreement);
   return agreement;

@@ -12,6 +12,7 @@
 //           backward                         train loaders only
 //         on_backward                        its gradients are complete; the model is unchanged
 //           reduce, clip, optimizer          all workers, every accumulation_steps-th batch
+//         handle_batch … optimizer again     for each further phase (state.phase), if there are any
 //         on_batch_end                       for those shards again; batch_metrics is complete
 //       on_step                              once per global batch, on every worker
 //       on_loader_end                        put the loader's metrics into state.loader_metrics

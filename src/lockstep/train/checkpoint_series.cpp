@@ -36,9 +36,8 @@ void check_checkpoints(const CheckpointOptions& options, const RunState& run) {
     throw ConfigError("{}: set its folder, or the run's logdir", kAskedBy);
   }
   checkpoint_selection(options, run);
-  if (options.mode == CheckpointMode::kFull && run.optimizer != nullptr) {
-    run.optimizer->check_state();
-  }
+  if (options.mode != CheckpointMode::kFull) return;
+  for (const auto& [name, optimizer] : run.optimizers) optimizer->check_state();
 }
 
 CheckpointSeries::CheckpointSeries(const CheckpointOptions& options, Checkpointer& checkpointer,
@@ -55,7 +54,7 @@ CheckpointSeries::CheckpointSeries(const CheckpointOptions& options, Checkpointe
 }
 
 void CheckpointSeries::after_step() {
-  check_optimizer_once();
+  check_optimizers_once();
   if (options_.save_every_batches == 0) return;
   // While gradients wait for a later batch, the save waits, too.
   if (++unsaved_batches_ < options_.save_every_batches || !state_.can_snapshot) return;
@@ -65,11 +64,11 @@ void CheckpointSeries::after_step() {
 
 // Some optimizers have a state only after their first step. An error now costs one batch; an error
 // at the first checkpoint would cost an epoch.
-void CheckpointSeries::check_optimizer_once() {
-  const bool stepped = state_.is_train && state_.can_snapshot;
-  if (optimizer_checked_ || !stepped || options_.mode != CheckpointMode::kFull || !store_) return;
-  state_.optimizer->check_state();
-  optimizer_checked_ = true;
+void CheckpointSeries::check_optimizers_once() {
+  if (options_.mode != CheckpointMode::kFull || !store_) return;
+  for (const auto& name : state_.stepped) {
+    if (checked_.insert(name).second) state_.optimizers[name]->check_state();
+  }
 }
 
 void CheckpointSeries::after_epoch() {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/state/state_dict.h"
@@ -51,7 +53,7 @@ class CheckpointSeries {
   void load_state(const StateDict& state);
 
  private:
-  void check_optimizer_once();
+  void check_optimizers_once();
   void save_last();
   StateDict content() const;
   void publish() const;
@@ -63,7 +65,7 @@ class CheckpointSeries {
   Selection selection_;
   std::optional<checkpoint::Store> store_;  // rank 0's
   std::int64_t unsaved_batches_ = 0;
-  bool optimizer_checked_ = false;  // its state can be saved; checked again after its first step
+  std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
 };
 
 }  // namespace lockstep

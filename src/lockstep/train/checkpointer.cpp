@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/engine/replica.h"
+#include "lockstep/engine/replicas.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/snapshot.h"
@@ -18,7 +18,7 @@ namespace lockstep {
 namespace fs = std::filesystem;
 
 Checkpointer::Checkpointer(const CheckpointerParts& parts)
-    : parts_(parts), state_(parts.state), initial_lr_(parts.initial_lr) {}
+    : parts_(parts), state_(parts.state), initial_lrs_(parts.initial_lrs) {}
 
 CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
                                      const std::optional<StateDict>& remembered) {
@@ -42,8 +42,10 @@ StateDict Checkpointer::snapshot() {
     averages = parts_.pass.averages();
   }
   if (!state_.comm->is_primary()) return {};
-  StateDict made = make_snapshot(state_, position, parts_.callbacks, averages);
-  made.set("lr", initial_lr_);
+  StateDict made =
+      make_snapshot(state_, {.position = position, .phases = parts_.phases, .averages = averages},
+                    parts_.callbacks);
+  made.set("lr", by_optimizer(initial_lrs_));
   StateDict documents;
   for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
   if (documents.size() > 0) made.set("documents", std::move(documents));
@@ -64,8 +66,8 @@ std::optional<ResumePoint> Checkpointer::resume() {
         std::ranges::find(names, restored.position.loader) - names.begin());
     point.first_batch = restored.position.loader_batches_done;
   }
-  parts_.replica.send(*state_.optimizer);
-  keep_lr(loaded.state);
+  parts_.replicas.send(parts_.optimizers);
+  keep_lrs(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   std::error_code ignored;
   point.in_own_folder = folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
@@ -73,14 +75,14 @@ std::optional<ResumePoint> Checkpointer::resume() {
 }
 
 // Only rank 0 reads, because the other ranks may not have access to its disk. They get the parts
-// that Replica::send() does not send.
+// that Replicas::send() does not send.
 checkpoint::Loaded Checkpointer::load(const std::optional<fs::path>& folder) const {
   comm::Communicator& comm = *state_.comm;
   checkpoint::Loaded loaded;
   if (comm.is_primary()) loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
   if (comm.size() == 1) return loaded;
   const StateDict small =
-      comm.is_primary() ? without_tensors(loaded.state, *state_.optimizer) : StateDict();
+      comm.is_primary() ? without_tensors(loaded.state, state_.optimizers) : StateDict();
   StateDict received = broadcast(small, comm);
   if (!comm.is_primary()) loaded.state = std::move(received);
   return loaded;
@@ -91,7 +93,7 @@ Restored Checkpointer::restore(const checkpoint::Loaded& loaded) {
     if (!parts_.options.seed && loaded.state.contains("run")) {
       state_.seed = snapshot_seed(loaded.state);
     }
-    Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks);
+    Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks, parts_.phases);
     if (!restored.position.loader.empty()) parts_.pass.load_averages(restored.averages);
     return restored;
   } catch (const CheckpointError& error) {
@@ -99,18 +101,22 @@ Restored Checkpointer::restore(const checkpoint::Loaded& loaded) {
   }
 }
 
-// Resume keeps the checkpoint's learning rate. Warns if the options ask for another one.
-void Checkpointer::keep_lr(const StateDict& snapshot) {
-  const double saved = snapshot.get_or<double>("lr", initial_lr_);
-  if (saved == initial_lr_) return;
-  if (state_.comm->is_primary()) {
+// Resume keeps the checkpoint's learning rates. Warns if the options ask for others.
+void Checkpointer::keep_lrs(const StateDict& snapshot) {
+  if (!snapshot.contains("lr")) return;
+  for (const auto& [name, value] : Named<double>(initial_lrs_)) {
+    const bool several = initial_lrs_.size() > 1;
+    const double saved =
+        several ? snapshot.get<StateDict>("lr").get<double>(name) : snapshot.get<double>("lr");
+    if (saved == value) continue;
+    initial_lrs_.set(name, saved);
+    if (!state_.comm->is_primary()) continue;
     warn(fmt::format(
-        "resume: lr: the checkpoint's run began with {}, the options of this run say {}: the "
+        "resume: lr{}: the checkpoint's run began with {}, the options of this run say {}: the "
         "run goes on with the checkpoint's; to start a new run from its weights, use weights "
         "instead of resume",
-        saved, initial_lr_));
+        several ? " of '" + name + "'" : "", saved, value));
   }
-  initial_lr_ = saved;
 }
 
 void Checkpointer::note_epoch() {

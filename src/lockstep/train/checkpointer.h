@@ -9,17 +9,20 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/named.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/checkpoint_series.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
 
 namespace lockstep {
 
 class LoaderPass;
-class Replica;
+class Replicas;
 struct Restored;
 
 // The parts of a run that a checkpoint holds. All must outlive the Checkpointer.
@@ -27,9 +30,11 @@ struct CheckpointerParts {
   State& state;
   const std::vector<CallbackPtr>& callbacks;
   LoaderPass& pass;
-  Replica& replica;
+  Replicas& replicas;
+  const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers;
+  const std::vector<Phase>& phases;
   const TrainOptions& options;
-  double initial_lr;  // before the scheduler changed it
+  Named<double> initial_lrs;  // by optimizer, before the scheduler changed it
 };
 
 // Where a resumed run continues.
@@ -45,8 +50,10 @@ class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerParts& parts);
 
-  // The learning rate with which the run began, also before a resume.
-  double initial_lr() const { return initial_lr_; }
+  // The learning rates with which the run began, also before a resume: of the first optimizer, and
+  // of all by name.
+  double initial_lr() const { return initial_lrs_.begin()->second; }
+  const Named<double>& initial_lrs() const { return initial_lrs_; }
 
   // Collective. Restores the run from the checkpoint that the options name, if they name one.
   std::optional<ResumePoint> resume();
@@ -70,14 +77,14 @@ class Checkpointer {
  private:
   checkpoint::Loaded load(const std::optional<std::filesystem::path>& folder) const;
   Restored restore(const checkpoint::Loaded& loaded);
-  void keep_lr(const StateDict& snapshot);
+  void keep_lrs(const StateDict& snapshot);
   bool is_best(double score) const;
   void find_best_of_history(const std::filesystem::path& best_file);
   StateDict weights_of_best(const std::filesystem::path& best_file) const;
 
   CheckpointerParts parts_;
   State& state_;
-  double initial_lr_;
+  Named<double> initial_lrs_;
   std::optional<StateDict> best_weights_;  // with load_best_on_end
   std::vector<std::unique_ptr<CheckpointSeries>> series_;
 };

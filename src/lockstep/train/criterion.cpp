@@ -163,6 +163,10 @@ std::string Criterion::describe() const {
   return text.str();
 }
 
+std::vector<torch::Tensor> Criterion::parameters() const {
+  return module_ == nullptr ? std::vector<torch::Tensor>() : module_->parameters();
+}
+
 StateDict Criterion::state() const {
   StateDict state;
   if (module_ == nullptr) return state;

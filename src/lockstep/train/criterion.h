@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -95,6 +96,9 @@ class Criterion {
   bool is_module() const { return module_ != nullptr; }
 
   void to(torch::Device device) const;
+
+  // A function has none.
+  std::vector<torch::Tensor> parameters() const;
 
   // Copies of its parameters and buffers (class weights, for example), and back. A function has
   // none.

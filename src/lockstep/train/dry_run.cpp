@@ -33,16 +33,19 @@ void in_part(const PlanPart& part, const F& work) {
   }
 }
 
-// Puts a model into evaluation mode. The destructor restores its mode and its buffers, because a
-// user's model may change buffers in evaluation mode, too.
+// Puts the networks of a plan into evaluation mode. The destructor restores their modes and
+// buffers, because a user's model may change buffers in evaluation mode, too.
 class EvaluatedModel {
  public:
-  explicit EvaluatedModel(const Model& model) : model_(model), was_training_(model.is_training()) {
+  explicit EvaluatedModel(const Plan& plan) : model_(plan.model) {
     for (const auto& [name, buffer] : model_.buffers()) before_.push_back(buffer.clone());
-    model_.train(false);
+    for (const auto& [name, network] : plan.models) {
+      modes_.emplace_back(network, network.is_training());
+      network.train(false);
+    }
   }
   ~EvaluatedModel() {
-    model_.train(was_training_);
+    for (const auto& [network, was_training] : modes_) network.train(was_training);
     const torch::NoGradGuard no_grad;
     const NamedTensors buffers = model_.buffers();
     for (std::size_t i = 0; i < std::min(buffers.size(), before_.size()); ++i) {
@@ -55,7 +58,7 @@ class EvaluatedModel {
 
  private:
   const Model& model_;
-  bool was_training_;
+  std::vector<std::pair<Model, bool>> modes_;
   std::vector<torch::Tensor> before_;
 };
 
@@ -78,7 +81,7 @@ class Trial {
 
   void run() const {
     if (options_.samples > 0) try_samples();
-    if (options_.optimizer) try_optimizer();
+    if (options_.optimizer) try_optimizers();
     if (options_.files) {
       check_resume();
       check_weights();
@@ -89,7 +92,7 @@ class Trial {
   void try_samples() const {
     const RandomStateScope random;
     const torch::NoGradGuard no_grad;
-    const EvaluatedModel evaluated(plan_.model);
+    const EvaluatedModel evaluated(plan_);
     for (const auto& [name, loader] : plan_.loaders) try_loader(name, loader);
   }
 
@@ -151,37 +154,57 @@ class Trial {
     return {.path = fmt::format("callbacks/{}", at), .title = callback->name()};
   }
 
-  // Makes optimizer and scheduler, and lets the callbacks check their options, as the loop does.
-  void try_optimizer() const {
-    // The optimizer is made of copies. It would move the parameters themselves, which must not
-    // happen before the workers are started.
-    NamedTensors copies;
-    for (const auto& [name, parameter] : plan_.model.parameters()) {
-      copies.push_back(
-          {name, parameter.detach().clone().set_requires_grad(parameter.requires_grad())});
-    }
-    optim::FlatParameters parameters(copies);
-    std::unique_ptr<optim::Optimizer> optimizer;
-    std::unique_ptr<optim::Scheduler> scheduler;
-    in_part(named_part("optimizer"), [&] { optimizer = plan_.optimizer.make(parameters); });
-    if (plan_.scheduler) {
-      in_part(named_part("scheduler"), [&] { scheduler = try_schedule(*optimizer); });
-    }
+  // Makes optimizers and schedulers, and lets the callbacks check their options, as the loop does.
+  void try_optimizers() const {
+    std::vector<Tried> all;
+    for (const auto& planned : plan_.optimizers) all.push_back(try_optimizer(planned));
     State state = state_of(plan_);
-    state.optimizer = optimizer.get();
-    state.scheduler = scheduler.get();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string& name = plan_.optimizers[i].name;
+      state.optimizers.set(name, all[i].optimizer.get());
+      if (all[i].scheduler == nullptr) continue;
+      state.schedulers.set(name, all[i].scheduler.get());
+      if (state.scheduler == nullptr) state.scheduler = all[i].scheduler.get();
+    }
+    if (!all.empty()) state.optimizer = all.front().optimizer.get();
     for (const auto& callback : plan_.callbacks) {
       in_part(part_of(callback), [&] { callback->check(state); });
     }
   }
 
+  struct Tried {
+    std::unique_ptr<optim::FlatParameters> parameters;
+    std::unique_ptr<optim::Optimizer> optimizer;
+    std::unique_ptr<optim::Scheduler> scheduler;  // null if there is none
+  };
+
+  Tried try_optimizer(const PlannedOptimizer& planned) const {
+    // The optimizer is made of copies. It would move the parameters themselves, which must not
+    // happen before the workers are started.
+    NamedTensors copies;
+    for (const auto& [name, parameter] : parameters_of(plan_, planned)) {
+      copies.push_back(
+          {name, parameter.detach().clone().set_requires_grad(parameter.requires_grad())});
+    }
+    Tried tried{.parameters = std::make_unique<optim::FlatParameters>(copies)};
+    in_part(optimizer_part(plan_, planned),
+            [&] { tried.optimizer = planned.spec.make(*tried.parameters); });
+    if (planned.scheduler) {
+      const bool by_name = !plan_.options.schedulers.empty();
+      in_part(by_name ? optimizer_part(plan_, planned, "scheduler") : named_part("scheduler"),
+              [&] { tried.scheduler = try_schedule(planned, *tried.optimizer); });
+    }
+    return tried;
+  }
+
   // Also steps through the whole run, to check that the scheduler has enough steps for it.
-  std::unique_ptr<optim::Scheduler> try_schedule(optim::Optimizer& optimizer) const {
-    const std::int64_t steps =
-        steps_per_epoch(plan_.loaders, plan_.step.accumulation_steps, plan_.step.shards);
+  std::unique_ptr<optim::Scheduler> try_schedule(const PlannedOptimizer& planned,
+                                                 optim::Optimizer& optimizer) const {
+    const std::int64_t steps = steps_per_epoch(plan_.loaders, plan_.step.accumulation_steps,
+                                               plan_.step.shards, phase_of(plan_, planned).every);
     const std::int64_t epochs = plan_.options.num_epochs;
     auto scheduler =
-        plan_.scheduler.make(optimizer, {.num_epochs = epochs, .steps_per_epoch = steps});
+        planned.scheduler.make(optimizer, {.num_epochs = epochs, .steps_per_epoch = steps});
     const std::int64_t all = epochs * (scheduler->per() == optim::Per::kBatch ? steps : 1);
     constexpr std::int64_t kMost = 1'000'000;  // more steps would take too long
     if (!scheduler->needs_metric() && all <= kMost) {

@@ -15,8 +15,8 @@ struct DryRunOptions {
   std::int64_t samples =
       2;  // of each loader, that go through model, criterion and metrics; 0: none
   std::int64_t targets = 2;  // of each loader, that must be classes for which there are outputs
-  // Also makes optimizer and scheduler, steps through the whole schedule, and calls check() of all
-  // callbacks. Costs a copy of the parameters.
+  // Also makes optimizers and schedulers, steps through the whole schedule, and calls check() of
+  // all callbacks. Costs a copy of the parameters.
   bool optimizer = false;
   bool files = false;  // also reads the files that `weights` and `resume` name
 };

@@ -1,5 +1,6 @@
 #include "lockstep/train/loader_pass.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -8,16 +9,17 @@
 #include "lockstep/process/interrupt.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/random.h"
+#include "lockstep/train/without_gradients.h"
 
 namespace lockstep {
 
 LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
-                       std::function<void(State&)> handle_batch, TrainStep* step,
+                       std::function<void(State&)> handle_batch, std::span<TrainStep> steps,
                        Profiler& profiler, PassSettings settings)
     : state_(state),
       callbacks_(callbacks),
       handle_batch_(std::move(handle_batch)),
-      step_(step),
+      steps_(steps),
       profiler_(profiler),
       settings_(std::move(settings)),
       shards_(comm::leaves_of({.rank = state.comm->rank(), .size = state.comm->size()},
@@ -32,7 +34,9 @@ void LoaderPass::run(const Start& start) {
                                  settings_.shards);
   const data::EpochSize size = data::epoch_size(loader, settings_.shards);
   const data::BatchSplit split = data::batch_split(loader, settings_.shards);
-  const bool is_train = step_ != nullptr && is_train_loader(start.loader);
+  const bool is_train = !steps_.empty() && is_train_loader(start.loader);
+  const bool sends_early = std::ranges::any_of(
+      steps_, [](const TrainStep& step) { return step.sends_gradients_early(); });
   state_.set_pass({.loader = start.loader,
                    .is_train = is_train,
                    .loader_batch = start.first_batch,
@@ -40,18 +44,17 @@ void LoaderPass::run(const Start& start) {
                    .loader_samples = std::min(start.first_batch * split.global, size.samples),
                    .loader_sample_count = size.samples,
                    .loader_batch_size = split.largest(),
-                   .may_write_gradients =
-                       is_train && settings_.unseen_gradients && !step_->sends_gradients_early()});
+                   .may_write_gradients = is_train && settings_.unseen_gradients && !sends_early});
   if (start.first_batch == 0) {
     state_.loader_end_requested = false;
     averages_.clear();
   }
 
-  state_.model.train(state_.is_train);
+  set_modes();
   const torch::AutoGradMode grad_mode(state_.is_train);
   const Profiler::Pass whole(profiler_);
   {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_loader_start, state_);
   }
 
@@ -61,7 +64,7 @@ void LoaderPass::run(const Start& start) {
   for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
        ++index) {
     try {
-      one_batch(start, index, epoch, stream);
+      one_batch({.start = start, .epoch = epoch, .stream = stream, .index = index});
     } catch (...) {
       failed_in_ = place();
       throw;
@@ -72,13 +75,18 @@ void LoaderPass::run(const Start& start) {
   state_.batch = {};
   // If the pass ended early, gradients may still wait for an update. A later epoch must not inherit
   // them.
-  if (state_.is_train && step_->due(/*last=*/true)) step_->update(state_.batch_metrics);
+  for (std::size_t phase = 0; state_.is_train && phase < steps_.size(); ++phase) {
+    if (steps_[phase].due(/*last=*/true)) update(phase, state_.batch_metrics);
+  }
 
   gather();
   Metrics averages;
   for (const auto& [name, average] : averages_) averages.merge(average.compute());
+  add_total_loss(averages);
   state_.loader_metrics = broadcast(averages, *state_.comm);
-  if (state_.is_train) add_hyper_metrics(state_.loader_metrics);
+  if (state_.is_train) {
+    for (const auto& [name, value] : hyper_metrics(state_)) state_.loader_metrics[name] = value;
+  }
   notify_end(callbacks_, &Callback::on_loader_end, state_);
   agree_on_metrics();
 }
@@ -107,74 +115,151 @@ void LoaderPass::agree_on_metrics() {
   state_.loader_metrics = broadcast(state_.loader_metrics, *state_.comm);
 }
 
-void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
-                           data::BatchStream& stream) {
+// Networks without an optimizer are never in training mode.
+void LoaderPass::set_modes() {
+  state_.model.train(state_.is_train);
+  for (const Model& network : settings_.untrained) network.train(false);
+}
+
+void LoaderPass::one_batch(const Place& at) {
   state_.can_snapshot = false;
-  state_.loader_batch = index + 1;
-  const std::int64_t samples = epoch.samples(index);
+  state_.loader_batch = at.index + 1;
+  const std::int64_t samples = at.epoch.samples(at.index);
   state_.loader_samples += samples;
   state_.comm->set_progress(state_.progress.epoch, state_.loader_batch);
+  state_.stepped.clear();
   done_.clear();
-  const bool last = state_.loader_batch == state_.loader_batches;
-  if (state_.is_train) {
-    step_->begin_batch({.samples = samples, .batch_size = state_.loader_batch_size, .last = last});
+  is_read_ = false;
+  Metrics of_updates;
+  for (std::size_t phase = 0; phase < settings_.phases.size(); ++phase) {
+    if (takes_place(phase)) run_phase(at, phase, of_updates);
   }
-  for (int local = 0; local < shards_.count(); ++local) {
-    const std::int64_t shard = shards_.begin + local;
-    if (state_.is_train) step_->begin_shard(local);
-    if (epoch.slice(index, shard).count > 0) one_shard(start, index, shard, stream);
-    if (state_.is_train) step_->end_shard(local);
-  }
-  Metrics of_update;
   if (state_.is_train) {
-    if (step_->due(last)) step_->update(of_update);
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
   }
-  for (ShardState& shard : done_) {
-    shard.batch_metrics.insert(of_update.begin(), of_update.end());
+  for (DoneShard& shard : done_) {
+    shard.state.batch_metrics.insert(of_updates.begin(), of_updates.end());
   }
   finish_shards();
   profiler_.count_batch();
-  state_.can_snapshot = step_ != nullptr && step_->between_steps();
-  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+  state_.can_snapshot = !steps_.empty() && between_steps();
+  Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_end(callbacks_, &Callback::on_step, state_);
 }
 
-void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t shard,
-                           data::BatchStream& stream) {
+// Batches are counted over the whole run, so that a phase takes place also if an epoch has fewer
+// batches than `every`. In evaluation every phase sees every sample.
+bool LoaderPass::takes_place(std::size_t phase) const {
+  const std::int64_t every = settings_.phases[phase].every;
+  return !state_.is_train || (state_.progress.batch_step + 1) % every == 0;
+}
+
+bool LoaderPass::between_steps() const {
+  return std::ranges::all_of(steps_, [](const TrainStep& step) { return step.between_steps(); });
+}
+
+void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updates) {
+  TrainStep* const step = state_.is_train ? &steps_[phase] : nullptr;
+  std::span<const torch::Tensor> others;
+  if (step != nullptr) others = step->others();
+  const WithoutGradients without_others(others);
+  const bool last = state_.loader_batch == state_.loader_batches;
+  if (step != nullptr) {
+    step->begin_batch({.samples = at.epoch.samples(at.index),
+                       .batch_size = state_.loader_batch_size,
+                       .last = last});
+  }
+  std::size_t next = 0;  // of the shards that have samples
+  for (int local = 0; local < shards_.count(); ++local) {
+    const std::int64_t shard = shards_.begin + local;
+    if (step != nullptr) step->begin_shard(local);
+    if (at.epoch.slice(at.index, shard).count > 0) {
+      if (is_read_) {
+        return_to_shard(next);
+      } else {
+        read_shard(at, shard);
+        done_.emplace_back();
+      }
+      handle_shard(at, phase);
+      keep_shard(next++, phase);
+    }
+    if (step != nullptr) step->end_shard(local);
+  }
+  is_read_ = true;
+  if (step != nullptr && step->due(last)) update(phase, of_updates);
+}
+
+void LoaderPass::update(std::size_t phase, Metrics& of_updates) {
+  if (has_phases()) {
+    Metrics own;
+    steps_[phase].update(own);
+    for (const auto& [name, value] : own) {
+      of_updates[name + "/" + settings_.phases[phase].name] = value;
+    }
+  } else {
+    steps_[phase].update(of_updates);
+  }
+  for (const auto& name : settings_.phases[phase].optimizers) state_.stepped.push_back(name);
+}
+
+void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
   state_.set_shard({.shard = shard});
   {
-    Profiler::TimedScope scope(profiler_, Phase::kData);
-    seed_shard(start, index, shard, Draws::kData);
-    state_.batch = *stream.next();
+    Profiler::TimedScope scope(profiler_, Activity::kData);
+    seed_shard(at, Draws::kData);
+    state_.batch = *at.stream.next();
     if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
   }
-  seed_shard(start, index, shard, Draws::kModel);
+  seed_shard(at, Draws::kModel);
+  Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
+  notify_all(callbacks_, &Callback::on_batch_start, state_);
+}
+
+// For another phase of the batch. It has what earlier phases put into the batch, but its own loss.
+void LoaderPass::return_to_shard(std::size_t index) {
+  state_.set_shard(std::move(done_[index].state));
+  state_.batch.erase(settings_.loss_key);
+  state_.said.loss.reset();
+  state_.said.loss_over = {};
+}
+
+void LoaderPass::keep_shard(std::size_t index, std::size_t phase) {
+  if (has_phases() && state_.batch.contains(settings_.loss_key)) {
+    done_[index].losses.push_back({.phase = phase,
+                                   .loss = state_.batch[settings_.loss_key].detach(),
+                                   .over = state_.loss_over()});
+  }
+  done_[index].state = state_.take_shard();
+}
+
+void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
+  if (phase > 0) seed_shard(at, Draws::kModel, phase);
+  state_.phase = settings_.phases[phase].name;
   {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
-    notify_all(callbacks_, &Callback::on_batch_start, state_);
+    Profiler::TimedScope scope(profiler_, Activity::kForward);
+    if (state_.is_train && side_training_.watches(state_)) {
+      side_training_.handle(state_, handle_batch_);
+    } else {
+      handle_batch_(state_);
+    }
   }
   {
-    Profiler::TimedScope scope(profiler_, Phase::kForward);
-    handle_batch_(state_);
-  }
-  {
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_forward, state_);
   }
   check_loss();
-  if (state_.is_train) backward();
-  done_.push_back(state_.take_shard());
+  if (state_.is_train) backward(steps_[phase]);
+  state_.phase.clear();
 }
 
 // After the update, calls on_batch_end for each of this worker's shards.
 void LoaderPass::finish_shards() {
-  for (ShardState& shard : done_) {
-    state_.set_shard(std::move(shard));
-    record_batch_metrics();
-    Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+  for (DoneShard& shard : done_) {
+    state_.set_shard(std::move(shard.state));
+    record_batch_metrics(shard.losses);
+    Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
   }
 }
@@ -190,7 +275,7 @@ void LoaderPass::decide() {
   if (state_.loader_end_requested) mine |= kEndLoader;
   std::uint64_t signal = 0;
   const auto votes = [&] {
-    Profiler::TimedScope scope(profiler_, Phase::kWait);
+    Profiler::TimedScope scope(profiler_, Activity::kWait);
     return state_.comm->vote(mine);
   }();
   for (const std::uint64_t vote : votes) {
@@ -202,31 +287,35 @@ void LoaderPass::decide() {
   throw Interrupted(static_cast<int>(signal));
 }
 
-void LoaderPass::seed_shard(const Start& start, std::int64_t index, std::int64_t shard,
-                            Draws draws) const {
+void LoaderPass::seed_shard(const Place& at, Draws draws, std::size_t phase) const {
   seed_draws({.seed = state_.seed,
               .epoch = state_.progress.epoch,
-              .loader = start.index,
-              .batch = index,
-              .shard = shard,
-              .draws = draws});
+              .loader = at.start.index,
+              .batch = at.index,
+              .shard = state_.shard,
+              .draws = draws,
+              .phase = static_cast<std::int64_t>(phase)});
 }
 
 std::string LoaderPass::place() const {
   // An evaluation is one pass, so it has no epochs.
-  const std::string epoch =
-      step_ == nullptr ? "" : fmt::format(" epoch {},", state_.progress.epoch);
-  return fmt::format("loader '{}',{} batch {}", state_.loader, epoch, state_.loader_batch);
+  const std::string epoch = steps_.empty() ? "" : fmt::format(" epoch {},", state_.progress.epoch);
+  return fmt::format("loader '{}',{} batch {}{}", state_.loader, epoch, state_.loader_batch,
+                     in_phase());
+}
+
+std::string LoaderPass::in_phase() const {
+  return state_.phase.empty() ? "" : fmt::format(", phase '{}'", state_.phase);
 }
 
 // Called with the loss of a batch that was handled. If terminate_on_nan is set, check_loss() has
 // already thrown.
-void LoaderPass::warn_of_loss(double loss) {
+void LoaderPass::warn_of_loss(const std::string& name, double loss) {
   if (std::isfinite(loss) || std::exchange(warned_of_loss_, true)) return;
   warn(fmt::format(
       "{}: '{}' is {}, and the run goes on; usual causes are a learning rate that is too large and "
       "data that are not finite. Set terminate_on_nan to stop there",
-      place(), settings_.loss_key, loss));
+      place(), name, loss));
 }
 
 void LoaderPass::check_loss() const {
@@ -239,53 +328,87 @@ void LoaderPass::check_loss() const {
               loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
 }
 
-void LoaderPass::backward() {
+void LoaderPass::backward(TrainStep& step) {
   if (!state_.batch.contains(settings_.loss_key)) {
     throw ConfigError(
-        "loader '{}': nothing to train on: handle_batch left no '{}' in the batch "
+        "loader '{}'{}: nothing to train on: handle_batch left no '{}' in the batch "
         "(batch has: {}); is a criterion missing?",
-        state_.loader, settings_.loss_key, fmt::join(state_.batch.keys(), ", "));
+        state_.loader, in_phase(), settings_.loss_key, fmt::join(state_.batch.keys(), ", "));
   }
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
   if (loss.numel() != 1) {
     throw ConfigError(
-        "loader '{}': '{}' has {} elements, expected one number: the mean or the sum over the "
+        "loader '{}'{}: '{}' has {} elements, expected one number: the mean or the sum over the "
         "batch",
-        state_.loader, settings_.loss_key, loss.numel());
+        state_.loader, in_phase(), settings_.loss_key, loss.numel());
   }
   {
-    Profiler::TimedScope scope(profiler_, Phase::kBackward);
-    step_->backward(loss, state_.loss_over(), state_.batch.size());
+    Profiler::TimedScope scope(profiler_, Activity::kBackward);
+    step.backward(loss, state_.loss_over(), state_.batch.size());
   }
-  Profiler::TimedScope scope(profiler_, Phase::kCallbacks);
+  Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
 }
 
-void LoaderPass::add_hyper_metrics(Metrics& metrics) const {
-  metrics["lr"] = state_.optimizer->lr();
-  if (const auto momentum = state_.optimizer->momentum()) metrics["momentum"] = *momentum;
+std::string LoaderPass::loss_name(std::size_t phase) const {
+  return settings_.loss_key + "/" + settings_.phases[phase].name;
 }
 
-void LoaderPass::record_batch_metrics() {
+// A loss as it is shown. Nothing if it is not a number, or if nothing in the batch counts.
+std::optional<double> LoaderPass::shown_loss(const std::string& name, const torch::Tensor& loss,
+                                             const LossOver& over) {
+  if (loss.numel() != 1) return std::nullopt;
+  if (over == mean_over(0)) {
+    // The batch has no loss. If this is so in the whole pass, the loader's loss is NaN.
+    record(name, 0, over);
+    return std::nullopt;
+  }
+  const double value = loss.item<double>();
+  warn_of_loss(name, value);
+  // A sum is shown per sample, because otherwise it would change with the batch size and the
+  // shards.
+  const bool is_sum = over.kind == LossOver::Kind::kSum;
+  return is_sum ? value / static_cast<double>(state_.batch.size()) : value;
+}
+
+// The losses of the phases that took place, and their sum.
+void LoaderPass::show_losses(const std::vector<PhaseLoss>& losses) {
+  double total = 0;
+  for (const auto& [phase, loss, over] : losses) {
+    const std::string name = loss_name(phase);
+    const auto shown = shown_loss(name, loss, over);
+    if (!shown) continue;
+    state_.set_metric(name, *shown, over);
+    total += *shown;
+    state_.batch_metrics[settings_.loss_key] = total;
+  }
+}
+
+// The loss of a pass is the sum of the mean losses of its phases: each may be a mean over something
+// else, and over other batches.
+void LoaderPass::add_total_loss(Metrics& metrics) const {
+  if (!has_phases()) return;
+  std::optional<double> total;
+  for (std::size_t phase = 0; phase < settings_.phases.size(); ++phase) {
+    const auto mean = metrics.find(loss_name(phase));
+    if (mean != metrics.end()) total = total.value_or(0) + mean->second;
+  }
+  if (total) metrics[settings_.loss_key] = *total;
+}
+
+void LoaderPass::record_batch_metrics(const std::vector<PhaseLoss>& losses) {
   const std::string& key = settings_.loss_key;
   const LossOver loss_over = state_.loss_over();
-  if (state_.batch.contains(key) && state_.batch[key].numel() == 1) {
-    if (loss_over == mean_over(0)) {
-      // The batch has no loss. If this is so in the whole pass, the loader's loss is NaN.
-      record(key, 0, loss_over);
-    } else {
-      const double loss = state_.batch[key].item<double>();
-      warn_of_loss(loss);
-      // A sum is shown per sample, because otherwise it would change with the batch size and the
-      // shards.
-      const bool is_sum = loss_over.kind == LossOver::Kind::kSum;
-      state_.batch_metrics[key] = is_sum ? loss / static_cast<double>(state_.batch.size()) : loss;
-    }
+  if (has_phases()) {
+    show_losses(losses);
+  } else if (state_.batch.contains(key)) {
+    const auto shown = shown_loss(key, state_.batch[key], loss_over);
+    if (shown) state_.batch_metrics[key] = *shown;
   }
   for (const auto& [name, value] : state_.batch_metrics) {
     const auto said = state_.said.metrics.find(name);
     if (name == key) {
-      record(name, value, loss_over);
+      if (!has_phases()) record(name, value, loss_over);  // else see add_total_loss()
     } else {
       record(name, value, said == state_.said.metrics.end() ? mean_over_samples() : said->second);
     }
@@ -293,7 +416,7 @@ void LoaderPass::record_batch_metrics() {
   if (!settings_.log_batches) return;
   Record record{Scope::kBatch, state_.loader, state_.progress, state_.batch_metrics};
   if (state_.is_train) {
-    add_hyper_metrics(record.metrics);
+    for (const auto& [name, value] : hyper_metrics(state_)) record.metrics[name] = value;
   } else {
     record.step = (state_.progress.epoch - 1) * state_.loader_sample_count + state_.loader_samples;
   }
@@ -315,6 +438,7 @@ void LoaderPass::record(const std::string& name, double value, const LossOver& o
 Metrics LoaderPass::running_metrics() const {
   Metrics running;
   for (const auto& [name, average] : averages_) running[name] = average.compute().at(name);
+  add_total_loss(running);
   for (const auto& callback : callbacks_) running.merge(callback->running_metrics());
   return running;
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,27 +13,31 @@
 #include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/phase.h"
 #include "lockstep/train/random.h"
+#include "lockstep/train/side_training.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
 
 struct PassSettings {
-  std::string loss_key = "loss";  // the batch's key under which handle_batch puts the loss
-  bool terminate_on_nan = false;  // a loss that is not finite ends the run
-  bool log_batches = false;       // every batch's metrics go to the loggers, too
-  std::int64_t shards = 1;        // parts of every batch, over all workers
-  bool unseen_gradients = false;  // no callback of any rank reads gradients
+  std::string loss_key = "loss";          // the batch's key under which handle_batch puts the loss
+  bool terminate_on_nan = false;          // a loss that is not finite ends the run
+  bool log_batches = false;               // every batch's metrics go to the loggers, too
+  std::int64_t shards = 1;                // parts of every batch, over all workers
+  bool unseen_gradients = false;          // no callback of any rank reads gradients
+  std::vector<Phase> phases = {Phase{}};  // a single one has no name
+  std::vector<Model> untrained = {};      // networks that stay in evaluation mode
 };
 
 class LoaderPass {
  public:
-  // `step` is null if nothing is trained. All references must outlive the pass. state.comm must be
-  // set.
+  // There is one step for each phase, or none if nothing is trained. All references must outlive
+  // the pass. state.comm must be set.
   LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
-             std::function<void(State&)> handle_batch, TrainStep* step, Profiler& profiler,
-             PassSettings settings);
+             std::function<void(State&)> handle_batch, std::span<TrainStep> steps,
+             Profiler& profiler, PassSettings settings);
 
   struct Start {
     std::string loader;
@@ -53,31 +59,63 @@ class LoaderPass {
   void load_averages(const StateDict& saved);
 
  private:
-  void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
-                 data::BatchStream& stream);
-  void one_shard(const Start& start, std::int64_t index, std::int64_t shard,
-                 data::BatchStream& stream);
+  // A global batch of the pass.
+  struct Place {
+    const Start& start;
+    const data::ShardedEpoch& epoch;
+    data::BatchStream& stream;  // of this worker's shards
+    std::int64_t index = 0;
+  };
+  // The loss of a phase of a shard.
+  struct PhaseLoss {
+    std::size_t phase = 0;
+    torch::Tensor loss;
+    LossOver over;
+  };
+  struct DoneShard {
+    ShardState state;
+    std::vector<PhaseLoss> losses = {};  // empty if the only phase has no name
+  };
+
+  void one_batch(const Place& at);
+  bool takes_place(std::size_t phase) const;
+  void run_phase(const Place& at, std::size_t phase, Metrics& of_updates);
+  void read_shard(const Place& at, std::int64_t shard);
+  void return_to_shard(std::size_t index);
+  void keep_shard(std::size_t index, std::size_t phase);
+  void handle_shard(const Place& at, std::size_t phase);
+  void update(std::size_t phase, Metrics& of_updates);
+  bool between_steps() const;
+  void set_modes();
   void finish_shards();
   void agree_on_metrics();
   void decide();
-  void seed_shard(const Start& start, std::int64_t index, std::int64_t shard, Draws draws) const;
+  void seed_shard(const Place& at, Draws draws, std::size_t phase = 0) const;
   void check_loss() const;
-  void warn_of_loss(double loss);
+  void warn_of_loss(const std::string& name, double loss);
   std::string place() const;
-  void backward();
-  void record_batch_metrics();
+  std::string in_phase() const;  // for messages
+  void backward(TrainStep& step);
+  bool has_phases() const { return !settings_.phases.front().name.empty(); }
+  std::string loss_name(std::size_t phase) const;  // of its metric
+  std::optional<double> shown_loss(const std::string& name, const torch::Tensor& loss,
+                                   const LossOver& over);
+  void show_losses(const std::vector<PhaseLoss>& losses);
+  void add_total_loss(Metrics& metrics) const;
+  void record_batch_metrics(const std::vector<PhaseLoss>& losses);
   void record(const std::string& name, double value, const LossOver& over);
   Metrics running_metrics() const;
-  void add_hyper_metrics(Metrics& metrics) const;  // learning rate and momentum as they are now
 
   State& state_;
   const std::vector<CallbackPtr>& callbacks_;
   std::function<void(State&)> handle_batch_;
-  TrainStep* step_;
+  std::span<TrainStep> steps_;  // by phase
   Profiler& profiler_;
   PassSettings settings_;
-  comm::LeafRange shards_;        // this worker's
-  std::vector<ShardState> done_;  // shards of the current batch that wait for on_batch_end
+  comm::LeafRange shards_;       // this worker's
+  std::vector<DoneShard> done_;  // shards of the current batch that wait for on_batch_end
+  bool is_read_ = false;         // the shards of the current batch are in done_
+  SideTraining side_training_;
   std::string failed_in_;
   bool warned_of_loss_ = false;  // a loss that is not finite; once per run
   std::map<std::string, metric::Additive, std::less<>> averages_;

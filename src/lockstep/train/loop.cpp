@@ -13,7 +13,7 @@
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/state/hash.h"
-#include "lockstep/train/agreement.h"
+#include "lockstep/train/combined_model.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/report.h"
@@ -47,12 +47,15 @@ std::string first_line(const Plan& plan) {
 }
 
 // The user's hyper-parameters and those of the run; the user's have priority.
-HParams complete_hparams(const Plan& plan, const State& state, double lr) {
+HParams complete_hparams(const Plan& plan, const State& state, const Named<double>& lrs) {
   HParams hparams = state.hparams;
   hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
   hparams.try_emplace("num_epochs", plan.options.num_epochs);
-  hparams.try_emplace("optimizer", state.optimizer->name());
-  hparams.try_emplace("lr", lr);
+  for (const auto& [name, optimizer] : state.optimizers) {
+    const std::string suffix = state.optimizers.size() > 1 ? "/" + name : "";
+    hparams.try_emplace("optimizer" + suffix, optimizer->name());
+    hparams.try_emplace("lr" + suffix, lrs[name]);
+  }
   const std::int64_t shards = plan.engine->shards();
   hparams.try_emplace("shards", shards);
   for (const auto& [name, loader] : plan.loaders) {
@@ -90,63 +93,165 @@ Plan plan_for(Plan plan, comm::Communicator& comm) {
   return plan;
 }
 
+std::vector<torch::Tensor> tensors_in(const NamedTensors& named) {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+ReplicaTensors tensors_of(const Plan& plan) {
+  ReplicaTensors tensors{.buffers = plan.model.buffers()};
+  for (const auto& optimizer : plan.optimizers) {
+    tensors.trained.push_back({.parameters = parameters_of(plan, optimizer),
+                               .own_backward = phase_of(plan, optimizer).optimizers.size() == 1});
+  }
+  for (const auto& name : untrained_networks(plan)) {
+    for (auto& item : in_network(name, plan.models[name].parameters())) {
+      tensors.untrained.push_back(std::move(item));
+    }
+  }
+  return tensors;
+}
+
+bool is_stepped(const PlannedOptimizer& optimizer, const Phase& phase) {
+  return std::ranges::find(phase.optimizers, optimizer.name) != phase.optimizers.end();
+}
+
+// The parameters that other phases train.
+std::vector<torch::Tensor> others_of(const Phase& phase, const Plan& plan) {
+  std::vector<torch::Tensor> others;
+  for (const auto& optimizer : plan.optimizers) {
+    if (is_stepped(optimizer, phase)) continue;
+    for (auto& tensor : tensors_in(parameters_of(plan, optimizer))) {
+      others.push_back(std::move(tensor));
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
 Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler)
     : unseen_gradients(!any_rank_uses_gradients(plan.callbacks, comm)),
-      replica(plan.model.parameters(), plan.model.buffers(), comm,
-              {.shards = static_cast<int>(plan.step.shards),
-               .share_memory = plan.engine->shares_updates(),
-               .overlap = !plan.step.sync_bn && unseen_gradients,
-               .one_batch_an_update = plan.step.accumulation_steps == 1,
-               .profiler = &profiler}),
-      optimizer(plan.optimizer.make(replica.parameters())),
-      initial_lr(optimizer->lr()),
-      step(replica, *optimizer, plan.step) {
-  // The numbers of an optimizer that a function makes are known only now.
-  check_agreement({{"optimizer", optimizer->name()},
-                   {"learning rate", fmt::format("{}", initial_lr)},
-                   {"momentum", fmt::format("{}", optimizer->momentum().value_or(0))}},
-                  comm);
-  if (!plan.scheduler) return;
-  scheduler = plan.scheduler.make(
-      *optimizer, {.num_epochs = plan.options.num_epochs,
-                   .steps_per_epoch = steps_per_epoch(plan.loaders, plan.step.accumulation_steps,
-                                                      plan.step.shards)});
+      replicas(tensors_of(plan), comm,
+               {.shards = static_cast<int>(plan.step.shards),
+                .share_memory = plan.engine->shares_updates(),
+                .overlap = !plan.step.sync_bn && unseen_gradients,
+                .one_batch_an_update = plan.step.accumulation_steps == 1,
+                .profiler = &profiler}) {
+  for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
+    optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
+    initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
+  }
+  check_agreement(made_optimizers(plan), comm);
+  for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
+    const PlannedOptimizer& planned = plan.optimizers[i];
+    schedulers.emplace_back();
+    if (!planned.scheduler) continue;
+    schedulers[i] = planned.scheduler.make(
+        *optimizers[i],
+        {.num_epochs = plan.options.num_epochs,
+         .steps_per_epoch = steps_per_epoch(plan.loaders, plan.step.accumulation_steps,
+                                            plan.step.shards, phase_of(plan, planned).every)});
+  }
+  for (const Phase& phase : plan.phases) {
+    std::vector<TrainedReplica> trained;
+    for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
+      if (is_stepped(plan.optimizers[i], phase)) {
+        trained.push_back({replicas[i], *optimizers[i]});
+      }
+    }
+    steps.emplace_back(StepParts{.trained = std::move(trained),
+                                 .buffers = replicas.buffers(),
+                                 .others = others_of(phase, plan)},
+                       plan.step);
+  }
+}
+
+Agreement Loop::TrainingParts::made_optimizers(const Plan& plan) const {
+  Agreement made;
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const optim::Optimizer& optimizer = *optimizers[i];
+    const std::string of =
+        optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
+    made.emplace_back("optimizer" + of, optimizer.name());
+    made.emplace_back("learning rate" + of, fmt::format("{}", optimizer.lr()));
+    made.emplace_back("momentum" + of, fmt::format("{}", optimizer.momentum().value_or(0)));
+  }
+  return made;
+}
+
+Loop::UntrainedScope::UntrainedScope(const Plan& plan) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& name : untrained_networks(plan)) {
+    const Model& network = plan.models[name];
+    modes_.emplace_back(network, network.is_training());
+    network.train(false);
+    for (auto& tensor : tensors_in(network.parameters())) parameters.push_back(std::move(tensor));
+  }
+  without_gradients_ = std::make_unique<WithoutGradients>(parameters);
+}
+
+Loop::UntrainedScope::~UntrainedScope() {
+  for (const auto& [network, was_training] : modes_) network.train(was_training);
+}
+
+std::vector<Model> Loop::UntrainedScope::networks() const {
+  std::vector<Model> networks;
+  for (const auto& [network, was_training] : modes_) networks.push_back(network);
+  return networks;
 }
 
 Loop::Loop(Plan plan, comm::Communicator& communicator)
     : plan_(plan_for(std::move(plan), communicator)),
       state_(state_of(plan_)),
       comm_(communicator),
+      untrained_(plan_),
       profiler_(plan_.options.profile) {
   const TrainOptions& options = plan_.options;
   plan_.model.to(plan_.engine->device());
-  plan_.criterion.to(plan_.engine->device());
-  if (plan_.optimizer) training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_);
+  for (const auto& [name, criterion] : plan_.criterions) criterion.to(plan_.engine->device());
+  if (!plan_.optimizers.empty()) {
+    training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_);
+  }
   state_.comm = &comm_;
   pass_ = std::make_unique<LoaderPass>(
-      state_, plan_.callbacks, plan_.handle_batch, training_ ? &training_->step : nullptr,
-      profiler_,
+      state_, plan_.callbacks, plan_.handle_batch,
+      training_ ? std::span<TrainStep>(training_->steps) : std::span<TrainStep>(), profiler_,
       PassSettings{.loss_key = plan_.loss_key,
                    .terminate_on_nan = options.terminate_on_nan,
                    .log_batches = options.log_batches,
                    .shards = plan_.step.shards,
-                   .unseen_gradients = training_ && training_->unseen_gradients});
+                   .unseen_gradients = training_ && training_->unseen_gradients,
+                   .phases = plan_.phases,
+                   .untrained = untrained_.networks()});
   if (!training_) return;
-  state_.optimizer = training_->optimizer.get();
-  state_.scheduler = training_->scheduler.get();
+  set_optimizers();
   state_.change_model = [this](const std::function<void()>& change) {
-    training_->replica.change(change);
+    training_->replicas.change(change);
   };
   checkpointer_ =
       std::make_unique<Checkpointer>(CheckpointerParts{.state = state_,
                                                        .callbacks = plan_.callbacks,
                                                        .pass = *pass_,
-                                                       .replica = training_->replica,
+                                                       .replicas = training_->replicas,
+                                                       .optimizers = training_->optimizers,
+                                                       .phases = plan_.phases,
                                                        .options = options,
-                                                       .initial_lr = training_->initial_lr});
+                                                       .initial_lrs = training_->initial_lrs});
   state_.checkpointer = checkpointer_.get();
+}
+
+void Loop::set_optimizers() {
+  for (std::size_t i = 0; i < plan_.optimizers.size(); ++i) {
+    const std::string& name = plan_.optimizers[i].name;
+    state_.optimizers.set(name, training_->optimizers[i].get());
+    optim::Scheduler* const scheduler = training_->schedulers[i].get();
+    if (scheduler == nullptr) continue;
+    state_.schedulers.set(name, scheduler);
+    if (state_.scheduler == nullptr) state_.scheduler = scheduler;
+  }
+  state_.optimizer = training_->optimizers.front().get();
 }
 
 Loop::~Loop() = default;
@@ -230,7 +335,7 @@ void Loop::take_weights() {
       throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
     }
   }
-  training_->replica.send(*training_->optimizer);
+  training_->replicas.send(training_->optimizers);
   say(options, fmt::format("=> Loading weights {}", options.weights->string()));
 }
 
@@ -254,6 +359,9 @@ void Loop::prepare_logging(bool continued) {
   const TrainOptions& options = plan_.options;
   if (options.console) {
     ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
+    for (const Phase& phase : plan_.phases) {
+      if (!phase.name.empty()) shown.first.push_back(plan_.loss_key + "/" + phase.name);
+    }
     if (const auto& key = state_.selection.key) shown.first.push_back(key->metric);
     state_.loggers.push_back(std::make_shared<ConsoleLogger>(Console::standard(), shown));
   }
@@ -269,7 +377,7 @@ void Loop::prepare_logging(bool continued) {
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
   const RunStart start{state_.progress, continued,
-                       complete_hparams(plan_, state_, checkpointer_->initial_lr())};
+                       complete_hparams(plan_, state_, checkpointer_->initial_lrs())};
   for (const auto& logger : state_.loggers) logger->start(start);
   // The run resumes inside an epoch. Log the finished loaders of that epoch again, because the rows
   // after the last whole epoch are dropped from the logs of the earlier run.
@@ -335,9 +443,7 @@ void Loop::finish_loader() {
 
 // The epoch's metrics are complete: notes them, and whether it is the best epoch.
 void Loop::record_epoch() {
-  const optim::Optimizer& optimizer = *training_->optimizer;
-  Metrics epoch{{"lr", optimizer.lr()}};
-  if (const auto momentum = optimizer.momentum()) epoch["momentum"] = *momentum;
+  const Metrics epoch = hyper_metrics(state_);
   state_.epoch_metrics[kEpochKey] = epoch;
   state_.history[state_.progress.epoch] = state_.epoch_metrics;
   checkpointer_->note_epoch();
@@ -385,6 +491,7 @@ void Loop::close_loggers() noexcept {
 TrainResult Loop::finish() {
   TrainResult result;
   result.model = state_.model;
+  result.models = state_.models;
   result.last_metrics = state_.epoch_metrics;
   result.rank = comm_.rank();
   if (training_) finish_training(result);
@@ -399,7 +506,7 @@ void Loop::finish_training(TrainResult& result) {
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  training_->replica.finish();
+  training_->replicas.finish();
   result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
   result.best_epoch = state_.best.epoch;
   result.best_metrics = state_.best.metrics;

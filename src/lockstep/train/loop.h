@@ -7,18 +7,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
-#include "lockstep/engine/replica.h"
+#include "lockstep/engine/replicas.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/profiler.h"
+#include "lockstep/train/agreement.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/train_step.h"
+#include "lockstep/train/without_gradients.h"
 
 namespace lockstep {
 
@@ -36,14 +39,35 @@ class Loop {
     // Collective.
     TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler);
 
+    // The names and numbers of an optimizer that a function makes are known only after it was made.
+    Agreement made_optimizers(const Plan& plan) const;
+
     bool unseen_gradients;  // no callback of any rank reads gradients
-    Replica replica;
-    std::unique_ptr<optim::Optimizer> optimizer;
-    double initial_lr;  // before the scheduler changed it
-    std::unique_ptr<optim::Scheduler> scheduler;
-    TrainStep step;
+    Replicas replicas;
+    // As in the plan.
+    std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
+    std::vector<std::unique_ptr<optim::Scheduler>> schedulers;  // null if there is none
+    Named<double> initial_lrs;     // by optimizer, before the scheduler changed it
+    std::vector<TrainStep> steps;  // by phase
   };
 
+  // Networks without an optimizer: they are in evaluation mode and need no gradients, and are
+  // restored afterwards.
+  class UntrainedScope {
+   public:
+    explicit UntrainedScope(const Plan& plan);
+    ~UntrainedScope();
+    UntrainedScope(const UntrainedScope&) = delete;
+    UntrainedScope& operator=(const UntrainedScope&) = delete;
+
+    std::vector<Model> networks() const;
+
+   private:
+    std::vector<std::pair<Model, bool>> modes_;
+    std::unique_ptr<WithoutGradients> without_gradients_;
+  };
+
+  void set_optimizers();
   void begin();
   void begin_training();
   void prepare_logging(bool continued);
@@ -65,6 +89,7 @@ class Loop {
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;
+  UntrainedScope untrained_;
   std::unique_ptr<TrainingParts> training_;  // none when evaluating
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;

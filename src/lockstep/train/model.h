@@ -15,6 +15,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/base/named.h"
 #include "lockstep/state/named_tensors.h"
 #include "lockstep/state/state_dict.h"
 
@@ -41,6 +42,10 @@ class Model {
   // Throws ConfigError if the file is not a TorchScript module.
   static Model script(const std::filesystem::path& path);
   static Model script(std::istream&& file, const std::string& name);  // `name` is for messages
+
+  // Several networks as one, for everything that handles weights (train/combined_model.h). It can
+  // be called only if there is a single network.
+  static Model combine(const Named<Model>& networks);
 
   explicit operator bool() const { return impl_ != nullptr; }
 
@@ -96,6 +101,8 @@ class Model {
   struct Sequential;  // may have layers that compute/ can plan
 
   struct Script;  // a TorchScript module
+
+  struct Combined;  // several networks
 
   std::shared_ptr<Interface> impl_;
 };

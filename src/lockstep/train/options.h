@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/named.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
@@ -17,15 +18,23 @@
 #include "lockstep/train/callback.h"
 #include "lockstep/train/criterion.h"
 #include "lockstep/train/model.h"
+#include "lockstep/train/phase.h"
 
 namespace lockstep {
 
 struct TrainOptions {
   // What is trained, and on which data.
   Model model;                     // or override get_model()
+  Named<Model> models;             // instead of `model`: several networks by name
   Criterion criterion;             // or override get_criterion()
-  optim::OptimizerSpec optimizer;  // or override get_optimizer()
-  optim::SchedulerSpec scheduler;  // none: the learning rate is constant
+  Named<Criterion> criterions;     // instead of `criterion`, by any names
+  optim::OptimizerSpec optimizer;  // or override get_optimizer(); trains all networks
+  // Instead of `optimizer`: one for each network that is trained, by the name of the network. A
+  // network without one is in evaluation mode during the run.
+  Named<optim::OptimizerSpec> optimizers;
+  optim::SchedulerSpec scheduler;          // of each optimizer; none: the learning rate is constant
+  Named<optim::SchedulerSpec> schedulers;  // instead of `scheduler`, by the name of the optimizer
+  Phases phases;  // of every step (train/phase.h); none: one loss for all optimizers
   // Names begin with train, valid, test or infer. A loader's batch_size is the size of one shard of
   // a batch. Its global_batch_size, if given instead, is the size of all shards together.
   data::Loaders loaders;
@@ -84,6 +93,7 @@ struct TrainOptions {
 
 struct TrainResult {
   Model model;             // after training, or of the best epoch with load_best_on_end
+  Named<Model> models;     // its networks by name
   double best_metric = 0;  // of valid_metric; NaN without a valid_loader
   std::int64_t best_epoch = 0;
   EpochMetrics best_metrics;
@@ -101,8 +111,11 @@ struct TrainResult {
 
 struct EvaluateOptions {
   data::Loader loader;
-  Model model;          // default: the one this runner trained last
-  Criterion criterion;  // default: the same; without one there is no loss
+  Model model;                  // default: the one this runner trained last
+  Named<Model> models;          // instead of `model`: several networks by name
+  Criterion criterion;          // default: the same; without one there is no loss
+  Named<Criterion> criterions;  // instead of `criterion`
+  Phases phases;                // default: those of this runner's last training
   Callbacks callbacks;
   std::optional<std::string> resume;  // a checkpoint, or Python's state_dict: take its weights
   std::uint64_t seed = 42;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/text.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/loader_name.h"
+#include "lockstep/train/combined_model.h"
 
 namespace lockstep {
 namespace {
@@ -69,13 +72,158 @@ void check_loaders(const Plan& plan) {
   check_sync_bn(plan);
 }
 
-void check_parts(const Plan& plan) {
-  if (!plan.model) {
-    throw ConfigError("model: expected one, got none; pass .model or override get_model()");
+// An option for one thing and the option for several of its kind, which exclude each other.
+template <typename T>
+Named<T> one_or_several(const std::string& kind, const T& one, const Named<T>& several) {
+  if (one && !several.empty()) {
+    throw ConfigError("{0} and {0}s: expected one of the two, got both; {0}s has: {1}", kind,
+                      join(several.names(), ", "));
   }
-  if (!plan.optimizer) {
+  for (const auto& [name, value] : several) {
+    if (!value) throw ConfigError("{}s: '{}' is empty", kind, name);
+  }
+  if (one) return Named<T>{{kind, one}}.titled(kind + "s");
+  return several.titled(kind + "s");
+}
+
+// A tensor in two networks would be updated by two optimizers.
+void check_shared_parameters(const Plan& plan) {
+  std::map<const c10::TensorImpl*, std::pair<std::string, std::string>> seen;  // optimizer, name
+  const auto note = [&](const std::string& owner, const NamedTensors& parameters) {
+    for (const auto& [name, tensor] : parameters) {
+      if (!tensor.defined()) continue;
+      const auto [place, fresh] =
+          seen.try_emplace(tensor.unsafeGetTensorImpl(), std::pair(owner, name));
+      if (fresh || place->second.first == owner) continue;
+      throw ConfigError(
+          "models: '{}' and '{}' are the same tensor, in networks that are trained separately; "
+          "train them together with one .optimizer, or give each its own tensor",
+          place->second.second, name);
+    }
+  };
+  for (const auto& optimizer : plan.optimizers) {
+    note("optimizer " + optimizer.name, parameters_of(plan, optimizer));
+  }
+  for (const auto& name : untrained_networks(plan)) {
+    note("network " + name, in_network(name, plan.models[name].parameters()));
+  }
+}
+
+std::vector<PlannedOptimizer> planned_optimizers(const TrainOptions& options,
+                                                 const Named<Model>& models) {
+  const auto optimizers = one_or_several("optimizer", options.optimizer, options.optimizers);
+  one_or_several("scheduler", options.scheduler, options.schedulers);  // refuses both
+  std::vector<PlannedOptimizer> planned;
+  for (const auto& [name, spec] : optimizers) {
+    PlannedOptimizer one{.name = name, .spec = spec, .scheduler = options.scheduler};
+    if (options.optimizer) {
+      one.networks = models.names();
+    } else if (models.contains(name)) {
+      one.networks = {name};
+    } else {
+      throw ConfigError("optimizers: '{0}' trains the network '{0}', which does not exist; {1}",
+                        name, suggest(name, models.names()));
+    }
+    if (options.schedulers.contains(name)) one.scheduler = options.schedulers[name];
+    planned.push_back(std::move(one));
+  }
+  for (const auto& [name, scheduler] : options.schedulers) {
+    if (optimizers.contains(name)) continue;
+    throw ConfigError("schedulers: '{0}' belongs to the optimizer '{0}', which does not exist; {1}",
+                      name, suggest(name, optimizers.names()));
+  }
+  return planned;
+}
+
+// Names and numbers of phases, without what they step.
+std::vector<Phase> named_phases(const Phases& phases) {
+  std::set<std::string> seen;
+  std::vector<Phase> named(phases.begin(), phases.end());
+  for (Phase& phase : named) {
+    if (phase.name.empty()) throw ConfigError("phases: expected a name, got an empty one");
+    if (!seen.insert(phase.name).second) {
+      throw ConfigError("phases: the name '{}' comes twice", phase.name);
+    }
+    if (phase.every < 1) {
+      throw ConfigError("phases: '{}': every: expected 1 or more, got {}", phase.name, phase.every);
+    }
+    if (phase.optimizers.empty()) phase.optimizers = {phase.name};
+  }
+  if (!named.empty() && std::ranges::none_of(named, [](const Phase& p) { return p.every == 1; })) {
     throw ConfigError(
-        "optimizer: expected one, got none; pass .optimizer or override get_optimizer()");
+        "phases: expected one that takes place in every batch (every = 1): a batch without a phase "
+        "would be read for nothing");
+  }
+  return named;
+}
+
+// The optimizers that the phases step, each by exactly one.
+void check_stepped(const std::vector<Phase>& phases, const std::vector<std::string>& optimizers) {
+  std::map<std::string, std::string> stepped_by;
+  for (const Phase& phase : phases) {
+    for (const std::string& name : phase.optimizers) {
+      if (std::ranges::find(optimizers, name) == optimizers.end()) {
+        throw ConfigError(
+            "phases: '{}' steps the optimizer '{}', which does not exist; {}; a phase with another "
+            "name than its optimizer says which one in .optimizers",
+            phase.name, name, suggest(name, optimizers));
+      }
+      const auto [place, fresh] = stepped_by.emplace(name, phase.name);
+      if (!fresh) {
+        throw ConfigError("phases: '{}' and '{}' both step the optimizer '{}', expected one phase",
+                          place->second, phase.name, name);
+      }
+    }
+  }
+  for (const std::string& name : optimizers) {
+    if (stepped_by.contains(name)) continue;
+    throw ConfigError("phases: none steps the optimizer '{}'; add its name to a phase's optimizers",
+                      name);
+  }
+}
+
+std::vector<Phase> planned_phases(const Phases& phases,
+                                  const std::vector<PlannedOptimizer>& optimizers) {
+  std::vector<std::string> names;
+  for (const auto& optimizer : optimizers) names.push_back(optimizer.name);
+  if (phases.empty()) return {Phase{.name = "", .optimizers = names}};
+  std::vector<Phase> planned = named_phases(phases);
+  check_stepped(planned, names);
+  return planned;
+}
+
+// The networks of `plan`, and all of them together.
+void set_models(Plan& plan, const Model& model, const Named<Model>& models) {
+  plan.models = one_or_several("model", model, models);
+  if (plan.models.empty()) {
+    throw ConfigError(
+        "model: expected one, got none; pass .model or .models, or override get_model()");
+  }
+  plan.model = model ? model : Model::combine(plan.models);
+}
+
+void set_criterions(Plan& plan, const Criterion& criterion, const Named<Criterion>& criterions) {
+  plan.criterions = one_or_several("criterion", criterion, criterions);
+  if (plan.criterions.size() == 1) plan.criterion = plan.criterions.begin()->second;
+}
+
+void set_parts(Plan& plan) {
+  const TrainOptions& options = plan.options;
+  set_models(plan, options.model, options.models);
+  set_criterions(plan, options.criterion, options.criterions);
+  plan.optimizers = planned_optimizers(options, plan.models);
+  if (plan.optimizers.empty()) {
+    throw ConfigError(
+        "optimizer: expected one, got none; pass .optimizer or .optimizers, or override "
+        "get_optimizer()");
+  }
+  plan.phases = planned_phases(options.phases, plan.optimizers);
+  check_shared_parameters(plan);
+  if (plan.keys && plan.models.size() > 1) {
+    throw ConfigError(
+        "models: a SupervisedRunner sends batches through one network, got {}: derive from Runner "
+        "(or SupervisedRunner) and override handle_batch",
+        join(plan.models.names(), ", "));
   }
 }
 
@@ -84,11 +232,21 @@ void check_parts(const Plan& plan) {
 std::optional<std::vector<std::string>> known_metrics(
     const Plan& plan, const std::optional<std::vector<std::string>>& of_runner) {
   if (!of_runner) return std::nullopt;
-  std::vector<std::string> names = {"lr", "momentum", "gradient/norm"};
+  std::vector<std::string> names;
   const auto add_average = [&](const std::string& name) {
     for (const char* const suffix : {"", "/std"}) names.push_back(name + suffix);
   };
-  add_average(plan.loss_key);
+  for (const auto& optimizer : plan.optimizers) {
+    const std::string suffix = plan.optimizers.size() > 1 ? "/" + optimizer.name : "";
+    for (const char* const name : {"lr", "momentum"}) names.push_back(name + suffix);
+  }
+  for (const auto& phase : plan.phases) {
+    const std::string suffix = phase.name.empty() ? "" : "/" + phase.name;
+    names.push_back("gradient/norm" + suffix);
+    add_average(plan.loss_key + suffix);
+  }
+  const bool has_total = !plan.phases.front().name.empty();  // of the losses of all phases
+  if (has_total) names.push_back(plan.loss_key);
   for (const auto& name : *of_runner) add_average(name);
   for (const auto& callback : plan.callbacks) {
     const auto added = callback->traits().metric_names;
@@ -100,8 +258,12 @@ std::optional<std::vector<std::string>> known_metrics(
 
 // Which value of a metric is better, as the loss (smaller) or a callback says.
 std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
+                                const std::vector<Phase>& phases,
                                 const std::vector<CallbackPtr>& callbacks) {
   if (metric == loss_key) return Better::kSmaller;
+  for (const auto& phase : phases) {
+    if (metric == loss_key + "/" + phase.name) return Better::kSmaller;
+  }
   for (const auto& callback : callbacks) {
     if (const auto better = callback->better(metric)) return better;
   }
@@ -167,10 +329,12 @@ std::shared_ptr<Engine> resolve_engine(const TrainOptions& options) {
 
 Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, RunnerParts runner) {
   Plan plan{.options = options,
-            .model = options.model,
-            .criterion = options.criterion,
-            .optimizer = options.optimizer,
-            .scheduler = options.scheduler,
+            .model = {},
+            .models = {},
+            .criterion = {},
+            .criterions = {},
+            .optimizers = {},
+            .phases = {},
             .loaders = options.loaders,
             .callbacks = options.callbacks.sorted(),
             .engine = std::move(engine),
@@ -183,7 +347,7 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .clip_grad_norm = options.clip_grad_norm,
                      .clip_grad_value = options.clip_grad_value}};
   check_loaders(plan);
-  check_parts(plan);
+  set_parts(plan);
   plan.known_metrics = known_metrics(plan, runner.metrics);
   plan.selection = selection_of(plan);
   plan.step.shards = plan.engine->shards();
@@ -200,8 +364,9 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   plan.options.seed = options.seed;
   plan.options.console = false;
   plan.options.dry_run = false;  // the evaluation itself finds a mistake as soon
-  plan.model = options.model;
-  plan.criterion = options.criterion;
+  set_models(plan, options.model, options.models);
+  set_criterions(plan, options.criterion, options.criterions);
+  plan.phases = options.phases.empty() ? std::vector{Phase{}} : named_phases(options.phases);
   plan.loaders.set("valid", options.loader);
   plan.callbacks = options.callbacks.sorted();
   plan.engine = options.engine != nullptr ? options.engine : std::make_shared<DeviceEngine>();
@@ -214,10 +379,51 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   return plan;
 }
 
+NamedTensors parameters_of(const Plan& plan, const PlannedOptimizer& optimizer) {
+  if (optimizer.networks.size() == plan.models.size()) return plan.model.parameters();
+  NamedTensors found;
+  for (const auto& name : optimizer.networks) {
+    for (auto& item : in_network(name, plan.models[name].parameters())) {
+      found.push_back(std::move(item));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> untrained_networks(const Plan& plan) {
+  std::vector<std::string> names;
+  if (plan.optimizers.empty()) return names;
+  for (const auto& [name, network] : plan.models) {
+    const bool is_trained = std::ranges::any_of(plan.optimizers, [&, &n = name](const auto& item) {
+      return std::ranges::find(item.networks, n) != item.networks.end();
+    });
+    if (!is_trained) names.push_back(name);
+  }
+  return names;
+}
+
+const Phase& phase_of(const Plan& plan, const PlannedOptimizer& optimizer) {
+  return *std::ranges::find_if(plan.phases, [&](const Phase& phase) {
+    return std::ranges::find(phase.optimizers, optimizer.name) != phase.optimizers.end();
+  });
+}
+
+PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,
+                        const std::string& kind) {
+  if (plan.options.optimizers.empty()) return named_part(kind);
+  return {.path = fmt::format("{}s/{}", kind, optimizer.name),
+          .title = fmt::format("{} '{}'", kind, optimizer.name)};
+}
+
 State state_of(const Plan& plan) {
   State state;
   state.model = plan.model;
+  state.models = plan.models;
   state.criterion = plan.criterion;
+  state.criterions = plan.criterions;
+  // The loop and the dry run put their own in.
+  state.optimizers = state.optimizers.titled("optimizers");
+  state.schedulers = state.schedulers.titled("schedulers");
   state.engine = plan.engine;
   state.loaders = plan.loaders;
   state.logdir = plan.options.logdir;
@@ -226,9 +432,8 @@ State state_of(const Plan& plan) {
   state.progress.num_epochs = plan.options.num_epochs;
   state.loss_key = plan.loss_key;
   state.known_metrics = plan.known_metrics;
-  state.better = [all = plan.callbacks, loss = plan.loss_key](std::string_view metric) {
-    return better_of(metric, loss, all);
-  };
+  state.better = [all = plan.callbacks, loss = plan.loss_key, phases = plan.phases](
+                     std::string_view metric) { return better_of(metric, loss, phases, all); };
   state.selection = plan.selection;
   return state;
 }

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/named.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/step_settings.h"
 #include "lockstep/train/supervised_keys.h"
@@ -57,13 +59,23 @@ struct RunnerParts {
   std::optional<SupervisedKeys> keys = std::nullopt;
 };
 
+// An optimizer of a run, and the networks that it trains.
+struct PlannedOptimizer {
+  std::string name = "optimizer";
+  optim::OptimizerSpec spec = {};
+  optim::SchedulerSpec scheduler = {};     // may be empty
+  std::vector<std::string> networks = {};  // their names
+};
+
 struct Plan {
   TrainOptions options;  // as given; the loop reads what the fields below do not decide
 
-  Model model;
-  Criterion criterion;             // may be empty
-  optim::OptimizerSpec optimizer;  // empty: nothing is trained
-  optim::SchedulerSpec scheduler;  // may be empty
+  Model model;                               // all networks together
+  Named<Model> models;                       // its networks
+  Criterion criterion;                       // empty if there is none, or if there are several
+  Named<Criterion> criterions;               // may be empty
+  std::vector<PlannedOptimizer> optimizers;  // empty: nothing is trained
+  std::vector<Phase> phases;  // at least one, whose name is empty if it is the only one
   data::Loaders loaders;
   std::vector<CallbackPtr> callbacks;  // built-in ones included, in their order
   std::shared_ptr<Engine> engine;
@@ -91,6 +103,17 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
 
 // The plan of evaluate_loader: one epoch of one loader, named "valid", without an optimizer.
 Plan resolve(const EvaluateOptions& options, RunnerParts runner);
+
+// The parameters that an optimizer trains, under the names that they have in plan.model.
+NamedTensors parameters_of(const Plan& plan, const PlannedOptimizer& optimizer);
+// The names of the networks without an optimizer. None when evaluating.
+std::vector<std::string> untrained_networks(const Plan& plan);
+// The phase that steps an optimizer.
+const Phase& phase_of(const Plan& plan, const PlannedOptimizer& optimizer);
+// The part of an optimizer, or of its scheduler (`kind`): "optimizer", or "optimizers/generator" if
+// it was given by name.
+PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,
+                        const std::string& kind = "optimizer");
 
 // What callbacks see of a plan before the run starts: a State without optimizer, scheduler and
 // communicator.

@@ -24,7 +24,7 @@ std::uint64_t mix_seed(const DrawKey& key) {
        {key.epoch, key.loader, key.batch, key.shard, static_cast<std::int64_t>(key.draws)}) {
     mixed = splitmix(mixed ^ static_cast<std::uint64_t>(part));
   }
-  return mixed;
+  return key.phase == 0 ? mixed : splitmix(mixed ^ static_cast<std::uint64_t>(key.phase));
 }
 
 void seed_draws(const DrawKey& key) {

@@ -17,6 +17,7 @@ struct DrawKey {
   std::int64_t batch = 0;       // global
   std::int64_t shard = 0;       // of the batch
   Draws draws = Draws::kModel;  // transforms and dropout draw independently of each other
+  std::int64_t phase = 0;       // its index; the first one has the numbers of a run without phases
 };
 
 std::uint64_t mix_seed(const DrawKey& key);

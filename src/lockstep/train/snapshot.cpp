@@ -1,8 +1,10 @@
 #include "lockstep/train/snapshot.h"
 
+#include <algorithm>
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
@@ -59,6 +61,103 @@ void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& c
   }
 }
 
+// Another order of updates inside an epoch would not continue it. Between epochs the user may
+// change it, but not by accident.
+void check_phases(const StateDict& run, const Position& position, const std::vector<Phase>& phases,
+                  bool is_primary) {
+  const auto then = run.get_or<std::string>("phases", "");
+  const std::string now = describe(phases);
+  if (then == now) return;
+  const auto text = [](const std::string& what) { return what.empty() ? "none" : what; };
+  if (!position.loader.empty()) {
+    throw CheckpointError(
+        "resume: the checkpoint was made inside an epoch with the phases {}, this run has {}; they "
+        "can change only between epochs",
+        text(then), text(now));
+  }
+  if (!is_primary) return;
+  warn(fmt::format("resume: the checkpoint's run had the phases {}, this run has {}", text(then),
+                   text(now)));
+}
+
+// The saved value of an optimizer: `saved` itself if the run has only one, else its entry.
+StateDict of_optimizer(const StateDict& saved, const std::string& name,
+                       const std::vector<std::string>& all) {
+  if (all.size() == 1) return saved;
+  if (!saved.contains(name) || saved.at(name).get_if<StateDict>() == nullptr) {
+    throw CheckpointError("resume: the checkpoint has no state of an optimizer '{}'; it has: {}",
+                          name, join(saved.keys(), ", "));
+  }
+  return saved.get<StateDict>(name);
+}
+
+void restore_optimizers(const StateDict& snapshot, const State& state) {
+  const auto names = state.optimizers.names();
+  const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
+  // A single optimizer writes its name as a text, several are dictionaries.
+  const bool saved_several =
+      saved.contains("name") ? saved.at("name").get_if<StateDict>() != nullptr : saved.size() > 0;
+  const bool alike = names.size() > 1
+                         ? saved_several && std::ranges::is_permutation(saved.keys(), names)
+                         : !saved_several;
+  if (!alike) {
+    throw CheckpointError(
+        "resume: the checkpoint's run had {}, this run has the optimizers {}",
+        saved_several ? "the optimizers " + join(saved.keys(), ", ") : "one optimizer",
+        join(names, ", "));
+  }
+  for (const auto& [name, optimizer] : state.optimizers) {
+    optimizer->load_state(of_optimizer(saved, name, names));
+  }
+}
+
+void restore_schedulers(const StateDict& snapshot, const State& state) {
+  const auto names = state.optimizers.names();
+  const auto saved = snapshot.get_or<StateDict>("scheduler_state_dict", {});
+  for (const std::string& name : names) {
+    const bool is_saved = names.size() > 1 ? saved.contains(name) : saved.size() > 0;
+    const bool is_here = state.schedulers.contains(name);
+    if (is_saved && is_here) {
+      state.schedulers[name]->load_state(of_optimizer(saved, name, names));
+    } else if (is_saved || is_here) {
+      const std::string of = names.size() > 1 ? fmt::format(" of '{}'", name) : "";
+      warn(is_saved
+               ? fmt::format("resume: the checkpoint has a scheduler{}, this run has none", of)
+               : fmt::format("resume: this run has a scheduler{}, the checkpoint has none: the "
+                             "scheduler starts from its beginning",
+                             of));
+    }
+  }
+}
+
+StateDict criterions_state(const RunState& run) {
+  if (run.criterions.size() < 2) return run.criterion.state();
+  StateDict all;
+  for (const auto& [name, criterion] : run.criterions) all.set(name, criterion.state());
+  return all;
+}
+
+void restore_criterions(const StateDict& saved, const RunState& run) {
+  if (run.criterions.size() < 2) {
+    run.criterion.load_state(saved);
+    return;
+  }
+  for (const auto& [name, criterion] : run.criterions) {
+    criterion.load_state(saved.get<StateDict>(name));
+  }
+}
+
+// The states of all optimizers or schedulers.
+template <typename T>
+StateValue states_of(const Named<T*>& parts, bool several) {
+  StateDict all;
+  for (const auto& [name, part] : parts) {
+    if (!several) return part->state();
+    all.set(name, part->state());
+  }
+  return all;
+}
+
 // Inside an epoch, samples that were used already must not be used again, so nothing that changes
 // their order may change.
 void check_position(const StateDict& run, const Position& position, const State& state) {
@@ -95,31 +194,36 @@ std::int64_t loader_global_batch_size(const State& state) {
 
 }  // namespace
 
-StateDict make_snapshot(const State& state, const Position& position,
-                        const std::vector<CallbackPtr>& callbacks, const StateDict& averages) {
+StateDict make_snapshot(const State& state, const SnapshotParts& parts,
+                        const std::vector<CallbackPtr>& callbacks) {
+  const Position& position = parts.position;
+  const bool several = state.optimizers.size() > 1;
   StateDict snapshot{{"lockstep", kFormat},
                      {"model_state_dict", state.model.state()},
-                     {"criterion_state_dict", state.criterion.state()},
-                     {"optimizer_state_dict", state.optimizer->state()}};
-  if (state.scheduler != nullptr) {
-    snapshot.set("scheduler_state_dict", state.scheduler->state());
+                     {"criterion_state_dict", criterions_state(state)},
+                     {"optimizer_state_dict", states_of(state.optimizers, several)}};
+  if (!state.schedulers.empty()) {
+    snapshot.set("scheduler_state_dict", states_of(state.schedulers, several));
   }
-  snapshot.set("run", StateDict{{"seed", state.seed},
-                                {"epoch", position.finished_epochs},
-                                {"num_epochs", state.progress.num_epochs},
-                                {"batch_step", state.progress.batch_step},
-                                {"sample_step", state.progress.sample_step},
-                                {"shards", state.engine->shards()},
-                                {"loader", position.loader},
-                                {"loader_batches_done", position.loader_batches_done},
-                                {"loader_batches", state.loader_batches},
-                                {"loader_batch_size", state.loader_batch_size},
-                                {"loader_global_batch_size", loader_global_batch_size(state)},
-                                {"loader_sample_count", state.loader_sample_count},
-                                {"loader_end_requested", state.loader_end_requested}});
+  StateDict run{{"seed", state.seed},
+                {"epoch", position.finished_epochs},
+                {"num_epochs", state.progress.num_epochs},
+                {"batch_step", state.progress.batch_step},
+                {"sample_step", state.progress.sample_step},
+                {"shards", state.engine->shards()},
+                {"loader", position.loader},
+                {"loader_batches_done", position.loader_batches_done},
+                {"loader_batches", state.loader_batches},
+                {"loader_batch_size", state.loader_batch_size},
+                {"loader_global_batch_size", loader_global_batch_size(state)},
+                {"loader_sample_count", state.loader_sample_count},
+                {"loader_end_requested", state.loader_end_requested}};
+  const std::string phases = describe(parts.phases);
+  if (!phases.empty()) run.set("phases", phases);
+  snapshot.set("run", std::move(run));
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
   snapshot.set("history", history_state(state.history));
-  snapshot.set("averages", averages);
+  snapshot.set("averages", parts.averages);
   StateDict remembered;
   for (const auto& [key, callback] : with_keys(callbacks)) {
     StateDict memory = callback->state();
@@ -131,7 +235,8 @@ StateDict make_snapshot(const State& state, const Position& position,
 }
 
 Restored restore_snapshot(const StateDict& snapshot, State& state,
-                          const std::vector<CallbackPtr>& callbacks) {
+                          const std::vector<CallbackPtr>& callbacks,
+                          const std::vector<Phase>& phases) {
   if (!snapshot.contains("run") || !snapshot.contains("optimizer_state_dict")) {
     throw CheckpointError(
         "resume: the checkpoint holds weights only; resume from a full checkpoint, or use weights "
@@ -149,21 +254,14 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
                        .loader = run.get<std::string>("loader"),
                        .loader_batches_done = run.get<std::int64_t>("loader_batches_done")};
   check_position(run, restored.position, state);
+  check_phases(run, restored.position, phases, state.comm->is_primary());
 
   if (state.comm->is_primary()) {
     state.model.load_state(snapshot.get<StateDict>("model_state_dict"));
   }
-  state.criterion.load_state(snapshot.get<StateDict>("criterion_state_dict"));
-  state.optimizer->load_state(snapshot.get<StateDict>("optimizer_state_dict"));
-  const bool saved_scheduler = snapshot.contains("scheduler_state_dict");
-  if (saved_scheduler && state.scheduler != nullptr) {
-    state.scheduler->load_state(snapshot.get<StateDict>("scheduler_state_dict"));
-  } else if (saved_scheduler || state.scheduler != nullptr) {
-    warn(saved_scheduler
-             ? "resume: the checkpoint has a scheduler, this run has none"
-             : "resume: this run has a scheduler, the checkpoint has none: the scheduler starts "
-               "from its beginning");
-  }
+  restore_criterions(snapshot.get<StateDict>("criterion_state_dict"), state);
+  restore_optimizers(snapshot, state);
+  restore_schedulers(snapshot, state);
   state.progress.epoch = restored.position.finished_epochs;
   state.progress.batch_step = run.get<std::int64_t>("batch_step");
   state.progress.sample_step = run.get<std::int64_t>("sample_step");
@@ -180,15 +278,22 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   return restored;
 }
 
-StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer) {
+StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers) {
   StateDict small = snapshot;
   for (const char* const key : {"model_state_dict", "documents"}) {
     if (small.contains(key)) small.erase(key);
   }
-  if (snapshot.contains("optimizer_state_dict")) {
-    small.set("optimizer_state_dict",
-              optimizer.without_tensors(snapshot.get<StateDict>("optimizer_state_dict")));
+  if (!snapshot.contains("optimizer_state_dict")) return small;
+  const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
+  StateDict kept = saved;
+  for (const auto& [name, optimizer] : optimizers) {
+    if (optimizers.size() == 1) {
+      kept = optimizer->without_tensors(saved);
+    } else if (saved.contains(name) && saved.at(name).get_if<StateDict>() != nullptr) {
+      kept.set(name, optimizer->without_tensors(saved.get<StateDict>(name)));
+    }
   }
+  small.set("optimizer_state_dict", std::move(kept));
   return small;
 }
 

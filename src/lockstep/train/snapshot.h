@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/named.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
 
 namespace lockstep {
@@ -20,21 +23,37 @@ struct Position {
   std::int64_t loader_batches_done = 0;
 };
 
-StateDict make_snapshot(const State& state, const Position& position,
-                        const std::vector<CallbackPtr>& callbacks, const StateDict& averages);
+// The values of a run's optimizers: the value itself if there is one, else {optimizer: value}.
+template <typename T>
+StateValue by_optimizer(const Named<T>& values) {
+  if (values.size() == 1) return StateValue(values.begin()->second);
+  StateDict all;
+  for (const auto& [name, value] : values) all.set(name, StateValue(value));
+  return StateValue(std::move(all));
+}
+
+// What a snapshot has besides `state`.
+struct SnapshotParts {
+  Position position;
+  const std::vector<Phase>& phases;
+  StateDict averages = {};  // of batch metrics, inside an epoch
+};
+StateDict make_snapshot(const State& state, const SnapshotParts& parts,
+                        const std::vector<CallbackPtr>& callbacks);
 
 // Restores `state` and its parts from a snapshot. Throws CheckpointError, naming what does not fit,
-// if the snapshot is of another model, optimizer or data.
+// if the snapshot is of other networks, optimizers, phases or data.
 struct Restored {
   Position position;
   StateDict averages;
 };
 Restored restore_snapshot(const StateDict& snapshot, State& state,
-                          const std::vector<CallbackPtr>& callbacks);
+                          const std::vector<CallbackPtr>& callbacks,
+                          const std::vector<Phase>& phases);
 
 // The part of a snapshot, read by rank 0, that the other ranks need. Weights and the optimizer's
-// tensors are not in it: Replica::send() sends them, without a second copy.
-StateDict without_tensors(const StateDict& snapshot, const optim::Optimizer& optimizer);
+// tensors are not in it: Replicas::send() sends them, without a second copy.
+StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers);
 
 // The seed of the run that made the snapshot.
 std::uint64_t snapshot_seed(const StateDict& snapshot);

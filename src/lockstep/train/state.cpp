@@ -58,6 +58,16 @@ void State::set_metric(const std::string& name, double value, const LossOver& ov
   said.metrics[name] = over;
 }
 
+Metrics hyper_metrics(const RunState& run) {
+  Metrics metrics;
+  for (const auto& [name, optimizer] : run.optimizers) {
+    const std::string suffix = run.optimizers.size() > 1 ? "/" + name : "";
+    metrics["lr" + suffix] = optimizer->lr();
+    if (const auto momentum = optimizer->momentum()) metrics["momentum" + suffix] = *momentum;
+  }
+  return metrics;
+}
+
 bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }

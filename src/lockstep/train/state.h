@@ -21,6 +21,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
+#include "lockstep/base/named.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loaders.h"
@@ -53,10 +54,16 @@ struct Best {
 // What a run consists of. Set before it starts.
 struct RunState {
   // What is trained. The run owns these objects; they are valid until it ends.
-  Model model;
-  Criterion criterion;                    // may be empty
-  optim::Optimizer* optimizer = nullptr;  // null when evaluating
-  optim::Scheduler* scheduler = nullptr;  // null when there is none
+  Model model;                            // all networks together
+  Named<Model> models;                    // its networks; one that was given as .model is "model"
+  Criterion criterion;                    // empty if there is none, or if there are several
+  Named<Criterion> criterions;            // one that was given as .criterion is "criterion"
+  optim::Optimizer* optimizer = nullptr;  // the first one; null when evaluating
+  optim::Scheduler* scheduler = nullptr;  // the first one; null when there is none
+  // By the names of TrainOptions; one that was given as .optimizer is "optimizer". A scheduler has
+  // the name of its optimizer.
+  Named<optim::Optimizer*> optimizers;
+  Named<optim::Scheduler*> schedulers;
   std::shared_ptr<Engine> engine;
   comm::Communicator* comm = nullptr;  // connects this worker to the others; never null in a run
   data::Loaders loaders;               // a callback may exchange some at the start of an epoch
@@ -113,6 +120,9 @@ struct PassState {
   std::int64_t loader_sample_count = 0;  // in this pass in total
   std::int64_t loader_batch_size = 0;    // of a full shard
   Metrics loader_metrics = {};           // complete after on_loader_end
+  std::string phase = {};                // the current phase of the step; empty outside of phases
+  // The optimizers that the current batch has stepped so far.
+  std::vector<std::string> stepped = {};
   // In this pass, gradients of parameters are computed by the loop's backward() and nothing else.
   bool may_write_gradients = false;
 };
@@ -164,6 +174,10 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   // Moves the current shard out, so that another one can be handled.
   ShardState take_shard() { return std::exchange(static_cast<ShardState&>(*this), ShardState{}); }
 };
+
+// The learning rates and momenta as they are now: "lr" and "momentum", or "lr/generator" and so on
+// if there are several optimizers.
+Metrics hyper_metrics(const RunState& run);
 
 // Whether the model is trained on a loader of this name, or evaluated.
 bool is_train_loader(std::string_view name);

@@ -35,21 +35,20 @@ void check_kinds(bool sums, bool means) {
 }  // namespace
 
 std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
-                             std::int64_t shards) {
+                             std::int64_t shards, std::int64_t every) {
   std::int64_t steps = 0;
   for (const auto& [name, loader] : loaders) {
     if (!is_train_loader(name)) continue;
-    const std::int64_t batches = data::epoch_size(loader, shards).batches;
+    const std::int64_t batches = (data::epoch_size(loader, shards).batches + every - 1) / every;
     steps += (batches + accumulation_steps - 1) / accumulation_steps;
   }
   return steps;
 }
 
-TrainStep::TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings)
-    : replica_(replica),
-      optimizer_(optimizer),
+TrainStep::TrainStep(StepParts parts, StepSettings settings)
+    : parts_(std::move(parts)),
       settings_(settings),
-      own_(static_cast<std::size_t>(replica.shards().count()), 0.0) {
+      own_(static_cast<std::size_t>(parts_.trained.front().replica.shards().count()), 0.0) {
   check_settings(settings_);
 }
 
@@ -61,7 +60,8 @@ void TrainStep::begin_batch(const GlobalBatch& batch) {
 
 void TrainStep::begin_shard(int local) {
   local_ = static_cast<std::size_t>(local);
-  replica_.begin_shard(local, due(batch_.last));
+  for (const auto& item : parts_.trained) item.replica.begin_shard(local, due(batch_.last));
+  parts_.buffers.begin_shard(local);
 }
 
 void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::int64_t samples) {
@@ -85,7 +85,7 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
         "there, for example a sum divided by max(weight, 1)",
         loss.item<double>());
   }
-  replica_.before_backward();
+  for (const auto& item : parts_.trained) item.replica.before_backward();
   if (weight == 0) {
     loss.backward(torch::zeros_like(loss));
     return;
@@ -102,7 +102,9 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
 }
 
 void TrainStep::note_weight(double weight, std::int64_t samples) {
-  if (weight != static_cast<double>(samples)) replica_.mark_weights();
+  if (weight != static_cast<double>(samples)) {
+    for (const auto& item : parts_.trained) item.replica.mark_weights();
+  }
   if (weight == 0) return;
   double& own = own_[local_];
   const bool other_kind = own != 0 && (own == kSum) != (weight == kSum);
@@ -111,7 +113,13 @@ void TrainStep::note_weight(double weight, std::int64_t samples) {
 }
 
 void TrainStep::end_shard(int local) {
-  replica_.end_shard(local);
+  for (const auto& item : parts_.trained) item.replica.end_shard(local);
+  parts_.buffers.end_shard(local);
+}
+
+bool TrainStep::sends_gradients_early() const {
+  return std::ranges::any_of(parts_.trained,
+                             [](const auto& item) { return item.replica.overlaps(); });
 }
 
 bool TrainStep::due(bool last) const {
@@ -134,12 +142,13 @@ double TrainStep::scale_of(std::span<const double> weights) const {
 }
 
 void TrainStep::update(Metrics& metrics) {
-  const auto norm = replica_.update(
-      optimizer_,
+  const auto norm = lockstep::update(
+      parts_.trained,
       {.weights = own_,
        .scale_of = [this](std::span<const double> weights) { return scale_of(weights); },
        .clip_value = settings_.clip_grad_value,
-       .clip_norm = settings_.clip_grad_norm});
+       .clip_norm = settings_.clip_grad_norm,
+       .buffers = &parts_.buffers});
   if (norm) metrics["gradient/norm"] = *norm;
   batches_ = 0;
   samples_ = 0;

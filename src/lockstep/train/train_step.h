@@ -11,6 +11,7 @@
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/data/loaders.h"
+#include "lockstep/engine/model_buffers.h"
 #include "lockstep/engine/replica.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/train/loss.h"
@@ -21,15 +22,26 @@ namespace lockstep {
 // Throws ConfigError for values that make no sense.
 void check_settings(const StepSettings& settings);
 
-// The number of updates per epoch, over all train loaders.
+// The number of updates per epoch, over all train loaders; at most, if only every n-th batch
+// counts.
 std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumulation_steps,
-                             std::int64_t shards);
+                             std::int64_t shards, std::int64_t every = 1);
+
+// What a step updates, and what it leaves alone.
+struct StepParts {
+  std::vector<TrainedReplica> trained;  // at least one
+  ModelBuffers& buffers;                // of all networks
+  // The parameters of other steps. They must not require gradients during this one.
+  std::vector<torch::Tensor> others = {};
+};
 
 // For each global batch: call begin_batch(); for each of this worker's shards call begin_shard(),
 // backward() if the shard has samples, and end_shard(); then call update() if due().
 class TrainStep {
  public:
-  TrainStep(Replica& replica, optim::Optimizer& optimizer, StepSettings settings);
+  TrainStep(StepParts parts, StepSettings settings);
+
+  const std::vector<torch::Tensor>& others() const { return parts_.others; }
 
   struct GlobalBatch {
     std::int64_t samples = 0;     // of all shards
@@ -56,7 +68,7 @@ class TrainStep {
 
   // Whether gradients are reduced while backward() runs. This may change when a parameter is
   // unfrozen.
-  bool sends_gradients_early() const { return replica_.overlaps(); }
+  bool sends_gradients_early() const;
 
   // Whether no gradient waits for an update.
   bool between_steps() const { return batches_ == 0; }
@@ -69,8 +81,7 @@ class TrainStep {
   // or empty if every shard's weight is its number of samples.
   double scale_of(std::span<const double> weights) const;
 
-  Replica& replica_;
-  optim::Optimizer& optimizer_;
+  StepParts parts_;
   StepSettings settings_;
   GlobalBatch batch_;
   std::int64_t batches_ = 0;

@@ -1,0 +1,128 @@
+// Trains two networks against each other: a generator learns to draw points from a ring of eight
+// blobs, and a discriminator learns to tell its points from real ones.
+#include <cmath>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <lockstep/lockstep.h>
+
+namespace ls = lockstep;
+namespace nn = torch::nn;
+
+namespace {
+
+constexpr std::int64_t kBlobs = 8;
+constexpr std::int64_t kNoise = 4;  // numbers from which the generator makes a point
+
+// The centers of the blobs, on a circle.
+torch::Tensor centers() {
+  const auto angle = torch::arange(kBlobs) * (2 * M_PI / kBlobs);
+  return 2 * torch::stack({angle.cos(), angle.sin()}, 1);
+}
+
+ls::data::DatasetPtr real_points(std::int64_t count) {
+  const auto blob = torch::randint(kBlobs, {count}, torch::kLong);
+  return ls::data::tensor_dataset(
+      {{"points", centers().index_select(0, blob) + 0.1 * torch::randn({count, 2})}});
+}
+
+nn::Sequential make_generator() {
+  return nn::Sequential(nn::Linear(kNoise, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Linear(64, 64),
+                        nn::BatchNorm1d(64), nn::ReLU(), nn::Linear(64, 2));
+}
+
+nn::Sequential make_discriminator() {
+  const auto leaky = [] { return nn::LeakyReLU(nn::LeakyReLUOptions().negative_slope(0.2)); };
+  return nn::Sequential(nn::Linear(2, 64), leaky(), nn::Linear(64, 64), leaky(), nn::Linear(64, 1));
+}
+
+class Gan : public ls::Runner {
+  // Called in both phases of every batch. During a phase the other network is not trained.
+  void handle_batch(ls::State& state) override {
+    const auto real = state.batch["points"];
+    const auto made = state.models["generator"](torch::randn({real.size(0), kNoise}));
+    const ls::Model& discriminator = state.models["discriminator"];
+    if (state.phase == "discriminator") {
+      state.set_loss(loss(discriminator(real), 1) + loss(discriminator(made), 0));
+    } else {
+      state.set_loss(loss(discriminator(made), 1));
+    }
+  }
+
+  static torch::Tensor loss(const torch::Tensor& logits, double target) {
+    return torch::binary_cross_entropy_with_logits(logits, torch::full_like(logits, target));
+  }
+};
+
+// How many of the generator's points are near a blob, and how many blobs have such points.
+struct Quality {
+  double near = 0;
+  std::int64_t blobs = 0;
+};
+
+Quality quality(const ls::Model& generator) {
+  constexpr std::int64_t kPoints = 2000;
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(1);
+  const auto distances = torch::cdist(generator(torch::randn({kPoints, kNoise})), centers());
+  const auto [distance, blob] = distances.min(1);
+  const auto near = distance < 0.5;
+  const auto counts = torch::bincount(blob.masked_select(near), {}, kBlobs);
+  return {.near = near.to(torch::kDouble).mean().item<double>(),
+          .blobs = (counts >= kPoints / 50).sum().item<std::int64_t>()};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::optional<std::string> logdir, resume;
+  std::optional<int> workers, shards;
+  std::int64_t epochs = 40, save_every = 0;
+  CLI::App app("Trains a generator and a discriminator.");
+  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
+      ->capture_default_str();
+  app.add_option("--workers", workers, "Processes that train together; default: one per core");
+  app.add_option("--shards", shards,
+                 "Parts of every batch; results depend on them, not on the workers; "
+                 "default: one per worker");
+  auto* const folder =
+      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--resume", resume,
+                 "Checkpoint to continue from: a path, or last or best in --logdir");
+  app.add_option("--save-every", save_every,
+                 "Also save last.pth every N batches; 0: only at the end of epochs")
+      ->needs(folder)
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  torch::manual_seed(42);
+  const auto data = real_points(4096);
+  const auto generator = make_generator();
+  const auto discriminator = make_discriminator();
+  ls::Callbacks callbacks;
+  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
+
+  const auto result = Gan().train(ls::TrainOptions{
+      .models = {{"generator", generator}, {"discriminator", discriminator}},
+      .optimizers = {{"generator", ls::optim::Adam{.lr = 1e-3, .beta1 = 0.5}},
+                     {"discriminator", ls::optim::Adam{.lr = 1e-3, .beta1 = 0.5}}},
+      .phases = {"discriminator", "generator"},
+      .loaders = {{"train", {data, {.shuffle = true, .global_batch_size = 128}}}},
+      .num_epochs = epochs,
+      .logdir = logdir,
+      .resume = resume,
+      .callbacks = callbacks,
+      .ddp = true,
+      .workers = workers,
+      .shards = shards,
+  });
+  // If a launcher started several processes, each of them reaches this line.
+  if (result.rank == 0) {
+    const Quality found = quality(generator);
+    std::cout << fmt::format("Result: {:.2f} of the points are near a blob, {} of {} blobs\n",
+                             found.near, found.blobs, kBlobs);
+  }
+} catch (const std::exception& error) {
+  std::cerr << "gan: " << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,71 @@
+#include "lockstep/train/combined_model.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/model.h"
+
+namespace lockstep {
+
+struct Model::Combined final : Model::Interface {
+  explicit Combined(const Named<Model>& given) : networks(given) {}
+
+  torch::Tensor forward(const torch::Tensor& input) override {
+    if (networks.size() == 1) return networks.begin()->second.forward(input);
+    const auto names = networks.names();
+    throw ConfigError(
+        "model: it consists of several networks ({}) and cannot be called as a whole: call one of "
+        "them, for example state.models[\"{}\"]; predict_loader takes one network as .model",
+        join(names, ", "), names.front());
+  }
+
+  NamedTensors parameters() const override { return all(&Model::parameters); }
+  NamedTensors buffers() const override { return all(&Model::buffers); }
+  void train(bool on) override {
+    for (const auto& [name, network] : networks) network.train(on);
+  }
+  bool is_training() const override {
+    return std::ranges::any_of(networks,
+                               [](const auto& item) { return item.second.is_training(); });
+  }
+  void to(torch::Device device) override {
+    for (const auto& [name, network] : networks) network.to(device);
+  }
+
+  NamedTensors all(NamedTensors (Model::*tensors)() const) const {
+    NamedTensors found;
+    for (const auto& [name, network] : networks) {
+      for (auto& item : in_network(name, (network.*tensors)())) found.push_back(std::move(item));
+    }
+    return found;
+  }
+
+  Named<Model> networks;
+};
+
+Model Model::combine(const Named<Model>& networks) {
+  if (networks.empty()) throw ConfigError("models: expected at least one network, got none");
+  for (const auto& [name, network] : networks) {
+    check_network_name(name);
+    if (!network) throw ConfigError("models: expected a network '{}', got an empty one", name);
+  }
+  Model model;
+  model.impl_ = std::make_shared<Combined>(networks);
+  return model;
+}
+
+NamedTensors in_network(const std::string& network, NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors) name = network + "." + name;
+  return tensors;
+}
+
+void check_network_name(const std::string& name) {
+  if (!name.empty() && name.find_first_of("./") == std::string::npos) return;
+  throw ConfigError(
+      "models: expected a name without dots and slashes, because the names of weights and metrics "
+      "contain it, got '{}'",
+      name);
+}
+
+}  // namespace lockstep
