@@ -219,6 +219,8 @@ TEST(FirstSamples, AreTheFirstOnesOfTheDataSet) {
   EXPECT_EQ(first_samples(loader, 2)["features"].sizes(), torch::IntArrayRef({2, 2}));
   EXPECT_EQ(first_samples(loader, 100)["targets"].size(0), 3);
   EXPECT_THROW(first_samples({toy::points(0)}, 1), DataError);
+  const data::Loader separate = {loader.dataset(), {.collate = data::lists({"features"})}};
+  EXPECT_EQ(first_samples(separate, 2).list("features").size(), 2U);
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ Batch first_samples(const data::Loader& loader, std::int64_t count) {
   if (size == 0) throw DataError("the data set is empty");
   std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size)));
   std::iota(indices.begin(), indices.end(), 0);
-  return loader.dataset()->gather(indices, {});
+  return data::make_batch(*loader.dataset(), loader.options().collate, indices);
 }
 
 const torch::Tensor& tensor_of(const Batch& batch, const std::string& key) {
