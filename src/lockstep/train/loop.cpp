@@ -123,6 +123,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   const TrainOptions& options = plan_.options;
   plan_.model.to(plan_.engine->device());
   plan_.criterion.to(plan_.engine->device());
+  for (const auto& [name, criterion] : state_.criterions) criterion.to(plan_.engine->device());
   if (plan_.optimizer) training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_);
   state_.comm = &comm_;
   pass_ = std::make_unique<LoaderPass>(

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/named.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
@@ -24,6 +25,7 @@ struct TrainOptions {
   // What is trained, and on which data.
   Model model;                     // or override get_model()
   Criterion criterion;             // or override get_criterion()
+  Named<Criterion> criterions;     // several, by name, instead of one
   optim::OptimizerSpec optimizer;  // or override get_optimizer()
   optim::SchedulerSpec scheduler;  // none: the learning rate is constant
   // Names begin with train, valid, test or infer. A loader's batch_size is the size of one shard of

@@ -218,6 +218,7 @@ State state_of(const Plan& plan) {
   State state;
   state.model = plan.model;
   state.criterion = plan.criterion;
+  state.criterions = plan.options.criterions;
   state.engine = plan.engine;
   state.loaders = plan.loaders;
   state.logdir = plan.options.logdir;

@@ -21,6 +21,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
+#include "lockstep/base/named.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loaders.h"
@@ -55,6 +56,7 @@ struct RunState {
   // What is trained. The run owns these objects; they are valid until it ends.
   Model model;
   Criterion criterion;                    // may be empty
+  Named<Criterion> criterions;            // by name, if the run has several
   optim::Optimizer* optimizer = nullptr;  // null when evaluating
   optim::Scheduler* scheduler = nullptr;  // null when there is none
   std::shared_ptr<Engine> engine;
