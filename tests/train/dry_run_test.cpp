@@ -148,6 +148,42 @@ TEST(DryRun, MetricsAreNotTriedIfACallbackMayChangeTheBatch) {
   EXPECT_EQ(found(tried_plan(options)).what, "");
 }
 
+struct SumImpl : torch::nn::Module {
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x, const torch::Tensor& y) {
+    return {x.narrow(1, 0, 3), x + y};
+  }
+};
+
+TEST(DryRun, AllInputsOutputsAndLossesAreTried) {
+  TrainOptions options = toy::options();
+  options.model = std::make_shared<SumImpl>();
+  options.criterions = {{"ce", torch::nn::CrossEntropyLoss()}, {"l1", torch::nn::L1Loss()}};
+  const auto with_more = [](torch::Tensor more) {
+    return data::tensor_dataset({{"features", torch::zeros({6, 4})},
+                                 {"more", std::move(more)},
+                                 {"targets", torch::zeros({6}, torch::kInt64)}});
+  };
+  options.loaders = {{"train", {with_more(torch::zeros({6, 4}))}}};
+  options.valid_loader.reset();
+  SupervisedKeys keys{.input_keys = {"features", "more"},
+                      .output_keys = {"scores", "sum"},
+                      .losses = {{.criterion = "ce", .output = "scores"},
+                                 {.criterion = "l1", .output = "sum", .target = "features"}}};
+  EXPECT_EQ(found(tried_plan(options, keys), {.targets = 10}).what, "");
+  keys.losses[1].target = "targets";
+  EXPECT_EQ(found(tried_plan(options, keys)).part, "criterions/l1");
+  keys.losses[1] = {.criterion = "l2", .output = "sum", .target = "features"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("criterion 'l2'"));
+  keys.losses[1] = {.criterion = "l1", .output = "some", .target = "features"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("'sum'"));
+  keys.losses.pop_back();
+  options.loaders = {{"train", {with_more(torch::zeros({6, 5}))}}};
+  EXPECT_THAT(found(tried_plan(options, keys)).what,
+              HasSubstr("the model does not fit its samples, Float [2, 4] and Float [2, 5]"));
+  keys.input_keys = {"features", "mor"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("did you mean 'more'"));
+}
+
 TEST(DryRun, AFunctionAsCriterionIsNotCalled) {
   TrainOptions options = toy::options();
   int calls = 0;
