@@ -28,7 +28,7 @@ class Numbers : public ls::data::Dataset {
   ls::Batch sample(std::int64_t index) const override {
     const auto& numbers = sequences_[static_cast<std::size_t>(index)];
     auto is_larger = torch::zeros_like(numbers);
-    is_larger.slice(0, 1) = (numbers.slice(0, 1) > numbers.slice(0, 0, -1)).to(torch::kInt64);
+    is_larger.slice(0, 1).copy_(numbers.slice(0, 1) > numbers.slice(0, 0, -1));
     return {{"numbers", numbers}, {"is_larger", is_larger}};
   }
 
