@@ -31,7 +31,7 @@ Outputs Model::Interface::outputs(std::span<const torch::Tensor> inputs) {
   return Outputs(forward(inputs.front()));
 }
 
-Outputs Model::Interface::outputs(const Batch& batch) {
+Outputs Model::Interface::batch_outputs(const Batch& batch) {
   refuse(batch);
 }
 
@@ -207,7 +207,7 @@ struct Model::Script final : Model::Interface {
     return outputs_of(module.forward(std::vector<c10::IValue>(inputs.begin(), inputs.end())));
   }
 
-  Outputs outputs(const Batch& batch) override {
+  Outputs batch_outputs(const Batch& batch) override {
     if (!takes_batch() || !batch.lists().empty() || !batch.nested_batches().empty()) refuse(batch);
     c10::Dict<std::string, torch::Tensor> dictionary;
     for (const auto& [key, tensor] : batch) dictionary.insert(key, tensor);

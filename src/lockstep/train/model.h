@@ -116,7 +116,7 @@ class Model {
 
   // All outputs.
   Outputs outputs(std::span<const torch::Tensor> inputs) const { return impl_->outputs(inputs); }
-  Outputs outputs(const Batch& batch) const { return impl_->outputs(batch); }
+  Outputs outputs(const Batch& batch) const { return impl_->batch_outputs(batch); }
   Outputs outputs(const torch::Tensor& input) const { return impl_->outputs({&input, 1}); }
   template <std::convertible_to<torch::Tensor>... More>
   requires(sizeof...(More) > 0) Outputs outputs(const torch::Tensor& first, const More&... more)
@@ -150,9 +150,9 @@ class Model {
   struct Interface {
     virtual ~Interface() = default;
     virtual torch::Tensor forward(const torch::Tensor& input) = 0;
-    // By default, forward() of one tensor.
+    // By default, forward() of one tensor; a batch is refused.
     virtual Outputs outputs(std::span<const torch::Tensor> inputs);
-    virtual Outputs outputs(const Batch& batch);
+    virtual Outputs batch_outputs(const Batch& batch);
     virtual bool takes_batch() const { return false; }
     virtual std::string signature() const { return "takes 1 tensor and returns a tensor"; }
     virtual NamedTensors parameters() const = 0;
@@ -199,7 +199,7 @@ class Model {
       }
     }
     Outputs outputs(std::span<const torch::Tensor> inputs) override { return with<1>(inputs); }
-    Outputs outputs(const Batch& batch) override {
+    Outputs batch_outputs(const Batch& batch) override {
       if constexpr (model_detail::kTakesBatch<M>) {
         return Outputs::of(typed->forward(batch));
       } else {
