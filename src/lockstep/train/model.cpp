@@ -159,27 +159,6 @@ Batch batch_of(const c10::IValue& dictionary) {
   return batch;
 }
 
-// The arguments of a TorchScript module's forward.
-struct ScriptArguments {
-  std::size_t least = 0;  // those without a default
-  std::size_t most = 0;
-  c10::TypeKind kind = c10::TypeKind::TensorType;  // of the first one
-};
-
-ScriptArguments arguments_of(const torch::jit::Module& module) {
-  const auto forward = module.find_method("forward");
-  // LibTorch's own message is then better.
-  if (!forward) return {.most = kMostInputs};
-  ScriptArguments found;
-  const auto& all = forward->function().getSchema().arguments();
-  for (std::size_t i = 1; i < all.size(); ++i) {  // the first one is the module itself
-    ++found.most;
-    if (!all[i].default_value()) ++found.least;
-  }
-  if (found.most > 0) found.kind = all[1].type()->kind();
-  return found;
-}
-
 Outputs outputs_of(const c10::IValue& returned) {
   if (returned.isTensor()) return Outputs(returned.toTensor());
   if (returned.isGenericDict()) return Outputs(batch_of(returned));
@@ -191,6 +170,29 @@ Outputs outputs_of(const c10::IValue& returned) {
 }  // namespace
 
 struct Model::Script final : Model::Interface {
+  // Of forward.
+  struct Arguments {
+    std::size_t least = 0;  // those without a default
+    std::size_t most = 0;
+    c10::TypeKind kind = c10::TypeKind::TensorType;  // of the first one
+  };
+
+  static Arguments arguments_of(const torch::jit::Module& module) {
+    Arguments found;
+    const auto forward = module.find_method("forward");
+    if (!forward) {  // LibTorch's own message is then better
+      found.most = kMostInputs;
+      return found;
+    }
+    const auto& all = forward->function().getSchema().arguments();
+    for (std::size_t i = 1; i < all.size(); ++i) {  // the first one is the module itself
+      ++found.most;
+      if (!all[i].default_value()) ++found.least;
+    }
+    if (found.most > 0) found.kind = all[1].type()->kind();
+    return found;
+  }
+
   explicit Script(torch::jit::Module held) : module(std::move(held)), taken(arguments_of(module)) {}
 
   torch::Tensor forward(const torch::Tensor& input) override {
@@ -238,7 +240,7 @@ struct Model::Script final : Model::Interface {
   }
 
   torch::jit::Module module;
-  ScriptArguments taken;
+  Arguments taken;
 };
 
 Model Model::script(const std::filesystem::path& path) {
