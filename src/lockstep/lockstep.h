@@ -20,6 +20,7 @@
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/data/collate.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/data/mnist.h"
 #include "lockstep/data/sampler.h"

@@ -8,7 +8,10 @@ namespace lockstep::data {
 namespace {
 
 Batch made() {
-  return {{"x", torch::zeros({4, 2})}, {"y", torch::zeros({4})}};
+  Batch batch{{"x", torch::zeros({4, 2})}, {"y", torch::zeros({4})}};
+  batch.set("list", std::vector<torch::Tensor>{torch::zeros({3}), torch::zeros({2})});
+  batch.set("nested", Batch{{"z", torch::zeros({4})}});
+  return batch;
 }
 
 TEST(BatchPool, GivesBackABatchThatIsNoLongerHeld) {
@@ -46,6 +49,8 @@ TEST(BatchPool, DoesNotGiveBackABatchThatIsHeld) {
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["x"].view({8}); }));
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"].detach(); }));
   EXPECT_TRUE(kept_while([](const Batch& batch) { return batch["y"].storage(); }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch.list("list")[1]; }));
+  EXPECT_TRUE(kept_while([](const Batch& batch) { return batch.nested("nested")["z"][0]; }));
   EXPECT_FALSE(kept_while([](const Batch& batch) { return batch["x"].clone(); }));
 }
 

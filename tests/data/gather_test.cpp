@@ -91,6 +91,9 @@ TEST(ReuseOrAllocate, TakesOnlyWhatFits) {
   EXPECT_FALSE(reused("x", {3, 2}, torch::kFloat32));
   EXPECT_FALSE(reused("x", {2, 3}, torch::kFloat64));
   EXPECT_FALSE(reused("y", {2, 3}, torch::kFloat32));
+  Batch listed;
+  listed.set("x", std::vector<torch::Tensor>{torch::zeros({2, 3})});
+  EXPECT_EQ(reuse_or_allocate(listed, "x", {2, 3}, torch::kFloat32).dim(), 2) << "not the list's";
   const Batch strided{{"x", torch::zeros({3, 2}).t()}};
   EXPECT_TRUE(reuse_or_allocate(strided, "x", {2, 3}, torch::kFloat32).is_contiguous());
 }

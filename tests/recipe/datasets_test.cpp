@@ -48,5 +48,16 @@ TEST(Transforms, FlattenMakesRows) {
             torch::IntArrayRef({2, 12}));
 }
 
+TEST(Collates, AreMadeByName) {
+  const auto name = [](const std::string& text) {
+    return targets().collates.make(node(text)).name();
+  };
+  EXPECT_EQ(name("stack"), "stack");
+  EXPECT_EQ(name("pad"), data::pad().name());
+  EXPECT_EQ(name("{pad: {keys: [a], values: {a: -100}, mask_suffix: _mask}}"),
+            data::pad({.keys = {"a"}, .values = {{"a", -100}}, .mask_suffix = "_mask"}).name());
+  EXPECT_EQ(name("{lists: {keys: [a, b]}}"), "lists(a, b)");
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/recipe/targets.h"
+#include "lockstep/runner/supervised.h"
 #include "tests/recipe/support.h"
 
 namespace lockstep::recipe {
@@ -28,6 +29,23 @@ TEST(Engines, RefuseWhatCannotBe) {
   EXPECT_THAT(error("{DistributedDataParallelEngine: {workers: 4, shards: 2}}"),
               HasSubstr("shards"));
   EXPECT_THAT(error("{DistributedDataParallelEngine: {backend: tcp}}"), HasSubstr("backend"));
+}
+
+TEST(Runners, TakeListsOfKeysAndLosses) {
+  const auto made = targets().runners.make(
+      node("{SupervisedRunner: {input_keys: [a, b], output_keys: [c, d], losses: "
+           "[{output: c, target: t}, {criterion: l1, output: d, target: u, weight: 0.5}]}}"));
+  const auto* const runner = dynamic_cast<const SupervisedRunner*>(made.get());
+  ASSERT_NE(runner, nullptr);
+  EXPECT_THAT(runner->keys().input_keys, ::testing::ElementsAre("a", "b"));
+  ASSERT_EQ(runner->keys().losses.size(), 2U);
+  EXPECT_EQ(runner->keys().losses[1],
+            (LossTerm{.criterion = "l1", .output = "d", .target = "u", .weight = 0.5}));
+  const auto error = [](const std::string& text) {
+    return error_of([&] { targets().runners.make(node(text)); });
+  };
+  EXPECT_THAT(error("{SupervisedRunner: {losses: [{ouput: c}]}}"), HasSubstr("output"));
+  EXPECT_THAT(error("{SupervisedRunner: {input_key: x, input_keys: [a]}}"), HasSubstr("input_key"));
 }
 
 TEST(Runners, AndLoggers) {

@@ -334,6 +334,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"scheduler=CosineLR", "scheduler/_target_: unknown scheduler"},
         Mutation{"loaders.train.dataset=Nois", "loaders/train/dataset/_target_: unknown dataset"},
         Mutation{"loaders.train.sampler=Random", "loaders/train/sampler/_target_: unknown sampler"},
+        Mutation{"loaders.train.collate=pat", "loaders/train/collate/_target_: unknown collate"},
         Mutation{"valid_loader=vald", "valid_loader"},
         Mutation{"valid_metric=acuracy", "accuracy01"},
         Mutation{"loaders.tst={dataset: {_target_: Noise, shape: [2, 4], classes: 3}}", "tst"},
@@ -385,6 +386,15 @@ INSTANTIATE_TEST_SUITE_P(
                  "stages/a/model: all stages have this in common"},
         Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that a folder can have"},
         Mutation{"stages={a: {num_epoch: 1}}", "stages/a/num_epoch: unknown key"}));
+
+TEST(Recipe, ALoaderHasItsCollate) {
+  config::Node document = config_with({"loaders.train.collate={pad: {keys: [features]}}"});
+  spell_out(document);
+  const Recipe recipe = read_recipe(document);
+  const data::Loaders& loaders = recipe.stages.at(0).options.loaders;
+  EXPECT_EQ(loaders.at("train").options().collate.name(), data::pad({.keys = {"features"}}).name());
+  EXPECT_FALSE(loaders.at("valid").options().collate);
+}
 
 }  // namespace
 }  // namespace lockstep::recipe

@@ -34,6 +34,28 @@ TEST(Predictions, InEvaluationModeAndInOrder) {
   EXPECT_TRUE(torch::allclose(all, model(dataset->gather(indices, {})["features"])));
 }
 
+// Sample i has i + 1 words.
+struct GrowingSamples : data::Dataset {
+  std::int64_t size() const override { return 4; }
+  Batch sample(std::int64_t i) const override { return {{"features", torch::ones({i + 1})}}; }
+};
+
+struct IdentityImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x; }
+};
+
+TEST(Predictions, OfSequencesAreReadBatchByBatch) {
+  const data::Loader loader(std::make_shared<GrowingSamples>(),
+                            {.batch_size = 2, .collate = data::pad()});
+  SupervisedRunner runner;
+  const Model model = std::make_shared<IdentityImpl>();
+  const std::string error = toy::error_of(
+      [&] { runner.predict_loader({.loader = loader, .model = model}).concat("logits"); });
+  EXPECT_NE(error.find("'logits' is Float [2, 2] in one batch and Float [2, 4] in another"),
+            std::string::npos)
+      << error;
+}
+
 TEST(Predictions, WithoutABatchThereIsNothingToConcatenate) {
   SupervisedRunner runner;
   auto none = runner.predict_loader({.loader = {toy::points(0)}, .model = toy::model()});

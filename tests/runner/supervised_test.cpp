@@ -61,5 +61,92 @@ TEST(SupervisedRunner, FollowsALoopWrittenByHand) {
   }
 }
 
+// Points and a scale in; the class and the sum of the coordinates out.
+struct TwoHeadsImpl : torch::nn::Module {
+  TwoHeadsImpl()
+      : classes(register_module("classes", torch::nn::Linear(4, 3))),
+        sum(register_module("sum", torch::nn::Linear(4, 1))) {}
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x, const torch::Tensor& s) {
+    return {classes(x * s), sum(x * s)};
+  }
+  torch::nn::Linear classes, sum;
+};
+
+TrainOptions two_heads() {
+  torch::manual_seed(5);
+  const auto x = torch::randn({40, 4});
+  const auto data = data::tensor_dataset({{"x", x},
+                                          {"scale", torch::ones({40, 1})},
+                                          {"label", x.narrow(1, 0, 3).argmax(1)},
+                                          {"total", x.sum(1, /*keepdim=*/true)}});
+  TrainOptions options = toy::options();
+  options.model = std::make_shared<TwoHeadsImpl>();
+  options.criterion = {};
+  options.criterions = {{"ce", torch::nn::CrossEntropyLoss()}, {"l1", torch::nn::L1Loss()}};
+  options.loaders = {{"train", {data, {.batch_size = 5, .shuffle = true}}},
+                     {"valid", {data, {.batch_size = 20}}}};
+  options.num_epochs = 8;
+  options.optimizer = optim::Adam{.lr = 0.05};
+  return options;
+}
+
+SupervisedKeys two_heads_keys() {
+  return {.input_keys = {"x", "scale"},
+          .output_keys = {"class", "sum"},
+          .losses = {{.criterion = "ce", .output = "class", .target = "label"},
+                     {.criterion = "l1", .output = "sum", .target = "total", .weight = 0.5}}};
+}
+
+TEST(SupervisedRunner, TrainsSeveralInputsOutputsAndLosses) {
+  const TrainOptions options = two_heads();
+  SupervisedRunner runner(two_heads_keys());
+  const auto result = runner.train(options);
+  const auto& first = result.history.at(1).at("train");
+  const auto& last = result.last_metrics.at("train");
+  EXPECT_LT(last.at("loss/class"), first.at("loss/class"));
+  EXPECT_LT(last.at("loss/sum"), first.at("loss/sum"));
+  EXPECT_NEAR(last.at("loss"), last.at("loss/class") + 0.5 * last.at("loss/sum"), 1e-5);
+  const data::Loader& valid = options.loaders.at("valid");
+  EXPECT_EQ(runner.predict_loader({.loader = valid}).concat("sum").size(0), 40);
+  EXPECT_EQ(runner.predict_loader({.loader = valid}).next()->keys().size(), 2U);
+}
+
+TEST(SupervisedRunner, SeveralLossesAreTheSameForAnyNumberOfWorkers) {
+  std::vector<std::string> hashes;
+  for (const int workers : {1, 2}) {
+    TrainOptions options = two_heads();
+    options.num_epochs = 2;
+    options.ddp = true;
+    options.workers = workers;
+    options.shards = 2;
+    hashes.push_back(SupervisedRunner(two_heads_keys()).train(options).weights_hash);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(SupervisedRunner, MetricsOfItsLossesAreKnown) {
+  TrainOptions options = two_heads();
+  options.valid_metric = "loss/sume";
+  options.minimize_valid_metric = true;
+  EXPECT_NE(toy::error_of([&] {
+              SupervisedRunner(two_heads_keys()).train(options);
+            }).find("did you mean 'loss/sum'"),
+            std::string::npos);
+}
+
+TEST(SupervisedRunner, TheTargetMayBeTheInput) {
+  TrainOptions options = toy::options();
+  options.model = torch::nn::Sequential(torch::nn::Linear(4, 3), torch::nn::Linear(3, 4));
+  options.criterion = torch::nn::MSELoss();
+  options.num_epochs = 10;
+  const auto result = SupervisedRunner(SupervisedKeys{.target_key = "features"}).train(options);
+  EXPECT_LT(result.last_metrics.at("valid").at("loss"),
+            result.history.at(1).at("valid").at("loss"));
+}
+
+TEST(SupervisedRunner, RefusesKeysThatContradictEachOther) {
+  EXPECT_THROW(SupervisedRunner({.input_key = "x", .input_keys = {"a"}}), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep

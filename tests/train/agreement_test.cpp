@@ -119,8 +119,11 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       {.batch_size = 8, .seed = 3},
       {.batch_size = 8, .sampler = std::make_shared<Odd>(1)},
       {.global_batch_size = 8},
+      {.batch_size = 8, .collate = data::pad()},
   };
   for (std::size_t i = 0; i < others.size(); ++i) EXPECT_NE(text(loader(others[i])), plain) << i;
+  EXPECT_NE(text(loader({.collate = data::pad()})),
+            text(loader({.collate = data::pad({.value = 1})})));
   EXPECT_NE(text(loader({.sampler = std::make_shared<Odd>(1)})),
             text(loader({.sampler = std::make_shared<Odd>(2)})));
   const auto distributed = [&](const data::DistributedSamplerOptions& options) {

@@ -52,6 +52,26 @@ TEST(CombinedModel, CallingItIsAnErrorThatListsTheNetworks) {
               AllOf(HasSubstr("first, second"), HasSubstr("state.models[\"first\"]")));
 }
 
+TEST(CombinedModel, SeveralInputsAndBatchesAreRefusedInTheSameWay) {
+  const Model all = Model::combine(two());
+  const torch::Tensor input = torch::ones({1, 4});
+  EXPECT_THAT(toy::error_of([&] { all.outputs(input, input); }), HasSubstr("first, second"));
+  EXPECT_THAT(toy::error_of([&] {
+                all.outputs(Batch{{"features", input}});
+              }),
+              HasSubstr("first, second"));
+  EXPECT_FALSE(all.takes_batch());
+  EXPECT_EQ(all.signature(), "consists of the networks first, second");
+}
+
+TEST(CombinedModel, ASingleNetworkHasItsOwnSignature) {
+  const Model network = toy::model();
+  const Model all = Model::combine({{"only", network}});
+  EXPECT_EQ(all.signature(), network.signature());
+  all.train(false);
+  EXPECT_TRUE(all.outputs(torch::ones({2, 4})).tensor().equal(network(torch::ones({2, 4}))));
+}
+
 TEST(CombinedModel, ASingleNetworkCanBeCalled) {
   const Model network = toy::model();
   const Model all = Model::combine({{"only", network}});

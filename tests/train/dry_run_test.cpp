@@ -148,6 +148,43 @@ TEST(DryRun, MetricsAreNotTriedIfACallbackMayChangeTheBatch) {
   EXPECT_EQ(found(tried_plan(options)).what, "");
 }
 
+struct SumImpl : torch::nn::Module {
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x, const torch::Tensor& y) {
+    return {x.narrow(1, 0, 3), x + y};
+  }
+};
+
+TEST(DryRun, AllInputsOutputsAndLossesAreTried) {
+  TrainOptions options = toy::options();
+  options.model = std::make_shared<SumImpl>();
+  options.criterion = {};
+  options.criterions = {{"ce", torch::nn::CrossEntropyLoss()}, {"l1", torch::nn::L1Loss()}};
+  const auto with_more = [](torch::Tensor more) {
+    return data::tensor_dataset({{"features", torch::zeros({6, 4})},
+                                 {"more", std::move(more)},
+                                 {"targets", torch::zeros({6}, torch::kInt64)}});
+  };
+  options.loaders = {{"train", {with_more(torch::zeros({6, 4}))}}};
+  options.valid_loader.reset();
+  SupervisedKeys keys{.input_keys = {"features", "more"},
+                      .output_keys = {"scores", "sum"},
+                      .losses = {{.criterion = "ce", .output = "scores"},
+                                 {.criterion = "l1", .output = "sum", .target = "features"}}};
+  EXPECT_EQ(found(tried_plan(options, keys), {.targets = 10}).what, "");
+  keys.losses[1].target = "targets";
+  EXPECT_EQ(found(tried_plan(options, keys)).part, "criterions/l1");
+  keys.losses[1] = {.criterion = "l2", .output = "sum", .target = "features"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("criterion 'l2'"));
+  keys.losses[1] = {.criterion = "l1", .output = "some", .target = "features"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("no 'some'"));
+  keys.losses.pop_back();
+  options.loaders = {{"train", {with_more(torch::zeros({6, 5}))}}};
+  EXPECT_THAT(found(tried_plan(options, keys)).what,
+              HasSubstr("the model does not fit its samples, Float [2, 4] and Float [2, 5]"));
+  keys.input_keys = {"features", "mor"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("did you mean 'more'"));
+}
+
 TEST(DryRun, AFunctionAsCriterionIsNotCalled) {
   TrainOptions options = toy::options();
   int calls = 0;
@@ -227,6 +264,8 @@ TEST(FirstSamples, AreTheFirstOnesOfTheDataSet) {
   EXPECT_EQ(first_samples(loader, 2)["features"].sizes(), torch::IntArrayRef({2, 2}));
   EXPECT_EQ(first_samples(loader, 100)["targets"].size(0), 3);
   EXPECT_THROW(first_samples({toy::points(0)}, 1), DataError);
+  const data::Loader separate = {loader.dataset(), {.collate = data::lists({"features"})}};
+  EXPECT_EQ(first_samples(separate, 2).list("features").size(), 2U);
 }
 
 }  // namespace

@@ -32,6 +32,121 @@ TEST(Model, TakesASequentialAHolderAndASharedPointer) {
   EXPECT_THROW(Model(std::shared_ptr<DoublerImpl>()), ConfigError);
 }
 
+struct TwoInputsImpl : torch::nn::Module {
+  TwoInputsImpl() { factor = register_parameter("factor", torch::full({1}, 2.0)); }
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor x, const torch::Tensor& y) {
+    return {x * factor, x + y};
+  }
+  torch::Tensor factor;
+};
+TORCH_MODULE(TwoInputs);
+
+struct OptionalInputImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mask = {}) {
+    return mask.defined() ? x * mask : x;
+  }
+};
+
+struct EightInputsImpl : torch::nn::Module {
+  std::vector<torch::Tensor> forward(torch::Tensor a, torch::Tensor b, torch::Tensor c,
+                                     torch::Tensor d, torch::Tensor e, torch::Tensor f,
+                                     torch::Tensor g, torch::Tensor h) {
+    return {a + b + c + d, e + f + g + h};
+  }
+};
+
+struct BatchToBatchImpl : torch::nn::Module {
+  Batch forward(const Batch& batch) {
+    return {{"sum", batch["x"] + batch.list("y").front()}, {"twice", batch["x"] * 2}};
+  }
+};
+
+TEST(Model, TakesSeveralTensorsAndReturnsSeveral) {
+  const auto x = torch::ones({2}), y = torch::full({2}, 3.0);
+  const Model model = TwoInputs();
+  const Outputs outputs = model.outputs(x, y);
+  ASSERT_EQ(outputs.count(), 2U);
+  EXPECT_TRUE(outputs[0].equal(x * 2));
+  EXPECT_TRUE(outputs[1].equal(x + y));
+  EXPECT_EQ(model.outputs(std::vector{x, y}).count(), 2U);
+  EXPECT_EQ(model.parameters().size(), 1U);
+  EXPECT_THAT(toy::error_of([&] { model(x, y); }), HasSubstr("returned 2 tensors"));
+  EXPECT_THAT(toy::error_of([&] { model(x); }),
+              HasSubstr("model: takes 2 tensors and returns several tensors, got Float [2]"));
+  EXPECT_THAT(toy::error_of([&] { model(x, y, y); }),
+              HasSubstr("got 3 tensors: Float [2], Float [2], Float [2]"));
+  EXPECT_THAT(toy::error_of([&] { model(Batch{{"x", x}}); }), HasSubstr("got a batch with x"));
+  const Model eight = std::make_shared<EightInputsImpl>();
+  EXPECT_TRUE(eight.outputs(x, x, x, x, x, x, x, y)[1].equal(x * 3 + y));
+}
+
+TEST(Model, AnInputWithADefaultMayBeLeftOut) {
+  const auto x = torch::ones({2}), mask = torch::tensor({1.0F, 0.0F});
+  const Model model = std::make_shared<OptionalInputImpl>();
+  EXPECT_TRUE(model(x).equal(x));
+  EXPECT_TRUE(model(x, mask).equal(mask));
+  EXPECT_EQ(model.signature(), "takes 1 or 2 tensors and returns a tensor");
+}
+
+TEST(Model, TakesABatchAndReturnsABatch) {
+  Batch batch{{"x", torch::ones({2})}};
+  batch.set("y", std::vector<torch::Tensor>{torch::ones({2})});
+  const Model model = std::make_shared<BatchToBatchImpl>();
+  EXPECT_TRUE(model.takes_batch());
+  EXPECT_FALSE(Model(TwoInputs()).takes_batch());
+  EXPECT_TRUE(model.outputs(batch)["sum"].equal(torch::full({2}, 2.0)));
+  EXPECT_THAT(toy::error_of([&] { model(batch["x"]); }),
+              HasSubstr("model: takes a batch and returns a batch, got Float [2]"));
+}
+
+TEST(Model, ModulesOfLibTorchHaveTheirOutputs) {
+  const Model lstm = torch::nn::LSTM(torch::nn::LSTMOptions(3, 4).batch_first(true));
+  const Outputs outputs = lstm.outputs(torch::zeros({2, 5, 3}));
+  ASSERT_EQ(outputs.count(), 3U) << "output, h, c";
+  EXPECT_EQ(outputs[0].sizes(), (torch::IntArrayRef{2, 5, 4}));
+  const Model attention = torch::nn::MultiheadAttention(4, 2);
+  const auto q = torch::zeros({3, 2, 4});
+  EXPECT_EQ(attention.outputs(q, q, q).count(), 2U);
+  EXPECT_TRUE(
+      Model(torch::nn::Bilinear(2, 3, 4))(torch::ones({1, 2}), torch::ones({1, 3})).defined());
+}
+
+TEST(Model, ASequentialTakesWhatItsFirstLayerTakes) {
+  torch::nn::Sequential layers(torch::nn::Bilinear(2, 3, 4), torch::nn::ReLU());
+  const Model model = layers;
+  const auto a = torch::ones({1, 2}), b = torch::ones({1, 3});
+  EXPECT_TRUE(model(a, b).equal(layers->forward(a, b)));
+  EXPECT_EQ(model.outputs(a, b).count(), 1U);
+  EXPECT_THAT(toy::error_of([&] { model(Batch{{"x", a}}); }), HasSubstr("got a batch with x"));
+}
+
+Model scripted(const std::string& source) {
+  TemporaryDirectory folder;
+  torch::jit::Module module("Scripted");
+  module.define(source);
+  module.save((folder / "it.pt").string());
+  return Model::script(folder / "it.pt");
+}
+
+TEST(Model, TorchScriptTakesAndReturnsTuplesListsAndDictionaries) {
+  const auto x = torch::ones({2}), y = torch::full({2}, 3.0);
+  const Model tuple = scripted("def forward(self, x, y):\n  return x + y, [x, y]\n");
+  ASSERT_EQ(tuple.outputs(x, y).count(), 3U);
+  EXPECT_TRUE(tuple.outputs(x, y)[0].equal(x + y));
+  EXPECT_THAT(toy::error_of([&] { tuple(x); }), HasSubstr("takes 2 tensors, got Float [2]"));
+  const Model list = scripted("def forward(self, x: List[Tensor]):\n  return x[0] + x[1]\n");
+  EXPECT_TRUE(list(x, y).equal(x + y));
+  const Model dictionary = scripted(
+      "def forward(self, x: Dict[str, Tensor]):\n"
+      "  return {'sum': x['a'] + x['b'], 'twice': x['a'] * 2}\n");
+  EXPECT_TRUE(dictionary.takes_batch());
+  const Batch batch{{"a", x}, {"b", y}};
+  EXPECT_TRUE(dictionary.outputs(batch)["sum"].equal(x + y));
+  EXPECT_THAT(toy::error_of([&] { dictionary(x); }), HasSubstr("takes a batch of tensors only"));
+  const Model number = scripted("def forward(self, x):\n  return 3\n");
+  EXPECT_THAT(toy::error_of([&] { number(x); }), HasSubstr("returned a Int"));
+}
+
 TEST(Model, KnowsItsMode) {
   const Model model(toy::model());
   EXPECT_TRUE(model.is_training());

@@ -1,5 +1,13 @@
-// A batch: tensors by name. The loader fills in "features" and "targets", the runner adds "logits"
+// A batch: named tensors. The loader fills in "features" and "targets", the runner adds "logits"
 // and "loss", and callbacks read the tensors that their options name.
+//
+// A value may also be a list of tensors (boxes, of which every sample has another number) or
+// another batch:
+//
+//   ls::Batch batch{{"features", images}};
+//   batch.set("boxes", std::vector<torch::Tensor>{first, second});
+//   batch.set("meta", ls::Batch{{"angle", angles}});
+//   batch["features"], batch.list("boxes")[1], batch.nested("meta")["angle"]
 #pragma once
 
 #include <cstdint>
@@ -16,29 +24,54 @@ namespace lockstep {
 class Batch {
  public:
   using Entry = std::pair<std::string, torch::Tensor>;
+  using List = std::vector<torch::Tensor>;
 
   Batch() = default;
   Batch(std::initializer_list<Entry> entries) : entries_(entries) {}
 
-  // Throws ConfigError, which suggests the nearest key, if `key` is not in the batch.
+  // The value of a key. Throws ConfigError, which suggests the nearest key, if `key` is not in the
+  // batch, and ConfigError, which names the kind, if the value is of another kind.
   const torch::Tensor& operator[](std::string_view key) const;
+  const List& list(std::string_view key) const;
+  const Batch& nested(std::string_view key) const;
 
+  // The same, but nullptr if there is no value of this key and kind.
+  const torch::Tensor* find(std::string_view key) const;
+  const List* find_list(std::string_view key) const;
+  const Batch* find_nested(std::string_view key) const;
+
+  // Replaces a value of the same key, of whatever kind it was.
   void set(std::string_view key, torch::Tensor tensor);
-  void erase(std::string_view key);  // does nothing if it is not there
-  bool contains(std::string_view key) const;
-  std::vector<std::string> keys() const;
-  bool empty() const { return entries_.empty(); }
+  void set(std::string_view key, List list);
+  void set(std::string_view key, Batch nested);
+  // Sets all values of another batch.
+  void update(Batch other);
+  // Removes the value, of whatever kind it is. Does nothing if it is not there.
+  void erase(std::string_view key);
 
-  // The number of samples in the batch: the first dimension of the first tensor.
+  bool contains(std::string_view key) const;
+  std::vector<std::string> keys() const;  // of tensors, then of lists, then of nested batches
+  bool empty() const { return entries_.empty() && lists_.empty() && nested_.empty(); }
+
+  // The number of samples in the batch: the first dimension of the first tensor. Without tensors,
+  // the length of the first list; without lists, the size of the first nested batch.
   std::int64_t size() const;
 
   Batch to(torch::Device device) const;
 
+  // A batch is a range of its tensors: for (const auto& [key, tensor] : batch).
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
+  // Its other values, in the same form.
+  const auto& lists() const { return lists_; }
+  const auto& nested_batches() const { return nested_; }
 
  private:
+  [[noreturn]] void fail_to_find(std::string_view key, std::string_view expected) const;
+
   std::vector<Entry> entries_;
+  std::vector<std::pair<std::string, List>> lists_;
+  std::vector<std::pair<std::string, Batch>> nested_;
 };
 
 }  // namespace lockstep

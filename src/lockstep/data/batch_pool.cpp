@@ -6,13 +6,23 @@
 namespace lockstep::data {
 namespace {
 
-bool held_by_us_alone(const Batch& batch) {
-  return std::ranges::all_of(batch, [](const Batch::Entry& entry) {
-    const torch::Tensor& tensor = entry.second;
-    // A tensor that requires a gradient cannot be used again, even if only the pool holds it.
-    return tensor.defined() && tensor.device().is_cpu() && tensor.has_storage() &&
-           tensor.use_count() == 1 && tensor.storage().use_count() == 1 && !tensor.requires_grad();
-  });
+bool held_by_us_alone(const torch::Tensor& tensor) {
+  // A tensor that requires a gradient cannot be used again, even if only the pool holds it.
+  return tensor.defined() && tensor.device().is_cpu() && tensor.has_storage() &&
+         tensor.use_count() == 1 && tensor.storage().use_count() == 1 && !tensor.requires_grad();
+}
+
+bool is_unused(const Batch& batch) {
+  for (const auto& [key, tensor] : batch) {
+    if (!held_by_us_alone(tensor)) return false;
+  }
+  for (const auto& [key, list] : batch.lists()) {
+    for (const torch::Tensor& tensor : list) {
+      if (!held_by_us_alone(tensor)) return false;
+    }
+  }
+  return std::ranges::all_of(batch.nested_batches(),
+                             [](const auto& entry) { return is_unused(entry.second); });
 }
 
 }  // namespace
@@ -24,7 +34,7 @@ void BatchPool::lend(const Batch& batch) {
 }
 
 Batch BatchPool::take() {
-  const auto found = std::ranges::find_if(lent_, held_by_us_alone);
+  const auto found = std::ranges::find_if(lent_, is_unused);
   if (found == lent_.end()) return {};
   Batch batch = std::move(*found);
   lent_.erase(found);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/batch.h"
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -28,6 +29,7 @@ struct StreamPlan {
   // faster only if making a batch takes longer than waking a thread, which takes tens of
   // microseconds. Batches of small tensors in memory do not take that long.
   std::int64_t prefetch = 0;
+  Collate collate = {};  // makes a batch of samples; default: the data set's gather()
 };
 
 // Movable. Only one thread may use it. The memory of a batch is used again when its tensors and all

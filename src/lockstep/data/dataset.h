@@ -28,8 +28,9 @@ class Dataset {
   virtual Batch sample(std::int64_t index) const = 0;
 
   // Many samples as one batch. By default it stacks sample(i). Override it if the samples can be
-  // gathered in one pass. `reuse` is a batch that no other code holds, or an empty one. Its memory
-  // may be overwritten, and its content is undefined.
+  // gathered in one pass. A loader with a `collate` calls sample() instead. `reuse` is a batch that
+  // no other code holds, or an empty one. Its memory may be overwritten, and its content is
+  // undefined.
   virtual Batch gather(std::span<const std::int64_t> indices, Batch reuse) const;
 };
 

@@ -108,12 +108,10 @@ void check_indices(std::span<const std::int64_t> indices, std::int64_t size) {
 
 torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch::IntArrayRef shape,
                                 torch::ScalarType type) {
-  if (reuse.contains(key)) {
-    const torch::Tensor& old = reuse[key];
-    if (old.device().is_cpu() && old.scalar_type() == type && old.sizes() == shape &&
-        old.is_contiguous()) {
-      return old;
-    }
+  const torch::Tensor* const old = reuse.find(key);
+  if (old != nullptr && old->device().is_cpu() && old->scalar_type() == type &&
+      old->sizes() == shape && old->is_contiguous()) {
+    return *old;
   }
   return torch::empty(shape, torch::dtype(type));
 }

@@ -81,7 +81,8 @@ BatchStream Loader::stream(const StreamOptions& options) const {
                       options.first_batch);
   }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
-                  .prefetch = options_.prefetch};
+                  .prefetch = options_.prefetch,
+                  .collate = options_.collate};
   const std::int64_t size = unsplit_batch_size();
   for (std::int64_t k = options.first_batch; k < batches(); ++k) {
     plan.batches.push_back({.first = k * size, .count = std::min(size, samples() - k * size)});

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/batch_stream.h"
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 
@@ -28,6 +29,9 @@ struct LoaderOptions {
   // Samples in a batch over all shards, instead of batch_size. Shards get equal parts of it, or
   // parts that differ by one sample.
   std::optional<std::int64_t> global_batch_size = {};
+  // Makes a batch of samples: stack(), pad({…}), lists({…}) or a function (data/collate.h). By
+  // default the data set does it, and a data set stacks samples unless it overrides gather().
+  Collate collate = {};
 };
 
 // Everything that the order of an epoch depends on.

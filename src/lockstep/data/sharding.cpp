@@ -94,7 +94,9 @@ std::int64_t ShardedEpoch::samples(std::int64_t batch) const {
 }
 
 BatchStream ShardedEpoch::stream(const Worker& worker) const {
-  StreamPlan plan{.order = order_, .prefetch = loader_.options().prefetch};
+  StreamPlan plan{.order = order_,
+                  .prefetch = loader_.options().prefetch,
+                  .collate = loader_.options().collate};
   for (std::int64_t batch = worker.first_batch; batch < batches(); ++batch) {
     for (std::int64_t i = 0; i < worker.count; ++i) {
       const SampleSlice part = slice(batch, worker.first_shard + i);

@@ -1,4 +1,4 @@
-// Data sets, transforms and samplers.
+// Data sets, transforms, samplers and collates.
 #include "lockstep/data/mnist.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -97,6 +97,29 @@ void add_samplers(Targets& targets) {
       });
 }
 
+struct ListsOptions {
+  std::vector<std::string> keys;
+};
+
+void add_collates(Targets& targets) {
+  targets.collates.add("stack", "Samples of equal shapes get a new first dimension.",
+                       [] { return data::stack(); });
+  using P = data::PadOptions;
+  targets.collates.add<P>(
+      "pad", "Extends sequences of different lengths to the longest one of the batch.",
+      {{"keys", &P::keys, "of the sequences; none: all tensors that have a dimension"},
+       {"value", &P::value, "what they are extended with"},
+       {"values", &P::values, "the same for single keys"},
+       {"length_suffix", &P::length_suffix, "of the lengths' keys; empty: no lengths"},
+       {"mask_suffix", &P::mask_suffix, "of the masks' keys; empty: no masks"},
+       {"batch_first", &P::batch_first, "whether samples come before time"}},
+      [](const P& o) { return data::pad(o); });
+  using L = ListsOptions;
+  targets.collates.add<L>("lists", "Keeps tensors separate, as a list with one per sample.",
+                          {config::required("keys", &L::keys, "of these tensors")},
+                          [](const L& o) { return data::lists(o.keys); });
+}
+
 }  // namespace
 
 void add_datasets(Targets& targets) {
@@ -122,6 +145,7 @@ void add_datasets(Targets& targets) {
   add_subset(targets);
   add_transforms(targets);
   add_samplers(targets);
+  add_collates(targets);
 }
 
 }  // namespace lockstep::recipe

@@ -66,12 +66,16 @@ void add_engines(Targets& targets) {
        {"join_timeout", &P::join_timeout, "of the wait for ranks to join at the start"}},
       [](const P& o) { return std::make_shared<DistributedDataParallelEngine>(o); });
   using S = SupervisedKeys;
-  targets.runners.add<S>("SupervisedRunner", "One forward pass and one criterion per batch.",
-                         {{"input_key", &S::input_key, "the model's input in the batch"},
-                          {"output_key", &S::output_key, "the model's output in the batch"},
-                          {"target_key", &S::target_key, "the expected output in the batch"},
-                          {"loss_key", &S::loss_key, "the criterion's value"}},
-                         [](const S& o) { return std::make_shared<SupervisedRunner>(o); });
+  targets.runners.add<S>(
+      "SupervisedRunner", "One forward pass and the loss of its outputs.",
+      {{"input_key", &S::input_key, "the model's input in the batch"},
+       {"output_key", &S::output_key, "the model's output in the batch"},
+       {"target_key", &S::target_key, "the expected output in the batch"},
+       {"loss_key", &S::loss_key, "the criterion's value"},
+       {"input_keys", &S::input_keys, "several inputs, instead of input_key"},
+       {"output_keys", &S::output_keys, "several outputs, instead of output_key"},
+       {"losses", &S::losses, "the terms of the loss, which are added up"}},
+      [](const S& o) { return std::make_shared<SupervisedRunner>(o); });
   add_loggers(targets);
 }
 

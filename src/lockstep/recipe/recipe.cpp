@@ -34,6 +34,7 @@ struct LoaderRecipe {
   Node dataset;
   data::LoaderOptions options;
   Node sampler;
+  Node collate;
 };
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
@@ -70,6 +71,13 @@ class Reader {
 const Node* section(const Node& node, const char* name) {
   const Node* const found = node.find(name);
   return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// The tensor for which a model's first layer is made.
+torch::Tensor first_input(const Batch& batch, const SupervisedKeys& keys, const Node& place) {
+  const std::string& key = keys.input_keys.empty() ? keys.input_key : keys.input_keys.front();
+  const bool is_other = batch.contains(key) && batch.find(key) == nullptr;
+  return is_other ? torch::Tensor() : tensor_of(batch, key, place);
 }
 
 Recipe Reader::read() {
@@ -202,7 +210,7 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     const data::Loaders loaders = read_loaders(*node);
     const Node& place = node->entries().front().second;
     example_.batch = some_samples(loaders.begin()->second, 1, place);
-    if (keys_) example_.input = tensor_of(example_.batch, keys_->input_key, place);
+    if (keys_) example_.input = first_input(example_.batch, *keys_, place);
     has_data = true;
   });
   if (has_data) {
@@ -292,6 +300,7 @@ data::Loader Reader::read_loader(const Node& node) {
   if (!read.sampler.is_null()) {
     read.options.sampler = targets().samplers.make(read.sampler, dataset->size());
   }
+  if (!read.collate.is_null()) read.options.collate = targets().collates.make(read.collate);
   try {
     return data::Loader(dataset, read.options);
   } catch (const ConfigError& error) {
@@ -328,6 +337,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
     made.push_back(config::required("dataset", &R::dataset, "what it loads").named("dataset"));
     made.push_back(
         config::Field<R>("sampler", &R::sampler, "the order, instead of shuffle").named("sampler"));
+    made.push_back(config::Field<R>("collate", &R::collate,
+                                    "makes a batch of samples; default: the dataset does it")
+                       .named("collate"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
              {"global_batch_size", &data::LoaderOptions::global_batch_size,

@@ -11,8 +11,8 @@ namespace {
 using config::kTargetKey;
 using config::Node;
 
-const std::set<std::string> kTargets = {"model",  "criterion", "optimizer", "scheduler",
-                                        "engine", "runner",    "dataset",   "sampler"};
+const std::set<std::string> kTargets = {"model",  "criterion", "optimizer", "scheduler", "engine",
+                                        "runner", "dataset",   "sampler",   "collate"};
 
 Node target_node(const Node& written, const std::string& name) {
   Node target = Node::map();

@@ -15,6 +15,7 @@ std::vector<config::TargetInfo> Targets::all() const {
   append(datasets);
   append(transforms);
   append(samplers);
+  append(collates);
   append(callbacks);
   append(loggers);
   append(engines);

@@ -16,6 +16,7 @@
 
 #include "lockstep/config/registry.h"
 #include "lockstep/data/batch.h"
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/transform.h"
@@ -39,7 +40,9 @@ using LoggerPtr = std::shared_ptr<Logger>;
 // Sizes that a config leaves out are taken from it.
 struct Example {
   Batch batch;
-  torch::Tensor input;  // of the model; undefined if the runner is not a SupervisedRunner
+  // The first input of the model. Undefined if the runner is not a SupervisedRunner, or if the
+  // input is not a tensor.
+  torch::Tensor input;
 };
 
 struct Targets {
@@ -52,6 +55,7 @@ struct Targets {
   config::Registry<data::DatasetPtr> datasets{"dataset"};
   config::Registry<data::TransformPtr> transforms{"transform"};
   config::Registry<SamplerPtr, std::int64_t> samplers{"sampler"};  // of a data set of this size
+  config::Registry<data::Collate> collates{"collate"};
   config::Registry<CallbackPtr> callbacks{"callback"};
   config::Registry<LoggerPtr> loggers{"logger"};
   config::Registry<EnginePtr> engines{"engine"};
@@ -70,7 +74,7 @@ void add_models(Targets& targets);
 void add_criterions(Targets& targets);
 void add_optimizers(Targets& targets);
 void add_schedulers(Targets& targets);
-void add_datasets(Targets& targets);
+void add_datasets(Targets& targets);  // and transforms, samplers and collates
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

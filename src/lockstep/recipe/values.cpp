@@ -1,5 +1,7 @@
 #include "lockstep/recipe/values.h"
 
+#include "lockstep/config/fields.h"
+
 namespace lockstep::config {
 
 MetricKey Value<MetricKey>::read(const Node& node) {
@@ -54,6 +56,17 @@ data::DatasetPtr Value<data::DatasetPtr>::read(const Node& node) {
 
 Criterion Value<Criterion>::read(const Node& node) {
   return recipe::targets().criterions.make(node);
+}
+
+LossTerm Value<LossTerm>::read(const Node& node) {
+  using L = LossTerm;
+  static const std::vector<Field<L>> fields = {
+      {"criterion", &L::criterion, "its name; default: the run's only one"},
+      {"output", &L::output, "key of the model's output; default: output_key"},
+      {"target", &L::target, "key of the expected output; default: target_key"},
+      {"weight", &L::weight, "the term is multiplied by it"},
+      {"name", &L::name, "of its metric; default: the output"}};
+  return read_fields(node, fields);
 }
 
 }  // namespace lockstep::config

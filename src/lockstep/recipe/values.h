@@ -12,6 +12,7 @@
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/train/state.h"
+#include "lockstep/train/supervised_keys.h"
 
 namespace lockstep::config {
 
@@ -88,6 +89,14 @@ struct Value<Criterion> {
   static std::string type() { return "criterion"; }
   static Criterion read(const Node& node);
   static std::string show(const Criterion&) { return ""; }
+};
+
+// A mapping of its fields.
+template <>
+struct Value<LossTerm> {
+  static std::string type() { return "loss (criterion, output, target, weight, name)"; }
+  static LossTerm read(const Node& node);
+  static std::string show(const LossTerm& term) { return term.name; }
 };
 
 // A node that is kept as it is and built later, when more is known.

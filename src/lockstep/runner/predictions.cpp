@@ -1,6 +1,7 @@
 #include "lockstep/runner/predictions.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/describe.h"
 
 namespace lockstep {
 
@@ -18,7 +19,14 @@ std::optional<Batch> Predictions::next() {
 
 torch::Tensor Predictions::concat(std::string_view key) {
   std::vector<torch::Tensor> parts;
-  while (const auto outputs = next()) parts.push_back((*outputs)[key]);
+  while (const auto outputs = next()) {
+    parts.push_back((*outputs)[key]);
+    if (parts.back().sizes().slice(1) == parts.front().sizes().slice(1)) continue;
+    throw DataError(
+        "predictions: '{}' is {} in one batch and {} in another, so it cannot be concatenated: "
+        "each batch was padded to its own longest sequence; go through the batches one by one",
+        key, data::describe(parts.front()), data::describe(parts.back()));
+  }
   if (parts.empty()) throw DataError("predictions: there is no batch to concatenate");
   return torch::cat(parts);
 }

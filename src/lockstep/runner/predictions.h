@@ -20,7 +20,8 @@ class Predictions {
   // The next batch's outputs; nothing at the end.
   std::optional<Batch> next();
 
-  // The remaining outputs under `key`, concatenated along the first dimension.
+  // The remaining outputs under `key`, concatenated along the first dimension. Throws DataError if
+  // there is no batch left, or if batches differ in another dimension.
   torch::Tensor concat(std::string_view key);
 
   class Iterator {

@@ -1,23 +1,28 @@
 #include "lockstep/runner/supervised.h"
 
+#include <algorithm>
 #include <typeinfo>
+#include <utility>
 
 #include "lockstep/compute/planned_sequential.h"
 
 namespace lockstep {
 
+SupervisedRunner::SupervisedRunner(SupervisedKeys keys) : keys_(std::move(keys)) {
+  check_keys(keys_);
+  terms_ = loss_terms(keys_);
+}
+
 void SupervisedRunner::handle_batch(State& state) {
-  const compute::DirectGradients direct(state.may_write_gradients && state.criterion.is_module() &&
+  // A function as criterion may compute gradients itself.
+  const bool only_modules =
+      has_criterion(state) && std::ranges::all_of(terms_, [&](const LossTerm& term) {
+        return criterion_of(state, term.criterion).is_module();
+      });
+  const compute::DirectGradients direct(state.may_write_gradients && only_modules &&
                                         !uses_gradients());
-  const torch::Tensor outputs = state.model(state.batch[keys_.input_key]);
-  state.batch.set(keys_.output_key, outputs);
-  if (!state.criterion) return;
-  const torch::Tensor& targets = state.batch[keys_.target_key];
-  const LossOver over = state.criterion.over(outputs, targets);
-  // A mean over nothing would be NaN. The loss is zero instead, but computed from the outputs,
-  // because with synchronised batch norm every worker has to take part in backward.
-  const bool is_empty = over == mean_over(0);
-  state.set_loss(is_empty ? (outputs * 0).sum() : state.criterion(outputs, targets), over);
+  forward_keys(state.model, keys_, state.batch, state.batch);
+  set_losses(state, keys_, terms_);
 }
 
 std::optional<SupervisedKeys> SupervisedRunner::batch_keys() const {
@@ -25,7 +30,9 @@ std::optional<SupervisedKeys> SupervisedRunner::batch_keys() const {
 }
 
 Batch SupervisedRunner::predict_batch(const Model& model, const Batch& batch) {
-  return {{keys_.output_key, model(batch[keys_.input_key])}};
+  Batch outputs;
+  forward_keys(model, keys_, batch, outputs);
+  return outputs;
 }
 
 }  // namespace lockstep

@@ -1,7 +1,10 @@
-// The runner for features and targets: computes the forward and the criterion.
+// The runner for features and targets: computes the forward and the criterion. Its keys may name
+// several inputs, outputs and losses (train/supervised_keys.h).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/runner/runner.h"
 
@@ -9,12 +12,13 @@ namespace lockstep {
 
 class SupervisedRunner : public Runner {
  public:
-  explicit SupervisedRunner(SupervisedKeys keys = {}) : keys_(std::move(keys)) {}
+  // Throws ConfigError for keys that contradict each other.
+  explicit SupervisedRunner(SupervisedKeys keys = {});
 
   const SupervisedKeys& keys() const { return keys_; }
 
   std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>();
+    return loss_metrics(keys_);
   }
 
  protected:
@@ -32,6 +36,7 @@ class SupervisedRunner : public Runner {
 
  private:
   SupervisedKeys keys_;
+  std::vector<LossTerm> terms_;  // of the loss
 };
 
 }  // namespace lockstep

@@ -54,11 +54,12 @@ std::string describe(const data::Loader& loader) {
   const data::LoaderOptions& options = loader.options();
   std::string order = options.shuffle ? "shuffled" : "in order";
   if (options.sampler) order = "by " + describe(*options.sampler);
-  return fmt::format("{} samples, {} {}{}, {}", loader.dataset()->size(),
+  return fmt::format("{} samples, {} {}{}, {}{}", loader.dataset()->size(),
                      options.global_batch_size ? "global batch size" : "batch size",
                      options.global_batch_size.value_or(options.batch_size),
                      options.drop_last ? " (drop_last)" : "",
-                     options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order);
+                     options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order,
+                     options.collate ? ", collate " + options.collate.name() : "");
 }
 
 // The instruction set for which LibTorch's kernels were chosen, for example "AVX2".

@@ -1,6 +1,9 @@
 #include "lockstep/train/combined_model.h"
 
 #include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -11,8 +14,18 @@ namespace lockstep {
 struct Model::Combined final : Model::Interface {
   explicit Combined(const Named<Model>& given) : networks(given) {}
 
-  torch::Tensor forward(const torch::Tensor& input) override {
-    if (networks.size() == 1) return networks.begin()->second.forward(input);
+  torch::Tensor forward(const torch::Tensor& input) override { return only().forward(input); }
+  Outputs outputs(std::span<const torch::Tensor> inputs) override { return only().outputs(inputs); }
+  Outputs batch_outputs(const Batch& batch) override { return only().outputs(batch); }
+  bool takes_batch() const override { return networks.size() == 1 && only().takes_batch(); }
+  std::string signature() const override {
+    if (networks.size() == 1) return only().signature();
+    return fmt::format("consists of the networks {}", join(networks.names(), ", "));
+  }
+
+  // The network that a call means. Throws ConfigError if there are several.
+  const Model& only() const {
+    if (networks.size() == 1) return networks.begin()->second;
     const auto names = networks.names();
     throw ConfigError(
         "model: it consists of several networks ({}) and cannot be called as a whole: call one of "

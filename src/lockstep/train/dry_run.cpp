@@ -73,7 +73,7 @@ torch::Device device_of(const Model& model) {
 class Trial {
  public:
   Trial(const Plan& plan, const DryRunOptions& options)
-      : plan_(plan), options_(options), device_(device_of(plan.model)) {
+      : plan_(plan), state_(state_of(plan)), options_(options), device_(device_of(plan.model)) {
     for (const auto& callback : plan.callbacks) {
       changes_batch_ = changes_batch_ || callback->traits().changes_batch;
     }
@@ -103,43 +103,65 @@ class Trial {
     if (!plan_.keys || changes_batch_) return;
     if (!device_.is_cpu()) batch = batch.to(device_);
     try_model(name, batch);
-    if (plan_.criterion) try_criterion(name, loader, batch);
+    for (const LossTerm& term : loss_terms(*plan_.keys)) try_loss(name, loader, batch, term);
     try_metrics(name, batch);
   }
 
   void try_model(const std::string& name, Batch& batch) const {
     in_part(loader_part(name), [&] {
-      const torch::Tensor input = tensor_of(batch, plan_.keys->input_key);
+      const std::vector<std::string> keys = plan_.keys->input_keys.empty()
+                                                ? std::vector{plan_.keys->input_key}
+                                                : plan_.keys->input_keys;
+      std::vector<std::string> inputs;
+      for (const std::string& key : plan_.model.takes_batch() ? std::vector<std::string>() : keys) {
+        inputs.push_back(data::describe(tensor_of(batch, key)));
+      }
+      if (inputs.empty()) inputs = {"a batch with " + join(batch.keys(), ", ")};
       try {
-        batch.set(plan_.keys->output_key, plan_.model(input));
+        forward_keys(plan_.model, *plan_.keys, batch, batch);
       } catch (const std::exception& error) {
-        throw ConfigError("the model does not fit its samples, {}: {}", data::describe(input),
+        throw ConfigError("the model does not fit its samples, {}: {}", join(inputs, " and "),
                           message_of(error));
       }
     });
   }
 
-  void try_criterion(const std::string& name, const data::Loader& loader,
-                     const Batch& batch) const {
-    const torch::Tensor& output = batch[plan_.keys->output_key];
-    torch::Tensor target;
+  void try_loss(const std::string& name, const data::Loader& loader, const Batch& batch,
+                const LossTerm& term) const {
+    const PlanPart part = criterion_part(term.criterion);
+    Criterion criterion;
+    in_part(part, [&] { criterion = criterion_of(state_, term.criterion); });
+    if (!criterion) return;
+    torch::Tensor output, target;
     in_part(loader_part(name), [&] {
-      target = tensor_of(batch, plan_.keys->target_key);
+      output = tensor_of(batch, term.output);
+      target = tensor_of(batch, term.target);
       const bool more = options_.targets > options_.samples;
-      plan_.criterion.check_classes(
-          output, more ? tensor_of(first_samples(loader, options_.targets), plan_.keys->target_key)
-                       : target);
+      const torch::Tensor targets =
+          more ? tensor_of(targets_of(loader, batch, term), term.target) : target;
+      criterion.check_classes(output, targets);
     });
-    if (!plan_.criterion.is_module()) return;
-    in_part(named_part("criterion"), [&] {
+    if (!criterion.is_module()) return;
+    in_part(part, [&] {
       try {
-        plan_.criterion.check_shapes(output, target);
-        plan_.criterion(output, target);
+        criterion.check_shapes(output, target);
+        criterion(output, target);
       } catch (const std::exception& error) {
         throw ConfigError("does not fit the model's output {} and the targets {} of {}: {}",
                           data::describe(output), data::describe(target), name, message_of(error));
       }
     });
+  }
+
+  // More samples of the loader, unless the target is an output of the model, which they have not.
+  Batch targets_of(const data::Loader& loader, const Batch& tried, const LossTerm& term) const {
+    Batch more = first_samples(loader, options_.targets);
+    return more.contains(term.target) ? more : tried;
+  }
+
+  static PlanPart criterion_part(const std::string& name) {
+    if (name.empty()) return named_part("criterion");
+    return {.path = "criterions/" + name, .title = fmt::format("criterion '{}'", name)};
   }
 
   void try_metrics(const std::string& loader, Batch& batch) const {
@@ -234,6 +256,7 @@ class Trial {
   }
 
   const Plan& plan_;
+  const State state_;  // before the run
   DryRunOptions options_;
   torch::Device device_;
   bool changes_batch_ = false;  // a callback may change what the model or metrics get
@@ -250,7 +273,7 @@ Batch first_samples(const data::Loader& loader, std::int64_t count) {
   if (size == 0) throw DataError("the data set is empty");
   std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size)));
   std::iota(indices.begin(), indices.end(), 0);
-  return loader.dataset()->gather(indices, {});
+  return data::make_batch(*loader.dataset(), loader.options().collate, indices);
 }
 
 const torch::Tensor& tensor_of(const Batch& batch, const std::string& key) {

@@ -1,42 +1,99 @@
-// Any model whose forward maps a tensor to a tensor: a module of LibTorch or your own (its holder
-// or a shared_ptr to it), a Sequential, or a TorchScript file that Python wrote.
+// Any model whose forward takes one or several tensors, or a Batch, and returns one or several
+// (std::tuple, std::pair, std::vector), or a Batch: a module of LibTorch or your own (its holder or
+// a shared_ptr to it), a Sequential, or a TorchScript file that Python wrote.
 //
 //   ls::Model a = torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(784, 10));
 //   ls::Model b = MyNet(32);                           // TORCH_MODULE(MyNet)
 //   ls::Model c = ls::Model::script("traced.pt");
+//   a(images);                                         // one tensor in, one tensor out
+//   b.outputs(images, weather)[1];                     // several
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <filesystem>
 #include <istream>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/base/named.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/state/named_tensors.h"
 #include "lockstep/state/state_dict.h"
+#include "lockstep/train/outputs.h"
 
 namespace lockstep {
 
-template <typename M>
-concept TensorModule = std::derived_from<M, torch::nn::Module> &&
-    requires(M module, torch::Tensor input) {
-  { module.forward(input) } -> std::convertible_to<torch::Tensor>;
+// The largest number of tensors that a forward may take.
+inline constexpr std::size_t kMostInputs = 8;
+
+namespace model_detail {
+
+template <std::size_t>
+struct TensorAt {
+  using type = const torch::Tensor&;
 };
+
+template <typename M, std::size_t... I>
+constexpr bool takes_tensors(std::index_sequence<I...>) {
+  if constexpr (requires(M & module) {
+                  module.forward(std::declval<typename TensorAt<I>::type>()...);
+                }) {
+    return ModelOutput<decltype(std::declval<M&>().forward(
+        std::declval<typename TensorAt<I>::type>()...))>;
+  } else {
+    return false;
+  }
+}
+
+// Whether forward takes N tensors and returns a type that a model may return.
+template <typename M, std::size_t N>
+inline constexpr bool kTakesTensors = takes_tensors<M>(std::make_index_sequence<N>());
+
+template <typename M>
+inline constexpr bool kTakesBatch = requires(M& module, const Batch& batch) {
+  { module.forward(batch) } -> ModelOutput;
+};
+
+// The numbers of tensors that forward takes.
+template <typename M, std::size_t... I>
+std::vector<std::size_t> input_counts(std::index_sequence<I...>) {
+  std::vector<std::size_t> counts;
+  ((kTakesTensors<M, I + 1> ? counts.push_back(I + 1) : void()), ...);
+  return counts;
+}
+
+template <typename M, std::size_t... I>
+constexpr bool takes_some_tensors(std::index_sequence<I...>) {
+  return (kTakesTensors<M, I + 1> || ...);
+}
+
+}  // namespace model_detail
+
+// A module that can be a model: its forward takes one to eight tensors, or a Batch.
+template <typename M>
+concept ModelModule = std::derived_from<M, torch::nn::Module> &&
+    (model_detail::takes_some_tensors<M>(std::make_index_sequence<kMostInputs>()) ||
+     model_detail::kTakesBatch<M>);
 
 // A handle: copies share one model.
 class Model {
  public:
   Model() = default;
 
-  template <TensorModule M>
+  template <ModelModule M>
   Model(std::shared_ptr<M> module) : impl_(std::make_shared<Native<M>>(std::move(module))) {}
   Model(std::shared_ptr<torch::nn::SequentialImpl> module);
 
-  template <TensorModule M>
+  template <ModelModule M>
   Model(const torch::nn::ModuleHolder<M>& holder) : Model(holder.ptr()) {}
 
   // Throws ConfigError if the file is not a TorchScript module.
@@ -51,6 +108,32 @@ class Model {
 
   torch::Tensor forward(const torch::Tensor& input) const { return impl_->forward(input); }
   torch::Tensor operator()(const torch::Tensor& input) const { return impl_->forward(input); }
+
+  // The only output of a model that takes several tensors, or a batch. Throws ConfigError, which
+  // says what the model takes and returns, if the inputs are of another number or kind, or if there
+  // are several outputs.
+  template <std::convertible_to<torch::Tensor>... More>
+  requires(sizeof...(More) > 0) torch::Tensor operator()(const torch::Tensor& first,
+                                                         const More&... more) const {
+    return outputs(first, more...).tensor();
+  }
+  torch::Tensor operator()(const Batch& batch) const { return outputs(batch).tensor(); }
+
+  // All outputs.
+  Outputs outputs(std::span<const torch::Tensor> inputs) const { return impl_->outputs(inputs); }
+  Outputs outputs(const Batch& batch) const { return impl_->batch_outputs(batch); }
+  Outputs outputs(const torch::Tensor& input) const { return impl_->outputs({&input, 1}); }
+  template <std::convertible_to<torch::Tensor>... More>
+  requires(sizeof...(More) > 0) Outputs outputs(const torch::Tensor& first, const More&... more)
+  const {
+    const std::array<torch::Tensor, sizeof...(More) + 1> inputs = {first, more...};
+    return impl_->outputs(inputs);
+  }
+
+  // Whether forward takes a batch, and no tensors.
+  bool takes_batch() const { return impl_->takes_batch(); }
+  // "takes 2 tensors and returns a tensor"
+  std::string signature() const { return impl_->signature(); }
 
   // The tensors in a fixed order, with the names that Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
@@ -72,11 +155,20 @@ class Model {
   struct Interface {
     virtual ~Interface() = default;
     virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+    // By default, forward() of one tensor; a batch is refused.
+    virtual Outputs outputs(std::span<const torch::Tensor> inputs);
+    virtual Outputs batch_outputs(const Batch& batch);
+    virtual bool takes_batch() const { return false; }
+    virtual std::string signature() const { return "takes 1 tensor and returns a tensor"; }
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
     virtual void train(bool on) = 0;
     virtual bool is_training() const = 0;
     virtual void to(torch::Device device) = 0;
+
+   protected:
+    [[noreturn]] void refuse(std::span<const torch::Tensor> inputs) const;
+    [[noreturn]] void refuse(const Batch& batch) const;
   };
 
   // A C++ module; implements everything except its forward.
@@ -91,11 +183,89 @@ class Model {
     std::shared_ptr<torch::nn::Module> module;
   };
 
+  // "takes 1 or 2 tensors and returns a tensor"
+  struct SignatureParts {
+    std::vector<std::size_t> inputs;  // numbers of tensors
+    bool takes_batch = false;
+    bool returns_tensor = false;
+    bool returns_batch = false;
+  };
+  static std::string signature_of(const SignatureParts& parts);
+
   template <typename M>
   struct Native final : NativeBase {
     explicit Native(std::shared_ptr<M> held) : NativeBase(held), typed(held.get()) {}
-    torch::Tensor forward(const torch::Tensor& input) override { return typed->forward(input); }
+
+    torch::Tensor forward(const torch::Tensor& input) override {
+      if constexpr (kTensorToTensor) {
+        return typed->forward(input);
+      } else {
+        return outputs({&input, 1}).tensor();
+      }
+    }
+    Outputs outputs(std::span<const torch::Tensor> inputs) override { return with<1>(inputs); }
+    Outputs batch_outputs(const Batch& batch) override {
+      if constexpr (model_detail::kTakesBatch<M>) {
+        return Outputs::of(typed->forward(batch));
+      } else {
+        this->refuse(batch);
+      }
+    }
+    bool takes_batch() const override { return counts().empty(); }
+    std::string signature() const override {
+      return signature_of(
+          {.inputs = counts(),
+           .takes_batch = model_detail::kTakesBatch<M>,
+           .returns_tensor =
+               returns([]<typename R>() { return std::convertible_to<R, torch::Tensor>; }),
+           .returns_batch =
+               returns([]<typename R>() { return std::same_as<std::remove_cvref_t<R>, Batch>; })});
+    }
+
     M* typed;
+
+   private:
+    static constexpr bool kTensorToTensor = requires(M & module, const torch::Tensor& input) {
+      { module.forward(input) } -> std::convertible_to<torch::Tensor>;
+    };
+
+    static std::vector<std::size_t> counts() {
+      return model_detail::input_counts<M>(std::make_index_sequence<kMostInputs>());
+    }
+
+    template <std::size_t N>
+    Outputs with(std::span<const torch::Tensor> inputs) {
+      if constexpr (N > kMostInputs) {
+        this->refuse(inputs);
+      } else {
+        if constexpr (model_detail::kTakesTensors<M, N>) {
+          if (inputs.size() == N) return call(inputs, std::make_index_sequence<N>());
+        }
+        return with<N + 1>(inputs);
+      }
+    }
+    template <std::size_t... I>
+    Outputs call(std::span<const torch::Tensor> inputs, std::index_sequence<I...>) {
+      return Outputs::of(typed->forward(inputs[I]...));
+    }
+
+    // What `ask` says about the type that forward returns, for the fewest inputs.
+    template <std::size_t N = 1, typename Ask>
+    static bool returns(const Ask& ask) {
+      if constexpr (N > kMostInputs) {
+        return ask.template
+        operator()<decltype(std::declval<M&>().forward(std::declval<const Batch&>()))>();
+      } else if constexpr (model_detail::kTakesTensors<M, N>) {
+        return returns_with(ask, std::make_index_sequence<N>());
+      } else {
+        return returns<N + 1>(ask);
+      }
+    }
+    template <typename Ask, std::size_t... I>
+    static bool returns_with(const Ask& ask, std::index_sequence<I...>) {
+      return ask.template operator()<decltype(std::declval<M&>().forward(
+          std::declval<typename model_detail::TensorAt<I>::type>()...))>();
+    }
   };
 
   struct Sequential;  // may have layers that compute/ can plan

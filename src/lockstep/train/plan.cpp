@@ -256,14 +256,22 @@ std::optional<std::vector<std::string>> known_metrics(
   return names;
 }
 
-// Which value of a metric is better, as the loss (smaller) or a callback says.
-std::optional<Better> better_of(std::string_view metric, const std::string& loss_key,
-                                const std::vector<Phase>& phases,
-                                const std::vector<CallbackPtr>& callbacks) {
-  if (metric == loss_key) return Better::kSmaller;
-  for (const auto& phase : phases) {
-    if (metric == loss_key + "/" + phase.name) return Better::kSmaller;
+// The metrics that are losses: that of the run, those of its phases, and those of the terms of a
+// supervised loss.
+std::vector<std::string> loss_names(const Plan& plan) {
+  std::vector<std::string> names;
+  if (plan.keys) names = loss_metrics(*plan.keys);
+  names.push_back(plan.loss_key);
+  for (const auto& phase : plan.phases) {
+    if (!phase.name.empty()) names.push_back(plan.loss_key + "/" + phase.name);
   }
+  return names;
+}
+
+// Which value of a metric is better, as the loss (smaller) or a callback says.
+std::optional<Better> better_of(std::string_view metric, const std::vector<std::string>& losses,
+                                const std::vector<CallbackPtr>& callbacks) {
+  if (std::ranges::find(losses, metric) != losses.end()) return Better::kSmaller;
   for (const auto& callback : callbacks) {
     if (const auto better = callback->better(metric)) return better;
   }
@@ -432,8 +440,9 @@ State state_of(const Plan& plan) {
   state.progress.num_epochs = plan.options.num_epochs;
   state.loss_key = plan.loss_key;
   state.known_metrics = plan.known_metrics;
-  state.better = [all = plan.callbacks, loss = plan.loss_key, phases = plan.phases](
-                     std::string_view metric) { return better_of(metric, loss, phases, all); };
+  state.better = [all = plan.callbacks, losses = loss_names(plan)](std::string_view metric) {
+    return better_of(metric, losses, all);
+  };
   state.selection = plan.selection;
   return state;
 }

@@ -1,0 +1,124 @@
+// Sequences of different lengths: a recurrent network marks every number that is larger than the
+// one before it. The loader pads the sequences of a batch, and the loss is a mean over the real
+// numbers, so padding changes neither the loss nor the weights.
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <lockstep/lockstep.h>
+
+namespace ls = lockstep;
+namespace nn = torch::nn;
+
+namespace {
+
+constexpr std::int64_t kLargest = 9;
+
+class Numbers : public ls::data::Dataset {
+ public:
+  Numbers(std::int64_t count, std::uint64_t seed) {
+    torch::manual_seed(seed);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto length = torch::randint(3, 25, {1}, torch::kInt64).item<std::int64_t>();
+      sequences_.push_back(torch::randint(0, kLargest + 1, {length}, torch::kInt64));
+    }
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(sequences_.size()); }
+
+  ls::Batch sample(std::int64_t index) const override {
+    const auto& numbers = sequences_[static_cast<std::size_t>(index)];
+    auto is_larger = torch::zeros_like(numbers);
+    is_larger.slice(0, 1).copy_(numbers.slice(0, 1) > numbers.slice(0, 0, -1));
+    return {{"numbers", numbers}, {"is_larger", is_larger}};
+  }
+
+ private:
+  std::vector<torch::Tensor> sequences_;
+};
+
+struct TaggerImpl : nn::Module {
+  TaggerImpl() {
+    embedding = register_module("embedding", nn::Embedding(kLargest + 1, 16));
+    gru = register_module("gru", nn::GRU(nn::GRUOptions(16, 48).batch_first(true)));
+    tags = register_module("tags", nn::Linear(48, 2));
+  }
+
+  // Numbers [B, T] to scores [B, T, 2]. A number only depends on those before it, so the padding at
+  // the end of a sequence does not change the scores of the real numbers.
+  torch::Tensor forward(const torch::Tensor& numbers) {
+    return tags(std::get<0>(gru(embedding(numbers))));
+  }
+
+  nn::Embedding embedding = nullptr;
+  nn::GRU gru = nullptr;
+  nn::Linear tags = nullptr;
+};
+TORCH_MODULE(Tagger);
+
+class TaggerRunner : public ls::Runner {
+ public:
+  std::optional<std::vector<std::string>> metric_names() const override {
+    return std::vector<std::string>{"accuracy"};
+  }
+
+ protected:
+  void handle_batch(ls::State& state) override {
+    const auto scores = state.model(state.batch["numbers"]);
+    const auto& targets = state.batch["is_larger"];
+    const auto& mask = state.batch["numbers_mask"];
+    const double real = state.batch["numbers_length"].sum().item<double>();
+    const auto losses = nn::functional::cross_entropy(
+        scores.transpose(1, 2), targets,
+        nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+    state.set_loss((losses * mask).sum() / real, ls::mean_over(real));
+    const auto right = (scores.detach().argmax(2) == targets).logical_and(mask);
+    state.set_metric("accuracy", right.sum().item<double>() / real, ls::mean_over(real));
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::optional<std::string> logdir, resume;
+  std::optional<int> workers, shards;
+  std::int64_t epochs = 6;
+  bool quiet = false;
+  CLI::App app("Trains a recurrent network on sequences of different lengths.");
+  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
+      ->capture_default_str();
+  app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--resume", resume,
+                 "Checkpoint to continue from: a path, or last or best in --logdir");
+  app.add_option("--workers", workers, "Processes that train together; default: one per core");
+  app.add_option("--shards", shards,
+                 "Parts of every batch; results depend on them, not on the workers; "
+                 "default: one per worker");
+  app.add_flag("--quiet", quiet, "Show no progress bar");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto train = std::make_shared<Numbers>(2000, 1), valid = std::make_shared<Numbers>(400, 2);
+  const auto padded = ls::data::pad({.keys = {"numbers", "is_larger"}, .mask_suffix = "_mask"});
+  torch::manual_seed(42);
+  TaggerRunner runner;
+  const auto result = runner.train(ls::TrainOptions{
+      .model = Tagger(),
+      .optimizer = ls::optim::Adam{.lr = 5e-3},
+      .loaders = {{"train", {train, {.shuffle = true, .global_batch_size = 64, .collate = padded}}},
+                  {"valid", {valid, {.global_batch_size = 200, .collate = padded}}}},
+      .num_epochs = epochs,
+      .logdir = logdir,
+      .resume = resume,
+      .valid_loader = "valid",
+      .verbose = !quiet,
+      .engine = std::make_shared<ls::DistributedDataParallelEngine>(
+          ls::DistributedDataParallelOptions{.workers = workers, .shards = shards}),
+  });
+  if (result.rank == 0) {
+    const auto& metrics = result.last_metrics.at("valid");
+    std::cout << fmt::format("Result: accuracy {:.4f}, loss {:.4f}\n", metrics.at("accuracy"),
+                             metrics.at("loss"));
+  }
+} catch (const std::exception& error) {
+  std::cerr << "sequence: " << error.what() << '\n';
+  return 1;
+}
