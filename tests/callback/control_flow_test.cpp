@@ -101,6 +101,24 @@ TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
       << "the epoch in last.pth at the start of epochs 4 to 7";
 }
 
+TEST(ControlFlow, ShortFormsDoTheSame) {
+  std::vector<std::string> seen;
+  auto watch = std::make_shared<toy::Hooks>();
+  watch->loader_start = [&](State& s) {
+    seen.push_back(fmt::format("{}/{}", s.progress.epoch, s.loader));
+  };
+  TrainOptions options = toy::options();
+  options.callbacks = {every(2, watch)};
+  toy::train(options);
+  EXPECT_THAT(seen, ElementsAre("2/train", "2/valid"));
+  seen.clear();
+  options.callbacks = {only_if(
+      [](std::int64_t epoch, const std::string& loader) { return epoch > 2 && loader == "valid"; },
+      watch)};
+  toy::train(options);
+  EXPECT_THAT(seen, ElementsAre("3/valid"));
+}
+
 TEST(ControlFlow, RefusesWhatSaysNothing) {
   const auto any = std::make_shared<toy::Hooks>();
   EXPECT_THROW(ControlFlowCallback(any, {}), ConfigError);

@@ -77,4 +77,14 @@ void ControlFlowCallback::gather(comm::Communicator& communicator) {
   if (is_allowed_) held_->gather(communicator);
 }
 
+ControlFlowCallback every(std::int64_t n, Callbacks::Item callback) {
+  return {std::move(callback), {.every = n}};
+}
+
+ControlFlowCallback only_if(
+    std::function<bool(std::int64_t epoch, const std::string& loader)> filter,
+    Callbacks::Item callback) {
+  return {std::move(callback), {.filter = std::move(filter)}};
+}
+
 }  // namespace lockstep

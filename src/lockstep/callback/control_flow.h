@@ -78,4 +78,11 @@ class ControlFlowCallback : public Callback {
   bool is_allowed_ = false;  // in the current pass
 };
 
+// The callback in every n-th epoch only: ls::every(3, ls::CheckpointCallback()).
+ControlFlowCallback every(std::int64_t n, Callbacks::Item callback);
+// The callback in those passes only that the filter allows, as in ControlFlowCallbackOptions.
+ControlFlowCallback only_if(
+    std::function<bool(std::int64_t epoch, const std::string& loader)> filter,
+    Callbacks::Item callback);
+
 }  // namespace lockstep

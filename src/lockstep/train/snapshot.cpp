@@ -1,5 +1,6 @@
 #include "lockstep/train/snapshot.h"
 
+#include <algorithm>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -12,9 +13,11 @@ namespace {
 
 constexpr std::int64_t kFormat = 1;
 
-// Callbacks with the same name are numbered in their order.
-std::vector<std::pair<std::string, CallbackPtr>> with_keys(
-    const std::vector<CallbackPtr>& callbacks) {
+// Callbacks with the same name are numbered in their order. Those that all ranks have come first,
+// so that a callback has the same number on every rank.
+std::vector<std::pair<std::string, CallbackPtr>> with_keys(std::vector<CallbackPtr> callbacks) {
+  std::ranges::stable_partition(
+      callbacks, [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kAll; });
   std::map<std::string, int> seen;
   std::vector<std::pair<std::string, CallbackPtr>> keyed;
   for (const auto& callback : callbacks) {
