@@ -130,6 +130,9 @@ StateDict make_snapshot(const State& state, const Position& position,
   }
   snapshot.set("callbacks", std::move(remembered));
   snapshot.set("hparams", hparams_state(state.hparams));
+  if (StateDict user = state.user.state(); user.size() > 0) {
+    snapshot.set("user_state", std::move(user));
+  }
   return snapshot;
 }
 
@@ -179,6 +182,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
         checkpoint::metrics_from_state(history.get<StateDict>(epoch));
   }
   restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks, state.comm->is_primary());
+  state.user.load_state(snapshot.get_or<StateDict>("user_state", {}));
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
 }

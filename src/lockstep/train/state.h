@@ -3,8 +3,8 @@
 // shard of a batch, requests. The groups are base classes, so all fields are used directly:
 // state.model, state.batch. Code that writes a group writes it as a whole.
 //
-// The loop writes the state. handle_batch and callbacks may write `batch` and `batch_metrics`, set
-// the loss, exchange `loaders`, and make requests. They only read the rest.
+// The loop writes the state. handle_batch and callbacks may write `batch`, `batch_metrics` and
+// `user`, set the loss, exchange `loaders`, and make requests. They only read the rest.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@
 #include "lockstep/train/loss.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/selection.h"
+#include "lockstep/train/user_values.h"
 
 namespace lockstep {
 
@@ -100,6 +101,7 @@ struct ProgressState {
   // after an interrupt. A run that is resumed from such a snapshot continues exactly.
   bool can_snapshot = false;
   std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
+  UserValues user;               // your own values, by key; what can be saved is in checkpoints
 };
 
 // The current pass over a loader. Batches are global batches, which are those of all workers
