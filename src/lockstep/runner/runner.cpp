@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/interrupt.h"
+#include "lockstep/runner/handlers.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/plan.h"
 
@@ -81,15 +83,19 @@ std::shared_ptr<Engine> Runner::engine_of(TrainOptions options) {
 }
 
 Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine) {
+  options.seed = get_seed();
   // Models that the overrides below build draw their random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
+  options.hparams = get_hparams();
   options.loaders = get_loaders();
   options.model = get_model();
   options.criterion = get_criterion();
   options.optimizer = get_optimizer();
   options.scheduler = get_scheduler();
+  options.loggers = get_loggers();
   options.callbacks = get_callbacks();
   options.callbacks = with_builtin_callbacks(options);
+  add_handlers(options.callbacks, *this);
   return resolve(options, engine, parts());
 }
 
@@ -102,6 +108,7 @@ RunnerParts Runner::parts() {
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {
   if (options.verbose) options.callbacks.add(progress_callback());
+  add_handlers(options.callbacks, *this);
   options.model = model_or_last(options.model, options.resume);
   if (!options.criterion) options.criterion = last_criterion_;
   const Plan plan = resolve(options, parts());
@@ -146,8 +153,40 @@ std::shared_ptr<Engine> Runner::get_engine() {
   return options().engine;
 }
 
+std::optional<std::uint64_t> Runner::get_seed() {
+  return options().seed;
+}
+
+HParams Runner::get_hparams() {
+  return options().hparams;
+}
+
 data::Loaders Runner::get_loaders() {
-  return options().loaders;
+  data::Loaders loaders = options().loaders;
+  for (const auto& [name, dataset] : get_datasets()) {
+    if (dataset == nullptr) {
+      throw ConfigError("get_datasets: '{}': expected a data set, got a null pointer", name);
+    }
+    loaders.set(name, {dataset, get_loader_options(name)});
+  }
+  for (const auto& [name, sampler] : get_samplers()) {
+    if (!loaders.contains(name)) {
+      throw ConfigError("get_samplers: there is no loader '{}'; {}", name,
+                        suggest(name, loaders.names()));
+    }
+    const data::Loader& loader = loaders.at(name);
+    data::LoaderOptions changed = loader.options();
+    changed.shuffle = false;  // the sampler decides the order
+    changed.sampler = sampler;
+    loaders.set(name, data::Loader(loader.dataset(), changed));
+  }
+  return loaders;
+}
+
+data::LoaderOptions Runner::get_loader_options(const std::string& name) {
+  const data::Loaders& given = options().loaders;
+  if (given.contains(name)) return given.at(name).options();
+  return {.batch_size = 32, .shuffle = is_train_loader(name)};
 }
 
 Model Runner::get_model() {
@@ -168,6 +207,10 @@ optim::SchedulerSpec Runner::get_scheduler() {
 
 Callbacks Runner::get_callbacks() {
   return options().callbacks;
+}
+
+std::vector<std::shared_ptr<Logger>> Runner::get_loggers() {
+  return options().loggers;
 }
 
 const TrainOptions& Runner::options() const {

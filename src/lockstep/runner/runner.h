@@ -9,10 +9,17 @@
 //   };
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/loaders.h"
+#include "lockstep/data/sampler.h"
 #include "lockstep/runner/predictions.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
@@ -23,6 +30,11 @@ namespace lockstep {
 
 struct Plan;
 struct RunnerParts;
+
+// Data sets by the names of their loaders, in the order in which an epoch goes through them.
+using Datasets = std::vector<std::pair<std::string, data::DatasetPtr>>;
+// Samplers by the names of their loaders.
+using Samplers = std::map<std::string, std::shared_ptr<const data::Sampler>>;
 
 class Runner {
  public:
@@ -48,7 +60,7 @@ class Runner {
   // The runner must outlive the returned object.
   Predictions predict_loader(PredictOptions options) &;
 
-  // The metrics that handle_batch puts into state.batch_metrics, if they are known: a wrong
+  // The metrics that handle_batch and the handlers below add, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
   // SupervisedRunner's handle_batch adds none; if yours does, override this, too.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
@@ -65,12 +77,43 @@ class Runner {
   // The parts of train(). By default they come from its options, which `options()` returns.
   // evaluate_loader and predict_loader take theirs from their own options.
   virtual std::shared_ptr<Engine> get_engine();
+  virtual std::optional<std::uint64_t> get_seed();
+  virtual HParams get_hparams();
+  // By default the loaders of the options, and one for each data set of get_datasets(). A data set
+  // replaces that of the loader of its name. A sampler replaces the loader's order.
   virtual data::Loaders get_loaders();
+  virtual Datasets get_datasets() { return {}; }
+  virtual Samplers get_samplers() { return {}; }
+  // The options of the loader that is made for a data set. By default those of the loader of that
+  // name in the options; if there is none, batches of 32, shuffled if the loader trains.
+  virtual data::LoaderOptions get_loader_options(const std::string& name);
   virtual Model get_model();
   virtual Criterion get_criterion();
   virtual optim::OptimizerSpec get_optimizer();
   virtual optim::SchedulerSpec get_scheduler();
   virtual Callbacks get_callbacks();
+  virtual std::vector<std::shared_ptr<Logger>> get_loggers();
+
+  // Handlers: hooks of the runner itself, in train() and evaluate_loader(), on every rank. Those of
+  // the first group are called before all callbacks, those of the second after all callbacks except
+  // those of Order::kExternalExtra: what they change is in the checkpoint of that moment.
+  virtual void on_run_start(State&) {}
+  virtual void on_epoch_start(State&) {}
+  virtual void on_loader_start(State&) {}
+  virtual void on_batch_start(State&) {}
+  virtual void on_forward(State&) {}
+  virtual void on_backward(State&) { default_backward_ = true; }  // needs reads_gradients()
+
+  virtual void on_batch_end(State&) {}
+  virtual void on_step(State&) {}
+  virtual void on_loader_end(State&) {}
+  virtual void on_epoch_end(State&) {}
+  virtual void on_run_end(State&) {}
+  virtual void on_exception(State&) {}
+
+  // Whether on_backward is overridden. Return true then; the run is slower if all gradients have to
+  // be there for it. An override without it is refused in the first batch.
+  virtual bool reads_gradients() const { return false; }
 
   virtual std::string loss_key() const { return "loss"; }
 
@@ -83,6 +126,8 @@ class Runner {
   const TrainOptions& options() const;
 
  private:
+  friend class RunnerHandlers;
+
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
@@ -91,6 +136,7 @@ class Runner {
   const TrainOptions* options_ = nullptr;
   Model last_model_;
   Criterion last_criterion_;
+  bool default_backward_ = false;  // the last on_backward() was that of this class
 };
 
 }  // namespace lockstep

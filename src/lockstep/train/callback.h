@@ -44,6 +44,7 @@ namespace lockstep {
 
 // The position of built-in callbacks in the order of all callbacks.
 enum class Order : int {
+  kRunner = -20,  // the runner's own handlers
   kInternal = 0,
   kMetric = 20,
   kScheduler = 80,
