@@ -36,6 +36,13 @@ struct Released {
   ~Released() { process::InterruptGuard::release(); }
 };
 
+// Gives a variable its first value again at the end of a block.
+template <typename T>
+struct Reset {
+  T& slot;
+  ~Reset() { slot = T(); }
+};
+
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
@@ -72,6 +79,19 @@ TrainResult Runner::train(TrainOptions options) {
   return std::move(*result);
 }
 
+TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions& options) {
+  check_stages(stages);
+  share_models(stages);
+  if (options.resume) resume_stages(stages, *options.resume);
+  std::optional<TrainResult> result;
+  for (const Stage& stage : stages) {
+    const Reset<CurrentStage> reset{stage_};
+    stage_ = {.name = stage.name, .keeps_model = result && !stage.options.model};
+    result = train(options_of(stage));
+  }
+  return std::move(*result);
+}
+
 Plan Runner::plan(const TrainOptions& options) {
   const Borrowed borrowed(options_, options);
   return plan_of(options, engine_of(options));
@@ -88,7 +108,7 @@ Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine
   torch::manual_seed(options.seed.value_or(42));
   options.hparams = get_hparams();
   options.loaders = get_loaders();
-  options.model = get_model();
+  options.model = stage_.keeps_model ? last_model_ : get_model();
   options.criterion = get_criterion();
   options.optimizer = get_optimizer();
   options.scheduler = get_scheduler();

@@ -21,6 +21,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/runner/predictions.h"
+#include "lockstep/runner/stages.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
@@ -43,6 +44,11 @@ class Runner {
   // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end the training after the
   // current batch, with a checkpoint if there is a logdir; then the signal has its usual effect.
   TrainResult train(TrainOptions options);
+
+  // Trains one stage after the other, and returns the result of the last one. Weights go on from
+  // stage to stage, with the best ones if a stage has load_best_on_end. A model that get_model()
+  // makes is made in the first stage only. Logs and checkpoints are in logdir/<name of the stage>.
+  TrainResult train_stages(std::vector<Stage> stages, const StagesOptions& options = {});
 
   // What train() would do with these options: which engine, callbacks and metrics. Throws as
   // train() does before it starts. Calls the overrides of get_model() and the others, and sets the
@@ -125,6 +131,10 @@ class Runner {
   // The options of the running train(). Throws Error outside of it.
   const TrainOptions& options() const;
 
+  // The name of the stage that is trained, for overrides of the parts above; "" outside of
+  // train_stages().
+  const std::string& stage() const { return stage_.name; }
+
  private:
   friend class RunnerHandlers;
 
@@ -133,7 +143,13 @@ class Runner {
   RunnerParts parts();
   Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
 
+  struct CurrentStage {
+    std::string name;
+    bool keeps_model = false;  // get_model() is not called: the model of the stage before goes on
+  };
+
   const TrainOptions* options_ = nullptr;
+  CurrentStage stage_;
   Model last_model_;
   Criterion last_criterion_;
   bool default_backward_ = false;  // the last on_backward() was that of this class
