@@ -17,6 +17,7 @@
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/lambda.h"
 #include "lockstep/callback/lr_finder.h"
+#include "lockstep/callback/periodic_loader.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"

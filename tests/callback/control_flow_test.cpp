@@ -51,6 +51,14 @@ TEST(ControlFlow, LetsThroughWhatIsAllowed) {
       ElementsAre("3/train"));
 }
 
+TEST(ControlFlow, EachLoaderMayHaveItsOwnEpochs) {
+  EXPECT_THAT(passes({.loader_epochs = {{"train", {1}}, {"valid", {2, 4}}}}, 4),
+              ElementsAre("1/train", "2/valid", "4/valid"));
+  EXPECT_THAT(passes({.loader_epochs = {{"valid", {3}}}}, 4), ElementsAre("3/valid"));
+  EXPECT_THAT(passes({.epochs = {1, 2}, .ignore_loader_epochs = {{"train", {2}}}}, 2),
+              ElementsAre("1/train", "1/valid", "2/valid"));
+}
+
 TEST(ControlFlow, AMetricIsThereWhereItIsComputedOnWorkersToo) {
   TrainOptions options = toy::options();
   options.callbacks = {
@@ -126,6 +134,8 @@ TEST(ControlFlow, RefusesWhatSaysNothing) {
   TrainOptions options = toy::options();
   options.callbacks = {ControlFlowCallback(any, {.loaders = {"vaild"}})};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("did you mean 'valid'?"));
+  options.callbacks = {ControlFlowCallback(any, {.ignore_loader_epochs = {{"trian", {1}}}})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("did you mean 'train'?"));
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ void SchedulerCallback::on_step(State& state) {
 void SchedulerCallback::on_epoch_end(State& state) {
   if (state.scheduler->per() != optim::Per::kEpoch) return;
   if (state.scheduler->needs_metric()) {
-    state.scheduler->step(
-        metric_value(state, *metric(state), "scheduler " + state.scheduler->name()));
+    const auto value = metric_if_run(state, *metric(state), "scheduler " + state.scheduler->name());
+    if (value) state.scheduler->step(*value);
   } else {
     state.scheduler->step();
   }

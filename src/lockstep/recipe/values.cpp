@@ -56,4 +56,8 @@ Criterion Value<Criterion>::read(const Node& node) {
   return recipe::targets().criterions.make(node);
 }
 
+CallbackPtr Value<CallbackPtr>::read(const Node& node) {
+  return recipe::targets().callbacks.make(node);
+}
+
 }  // namespace lockstep::config

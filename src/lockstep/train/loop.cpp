@@ -307,9 +307,15 @@ void Loop::run_epoch() {
     loader_index_ = 0;
     first_batch_ = 0;
   }
+  state_.skipped_loaders.clear();
   notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
   const auto names = state_.loaders.names();
   for (; loader_index_ < names.size(); ++loader_index_) {
+    // An evaluation has one loader, which cannot be left out.
+    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) {
+      first_batch_ = 0;  // the next loader begins with its first batch
+      continue;
+    }
     const auto start = Clock::now();
     const std::int64_t samples_before = state_.progress.sample_step;
     comm_.set_alone(false);

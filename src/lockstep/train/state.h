@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -144,6 +145,7 @@ struct RequestState {
 
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
+  std::set<std::string, std::less<>> skipped_loaders;  // in the current epoch
 };
 
 struct State : RunState, ProgressState, PassState, ShardState, RequestState {
@@ -159,6 +161,10 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   LossOver loss_over() const;
   // Sets a number of the current shard and what it is a mean over, for the loader's average.
   void set_metric(const std::string& name, double value, const LossOver& over);
+
+  // Leaves a loader out of the current epoch, for on_epoch_start in train(). Unlike other requests,
+  // all ranks must make it. Throws ConfigError if there is no such loader.
+  void skip_loader(const std::string& name);
 
   // The groups that are written as a whole.
   void set_pass(PassState pass) { static_cast<PassState&>(*this) = std::move(pass); }
@@ -197,5 +203,8 @@ Selection selection_for(const RunState& run, const SelectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
 double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by);
+// The same, but nothing if the loader was left out of this epoch (skip_loader).
+std::optional<double> metric_if_run(const State& state, const MetricKey& key,
+                                    std::string_view asked_by);
 
 }  // namespace lockstep
