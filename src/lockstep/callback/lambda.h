@@ -68,6 +68,8 @@ class LambdaCallback : public Callback {
   // them count; the function is called on these ranks only.
   [[nodiscard]] LambdaCallback on(Ranks ranks) const;
   // Its name in checkpoints and messages. Default: that of the hook, for example "on_epoch_end".
+  // Callbacks of one name are numbered in a checkpoint, so name those that count if callbacks
+  // before them may change when the run is resumed.
   [[nodiscard]] LambdaCallback named(std::string name) const;
 
   // These set fields of CallbackTraits. The defaults depend on the hook:
