@@ -51,6 +51,14 @@ TEST(ControlFlow, LetsThroughWhatIsAllowed) {
       ElementsAre("3/train"));
 }
 
+TEST(ControlFlow, EachLoaderMayHaveItsOwnEpochs) {
+  EXPECT_THAT(passes({.loader_epochs = {{"train", {1}}, {"valid", {2, 4}}}}, 4),
+              ElementsAre("1/train", "2/valid", "4/valid"));
+  EXPECT_THAT(passes({.loader_epochs = {{"valid", {3}}}}, 4), ElementsAre("3/valid"));
+  EXPECT_THAT(passes({.epochs = {1, 2}, .ignore_loader_epochs = {{"train", {2}}}}, 2),
+              ElementsAre("1/train", "1/valid", "2/valid"));
+}
+
 TEST(ControlFlow, AMetricIsThereWhereItIsComputedOnWorkersToo) {
   TrainOptions options = toy::options();
   options.callbacks = {
@@ -101,6 +109,24 @@ TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
       << "the epoch in last.pth at the start of epochs 4 to 7";
 }
 
+TEST(ControlFlow, ShortFormsDoTheSame) {
+  std::vector<std::string> seen;
+  auto watch = std::make_shared<toy::Hooks>();
+  watch->loader_start = [&](State& s) {
+    seen.push_back(fmt::format("{}/{}", s.progress.epoch, s.loader));
+  };
+  TrainOptions options = toy::options();
+  options.callbacks = {every(2, watch)};
+  toy::train(options);
+  EXPECT_THAT(seen, ElementsAre("2/train", "2/valid"));
+  seen.clear();
+  options.callbacks = {only_if(
+      [](std::int64_t epoch, const std::string& loader) { return epoch > 2 && loader == "valid"; },
+      watch)};
+  toy::train(options);
+  EXPECT_THAT(seen, ElementsAre("3/valid"));
+}
+
 TEST(ControlFlow, RefusesWhatSaysNothing) {
   const auto any = std::make_shared<toy::Hooks>();
   EXPECT_THROW(ControlFlowCallback(any, {}), ConfigError);
@@ -108,6 +134,8 @@ TEST(ControlFlow, RefusesWhatSaysNothing) {
   TrainOptions options = toy::options();
   options.callbacks = {ControlFlowCallback(any, {.loaders = {"vaild"}})};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("did you mean 'valid'?"));
+  options.callbacks = {ControlFlowCallback(any, {.ignore_loader_epochs = {{"trian", {1}}}})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("did you mean 'train'?"));
 }
 
 }  // namespace

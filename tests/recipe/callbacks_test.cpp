@@ -22,7 +22,11 @@ TEST(Callbacks, EachCanBeMade) {
         "{EarlyStoppingCallback: {patience: 2, metric: valid/loss, minimize: true}}",
         "{CheckpointCallback: {save_n_best: 3, mode: model}}",
         "{SchedulerCallback: {metric: valid/loss}}", "{CheckRunCallback: {num_batches: 1}}",
-        "{BatchOverfitCallback: {batches: {train: 2, valid: 0.5}}}", "TimerCallback",
+        "{BatchOverfitCallback: {batches: {train: 2, valid: 0.5}}}",
+        "{ControlFlowCallback: {callback: {AccuracyCallback: {topk: 1}}, loaders: valid}}",
+        "{ControlFlowCallback: {callback: {_target_: EarlyStoppingCallback}, every: 2, "
+        "loader_epochs: {valid: [1, 2], train: 3}}}",
+        "{PeriodicLoaderCallback: {every: {valid: 5, test: 0}}}", "TimerCallback",
         "ProgressBarCallback"}) {
     EXPECT_NE(targets().callbacks.make(node(text)), nullptr) << text;
   }
@@ -35,6 +39,10 @@ TEST(Callbacks, OptionsReachThem) {
   const auto loss =
       targets().callbacks.make(node("{CriterionCallback: {criterion: L1Loss, metric_key: l1}}"));
   EXPECT_THAT(*loss->traits().metric_names, Contains("l1"));
+  const auto flow = targets().callbacks.make(node(
+      "{ControlFlowCallback: {callback: {AccuracyCallback: {topk: 3}}, ignore_loaders: [train]}}"));
+  EXPECT_EQ(flow->name(), "AccuracyCallback");
+  EXPECT_THAT(*flow->traits().metric_names, Contains("accuracy03"));
 }
 
 TEST(Callbacks, RefuseWhatCannotBe) {
@@ -47,6 +55,12 @@ TEST(Callbacks, RefuseWhatCannotBe) {
   EXPECT_THAT(error("{EarlyStoppingCallback: {patience: 0}}"), HasSubstr("patience"));
   EXPECT_THAT(error("{CriterionCallback: {criterion: L2Loss}}"),
               HasSubstr("unknown criterion 'L2Loss'"));
+  EXPECT_THAT(error("{ControlFlowCallback: {every: 2}}"), HasSubstr("callback is missing"));
+  EXPECT_THAT(error("{ControlFlowCallback: {callback: TimerCallback}}"),
+              HasSubstr("expected loaders, ignore_loaders"));
+  EXPECT_THAT(error("{ControlFlowCallback: {callback: TimeCallback, every: 2}}"),
+              HasSubstr("unknown callback 'TimeCallback'"));
+  EXPECT_THAT(error("{PeriodicLoaderCallback: {every: {valid: -1}}}"), HasSubstr("got -1"));
 }
 
 }  // namespace

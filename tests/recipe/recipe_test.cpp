@@ -141,12 +141,12 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
   };
   // There is no earlier run yet, so all stages are trained.
   Recipe fresh = recipe_of(1);
-  autoresume(fresh, "last");
+  resume_stages(fresh.stages, "last");
   EXPECT_EQ(fresh.stages.size(), 2u);
   run_recipe(fresh);
   // The first stage is finished, and the second has one more epoch to train.
   Recipe resumed = recipe_of(2);
-  autoresume(resumed, "last");
+  resume_stages(resumed.stages, "last");
   ASSERT_EQ(resumed.stages.size(), 1u);
   EXPECT_EQ(resumed.stages[0].name, "second");
   EXPECT_EQ(resumed.stages[0].options.resume, "last");
@@ -154,7 +154,7 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
   std::filesystem::remove_all(folder / "run");
   EXPECT_EQ(run_recipe(recipe_of(2)).weights_hash, hash) << "straight through";
   Recipe without = read_recipe(config_with());
-  EXPECT_THROW(autoresume(without, "last"), ConfigError);
+  EXPECT_THROW(resume_stages(without.stages, "last"), ConfigError);
 }
 
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
@@ -167,7 +167,7 @@ TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   };
   const std::string hash = run_recipe(recipe_of()).weights_hash;
   Recipe again = recipe_of();
-  autoresume(again, "last");
+  resume_stages(again.stages, "last");
   ASSERT_EQ(again.stages.size(), 1u);
   EXPECT_EQ(again.stages[0].name, "second");
   EXPECT_EQ(run_recipe(again).weights_hash, hash);

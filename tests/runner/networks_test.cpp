@@ -475,5 +475,31 @@ TEST(Networks, EveryPartCanBeOverridden) {
   EXPECT_DOUBLE_EQ(result.last_metrics.at(kEpochKey).at("lr/generator"), 0.01 / 2);
 }
 
+// Makes its networks itself.
+struct OwnNetworks : Gan {
+  Named<Model> get_models() override {
+    ++made;
+    return gan_networks();
+  }
+  int made = 0;
+};
+
+TEST(Networks, NetworksGoOnFromStageToStage) {
+  TrainOptions second = gan_options();
+  second.models = {};
+  second.num_epochs = 1;
+  TrainOptions first = gan_options();
+  const Model generator = first.models["generator"];
+  const auto given = Gan().train_stages({{"first", first}, {"second", second}});
+  EXPECT_TRUE(
+      given.models["generator"].parameters()[0].second.is_same(generator.parameters()[0].second));
+
+  first.models = {};
+  OwnNetworks runner;
+  const auto own = runner.train_stages({{"first", first}, {"second", second}});
+  EXPECT_EQ(runner.made, 1);
+  EXPECT_EQ(own.weights_hash, given.weights_hash);
+}
+
 }  // namespace
 }  // namespace lockstep

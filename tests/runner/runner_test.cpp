@@ -51,6 +51,93 @@ TEST(Runner, EveryPartCanBeOverridden) {
   EXPECT_DOUBLE_EQ(result.last_metrics.at(kEpochKey).at("lr"), 0.05) << "halved after epoch 1";
 }
 
+// Gives its data sets, and leaves the loaders to Runner.
+class WithData : public SupervisedRunner {
+ public:
+  std::vector<std::string> seen;    // "loader batch_size shuffle"
+  std::vector<double> first_batch;  // of 'valid'
+  std::uint64_t seed = 0;
+  HParams hparams;
+
+  struct Recorder : Logger {
+    int records = 0;
+    void log_metrics(const Record&) override { ++records; }
+  };
+  std::shared_ptr<Recorder> logger = std::make_shared<Recorder>();
+
+ protected:
+  // From the last sample to the first.
+  struct Backwards : data::Sampler {
+    std::int64_t size() const override { return 40; }
+    std::vector<std::int64_t> indices(std::int64_t) const override {
+      std::vector<std::int64_t> order;
+      for (std::int64_t i = size(); i > 0; --i) order.push_back(i - 1);
+      return order;
+    }
+  };
+
+  Datasets get_datasets() override {
+    return {{"train", toy::points(50)}, {"valid", toy::points(40, 2)}};
+  }
+  Samplers get_samplers() override { return {{"valid", std::make_shared<Backwards>()}}; }
+  std::optional<std::uint64_t> get_seed() override { return 5; }
+  HParams get_hparams() override { return {{"width", std::int64_t{16}}}; }
+  std::vector<std::shared_ptr<Logger>> get_loggers() override { return {logger}; }
+
+  void on_run_start(State& s) override {
+    seed = s.seed;
+    hparams = s.hparams;
+    for (const auto& [name, loader] : s.loaders) {
+      seen.push_back(fmt::format("{} {} {}", name, loader.options().batch_size,
+                                 loader.options().shuffle ? "shuffled" : "in order"));
+    }
+  }
+  void on_batch_start(State& s) override {
+    if (s.loader != "valid" || !first_batch.empty()) return;
+    first_batch.push_back(s.batch["features"][0][0].item<double>());
+  }
+};
+
+TEST(Runner, MakesLoadersOfDatasets) {
+  TrainOptions options = toy::options();
+  options.loaders = {};
+  options.num_epochs = 1;
+  WithData runner;
+  runner.train(options);
+  EXPECT_THAT(runner.seen, testing::ElementsAre("train 32 shuffled", "valid 32 in order"));
+  const Batch last = toy::points(40, 2)->gather(std::vector<std::int64_t>{39}, {});
+  EXPECT_EQ(runner.first_batch.at(0), last["features"][0][0].item<double>()) << "by the sampler";
+  EXPECT_EQ(runner.seed, 5u);
+  EXPECT_TRUE(runner.hparams.contains("width"));
+  EXPECT_EQ(runner.logger->records, 3) << "train, valid and the epoch";
+}
+
+TEST(Runner, OptionsOfLoadersApplyToItsDatasets) {
+  TrainOptions options = toy::options();
+  options.loaders = {{"train", {toy::points(10), {.batch_size = 16}}},
+                     {"valid", {toy::points(10), {.batch_size = 4, .shuffle = true}}}};
+  options.num_epochs = 1;
+  WithData runner;
+  const auto result = runner.train(options);
+  EXPECT_THAT(runner.seen, testing::ElementsAre("train 16 in order", "valid 4 in order"));
+}
+
+TEST(Runner, RefusesASamplerOfNoLoader) {
+  struct Wrong : WithData {
+    Datasets get_datasets() override { return {{"train", toy::points(50)}}; }
+  };
+  TrainOptions options = toy::options();
+  options.loaders = {};
+  options.valid_loader.reset();
+  EXPECT_THAT(toy::error_of([&] { Wrong().train(options); }),
+              HasSubstr("get_samplers: there is no loader 'valid'"));
+  struct Empty : SupervisedRunner {
+    Datasets get_datasets() override { return {{"train", nullptr}}; }
+  };
+  EXPECT_THAT(toy::error_of([&] { Empty().train(options); }),
+              HasSubstr("get_datasets: 'train': expected a data set"));
+}
+
 TEST(Runner, AModelMadeInGetModelDependsOnTheSeed) {
   const auto hash = [](std::uint64_t seed) {
     return Custom().train({.seed = seed, .console = false}).weights_hash;

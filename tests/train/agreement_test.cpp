@@ -112,6 +112,16 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       loader({.batch_size = 8}),
   };
   for (std::size_t i = 0; i < changes.size(); ++i) EXPECT_NE(text(changes[i]), before) << i;
+  for (const Ranks ranks : {Ranks::kPrimary, Ranks::kOthers}) {
+    struct Somewhere : toy::Hooks {
+      CallbackTraits traits() const override { return {.ranks = where}; }
+      Ranks where = Ranks::kAll;
+    };
+    const auto callback = std::make_shared<Somewhere>();
+    callback->where = ranks;
+    EXPECT_EQ(text([&](Plan& p) { p.callbacks = {callback}; }), before)
+        << "some ranks do not have it";
+  }
   const std::vector<data::LoaderOptions> others = {
       {.batch_size = 9},
       {.batch_size = 8, .shuffle = true},

@@ -64,5 +64,20 @@ TEST(Checkpointer, AnEpochWithoutANumberIsNeverTheBest) {
   EXPECT_EQ(toy::train(options).best_epoch, 2);
 }
 
+TEST(Checkpointer, WithoutAnyScoreTheModelStaysAsItIs) {
+  TrainOptions options = toy::options();
+  options.load_best_on_end = true;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->loader_end = [](State& s) {
+    s.loader_metrics["loss"] = std::numeric_limits<double>::quiet_NaN();
+  };
+  options.callbacks = {hooks};
+  toy::Warnings warnings;
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.best_epoch, 0);
+  EXPECT_EQ(weights_hash(result.model.weights()), result.weights_hash);
+  EXPECT_THAT(warnings.texts, testing::ElementsAre(HasSubstr("no epoch has a score")));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -693,6 +693,31 @@ TEST(Loop, AnotherLearningRateThanTheResumedRunsIsNotTakenInSilence) {
   EXPECT_EQ(resumed.weights_hash, toy::train(toy::options()).weights_hash);
 }
 
+TEST(Loop, ACallbackMayBeOnSomeRanksOnly) {
+  struct Somewhere : Callback {
+    explicit Somewhere(Ranks where) : where_(where) {}
+    CallbackTraits traits() const override { return {.ranks = where_}; }
+    void on_epoch_end(State&) override { ++calls; }
+    Ranks where_;
+    std::uint64_t calls = 0;
+  };
+  const auto primary = std::make_shared<Somewhere>(Ranks::kPrimary);
+  const auto others = std::make_shared<Somewhere>(Ranks::kOthers);
+  auto hooks = std::make_shared<toy::Hooks>();
+  std::vector<std::uint64_t> of_primary, of_others;
+  hooks->run_end = [&](State& s) {
+    of_primary = s.comm->vote(primary->calls);
+    of_others = s.comm->vote(others->calls);
+  };
+  TrainOptions options = toy::options();
+  options.callbacks = {primary, others, hooks};
+  options.ddp = true;
+  options.workers = 2;
+  toy::train(options);
+  EXPECT_THAT(of_primary, ElementsAre(3u, 0u));
+  EXPECT_THAT(of_others, ElementsAre(0u, 3u));
+}
+
 TEST(Loop, BeginsWithGivenWeights) {
   const TemporaryDirectory folder;
   TrainOptions first = toy::options();

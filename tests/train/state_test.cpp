@@ -98,5 +98,19 @@ TEST(State, TermsOfALossOverTheSameAreALossOverIt) {
   EXPECT_EQ(state.loss_over().kind, LossOver::Kind::kMixed);
 }
 
+TEST(State, ALoaderThatIsLeftOutHasNoMetric) {
+  State state;
+  state.loaders = toy::loaders();
+  EXPECT_THAT(toy::error_of([&] { state.skip_loader("vaild"); }),
+              HasSubstr("skip_loader: there is no loader 'vaild'; did you mean 'valid'?"));
+  const MetricKey key{"valid", "loss"};
+  EXPECT_THROW(metric_if_run(state, key, "a test"), ConfigError) << "it should have run";
+  state.skip_loader("valid");
+  EXPECT_FALSE(metric_if_run(state, key, "a test"));
+  state.skipped_loaders.clear();
+  state.epoch_metrics["valid"]["loss"] = 0.5;
+  EXPECT_EQ(metric_if_run(state, key, "a test"), 0.5);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -21,10 +21,11 @@ ControlFlowCallback::ControlFlowCallback(Callbacks::Item callback,
   if (held_ == nullptr) throw ConfigError("ControlFlowCallback: expected a callback, got none");
   const auto& o = options_;
   if (o.loaders.empty() && o.ignore_loaders.empty() && !o.every && o.epochs.empty() &&
-      o.ignore_epochs.empty() && !o.filter) {
+      o.ignore_epochs.empty() && o.loader_epochs.empty() && o.ignore_loader_epochs.empty() &&
+      !o.filter) {
     throw ConfigError(
-        "ControlFlowCallback: expected loaders, ignore_loaders, every, epochs, ignore_epochs or a "
-        "filter, got none");
+        "ControlFlowCallback: expected loaders, ignore_loaders, every, epochs, ignore_epochs, "
+        "loader_epochs, ignore_loader_epochs or a filter, got none");
   }
   if (o.every && *o.every < 1) {
     throw ConfigError("ControlFlowCallback: every: expected a positive integer, got {}", *o.every);
@@ -33,12 +34,16 @@ ControlFlowCallback::ControlFlowCallback(Callbacks::Item callback,
 
 void ControlFlowCallback::check(const State& state) const {
   const auto names = state.loaders.names();
+  const auto expect = [&](const std::string& loader) {
+    if (has(names, loader)) return;
+    throw ConfigError("ControlFlowCallback: there is no loader '{}'; {}", loader,
+                      suggest(loader, names));
+  };
   for (const auto& list : {options_.loaders, options_.ignore_loaders}) {
-    for (const std::string& loader : list) {
-      if (has(names, loader)) continue;
-      throw ConfigError("ControlFlowCallback: there is no loader '{}'; {}", loader,
-                        suggest(loader, names));
-    }
+    for (const std::string& loader : list) expect(loader);
+  }
+  for (const auto& map : {options_.loader_epochs, options_.ignore_loader_epochs}) {
+    for (const auto& [loader, epochs] : map) expect(loader);
   }
   held_->check(state);
 }
@@ -56,11 +61,18 @@ bool ControlFlowCallback::allows_epoch(std::int64_t epoch) const {
 
 bool ControlFlowCallback::allows_loader(const std::string& loader) const {
   const auto& o = options_;
-  return (o.loaders.empty() || has(o.loaders, loader)) && !has(o.ignore_loaders, loader);
+  return (o.loaders.empty() || has(o.loaders, loader)) && !has(o.ignore_loaders, loader) &&
+         (o.loader_epochs.empty() || o.loader_epochs.contains(loader));
 }
 
 bool ControlFlowCallback::allows(std::int64_t epoch, const std::string& loader) const {
+  const auto lists = [&](const auto& map) {
+    const auto found = map.find(loader);
+    return found != map.end() && has(found->second, epoch);
+  };
   return allows_epoch(epoch) && allows_loader(loader) &&
+         (options_.loader_epochs.empty() || lists(options_.loader_epochs)) &&
+         !lists(options_.ignore_loader_epochs) &&
          (!options_.filter || options_.filter(epoch, loader));
 }
 
@@ -75,6 +87,16 @@ Metrics ControlFlowCallback::running_metrics() const {
 
 void ControlFlowCallback::gather(comm::Communicator& communicator) {
   if (is_allowed_) held_->gather(communicator);
+}
+
+ControlFlowCallback every(std::int64_t n, Callbacks::Item callback) {
+  return {std::move(callback), {.every = n}};
+}
+
+ControlFlowCallback only_if(
+    std::function<bool(std::int64_t epoch, const std::string& loader)> filter,
+    Callbacks::Item callback) {
+  return {std::move(callback), {.filter = std::move(filter)}};
 }
 
 }  // namespace lockstep

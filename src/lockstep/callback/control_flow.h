@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,15 +22,17 @@ struct ControlFlowCallbackOptions {
   std::optional<std::int64_t> every = {};        // every n-th epoch: for 5 these are 5, 10, 15, …
   std::vector<std::int64_t> epochs = {};         // only these
   std::vector<std::int64_t> ignore_epochs = {};  // not these
+  std::map<std::string, std::vector<std::int64_t>> loader_epochs = {};  // only these loaders, each
+                                                                        // in these epochs
+  std::map<std::string, std::vector<std::int64_t>> ignore_loader_epochs = {};  // not in these
   // Must return the same on every worker.
   std::function<bool(std::int64_t epoch, const std::string& loader)> filter = {};
 };
 
 // Hooks inside a loader's pass are called if all conditions allow it. on_epoch_start and
 // on_epoch_end are called if every, epochs and ignore_epochs allow that epoch: a CheckpointCallback
-// with {.every = 3} saves every third one. The other conditions (loaders, ignore_loaders, filter)
-// apply to passes, not to the start and end of an epoch. on_run_start and on_run_end are always
-// called.
+// with {.every = 3} saves every third one. The other conditions, which depend on the loader, apply
+// to passes, not to the start and end of an epoch. on_run_start and on_run_end are always called.
 class ControlFlowCallback : public Callback {
  public:
   // Throws ConfigError if no condition is given, or if one makes no sense.
@@ -77,5 +80,12 @@ class ControlFlowCallback : public Callback {
   ControlFlowCallbackOptions options_;
   bool is_allowed_ = false;  // in the current pass
 };
+
+// The callback in every n-th epoch only: ls::every(3, ls::CheckpointCallback()).
+ControlFlowCallback every(std::int64_t n, Callbacks::Item callback);
+// The callback in those passes only that the filter allows, as in ControlFlowCallbackOptions.
+ControlFlowCallback only_if(
+    std::function<bool(std::int64_t epoch, const std::string& loader)> filter,
+    Callbacks::Item callback);
 
 }  // namespace lockstep

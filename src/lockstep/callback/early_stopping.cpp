@@ -45,12 +45,13 @@ void EarlyStoppingCallback::on_run_start(State& state) {
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {
-  const double score = metric_value(state, *selection_.key, kEarlyStopping);
-  const bool better =
-      best_ ? selection_.is_better(score, *best_) && std::abs(score - *best_) >= options_.min_delta
-            : !std::isnan(score);
+  const auto score = metric_if_run(state, *selection_.key, kEarlyStopping);
+  if (!score) return;  // the loader was left out of this epoch
+  const bool better = best_ ? selection_.is_better(*score, *best_) &&
+                                  std::abs(*score - *best_) >= options_.min_delta
+                            : !std::isnan(*score);
   if (better) {
-    best_ = score;
+    best_ = *score;
     misses_ = 0;
   } else {
     ++misses_;

@@ -66,7 +66,8 @@ void SchedulerCallback::on_epoch_end(State& state) {
   for (const auto& [name, scheduler] : state.schedulers) {
     if (scheduler->per() != optim::Per::kEpoch) continue;
     if (scheduler->needs_metric()) {
-      scheduler->step(metric_value(state, *metric(state), "scheduler " + scheduler->name()));
+      const auto value = metric_if_run(state, *metric(state), "scheduler " + scheduler->name());
+      if (value) scheduler->step(*value);
     } else {
       scheduler->step();
     }

@@ -190,7 +190,7 @@ int run(const RunOptions& options) {
   }
   const auto documents = recipe::run_documents(document);
   for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
-  if (options.autoresume) recipe::autoresume(recipe, *options.autoresume);
+  if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
   if (const auto logdir = logdir_of(document); logdir && !recipe.stages.empty()) {
     recipe.stages.front().options.callbacks.add(recipe::RecordCallback(*logdir, documents));
   }

@@ -3,9 +3,11 @@
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/confusion_matrix.h"
+#include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/lr_finder.h"
+#include "lockstep/callback/periodic_loader.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"
@@ -78,10 +80,40 @@ void add_metrics(Targets& targets) {
        {"loss_key", &C::loss_key, "the loss it is added to"}});
 }
 
+struct ControlFlowRecipe {
+  CallbackPtr callback;
+  ControlFlowCallbackOptions flow;
+};
+
+// When other callbacks are called, and which loaders an epoch has.
+void add_flow(Targets& targets) {
+  using R = ControlFlowRecipe;
+  std::vector<Field<R>> fields = {config::required("callback", &R::callback, "what is called")};
+  using F = ControlFlowCallbackOptions;
+  for (const auto& field : std::vector<Field<F>>{
+           {"loaders", &F::loaders, "only in these"},
+           {"ignore_loaders", &F::ignore_loaders, "not in these"},
+           {"every", &F::every, "only in every n-th epoch"},
+           {"epochs", &F::epochs, "only in these"},
+           {"ignore_epochs", &F::ignore_epochs, "not in these"},
+           {"loader_epochs", &F::loader_epochs, "only in these loaders, each in these epochs"},
+           {"ignore_loader_epochs", &F::ignore_loader_epochs, "not in these epochs of a loader"}}) {
+    fields.push_back(field.inside(&R::flow));
+  }
+  targets.callbacks.add<R>(
+      "ControlFlowCallback", "Calls another callback in some passes only.", fields,
+      [](const R& r) { return std::make_shared<ControlFlowCallback>(r.callback, r.flow); });
+  using P = PeriodicLoaderCallbackOptions;
+  add<PeriodicLoaderCallback, P>(
+      targets, "PeriodicLoaderCallback", "Goes through a loader in every n-th epoch only.",
+      {config::required("every", &P::every, "for each loader, which n; 0: never")});
+}
+
 }  // namespace
 
 void add_callbacks(Targets& targets) {
   add_metrics(targets);
+  add_flow(targets);
   using E = EarlyStoppingCallbackOptions;
   add<EarlyStoppingCallback, E>(
       targets, "EarlyStoppingCallback", "Ends a run that no longer improves.",

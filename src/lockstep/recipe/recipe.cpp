@@ -122,7 +122,7 @@ void Reader::check_top_level() {
       if (!stage.is_map() && !stage.is_null()) {
         stage.fail("expected a mapping, got {}", stage.describe());
       }
-      if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
+      if (!is_stage_name(name)) {
         stage.fail("expected a name that a folder can have, got '{}'", name);
       }
       config::check_keys(stage, known_keys(), mistakes);
@@ -231,14 +231,13 @@ Model Reader::read_model(const Node& node) const {
 
 Stage Reader::read_stage(const std::string& name, const Node& node) {
   Mistakes mistakes;
-  Stage stage{.name = name, .options = {}};
+  Stage stage{.name = num_stages_ > 1 ? name : "", .options = {}};
   std::vector<std::string> sections;
   for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
   mistakes.collect([&] { stage.options = config::read_fields(node, run_fields(), sections); });
   TrainOptions& options = stage.options;
   options.model = model_;
   options.engine = engine_;
-  if (options.logdir && num_stages_ > 1) options.logdir = *options.logdir / name;
   mistakes.collect([&] {
     const Node* const loaders = section(node, "loaders");
     if (loaders == nullptr) node.fail("loaders is missing: a mapping of names to loaders");
@@ -271,7 +270,8 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   mistakes.raise();
   // read_common() has reported what is wrong with them.
   if (!model_ || runner_ == nullptr) return stage;
-  options.engine = check_stage({.node = node, .options = options, .runner = *runner_});
+  const TrainOptions resolved = options_of(stage);
+  options.engine = check_stage({.node = node, .options = resolved, .runner = *runner_});
   // The engine has them now.
   options.workers.reset();
   options.shards.reset();
@@ -429,10 +429,7 @@ Recipe read_recipe(const Node& document) {
 
 TrainResult run_recipe(const Recipe& recipe) {
   if (recipe.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  std::optional<TrainResult> result;
-  for (const Stage& stage : recipe.stages) result = recipe.runner->train(stage.options);
-  if (!result) throw ConfigError("the run is finished already: there is no stage left to train");
-  return std::move(*result);
+  return recipe.runner->train_stages(recipe.stages);
 }
 
 }  // namespace lockstep::recipe

@@ -16,18 +16,18 @@
 #include "lockstep/config/fields.h"
 #include "lockstep/config/node.h"
 #include "lockstep/recipe/targets.h"
+#include "lockstep/runner/stages.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep::recipe {
 
-struct Stage {
-  std::string name;      // "" if the config has no stages
-  TrainOptions options;  // with an engine, whatever the config says about it
-};
+using lockstep::Stage;  // runner/stages.h
 
 struct Recipe {
   RunnerPtr runner;
-  std::vector<Stage> stages;   // at least one; all train the same model
+  // At least one; all train the same model. The options have an engine, whatever the config says
+  // about it. The name is "" if there is only one stage.
+  std::vector<Stage> stages;
   bool deterministic = false;  // LibTorch uses no operation whose result may vary
 };
 
@@ -46,11 +46,5 @@ Recipe read_recipe(const config::Node& document);
 
 // Trains one stage after the other, and returns the result of the last one.
 TrainResult run_recipe(const Recipe& recipe);
-
-// Makes the recipe continue an earlier run in its logdir, from its "best" or "last" checkpoint.
-// Finished stages are skipped. The stage after them is resumed, or starts with their weights if it
-// had not begun. Without an earlier run, the recipe stays as it is. Throws ConfigError if there is
-// no logdir.
-void autoresume(Recipe& recipe, const std::string& checkpoint);
 
 }  // namespace lockstep::recipe

@@ -69,4 +69,8 @@ LossTerm Value<LossTerm>::read(const Node& node) {
   return read_fields(node, fields);
 }
 
+CallbackPtr Value<CallbackPtr>::read(const Node& node) {
+  return recipe::targets().callbacks.make(node);
+}
+
 }  // namespace lockstep::config

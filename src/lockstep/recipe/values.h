@@ -91,6 +91,13 @@ struct Value<Criterion> {
   static std::string show(const Criterion&) { return ""; }
 };
 
+template <>
+struct Value<CallbackPtr> {
+  static std::string type() { return "callback"; }
+  static CallbackPtr read(const Node& node);
+  static std::string show(const CallbackPtr&) { return ""; }
+};
+
 // A mapping of its fields.
 template <>
 struct Value<LossTerm> {

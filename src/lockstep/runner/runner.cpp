@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/interrupt.h"
+#include "lockstep/runner/handlers.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/plan.h"
 
@@ -32,6 +34,13 @@ class Borrowed {
 // At the end of a run, however it ended, signals have their usual effect again.
 struct Released {
   ~Released() { process::InterruptGuard::release(); }
+};
+
+// Gives a variable its first value again at the end of a block.
+template <typename T>
+struct Reset {
+  T& slot;
+  ~Reset() { slot = T(); }
 };
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
@@ -79,6 +88,20 @@ TrainResult Runner::train(TrainOptions options) {
   return std::move(*result);
 }
 
+TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions& options) {
+  check_stages(stages);
+  share_models(stages);
+  if (options.resume) resume_stages(stages, *options.resume);
+  std::optional<TrainResult> result;
+  for (const Stage& stage : stages) {
+    const Reset<CurrentStage> reset{stage_};
+    const bool has_model = stage.options.model || !stage.options.models.empty();
+    stage_ = {.name = stage.name, .keeps_model = result && !has_model};
+    result = train(options_of(stage));
+  }
+  return std::move(*result);
+}
+
 Plan Runner::plan(const TrainOptions& options) {
   const Borrowed borrowed(options_, options);
   return plan_of(options, engine_of(options));
@@ -90,11 +113,17 @@ std::shared_ptr<Engine> Runner::engine_of(TrainOptions options) {
 }
 
 Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine) {
+  options.seed = get_seed();
   // Models that the overrides below build draw their random weights from the run's seed.
   torch::manual_seed(options.seed.value_or(42));
+  options.hparams = get_hparams();
   options.loaders = get_loaders();
-  options.model = get_model();
-  options.models = get_models();
+  if (stage_.keeps_model) {
+    use_last_models(options);
+  } else {
+    options.model = get_model();
+    options.models = get_models();
+  }
   options.criterion = get_criterion();
   options.criterions = get_criterions();
   options.optimizer = get_optimizer();
@@ -102,9 +131,18 @@ Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine
   options.scheduler = get_scheduler();
   options.schedulers = get_schedulers();
   options.phases = get_phases();
+  options.loggers = get_loggers();
   options.callbacks = get_callbacks();
   options.callbacks = with_builtin_callbacks(options);
+  add_handlers(options.callbacks, *this);
   return resolve(options, engine, parts());
+}
+
+// A single network must stay one: its weights have other names inside of a combined model.
+template <typename Options>
+void Runner::use_last_models(Options& options) const {
+  options.models = last_.models;
+  options.model = last_.models.empty() ? last_.model : Model();
 }
 
 RunnerParts Runner::parts() {
@@ -116,10 +154,8 @@ RunnerParts Runner::parts() {
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {
   if (options.verbose) options.callbacks.add(progress_callback());
-  if (!options.model && options.models.empty()) {
-    options.models = last_.models;
-    if (options.models.empty()) options.model = last_.model;
-  }
+  add_handlers(options.callbacks, *this);
+  if (!options.model && options.models.empty()) use_last_models(options);
   if (!options.criterion && options.criterions.empty()) {
     options.criterion = last_.criterion;
     options.criterions = last_.criterions;
@@ -161,8 +197,40 @@ std::shared_ptr<Engine> Runner::get_engine() {
   return options().engine;
 }
 
+std::optional<std::uint64_t> Runner::get_seed() {
+  return options().seed;
+}
+
+HParams Runner::get_hparams() {
+  return options().hparams;
+}
+
 data::Loaders Runner::get_loaders() {
-  return options().loaders;
+  data::Loaders loaders = options().loaders;
+  for (const auto& [name, dataset] : get_datasets()) {
+    if (dataset == nullptr) {
+      throw ConfigError("get_datasets: '{}': expected a data set, got a null pointer", name);
+    }
+    loaders.set(name, {dataset, get_loader_options(name)});
+  }
+  for (const auto& [name, sampler] : get_samplers()) {
+    if (!loaders.contains(name)) {
+      throw ConfigError("get_samplers: there is no loader '{}'; {}", name,
+                        suggest(name, loaders.names()));
+    }
+    const data::Loader& loader = loaders.at(name);
+    data::LoaderOptions changed = loader.options();
+    changed.shuffle = false;  // the sampler decides the order
+    changed.sampler = sampler;
+    loaders.set(name, data::Loader(loader.dataset(), changed));
+  }
+  return loaders;
+}
+
+data::LoaderOptions Runner::get_loader_options(const std::string& name) {
+  const data::Loaders& given = options().loaders;
+  if (given.contains(name)) return given.at(name).options();
+  return {.batch_size = 32, .shuffle = is_train_loader(name)};
 }
 
 Model Runner::get_model() {
@@ -203,6 +271,10 @@ Phases Runner::get_phases() {
 
 Callbacks Runner::get_callbacks() {
   return options().callbacks;
+}
+
+std::vector<std::shared_ptr<Logger>> Runner::get_loggers() {
+  return options().loggers;
 }
 
 const TrainOptions& Runner::options() const {

@@ -9,11 +9,19 @@
 //   };
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/loaders.h"
+#include "lockstep/data/sampler.h"
 #include "lockstep/runner/predictions.h"
+#include "lockstep/runner/stages.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
@@ -24,6 +32,11 @@ namespace lockstep {
 struct Plan;
 struct RunnerParts;
 
+// Data sets by the names of their loaders, in the order in which an epoch goes through them.
+using Datasets = std::vector<std::pair<std::string, data::DatasetPtr>>;
+// Samplers by the names of their loaders.
+using Samplers = std::map<std::string, std::shared_ptr<const data::Sampler>>;
+
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -31,6 +44,12 @@ class Runner {
   // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end the training after the
   // current batch, with a checkpoint if there is a logdir; then the signal has its usual effect.
   TrainResult train(TrainOptions options);
+
+  // Trains one stage after the other, and returns the result of the last one. Weights go on from
+  // stage to stage, with the best ones if a stage has load_best_on_end. A model that get_model() or
+  // get_models() makes is made in the first stage only. Logs and checkpoints are in logdir/<name of
+  // the stage>.
+  TrainResult train_stages(std::vector<Stage> stages, const StagesOptions& options = {});
 
   // What train() would do with these options: which engine, callbacks and metrics. Throws as
   // train() does before it starts. Calls the overrides of get_model() and the others, and sets the
@@ -48,7 +67,7 @@ class Runner {
   // The runner must outlive the returned object.
   Predictions predict_loader(PredictOptions options) &;
 
-  // The metrics that handle_batch puts into state.batch_metrics, if they are known: a wrong
+  // The metrics that handle_batch and the handlers below add, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
   // SupervisedRunner's handle_batch adds none; if yours does, override this, too.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
@@ -65,7 +84,16 @@ class Runner {
   // The parts of train(). By default they come from its options, which `options()` returns.
   // evaluate_loader and predict_loader take theirs from their own options.
   virtual std::shared_ptr<Engine> get_engine();
+  virtual std::optional<std::uint64_t> get_seed();
+  virtual HParams get_hparams();
+  // By default the loaders of the options, and one for each data set of get_datasets(). A data set
+  // replaces that of the loader of its name. A sampler replaces the loader's order.
   virtual data::Loaders get_loaders();
+  virtual Datasets get_datasets() { return {}; }
+  virtual Samplers get_samplers() { return {}; }
+  // The options of the loader that is made for a data set. By default those of the loader of that
+  // name in the options; if there is none, batches of 32, shuffled if the loader trains.
+  virtual data::LoaderOptions get_loader_options(const std::string& name);
   virtual Model get_model();
   virtual Named<Model> get_models();
   virtual Criterion get_criterion();
@@ -76,6 +104,28 @@ class Runner {
   virtual Named<optim::SchedulerSpec> get_schedulers();
   virtual Phases get_phases();
   virtual Callbacks get_callbacks();
+  virtual std::vector<std::shared_ptr<Logger>> get_loggers();
+
+  // Handlers: hooks of the runner itself, in train() and evaluate_loader(), on every rank. Those of
+  // the first group are called before all callbacks, those of the second after all callbacks except
+  // those of Order::kExternalExtra: what they change is in the checkpoint of that moment.
+  virtual void on_run_start(State&) {}
+  virtual void on_epoch_start(State&) {}
+  virtual void on_loader_start(State&) {}
+  virtual void on_batch_start(State&) {}
+  virtual void on_forward(State&) {}
+  virtual void on_backward(State&) { default_backward_ = true; }  // needs reads_gradients()
+
+  virtual void on_batch_end(State&) {}
+  virtual void on_step(State&) {}
+  virtual void on_loader_end(State&) {}
+  virtual void on_epoch_end(State&) {}
+  virtual void on_run_end(State&) {}
+  virtual void on_exception(State&) {}
+
+  // Whether on_backward is overridden. Return true then; the run is slower if all gradients have to
+  // be there for it. An override without it is refused in the first batch.
+  virtual bool reads_gradients() const { return false; }
 
   virtual std::string loss_key() const { return "loss"; }
 
@@ -87,13 +137,27 @@ class Runner {
   // The options of the running train(). Throws Error outside of it.
   const TrainOptions& options() const;
 
+  // The name of the stage that is trained, for overrides of the parts above; "" outside of
+  // train_stages().
+  const std::string& stage() const { return stage_.name; }
+
  private:
+  friend class RunnerHandlers;
+
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
+  template <typename Options>
+  void use_last_models(Options& options) const;
+
+  struct CurrentStage {
+    std::string name;
+    bool keeps_model = false;  // the networks of the stage before go on; get_model() is not called
+  };
 
   const TrainOptions* options_ = nullptr;
-  // What the last training had, for evaluations and predictions.
+  CurrentStage stage_;
+  // What the last training had, for the next stage, evaluations and predictions.
   struct Last {
     Model model;          // one, or all networks together
     Named<Model> models;  // if there are several
@@ -102,6 +166,7 @@ class Runner {
     Phases phases;
   };
   Last last_;
+  bool default_backward_ = false;  // the last on_backward() was that of this class
 };
 
 }  // namespace lockstep

@@ -163,7 +163,9 @@ std::string remedy(const std::string& name) {
   }
   if (name == "threads of a worker") return "; set the engine's threads";
   if (name == "callbacks") {
-    return "; a callback that only rank 0 has must set .ranks = Ranks::kPrimary in its traits()";
+    return "; a callback that only rank 0 has must set .ranks = Ranks::kPrimary in its traits(), "
+           "and "
+           "one that only the other ranks have Ranks::kOthers";
   }
   return "";
 }
@@ -192,7 +194,7 @@ void add_parts(Agreement& agreement, const Plan& plan) {
   agreement.emplace_back("phases", describe(plan.phases));
 }
 
-// Callbacks that run only on rank 0 are not compared.
+// Callbacks that run only on rank 0, or only on the other ranks, are not compared.
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
   for (const auto& callback : callbacks) {

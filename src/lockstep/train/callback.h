@@ -45,6 +45,7 @@ namespace lockstep {
 
 // The position of built-in callbacks in the order of all callbacks.
 enum class Order : int {
+  kRunner = -20,  // the runner's own handlers
   kInternal = 0,
   kMetric = 20,
   kScheduler = 80,
@@ -53,7 +54,13 @@ enum class Order : int {
 };
 
 // The ranks on which a callback is called.
-enum class Ranks { kAll, kPrimary };
+enum class Ranks {
+  kAll,
+  kPrimary,  // rank 0 only
+  // All ranks except rank 0, so none in a run of one process. Rank 0 writes checkpoints, and the
+  // state of these callbacks is not in them.
+  kOthers,
+};
 
 // What a run must know about a callback before it starts. The values must not change during a run.
 struct CallbackTraits {

@@ -1,5 +1,7 @@
 #include "lockstep/train/checkpoint_series.h"
 
+#include <limits>
+
 #include "lockstep/base/error.h"
 #include "lockstep/train/checkpointer.h"
 
@@ -76,8 +78,11 @@ void CheckpointSeries::after_epoch() {
   unsaved_batches_ = 0;              // on every rank, because all ranks take part in a snapshot
   if (!store_) return;
   const std::int64_t epoch = state_.progress.epoch;
-  const double score =
-      selection_.key ? metric_value(state_, *selection_.key, kAskedBy) : static_cast<double>(epoch);
+  // Without a score it is not among the best.
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const double score = selection_.key
+                           ? metric_if_run(state_, *selection_.key, kAskedBy).value_or(none)
+                           : static_cast<double>(epoch);
   store_->save_epoch({.epoch = epoch, .score = score, .metrics = state_.epoch_metrics, .path = {}},
                      [this] { return content(); });
   publish();

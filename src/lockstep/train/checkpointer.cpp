@@ -126,9 +126,9 @@ void Checkpointer::note_epoch() {
                    state_.epoch_metrics};
     return;
   }
-  const double score = metric_value(state_, *selection.key, "valid_metric");
-  if (!is_best(score)) return;
-  state_.best = {state_.progress.epoch, score, state_.epoch_metrics};
+  const auto score = metric_if_run(state_, *selection.key, "valid_metric");
+  if (!score || !is_best(*score)) return;
+  state_.best = {state_.progress.epoch, *score, state_.epoch_metrics};
   if (parts_.options.load_best_on_end) best_weights_ = state_.model.state();
 }
 
@@ -176,6 +176,10 @@ void Checkpointer::load_best() {
   if (!parts_.options.load_best_on_end || state_.best.epoch == state_.progress.epoch) return;
   if (best_weights_) {
     state_.model.load_state(*best_weights_);
+  } else if (state_.best.epoch == 0) {
+    if (state_.comm->is_primary()) {
+      warn("load_best_on_end: no epoch has a score; the model keeps the weights of the last epoch");
+    }
   } else if (state_.comm->is_primary()) {
     warn(fmt::format(
         "load_best_on_end: the weights of the best epoch, {}, are not available: it was before "

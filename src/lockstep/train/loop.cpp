@@ -79,17 +79,19 @@ bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Co
   return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
 }
 
-// The plan of this rank, after checking that all ranks have the same one. Only rank 0 writes, so
-// what writes or shows something is removed from the plans of the other ranks.
+// The plan of this rank, after checking that all ranks have the same one. Callbacks of other ranks
+// are removed. Only rank 0 writes, so what writes or shows something is removed from the plans of
+// the other ranks.
 Plan plan_for(Plan plan, comm::Communicator& comm) {
   // The check calls a user's sampler for its order, so it is made only if there are ranks to
   // compare.
   if (comm.size() > 1) check_agreement(agreement_of(plan), comm);
+  const Ranks elsewhere = comm.is_primary() ? Ranks::kOthers : Ranks::kPrimary;
+  std::erase_if(plan.callbacks,
+                [&](const CallbackPtr& item) { return item->traits().ranks == elsewhere; });
   if (comm.is_primary()) return plan;
   plan.options.console = false;
   plan.options.loggers.clear();
-  std::erase_if(plan.callbacks,
-                [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kPrimary; });
   return plan;
 }
 
@@ -413,9 +415,15 @@ void Loop::run_epoch() {
     loader_index_ = 0;
     first_batch_ = 0;
   }
+  state_.skipped_loaders.clear();
   notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
   const auto names = state_.loaders.names();
   for (; loader_index_ < names.size(); ++loader_index_) {
+    // An evaluation has one loader, which cannot be left out.
+    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) {
+      first_batch_ = 0;  // the next loader begins with its first batch
+      continue;
+    }
     const auto start = Clock::now();
     const std::int64_t samples_before = state_.progress.sample_step;
     comm_.set_alone(false);

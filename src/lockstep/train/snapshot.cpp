@@ -14,9 +14,11 @@ namespace {
 
 constexpr std::int64_t kFormat = 1;
 
-// Callbacks with the same name are numbered in their order.
-std::vector<std::pair<std::string, CallbackPtr>> with_keys(
-    const std::vector<CallbackPtr>& callbacks) {
+// Callbacks with the same name are numbered in their order. Those that all ranks have come first,
+// so that a callback has the same number on every rank.
+std::vector<std::pair<std::string, CallbackPtr>> with_keys(std::vector<CallbackPtr> callbacks) {
+  std::ranges::stable_partition(
+      callbacks, [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kAll; });
   std::map<std::string, int> seen;
   std::vector<std::pair<std::string, CallbackPtr>> keyed;
   for (const auto& callback : callbacks) {
@@ -231,6 +233,9 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   }
   snapshot.set("callbacks", std::move(remembered));
   snapshot.set("hparams", hparams_state(state.hparams));
+  if (StateDict user = state.user.state(); user.size() > 0) {
+    snapshot.set("user_state", std::move(user));
+  }
   return snapshot;
 }
 
@@ -274,6 +279,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
         checkpoint::metrics_from_state(history.get<StateDict>(epoch));
   }
   restore_callbacks(snapshot.get<StateDict>("callbacks"), callbacks, state.comm->is_primary());
+  state.user.load_state(snapshot.get_or<StateDict>("user_state", {}));
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
 }

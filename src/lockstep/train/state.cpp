@@ -68,6 +68,14 @@ Metrics hyper_metrics(const RunState& run) {
   return metrics;
 }
 
+void State::skip_loader(const std::string& name) {
+  if (!loaders.contains(name)) {
+    throw ConfigError("skip_loader: there is no loader '{}'; {}", name,
+                      suggest(name, loaders.names()));
+  }
+  skipped_loaders.insert(name);
+}
+
 bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }
@@ -121,6 +129,12 @@ double metric_value(const ProgressState& reached, const MetricKey& key, std::str
   for (const auto& [name, ignored] : loader->second) names.push_back(name);
   throw ConfigError("{}: loader '{}' has no metric '{}'; {}", asked_by, key.loader, key.metric,
                     suggest(key.metric, names));
+}
+
+std::optional<double> metric_if_run(const State& state, const MetricKey& key,
+                                    std::string_view asked_by) {
+  if (state.skipped_loaders.contains(key.loader)) return std::nullopt;
+  return metric_value(state, key, asked_by);
 }
 
 }  // namespace lockstep

@@ -3,8 +3,8 @@
 // shard of a batch, requests. The groups are base classes, so all fields are used directly:
 // state.model, state.batch. Code that writes a group writes it as a whole.
 //
-// The loop writes the state. handle_batch and callbacks may write `batch` and `batch_metrics`, set
-// the loss, exchange `loaders`, and make requests. They only read the rest.
+// The loop writes the state. handle_batch and callbacks may write `batch`, `batch_metrics` and
+// `user`, set the loss, exchange `loaders`, and make requests. They only read the rest.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@
 #include "lockstep/train/loss.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/selection.h"
+#include "lockstep/train/user_values.h"
 
 namespace lockstep {
 
@@ -107,6 +109,7 @@ struct ProgressState {
   // after an interrupt. A run that is resumed from such a snapshot continues exactly.
   bool can_snapshot = false;
   std::exception_ptr exception;  // what ended the run, in on_exception and on_run_end
+  UserValues user;               // your own values, by key; what can be saved is in checkpoints
 };
 
 // The current pass over a loader. Batches are global batches, which are those of all workers
@@ -152,6 +155,7 @@ struct RequestState {
 
   bool loader_end_requested = false;
   std::optional<std::string> stop_reason;
+  std::set<std::string, std::less<>> skipped_loaders;  // in the current epoch
 };
 
 struct State : RunState, ProgressState, PassState, ShardState, RequestState {
@@ -167,6 +171,10 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   LossOver loss_over() const;
   // Sets a number of the current shard and what it is a mean over, for the loader's average.
   void set_metric(const std::string& name, double value, const LossOver& over);
+
+  // Leaves a loader out of the current epoch, for on_epoch_start in train(). Unlike other requests,
+  // all ranks must make it. Throws ConfigError if there is no such loader.
+  void skip_loader(const std::string& name);
 
   // The groups that are written as a whole.
   void set_pass(PassState pass) { static_cast<PassState&>(*this) = std::move(pass); }
@@ -209,5 +217,8 @@ Selection selection_for(const RunState& run, const SelectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
 double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by);
+// The same, but nothing if the loader was left out of this epoch (skip_loader).
+std::optional<double> metric_if_run(const State& state, const MetricKey& key,
+                                    std::string_view asked_by);
 
 }  // namespace lockstep

@@ -1,0 +1,42 @@
+// The handlers of a runner (Runner::on_run_start and the others) as callbacks of the run.
+#pragma once
+
+#include "lockstep/train/callback.h"
+
+namespace lockstep {
+
+class Runner;
+
+// Calls one part of the runner's handlers. A callback has one place in the order, and the handlers
+// have two: before the callbacks at the start of things, after them at the end.
+class RunnerHandlers : public Callback {
+ public:
+  enum class Part { kStart, kEnd };
+  // The runner must outlive the callback.
+  RunnerHandlers(Runner& runner, Part part) : runner_(runner), part_(part) {}
+
+  CallbackTraits traits() const override;
+  void on_run_start(State& state) override;
+  void on_epoch_start(State& state) override;
+  void on_loader_start(State& state) override;
+  void on_batch_start(State& state) override;
+  void on_forward(State& state) override;
+  void on_backward(State& state) override;
+  void on_batch_end(State& state) override;
+  void on_step(State& state) override;
+  void on_loader_end(State& state) override;
+  void on_epoch_end(State& state) override;
+  void on_run_end(State& state) override;
+  void on_exception(State& state) override;
+
+ private:
+  bool is_start() const { return part_ == Part::kStart; }
+
+  Runner& runner_;
+  Part part_;
+};
+
+// Adds both parts at the end of the list: the places of the user's callbacks in it stay.
+void add_handlers(Callbacks& callbacks, Runner& runner);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// Training in stages: one run after another, each with its own options, and each with the weights
+// of the one before.
+//
+//   ls::TrainOptions warm_up = …, fine_tuning = …;
+//   runner.train_stages({{"warm_up", warm_up}, {"fine_tuning", fine_tuning}});
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/train/options.h"
+
+namespace lockstep {
+
+struct Stage {
+  std::string name;      // "" only if it is the only stage
+  TrainOptions options;  // without a model or models: those of the stage before
+};
+
+struct StagesOptions {
+  // "last" or "best": continue an earlier run in the same logdir, if there is one. Finished stages
+  // are skipped. The stage after them is resumed from that checkpoint, or starts with their weights
+  // if it had not begun.
+  std::optional<std::string> resume = {};
+};
+
+// Whether a folder can have this name.
+bool is_stage_name(std::string_view name);
+
+// Throws ConfigError if there is no stage, or if names are missing, wrong or there twice.
+void check_stages(const std::vector<Stage>& stages);
+
+// The options that train() gets: logs and checkpoints are in logdir/<name>.
+TrainOptions options_of(const Stage& stage);
+
+// Gives a stage without a model or models those of the stage before it.
+void share_models(std::vector<Stage>& stages);
+
+// Changes the stages to those that are left of an earlier run, as StagesOptions::resume says.
+// Throws ConfigError if a stage has no logdir.
+void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint);
+
+}  // namespace lockstep
