@@ -17,9 +17,9 @@ void SchedulerCallback::check(const State& state) const {
         "SchedulerCallback: there is no scheduler; pass .scheduler or override "
         "get_scheduler()");
   }
-  if (!state.scheduler->needs_metric()) return;
+  if (!state.scheduler->will_need_metric()) return;
   const std::string asked_by = "scheduler " + state.scheduler->name();
-  if (state.scheduler->per() == optim::Per::kBatch) {
+  if (state.scheduler->needs_metric() && state.scheduler->per() == optim::Per::kBatch) {
     throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", asked_by);
   }
   if (!metric(state)) {
@@ -53,6 +53,7 @@ void SchedulerCallback::on_step(State& state) {
 void SchedulerCallback::on_epoch_end(State& state) {
   if (state.scheduler->per() != optim::Per::kEpoch) return;
   if (state.scheduler->needs_metric()) {
+    if (!has_run(state, *metric(state))) return;  // a step without the metric would mean nothing
     state.scheduler->step(
         metric_value(state, *metric(state), "scheduler " + state.scheduler->name()));
   } else {

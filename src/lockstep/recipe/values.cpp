@@ -56,4 +56,8 @@ Criterion Value<Criterion>::read(const Node& node) {
   return recipe::targets().criterions.make(node);
 }
 
+optim::SchedulerSpec Value<optim::SchedulerSpec>::read(const Node& node) {
+  return recipe::targets().schedulers.make(node);
+}
+
 }  // namespace lockstep::config
