@@ -28,6 +28,8 @@ struct LoaderOptions {
   // Samples in a batch over all shards, instead of batch_size. Shards get equal parts of it, or
   // parts that differ by one sample.
   std::optional<std::int64_t> global_batch_size = {};
+  // At most this many batches of an epoch, over all shards, for a quick look. Default: all.
+  std::optional<std::int64_t> max_batches = {};
 };
 
 // Everything that the order of an epoch depends on.
