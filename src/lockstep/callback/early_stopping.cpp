@@ -45,6 +45,7 @@ void EarlyStoppingCallback::on_run_start(State& state) {
 }
 
 void EarlyStoppingCallback::on_epoch_end(State& state) {
+  if (!has_run(state, *selection_.key)) return;
   const double score = metric_value(state, *selection_.key, kEarlyStopping);
   const bool better =
       best_ ? selection_.is_better(score, *best_) && std::abs(score - *best_) >= options_.min_delta

@@ -27,7 +27,7 @@ class FunctionScheduler final : public Scheduler {
   }
 
   StateDict state() const override {
-    return {{"name", name()}, {"step", num_steps_}, {"base_lr", base_lr_}};
+    return {{"name", name()}, {"step", num_steps_}, {"base_lr", base_lr_}, {"lr", optimizer_.lr()}};
   }
 
   void load_state(const StateDict& state) override {

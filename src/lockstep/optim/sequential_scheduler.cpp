@@ -69,11 +69,9 @@ class SequentialScheduler final : public Scheduler {
   }
 
   StateDict state() const override {
-    return {{"name", name()},
-            {"step", num_steps_},
-            {"part", static_cast<std::int64_t>(index_)},
-            {"base_lr", base_lr_},
-            {"state", part_->state()}};
+    return {
+        {"name", name()},      {"step", num_steps_},    {"part", static_cast<std::int64_t>(index_)},
+        {"base_lr", base_lr_}, {"lr", optimizer_.lr()}, {"state", part_->state()}};
   }
 
   void load_state(const StateDict& state) override {

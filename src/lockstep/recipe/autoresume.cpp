@@ -15,10 +15,14 @@ void autoresume(Recipe& recipe, const std::string& checkpoint) {
   if (!last) return;
   TrainOptions& options = recipe.stages[*last].options;
   const auto saved = checkpoint::load_by_name("last", checkpoint::folder_in(*options.logdir));
-  const auto epoch = saved.state.get<StateDict>("run").get<std::int64_t>("epoch");
+  const auto run = saved.state.get<StateDict>("run");
   const bool more = *last + 1 < recipe.stages.size();
   auto first = recipe.stages.begin() + static_cast<std::ptrdiff_t>(*last);
-  if (epoch >= options.num_epochs && more) {
+  const bool finished =
+      options.num_steps
+          ? run.get_or("update_step", run.get<std::int64_t>("batch_step")) >= *options.num_steps
+          : run.get<std::int64_t>("epoch") >= options.num_epochs;
+  if (finished && more) {
     options.model.load_state(saved.state.get<StateDict>("model_state_dict"));
     ++first;
   } else {

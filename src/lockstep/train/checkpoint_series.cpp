@@ -76,6 +76,11 @@ void CheckpointSeries::after_epoch() {
   if (!state_.can_snapshot) return;  // a callback before this one failed
   unsaved_batches_ = 0;              // on every rank, because all ranks take part in a snapshot
   if (!store_) return;
+  if (selection_.key && !has_run(state_, *selection_.key)) {  // the epoch has no score
+    store_->save_last(content());
+    publish_last();
+    return;
+  }
   const std::int64_t epoch = state_.progress.epoch;
   const double score =
       selection_.key ? metric_value(state_, *selection_.key, kAskedBy) : static_cast<double>(epoch);

@@ -13,6 +13,7 @@
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/checkpoint_series.h"
+#include "lockstep/train/kept_run.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/state.h"
 
@@ -29,7 +30,8 @@ struct CheckpointerParts {
   LoaderPass& pass;
   Replica& replica;
   const TrainOptions& options;
-  double initial_lr;  // before the scheduler changed it
+  double initial_lr;                      // before the scheduler changed it
+  const KeptRun* goes_on_from = nullptr;  // resume from it instead of a file
 };
 
 // Where a resumed run continues.
@@ -48,7 +50,8 @@ class Checkpointer {
   // The learning rate with which the run began, also before a resume.
   double initial_lr() const { return initial_lr_; }
 
-  // Collective. Restores the run from the checkpoint that the options name, if they name one.
+  // Collective. Restores the run from the checkpoint that the options name, or from the run that it
+  // goes on from, if there is one.
   std::optional<ResumePoint> resume();
 
   // The whole run as a checkpoint holds it, on rank 0; empty on the other ranks. Throws Error
@@ -58,6 +61,9 @@ class Checkpointer {
 
   // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
   void note_epoch();
+
+  // Those of the best epoch, with load_best_on_end, as far as they are known.
+  const std::optional<StateDict>& best_weights() const { return best_weights_; }
 
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();

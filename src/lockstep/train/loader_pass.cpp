@@ -28,21 +28,21 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
 
 void LoaderPass::run(const Start& start) {
   const data::Loader loader = state_.loaders.at(start.loader);
-  const data::ShardedEpoch epoch(loader, {.seed = state_.seed, .epoch = state_.progress.epoch},
-                                 settings_.shards);
-  const data::EpochSize size = data::epoch_size(loader, settings_.shards);
+  data::WindowOptions window = start.window;
+  window.key = {.seed = state_.seed, .epoch = state_.progress.epoch};
+  const data::BatchWindow epoch(loader, window, settings_.shards);
   const data::BatchSplit split = data::batch_split(loader, settings_.shards);
   const bool is_train = step_ != nullptr && is_train_loader(start.loader);
   state_.set_pass({.loader = start.loader,
                    .is_train = is_train,
-                   .loader_batch = start.first_batch,
-                   .loader_batches = size.batches,
-                   .loader_samples = std::min(start.first_batch * split.global, size.samples),
-                   .loader_sample_count = size.samples,
+                   .loader_batch = window.first_batch,
+                   .loader_batches = epoch.batches(),
+                   .loader_samples = epoch.samples_before(window.first_batch),
+                   .loader_sample_count = epoch.samples_before(epoch.batches()),
                    .loader_batch_size = split.largest(),
                    .may_write_gradients =
                        is_train && settings_.unseen_gradients && !step_->sends_gradients_early()});
-  if (start.first_batch == 0) {
+  if (window.first_batch == 0) {
     state_.loader_end_requested = false;
     averages_.clear();
   }
@@ -56,10 +56,9 @@ void LoaderPass::run(const Start& start) {
   }
 
   decide();  // a callback may have requested the end already, on one rank
-  auto stream = epoch.stream(
-      {.first_shard = shards_.begin, .count = shards_.count(), .first_batch = start.first_batch});
-  for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
-       ++index) {
+  auto stream = epoch.stream({.first_shard = shards_.begin, .count = shards_.count()});
+  for (std::int64_t index = window.first_batch;
+       index < epoch.batches() && !state_.loader_end_requested; ++index) {
     try {
       one_batch(start, index, epoch, stream);
     } catch (...) {
@@ -72,7 +71,7 @@ void LoaderPass::run(const Start& start) {
   state_.batch = {};
   // If the pass ended early, gradients may still wait for an update. A later epoch must not inherit
   // them.
-  if (state_.is_train && step_->due(/*last=*/true)) step_->update(state_.batch_metrics);
+  if (state_.is_train && step_->due(/*last=*/true)) update(state_.batch_metrics);
 
   gather();
   Metrics averages;
@@ -107,8 +106,13 @@ void LoaderPass::agree_on_metrics() {
   state_.loader_metrics = broadcast(state_.loader_metrics, *state_.comm);
 }
 
-void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
-                           data::BatchStream& stream) {
+void LoaderPass::update(Metrics& metrics) {
+  step_->update(metrics);
+  state_.progress.update_step += 1;
+}
+
+void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::BatchWindow& epoch,
+                           data::BatchWindow::Stream& stream) {
   state_.can_snapshot = false;
   state_.loader_batch = index + 1;
   const std::int64_t samples = epoch.samples(index);
@@ -127,7 +131,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
   }
   Metrics of_update;
   if (state_.is_train) {
-    if (step_->due(last)) step_->update(of_update);
+    if (step_->due(last)) update(of_update);
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
@@ -143,7 +147,7 @@ void LoaderPass::one_batch(const Start& start, std::int64_t index, const data::S
 }
 
 void LoaderPass::one_shard(const Start& start, std::int64_t index, std::int64_t shard,
-                           data::BatchStream& stream) {
+                           data::BatchWindow::Stream& stream) {
   state_.set_shard({.shard = shard});
   {
     Profiler::TimedScope scope(profiler_, Phase::kData);

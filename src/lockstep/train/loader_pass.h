@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/sharding.h"
+#include "lockstep/data/batch_window.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
 #include "lockstep/train/callback.h"
@@ -35,8 +35,8 @@ class LoaderPass {
 
   struct Start {
     std::string loader;
-    std::int64_t index = 0;        // of the loader in the epoch
-    std::int64_t first_batch = 0;  // batches done before a resume
+    std::int64_t index = 0;           // of the loader in the epoch
+    data::WindowOptions window = {};  // its batches; the run's seed is used
   };
 
   // Calls the hooks from on_loader_start to on_loader_end. Puts the loader's metrics into
@@ -53,10 +53,11 @@ class LoaderPass {
   void load_averages(const StateDict& saved);
 
  private:
-  void one_batch(const Start& start, std::int64_t index, const data::ShardedEpoch& epoch,
-                 data::BatchStream& stream);
+  void one_batch(const Start& start, std::int64_t index, const data::BatchWindow& epoch,
+                 data::BatchWindow::Stream& stream);
   void one_shard(const Start& start, std::int64_t index, std::int64_t shard,
-                 data::BatchStream& stream);
+                 data::BatchWindow::Stream& stream);
+  void update(Metrics& metrics);
   void finish_shards();
   void agree_on_metrics();
   void decide();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "lockstep/data/loaders.h"
@@ -36,7 +37,17 @@ struct TrainOptions {
   HParams hparams;                    // logged with the run
   std::map<std::string, std::string> documents;  // saved in every checkpoint; for example a config
   std::int64_t num_epochs = 1;                   // in total, including epochs before a resume
-  std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
+  // How long it is, in detail: docs/guide/length-of-a-run.md. A step is an update of the model.
+  std::optional<std::int64_t>
+      num_steps;  // in total, instead of num_epochs; may end inside an epoch
+  std::optional<std::int64_t>
+      steps_per_epoch;           // default: an epoch is a pass over the train loaders
+  std::int64_t valid_every = 1;  // epochs from one pass of the evaluated loaders to the next; the
+                                 // last epoch has one, too
+  // For a quick look, by the beginning of loaders' names: at most that many batches of each, or a
+  // share up to 1.0. {{"train", 10}, {"valid", 0.1}}
+  std::map<std::string, std::variant<std::int64_t, double>> limit_batches;
+  std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // continue from a checkpoint: its path, or "last", "best",
                                       // "epoch.0007" in logdir
   std::optional<std::filesystem::path> weights;  // a file with the first weights of the model: a
@@ -89,6 +100,7 @@ struct TrainResult {
   EpochMetrics best_metrics;
   EpochMetrics last_metrics;
   std::int64_t epochs = 0;                       // trained by this call
+  std::int64_t steps = 0;                        // updates of the model by this call
   std::map<std::int64_t, EpochMetrics> history;  // of every finished epoch, also before a resume
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;

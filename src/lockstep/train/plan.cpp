@@ -171,9 +171,9 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .criterion = options.criterion,
             .optimizer = options.optimizer,
             .scheduler = options.scheduler,
-            .loaders = options.loaders,
+            .loaders = limited_loaders(options, engine->shards()),
             .callbacks = options.callbacks.sorted(),
-            .engine = std::move(engine),
+            .engine = engine,
             .loss_key = std::move(runner.loss_key),
             .handle_batch = std::move(runner.handle_batch),
             .keys = std::move(runner.keys),
@@ -181,9 +181,13 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .selection = {},
             .step = {.accumulation_steps = options.accumulation_steps,
                      .clip_grad_norm = options.clip_grad_norm,
-                     .clip_grad_value = options.clip_grad_value}};
+                     .clip_grad_value = options.clip_grad_value},
+            .length = {},
+            .goes_on_from = nullptr};
   check_loaders(plan);
   check_parts(plan);
+  plan.length = length_of(options, plan.loaders, plan.engine->shards());
+  plan.options.num_epochs = plan.length.num_epochs;
   plan.known_metrics = known_metrics(plan, runner.metrics);
   plan.selection = selection_of(plan);
   plan.step.shards = plan.engine->shards();

@@ -15,7 +15,9 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/kept_run.h"
 #include "lockstep/train/options.h"
+#include "lockstep/train/run_length.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/step_settings.h"
 #include "lockstep/train/supervised_keys.h"
@@ -58,7 +60,9 @@ struct RunnerParts {
 };
 
 struct Plan {
-  TrainOptions options;  // as given; the loop reads what the fields below do not decide
+  // As given, except num_epochs, which also follows from num_steps. The loop reads what the fields
+  // below do not decide.
+  TrainOptions options;
 
   Model model;
   Criterion criterion;             // may be empty
@@ -74,6 +78,8 @@ struct Plan {
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch
   StepSettings step;
+  RunLength length;
+  std::shared_ptr<const KeptRun> goes_on_from;  // null: a new run, or one from a checkpoint
 };
 
 // The engine that the options ask for: the given one, workers for `ddp`, or this process. Throws

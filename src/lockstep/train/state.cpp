@@ -100,6 +100,10 @@ Selection selection_for(const RunState& run, const SelectionRequest& request) {
                                       .option = "its minimize"})};
 }
 
+bool has_run(const ProgressState& reached, const MetricKey& key) {
+  return reached.epoch_metrics.contains(key.loader);
+}
+
 double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by) {
   const auto loader = reached.epoch_metrics.find(key.loader);
   if (loader == reached.epoch_metrics.end()) {

@@ -90,6 +90,7 @@ struct RunState {
 struct ProgressState {
   Progress progress;                             // epochs count from 1
   bool inside_epoch = false;                     // an epoch is under way
+  std::int64_t steps_before_epoch = 0;           // progress.update_step when the epoch began
   EpochMetrics epoch_metrics;                    // of the current epoch, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
   Best best;
@@ -192,6 +193,10 @@ struct SelectionRequest {
   std::string_view asked_by;        // its name, for messages
 };
 Selection selection_for(const RunState& run, const SelectionRequest& request);
+
+// Whether the metric's loader has had its pass in this epoch. With TrainOptions::valid_every it
+// does not have one in every epoch.
+bool has_run(const ProgressState& reached, const MetricKey& key);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
 double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by);
