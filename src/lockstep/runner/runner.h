@@ -21,8 +21,15 @@
 
 namespace lockstep {
 
+struct KeptRun;
 struct Plan;
 struct RunnerParts;
+
+// How long a run is that goes on: one of the two, in total, with all that was trained before.
+struct ContinueOptions {
+  std::optional<std::int64_t> num_epochs = std::nullopt;
+  std::optional<std::int64_t> num_steps = std::nullopt;
+};
 
 class Runner {
  public:
@@ -31,6 +38,17 @@ class Runner {
   // Trains, and returns once, with the trained model. Ctrl-C and SIGTERM end the training after the
   // current batch, with a checkpoint if there is a logdir; then the signal has its usual effect.
   TrainResult train(TrainOptions options);
+
+  // Makes the last train() of this runner longer: the same options, model, optimizer, scheduler,
+  // callbacks and files, from where it ended. The result is that of one longer run, to the bit,
+  // unless a scheduler depends on the length of the run: one that cannot go on refuses.
+  //
+  //   runner.train({…, .num_epochs = 5});
+  //   runner.continue_training({.num_epochs = 10});
+  //
+  // For this, a runner keeps a copy of the weights and of the optimizer's state from the end of
+  // train() to its next train(). Throws ConfigError if no train() has finished.
+  TrainResult continue_training(const ContinueOptions& options);
 
   // What train() would do with these options: which engine, callbacks and metrics. Throws as
   // train() does before it starts. Calls the overrides of get_model() and the others, and sets the
@@ -83,6 +101,7 @@ class Runner {
   const TrainOptions& options() const;
 
  private:
+  TrainResult run(TrainOptions options, const std::shared_ptr<const KeptRun>& from);
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
@@ -91,6 +110,8 @@ class Runner {
   const TrainOptions* options_ = nullptr;
   Model last_model_;
   Criterion last_criterion_;
+  std::optional<TrainOptions> last_options_;  // of the last run that finished
+  std::shared_ptr<const KeptRun> last_run_;
 };
 
 }  // namespace lockstep
