@@ -3,12 +3,13 @@
 // a function or a class of your own can decide, too:
 //
 //   .scheduler = ls::optim::OneCycleLR{.max_lr = 0.1}
-//   .scheduler = ls::optim::warmup(500, ls::optim::CosineAnnealingLR{.per =
-//   ls::optim::Per::kBatch}) .scheduler = ls::optim::FunctionLR{.factor = [](std::int64_t step,
-//   const auto& run) { … }} .scheduler = [](ls::optim::Optimizer& optimizer, const
-//   ls::optim::ScheduleContext& run) {
+//   .scheduler = ls::optim::warmup(500, ls::optim::StepLR{.step_size = 30})
+//   .scheduler = ls::optim::FunctionLR{.factor = my_function}
+//   .scheduler = [](ls::optim::Optimizer& optimizer, const ls::optim::ScheduleContext& run) {
 //     return std::make_unique<MyScheduler>(optimizer, run);
 //   }
+//
+// docs/guide/own-scheduler.md has complete programs.
 #pragma once
 
 #include <cstdint>
@@ -207,8 +208,7 @@ struct SequentialLR {
 
 // One scheduler after the other:
 //
-//   chain({LinearLR{.total_iters = 5}, StepLR{.step_size = 30}, ExponentialLR{.gamma = 0.9}}, {5,
-//   90})
+//   chain({LinearLR{.total_iters = 5}, StepLR{.step_size = 30}}, {5})
 SchedulerSpec chain(std::vector<SchedulerSpec> schedulers, std::vector<std::int64_t> milestones);
 
 struct WarmupOptions {

@@ -37,13 +37,11 @@ struct TrainOptions {
   HParams hparams;                    // logged with the run
   std::map<std::string, std::string> documents;  // saved in every checkpoint; for example a config
   std::int64_t num_epochs = 1;                   // in total, including epochs before a resume
-  // How long it is, in detail: docs/guide/length-of-a-run.md. A step is an update of the model.
-  std::optional<std::int64_t>
-      num_steps;  // in total, instead of num_epochs; may end inside an epoch
-  std::optional<std::int64_t>
-      steps_per_epoch;           // default: an epoch is a pass over the train loaders
-  std::int64_t valid_every = 1;  // epochs from one pass of the evaluated loaders to the next; the
-                                 // last epoch has one, too
+  // More about its length: docs/guide/length-of-a-run.md. A step is an update of the model.
+  std::optional<std::int64_t> num_steps;        // in total, instead of num_epochs
+  std::optional<std::int64_t> steps_per_epoch;  // default: those of one pass over the train loaders
+  // Epochs from one pass of the evaluated loaders to the next. The last epoch has one, too.
+  std::int64_t valid_every = 1;
   // For a quick look, by the beginning of loaders' names: at most that many batches of each, or a
   // share up to 1.0. {{"train", 10}, {"valid", 0.1}}
   std::map<std::string, std::variant<std::int64_t, double>> limit_batches;
