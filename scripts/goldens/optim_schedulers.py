@@ -32,7 +32,23 @@ CASES = [
                            "threshold_mode": "abs"}),
     ("ReduceLROnPlateau", {"patience": 3, "factor": 0.3, "mode": "max", "threshold": 0.02,
                            "threshold_mode": "abs", "eps": 1e-4}),
+    ("SequentialLR", {"schedulers": [["LinearLR", {"start_factor": 0.1, "total_iters": 10}],
+                                     ["CosineAnnealingLR", {"T_max": 70, "eta_min": 0.001}]],
+                      "milestones": [10]}),
+    # Parts that have not reached their end, and one that goes on after it.
+    ("SequentialLR", {"schedulers": [["LinearLR", {"start_factor": 0.01, "total_iters": 20}],
+                                     ["ExponentialLR", {"gamma": 0.9}],
+                                     ["StepLR", {"step_size": 7, "gamma": 0.5}],
+                                     ["MultiStepLR", {"milestones": [3, 5], "gamma": 0.5}]],
+                      "milestones": [5, 12, 13]}),
 ]
+
+
+def make(name, optimizer, options):
+    if name == "SequentialLR":
+        parts = [make(part[0], optimizer, part[1]) for part in options["schedulers"]]
+        options = dict(options, schedulers=parts)
+    return getattr(torch.optim.lr_scheduler, name)(optimizer, **options)
 
 
 def metric(step):
@@ -46,7 +62,7 @@ def main():
     for name, options in CASES:
         parameter = torch.nn.Parameter(torch.zeros(1))
         optimizer = torch.optim.SGD([parameter], lr=LR, momentum=0.9)
-        scheduler = getattr(torch.optim.lr_scheduler, name)(optimizer, **options)
+        scheduler = make(name, optimizer, options)
         group = optimizer.param_groups[0]
         lrs, momenta = [group["lr"]], [group["momentum"]]
         for step in range(STEPS):

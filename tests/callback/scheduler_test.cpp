@@ -38,6 +38,25 @@ TEST(SchedulerCallback, StepsAfterAnEpochOrAfterABatch) {
   EXPECT_THAT(rates(options), ElementsAre(1, 1, 0.5, 0.25, 0.25, 0.125)) << "after updates only";
 }
 
+// The warm-up ends inside the first epoch. The end of that epoch is a step of the next scheduler.
+TEST(SchedulerCallback, AChainChangesWhenItSteps) {
+  TrainOptions options = toy::options();
+  options.num_epochs = 3;
+  options.optimizer = optim::SGD{.lr = 1.0};
+  options.loaders = {{"train", {toy::points(6), {.batch_size = 2}}},
+                     {"valid", {toy::points(4), {.batch_size = 2}}}};
+  options.scheduler = optim::warmup(2, optim::ExponentialLR{.gamma = 0.5}, {.start_factor = 0.5});
+  EXPECT_THAT(rates(options), ElementsAre(0.5, 0.75, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25));
+  // After the warm-up, the plateau never sees an improvement: each epoch halves the rate.
+  options.scheduler = optim::warmup(
+      2, optim::ReduceLROnPlateau{.factor = 0.5, .patience = 0, .threshold = 10, .eps = 0},
+      {.start_factor = 0.5});
+  EXPECT_THAT(rates(options), ElementsAre(0.5, 0.75, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25));
+  options.valid_loader.reset();
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("scheduler SequentialLR: needs a metric"));
+}
+
 TEST(SchedulerCallback, APlateauFollowsTheMetricItIsTold) {
   TrainOptions options = toy::options();
   options.num_epochs = 4;

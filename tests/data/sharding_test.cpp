@@ -138,5 +138,21 @@ TEST(BatchSplit, RefusesWhatCannotBeSplit) {
             "");
 }
 
+TEST(EpochSize, MayBeLimited) {
+  for (const std::int64_t shards : {1, 2}) {
+    const Loader limited = loader(50, {.batch_size = 4, .shuffle = true, .max_batches = 3});
+    const ShardedEpoch epoch(limited, {}, shards);
+    EXPECT_EQ(epoch.batches(), 3);
+    EXPECT_EQ(epoch_size(limited, shards).samples, 12 * shards);
+    EXPECT_EQ(seen(epoch, shards).size(), static_cast<std::size_t>(12 * shards));
+  }
+  EXPECT_EQ(epoch_size(loader(50, {.batch_size = 4, .max_batches = 100}), 1).batches, 13);
+  const Loader unsplit = loader(50, {.batch_size = 4, .max_batches = 3});
+  EXPECT_EQ(unsplit.batches(), 3);
+  EXPECT_EQ(unsplit.samples(), 12);
+  EXPECT_EQ(unsplit.order().size(), 12u);
+  EXPECT_THROW(loader(50, {.max_batches = 0}), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep::data

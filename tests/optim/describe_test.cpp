@@ -29,6 +29,10 @@ TEST(Describe, ASchedulerHasAllItsNumbers) {
             "MultiStepLR(milestones=[2, 4], gamma=0.1, per=batch)");
   EXPECT_NE(describe(SchedulerSpec(OneCycleLR{.max_lr = 1})),
             describe(SchedulerSpec(OneCycleLR{.max_lr = 1, .anneal = Anneal::kLinear})));
+  EXPECT_EQ(describe(chain({ExponentialLR{.gamma = 0.5}, StepLR{.step_size = 3}}, {4})),
+            "SequentialLR(schedulers=[ExponentialLR(gamma=0.5, per=epoch), "
+            "StepLR(step_size=3, gamma=0.1, per=epoch)], milestones=[4])");
+  EXPECT_EQ(describe(SchedulerSpec(FunctionLR{})), "FunctionLR(per=epoch)");
 }
 
 }  // namespace

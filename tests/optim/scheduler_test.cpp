@@ -26,6 +26,25 @@ TEST(SchedulerSpec, IsMadeOfEachAggregate) {
   EXPECT_EQ(scheduled({.scheduler = ReduceLROnPlateau{}}), "ReduceLROnPlateau");
 }
 
+TEST(SchedulerSpec, IsMadeOfAFunctionOrAChain) {
+  EXPECT_EQ(scheduled({.scheduler = FunctionLR{.factor = [](auto, const auto&) { return 1.0; }}}),
+            "FunctionLR");
+  EXPECT_EQ(scheduled({.scheduler = chain({LinearLR{}, StepLR{.step_size = 3}}, {5})}),
+            "SequentialLR");
+  EXPECT_EQ(scheduled({.scheduler = warmup(5)}), "LinearLR");
+}
+
+TEST(SchedulerSpec, IsMadeOfAUsersClass) {
+  EXPECT_EQ(scheduled({.scheduler =
+                           [](Optimizer& optimizer, const ScheduleContext& run) {
+                             return SchedulerSpec(ExponentialLR{.gamma = 0.5}).make(optimizer, run);
+                           }}),
+            "ExponentialLR");
+  EXPECT_EQ(schedule_error(
+                [](Optimizer&, const ScheduleContext&) { return std::unique_ptr<Scheduler>(); }),
+            "scheduler: expected a function that makes one, it returned null");
+}
+
 TEST(SchedulerSpec, IsEmptyByDefault) {
   const ScheduleOptions options;
   EXPECT_FALSE(options.scheduler);

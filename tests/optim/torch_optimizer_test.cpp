@@ -230,5 +230,82 @@ TEST(TorchOptimizer, OneThatCannotBeSavedSaysSoBeforeItIsNeeded) {
   Training(Adam{}, torch::kFloat32).optimizer->check_state();
 }
 
+// The key of a parameter's state is text or a pointer, depending on the version of LibTorch.
+template <typename States>
+auto& state_of(States& states, const torch::Tensor& parameter) {
+  if constexpr (std::is_same_v<typename States::key_type, std::string>) {
+    return states[c10::guts::to_string(parameter.unsafeGetTensorImpl())];
+  } else {
+    return states[parameter.unsafeGetTensorImpl()];
+  }
+}
+
+// With all that is needed to save it.
+struct SavedOptions : torch::optim::OptimizerCloneableOptions<SavedOptions> {
+  explicit SavedOptions(double lr) : lr(lr) {}
+  double lr;
+  double get_lr() const override { return lr; }
+  void set_lr(const double value) override { lr = value; }
+  void serialize(torch::serialize::InputArchive& archive) override {
+    c10::IValue value;
+    archive.read("lr", value);
+    lr = value.toDouble();
+  }
+  void serialize(torch::serialize::OutputArchive& archive) const override {
+    archive.write("lr", c10::IValue(lr));
+  }
+};
+
+struct SavedState : torch::optim::OptimizerCloneableParamState<SavedState> {
+  torch::Tensor velocity;
+  void serialize(torch::serialize::InputArchive& archive) override {
+    archive.read("velocity", velocity, /*is_buffer=*/true);
+  }
+  void serialize(torch::serialize::OutputArchive& archive) const override {
+    archive.write("velocity", velocity, /*is_buffer=*/true);
+  }
+};
+
+class SavedOptimizer : public torch::optim::Optimizer {
+ public:
+  SavedOptimizer(std::vector<torch::Tensor> parameters, double lr)
+      : Optimizer(std::move(parameters), std::make_unique<SavedOptions>(lr)) {}
+
+  torch::Tensor step(LossClosure) override {
+    const torch::NoGradGuard no_grad;
+    for (auto& group : param_groups_) {
+      for (torch::Tensor& parameter : group.params()) {
+        if (!parameter.grad().defined()) continue;
+        auto& state = state_of(state_, parameter);
+        if (state == nullptr) {
+          state = std::make_unique<SavedState>();
+          static_cast<SavedState&>(*state).velocity = torch::zeros_like(parameter);
+        }
+        torch::Tensor& velocity = static_cast<SavedState&>(*state).velocity;
+        velocity.mul_(0.9).add_(parameter.grad());
+        parameter.sub_(velocity, group.options().get_lr());
+      }
+    }
+    return {};
+  }
+  void save(torch::serialize::OutputArchive& archive) const override {
+    torch::optim::serialize<SavedState, SavedOptions>(archive, *this);
+  }
+  void load(torch::serialize::InputArchive& archive) override {
+    torch::optim::serialize<SavedState, SavedOptions>(archive, *this);
+  }
+};
+
+TEST(TorchOptimizer, AUsersClassThatCanBeSavedResumesToTheBit) {
+  const auto spec = [](double lr) -> OptimizerSpec {
+    return [lr](std::vector<torch::Tensor> parameters) {
+      return std::make_unique<SavedOptimizer>(std::move(parameters), lr);
+    };
+  };
+  expect_resumes(spec(0.02), spec(0.1));
+  const Training training(spec(0.02), torch::kFloat32);
+  training.optimizer->check_state();
+}
+
 }  // namespace
 }  // namespace lockstep::optim

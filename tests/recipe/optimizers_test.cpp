@@ -36,6 +36,39 @@ TEST(Optimizers, OptionsReachThem) {
   }
 }
 
+// A plugin adds its classes in the same way.
+TEST(Optimizers, OfAUserHaveAName) {
+  struct Options {
+    double lr = 0.5;
+  };
+  class Sign : public optim::Optimizer {
+   public:
+    Sign(optim::FlatParameters& parameters, double lr) : parameters_(parameters), lr_(lr) {}
+    std::string name() const override { return "Sign"; }
+    void step(const optim::StepOptions& options) override {
+      optim::update_each(parameters_, options, [this](const auto& slice, const auto& gradient) {
+        slice.parameter.sub_(gradient.sign(), lr_);
+      });
+    }
+    double lr() const override { return lr_; }
+    void set_lr(double lr) override { lr_ = lr; }
+    StateDict state() const override { return {{"lr", lr_}}; }
+    void load_state(const StateDict& state) override { lr_ = state.get<double>("lr"); }
+
+   private:
+    optim::FlatParameters& parameters_;
+    double lr_;
+  };
+  targets().optimizers.add<Options>("SignOfUser", "Steps of equal size.",
+                                    {{"lr", &Options::lr, "learning rate"}}, [](const Options& o) {
+                                      return [o](optim::FlatParameters& parameters) {
+                                        return std::make_unique<Sign>(parameters, o.lr);
+                                      };
+                                    });
+  EXPECT_THAT(after_step("{SignOfUser: {lr: 0.25}}"), ::testing::ElementsAre(0.75, 0.75));
+  EXPECT_THAT(after_step("SignOfUser"), ::testing::ElementsAre(0.5, 0.5));
+}
+
 TEST(Optimizers, AreCheckedBeforeTheyAreUsed) {
   const auto error = [](const std::string& text) {
     return error_of([&] { targets().optimizers.make(node(text)); });

@@ -157,6 +157,49 @@ TEST(Autoresume, FinishedStagesAreTakenAndTheOtherGoesOn) {
   EXPECT_THROW(resume_stages(without.stages, "last"), ConfigError);
 }
 
+// The train loader has 5 batches.
+TEST(Autoresume, KnowsAStageThatCountsSteps) {
+  const TemporaryDirectory folder;
+  const auto recipe_of = [&](int steps) {
+    config::Node document = config_with(
+        {"logdir=" + (folder / "run").string(),
+         fmt::format("stages={{first: {{num_steps: {}}}, second: {{num_epochs: 1}}}}", steps)});
+    document.erase("num_epochs");
+    return read_recipe(document);
+  };
+  run_recipe(recipe_of(7));
+  std::filesystem::remove_all(folder / "run/second");
+  Recipe same = recipe_of(7);
+  resume_stages(same.stages, "last");
+  ASSERT_EQ(same.stages.size(), 1u);
+  EXPECT_EQ(same.stages[0].name, "second");
+  Recipe longer = recipe_of(8);
+  resume_stages(longer.stages, "last");
+  ASSERT_EQ(longer.stages.size(), 2u);
+  EXPECT_EQ(longer.stages[0].options.resume, "last");
+  EXPECT_EQ(longer.runner->train(options_of(longer.stages[0])).steps, 1);
+}
+
+TEST(Recipe, SetsTheLengthOfARun) {
+  config::Node document =
+      config_with({"num_steps=7", "steps_per_epoch=3", "valid_every=2",
+                   "limit_batches={valid: 1, train: 0.5}", "loaders/train/max_batches=4"});
+  document.erase("num_epochs");
+  const Recipe recipe = read_recipe(document);
+  const TrainOptions& options = recipe.stages[0].options;
+  EXPECT_EQ(options.loaders.at("train").options().max_batches, 4);
+  EXPECT_EQ(options.limit_batches.at("train"), (std::variant<std::int64_t, double>(0.5)));
+  const TrainResult result = run_recipe(recipe);
+  EXPECT_EQ(result.steps, 7);
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_FALSE(result.history.at(1).contains("valid"));
+  EXPECT_TRUE(result.history.at(2).contains("valid"));
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"num_steps=7"})); }),
+              HasSubstr("num_steps: expected num_steps or num_epochs, got both: 7 and 2"));
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"limit_batches={train: 2.5}"})); }),
+              HasSubstr("a share above 0"));
+}
+
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   const TemporaryDirectory folder;
   const auto recipe_of = [&] {

@@ -36,6 +36,48 @@ TEST(Schedulers, OptionsReachThem) {
   EXPECT_DOUBLE_EQ(lr_after("{ReduceLROnPlateau: {factor: 0.5, patience: 1}}", 4), 0.5);
 }
 
+TEST(Schedulers, CanFollowEachOther) {
+  const std::string chain =
+      "{SequentialLR: {schedulers: [{LinearLR: {start_factor: 0.5, total_iters: 2}}, "
+      "{ExponentialLR: {gamma: 0.5}}], milestones: [2]}}";
+  EXPECT_DOUBLE_EQ(lr_after(chain, 0), 0.5);
+  EXPECT_DOUBLE_EQ(lr_after(chain, 2), 1.0);
+  EXPECT_DOUBLE_EQ(lr_after(chain, 4), 0.25);
+  EXPECT_DOUBLE_EQ(lr_after("{Warmup: {steps: 2, start_factor: 0.5}}", 1), 0.75);
+  EXPECT_DOUBLE_EQ(lr_after("{Warmup: {steps: 2, per: epoch, then: {StepLR: {step_size: 1}}}}", 3),
+                   0.1);
+  EXPECT_DOUBLE_EQ(lr_after("{Warmup: {steps: 1, then: " + chain + "}}", 1), 0.5) << "nested";
+  // A part that spans the rest of the run is accepted, whatever the length of the run.
+  targets().schedulers.make(node("{Warmup: {steps: 5000, per: epoch, then: CosineAnnealingLR}}"));
+  const auto error = [](const std::string& text) {
+    return error_of([&] { targets().schedulers.make(node(text)); });
+  };
+  EXPECT_THAT(error("{SequentialLR: {schedulers: [LinearLR, LinearLR], milestones: []}}"),
+              HasSubstr("it/SequentialLR/milestones: expected 1 for 2 schedulers, got 0"));
+  EXPECT_THAT(error("{SequentialLR: {schedulers: [LinerLR], milestones: []}}"),
+              HasSubstr("did you mean 'LinearLR'"));
+  EXPECT_THAT(error("Warmup"), HasSubstr("steps is missing"));
+  EXPECT_THAT(error("{Warmup: {steps: 3, then: {StepLR: {step_size: 0}}}}"),
+              HasSubstr("it/Warmup/then/StepLR/step_size"));
+}
+
+// A plugin adds its classes in the same way.
+TEST(Schedulers, OfAUserHaveAName) {
+  struct Options {
+    double factor = 0.5;
+  };
+  targets().schedulers.add<Options>(
+      "OnceOfUser", "Multiplies by a factor once.", {{"factor", &Options::factor, ""}},
+      [](const Options& o) {
+        return [o](optim::Optimizer& optimizer, const optim::ScheduleContext& run) {
+          return optim::SchedulerSpec(optim::MultiStepLR{.milestones = {1}, .gamma = o.factor})
+              .make(optimizer, run);
+        };
+      });
+  EXPECT_DOUBLE_EQ(lr_after("{OnceOfUser: {factor: 0.25}}", 3), 0.25);
+  EXPECT_DOUBLE_EQ(lr_after("{Warmup: {steps: 2, then: OnceOfUser}}", 4), 0.5);
+}
+
 TEST(Schedulers, AreCheckedBeforeTheyAreUsed) {
   const auto error = [](const std::string& text) {
     return error_of([&] { targets().schedulers.make(node(text)); });

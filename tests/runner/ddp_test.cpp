@@ -64,6 +64,57 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   }
 }
 
+// Epochs that go on in the middle of the data, an end inside an epoch, an optimizer of the user's
+// class, and a second run that goes on from the first.
+TEST(Ddp, ARunOfAnyLengthHasTheSameBitsForAnyNumberOfWorkers) {
+  class Descent : public optim::Optimizer {
+   public:
+    explicit Descent(optim::FlatParameters& parameters) : parameters_(parameters) {}
+    std::string name() const override { return "Descent"; }
+    void step(const optim::StepOptions& options) override {
+      ++steps_;
+      optim::update_each(parameters_, options, [this](const auto& slice, const auto& gradient) {
+        slice.parameter.sub_(gradient, lr_ / static_cast<double>(steps_));
+      });
+    }
+    double lr() const override { return lr_; }
+    void set_lr(double lr) override { lr_ = lr; }
+    StateDict state() const override { return {{"lr", lr_}, {"steps", steps_}}; }
+    void load_state(const StateDict& state) override {
+      lr_ = state.get<double>("lr");
+      steps_ = state.get<std::int64_t>("steps");
+    }
+
+   private:
+    optim::FlatParameters& parameters_;
+    double lr_ = 0.1;
+    std::int64_t steps_ = 0;
+  };
+  const auto options = [](const Workers& setup, std::int64_t num_steps) {
+    TrainOptions options = with(setup);
+    options.num_epochs = 1;
+    options.num_steps = num_steps;
+    options.steps_per_epoch = 3;
+    options.valid_every = 2;
+    options.keep_run = true;
+    options.optimizer = [](optim::FlatParameters& parameters) {
+      return std::make_unique<Descent>(parameters);
+    };
+    options.scheduler = optim::warmup(2, optim::ExponentialLR{.gamma = 0.5});
+    return options;
+  };
+  const auto alone = toy::train(options({.workers = 1, .shards = 2}, 9));
+  for (const Workers& setup :
+       {Workers{.workers = 1, .shards = 2}, Workers{.workers = 2, .shards = 2},
+        Workers{.workers = 2, .shards = 2, .share_updates = false}}) {
+    SupervisedRunner runner;
+    runner.train(options(setup, 6));
+    const auto result = runner.continue_training({.num_steps = 9});
+    EXPECT_EQ(result.steps, 3);
+    EXPECT_EQ(result.weights_hash, alone.weights_hash) << setup.workers << setup.share_updates;
+  }
+}
+
 // All layers of the model are known, and it has several megabytes. Gradients are written directly
 // if memory is shared, and reduced in buckets if it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {

@@ -501,5 +501,44 @@ TEST(Networks, NetworksGoOnFromStageToStage) {
   EXPECT_EQ(own.weights_hash, given.weights_hash);
 }
 
+// The train loader has 7 batches.
+TEST(Networks, AStepIsAnUpdateOfThePhasesOfEveryBatch) {
+  TrainOptions options = gan_options();
+  options.phases = {Phase{.name = "generator", .every = 2}, "discriminator"};
+  options.num_epochs = 1;
+  options.num_steps = 10;
+  const auto result = Gan().train(options);
+  EXPECT_EQ(result.steps, 10);
+  EXPECT_EQ(result.epochs, 2);
+}
+
+// More steps than the schedule has would be an error.
+TEST(Networks, AScheduleHasTheStepsOfItsPhase) {
+  for (const std::int64_t accumulation_steps : {1, 3}) {
+    TrainOptions options = gan_options();
+    options.phases = {"discriminator", Phase{.name = "generator", .every = 2}};
+    options.accumulation_steps = accumulation_steps;
+    options.scheduler = optim::OneCycleLR{.max_lr = 0.01, .cycle_momentum = false};
+    EXPECT_EQ(Gan().train(options).epochs, 3);
+    options.models = gan_networks();
+    options.num_epochs = 1;
+    options.num_steps = 5;
+    EXPECT_EQ(Gan().train(options).steps, 5);
+  }
+}
+
+TEST(Networks, ContinueTrainingIsOneLongerRun) {
+  TrainOptions options = gan_options();
+  const auto straight = Gan().train(options);
+  options.models = gan_networks();
+  options.num_epochs = 1;
+  options.keep_run = true;
+  Gan runner;
+  runner.train(options);
+  const auto longer = runner.continue_training({.num_epochs = 3});
+  EXPECT_EQ(longer.weights_hash, straight.weights_hash);
+  EXPECT_EQ(longer.history, straight.history);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,11 +1,14 @@
 #include "lockstep/runner/runner.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
+#include "lockstep/callback/early_stopping.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
 
@@ -259,6 +262,118 @@ TEST(Runner, TrainsTwiceInARow) {
   TrainOptions onward = toy::options();
   onward.model = first.model;
   EXPECT_NE(runner.train(onward).weights_hash, first.weights_hash) << "a trained model trains on";
+}
+
+// A run with something of everything that must go on: dropout, batch norm, Adam, a scheduler, early
+// stopping, the best epoch.
+TrainOptions to_go_on(std::int64_t num_epochs) {
+  TrainOptions options = toy::options();
+  options.num_epochs = num_epochs;
+  options.scheduler = optim::warmup(9, optim::ExponentialLR{.gamma = 0.8});
+  options.callbacks = {AccuracyCallback({.num_classes = 3}),
+                       EarlyStoppingCallback({.patience = 8})};
+  options.load_best_on_end = true;
+  options.keep_run = true;
+  return options;
+}
+
+TEST(ContinueTraining, IsOneLongerRun) {
+  const auto straight = SupervisedRunner().train(to_go_on(6));
+  SupervisedRunner runner;
+  runner.train(to_go_on(2));
+  runner.continue_training({.num_epochs = 3});
+  const auto result = runner.continue_training({.num_epochs = 6});
+  EXPECT_EQ(result.weights_hash, straight.weights_hash);
+  EXPECT_EQ(result.history, straight.history);
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_EQ(result.best_epoch, straight.best_epoch);
+  EXPECT_EQ(weights_hash(result.model.weights()), weights_hash(straight.model.weights()))
+      << "load_best_on_end";
+}
+
+TEST(ContinueTraining, CountsStepsToo) {
+  TrainOptions options = to_go_on(1);
+  options.steps_per_epoch = 4;
+  options.num_steps = 12;
+  const auto straight = SupervisedRunner().train(options);
+  options.model = toy::model();
+  options.num_steps = 8;
+  SupervisedRunner runner;
+  runner.train(options);
+  const auto result = runner.continue_training({.num_steps = 12});
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.weights_hash, straight.weights_hash);
+}
+
+// The best epoch may be one of the first run; its weights are in no file.
+TEST(ContinueTraining, RemembersTheBestWeights) {
+  TrainOptions options = to_go_on(2);
+  std::string best;
+  auto worse = std::make_shared<toy::Hooks>();
+  worse->loader_end = [&](State& s) {
+    if (s.loader != "valid") return;
+    s.loader_metrics["loss"] = static_cast<double>(s.progress.epoch);
+    if (s.progress.epoch == 1) best = weights_hash(s.model.weights());
+  };
+  options.callbacks.add(worse);
+  SupervisedRunner runner;
+  runner.train(options);
+  toy::Warnings warnings;
+  const auto result = runner.continue_training({.num_epochs = 4});
+  EXPECT_EQ(result.best_epoch, 1);
+  EXPECT_EQ(weights_hash(result.model.weights()), best);
+  EXPECT_THAT(warnings.texts, testing::IsEmpty());
+}
+
+TEST(ContinueTraining, GoesOnInTheSameFolder) {
+  const TemporaryDirectory folder;
+  TrainOptions options = to_go_on(2);
+  options.logdir = folder / "run";
+  SupervisedRunner runner;
+  runner.train(options);
+  const auto result = runner.continue_training({.num_epochs = 3});
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/previous"));
+  const std::string csv = read_file(folder / "run/logs/valid.csv");
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 1 + 3) << csv;
+  EXPECT_TRUE(std::filesystem::exists(*result.last_checkpoint));
+}
+
+TEST(ContinueTraining, SaysWhyItCannot) {
+  SupervisedRunner runner;
+  EXPECT_EQ(toy::error_of([&] { runner.continue_training({.num_epochs = 3}); }),
+            "continue_training: this runner has no finished train() to go on from");
+  TrainOptions options = toy::options();
+  options.scheduler = optim::OneCycleLR{.max_lr = 0.1};
+  runner.train(options);
+  EXPECT_THAT(toy::error_of([&] { runner.continue_training({.num_epochs = 5}); }),
+              HasSubstr("set its option keep_run to true"));
+  options.model = toy::model();
+  options.keep_run = true;
+  runner.train(options);
+  EXPECT_EQ(toy::error_of([&] { runner.continue_training({}); }),
+            "continue_training: expected num_epochs or num_steps, got none");
+  EXPECT_THAT(toy::error_of([&] { runner.continue_training({.num_epochs = 5}); }),
+              HasSubstr("this cycle has 35 steps, the one in the checkpoint has 21"));
+
+  // An optimizer whose state cannot be saved trains nevertheless.
+  struct Options : torch::optim::OptimizerCloneableOptions<Options> {
+    double get_lr() const override { return 0.1; }
+    void set_lr(const double) override {}
+  };
+  struct Idle : torch::optim::Optimizer {
+    explicit Idle(std::vector<torch::Tensor> parameters)
+        : Optimizer(std::move(parameters), std::make_unique<Options>()) {}
+    torch::Tensor step(LossClosure) override { return {}; }
+  };
+  options = toy::options();
+  options.keep_run = true;
+  options.optimizer = [](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<Idle>(std::move(parameters));
+  };
+  runner.train(options);
+  EXPECT_THAT(toy::error_of([&] { runner.continue_training({.num_epochs = 5}); }),
+              testing::AllOf(HasSubstr("continue_training: the last run cannot go on"),
+                             HasSubstr("its state cannot be saved")));
 }
 
 }  // namespace

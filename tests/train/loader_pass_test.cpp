@@ -25,7 +25,7 @@ struct PassTest : testing::Test {
   void run(std::int64_t first_batch = 0, StateDict averages = {}) {
     LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
     if (first_batch > 0) pass.load_averages(averages);
-    pass.run({.loader = "valid", .first_batch = first_batch});
+    pass.run({.loader = "valid", .window = {.first_batch = first_batch}});
     saved = pass.averages();
   }
 

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct EarlyStoppingCallbackOptions {
-  std::int64_t patience = 10;                      // epochs in a row without an improvement
+  std::int64_t patience = 10;  // epochs in a row that have the metric, and do not improve it
   std::optional<MetricKey> metric = std::nullopt;  // default: valid_loader's valid_metric
   // Whether a smaller metric is better. Default: minimize_valid_metric if the metric is
   // valid_loader's, else as the metric says.

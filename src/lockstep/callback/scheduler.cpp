@@ -23,9 +23,9 @@ void SchedulerCallback::check(const State& state) const {
 }
 
 void SchedulerCallback::check(const State& state, const optim::Scheduler& scheduler) const {
-  if (!scheduler.needs_metric()) return;
+  if (!scheduler.will_need_metric()) return;
   const std::string asked_by = "scheduler " + scheduler.name();
-  if (scheduler.per() == optim::Per::kBatch) {
+  if (scheduler.needs_metric() && scheduler.per() == optim::Per::kBatch) {
     throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", asked_by);
   }
   if (!metric(state)) {

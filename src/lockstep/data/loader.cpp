@@ -31,6 +31,10 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
         "of them, got both: {} and {}",
         options_.batch_size, *options_.global_batch_size);
   }
+  if (options_.max_batches && *options_.max_batches < 1) {
+    throw ConfigError("loader: max_batches: expected a positive integer, got {}",
+                      *options_.max_batches);
+  }
   if (options_.prefetch < 0) {
     throw ConfigError("loader: prefetch: expected 0 or more batches, got {}", options_.prefetch);
   }
@@ -45,12 +49,13 @@ std::int64_t Loader::order_size() const {
 
 std::int64_t Loader::batches() const {
   const std::int64_t size = unsplit_batch_size();
-  return order_size() / size + (!options_.drop_last && order_size() % size != 0 ? 1 : 0);
+  const std::int64_t all =
+      order_size() / size + (!options_.drop_last && order_size() % size != 0 ? 1 : 0);
+  return std::min(all, options_.max_batches.value_or(all));
 }
 
 std::int64_t Loader::samples() const {
-  const std::int64_t all = order_size();
-  return options_.drop_last ? all - all % unsplit_batch_size() : all;
+  return std::min(order_size(), batches() * unsplit_batch_size());
 }
 
 std::vector<std::int64_t> Loader::order(const EpochKey& key) const {

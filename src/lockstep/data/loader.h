@@ -32,6 +32,8 @@ struct LoaderOptions {
   // Makes a batch of samples: stack(), pad({…}), lists({…}) or a function (data/collate.h). By
   // default the data set does it, and a data set stacks samples unless it overrides gather().
   Collate collate = {};
+  // At most this many batches of an epoch, over all shards, for a quick look. Default: all.
+  std::optional<std::int64_t> max_batches = {};
 };
 
 // Everything that the order of an epoch depends on.

@@ -51,15 +51,19 @@ std::string describe(const BatchSplit& split) {
 EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
   const BatchSplit split = batch_split(loader, shards);
   const bool drop_last = loader.options().drop_last;
+  const auto limited = [&](std::int64_t batches) {
+    return std::min(batches, loader.options().max_batches.value_or(batches));
+  };
   if (const auto* sampler = distributed(loader)) {
     const std::int64_t each = sampler->of_replica({.index = 0, .count = shards}).size();
     const std::int64_t size = split.least;
-    const std::int64_t batches = drop_last ? each / size : divided_up(each, size);
+    const std::int64_t batches = limited(drop_last ? each / size : divided_up(each, size));
     return {.batches = batches, .samples = std::min(each, batches * size) * shards};
   }
   const std::int64_t all =
       loader.options().sampler ? loader.options().sampler->size() : loader.dataset()->size();
-  const std::int64_t batches = drop_last ? all / split.global : divided_up(all, split.global);
+  const std::int64_t batches =
+      limited(drop_last ? all / split.global : divided_up(all, split.global));
   return {.batches = batches, .samples = std::min(all, batches * split.global)};
 }
 

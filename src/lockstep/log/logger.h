@@ -25,6 +25,7 @@ struct Progress {
   std::int64_t num_epochs = 0;
   std::int64_t batch_step = 0;
   std::int64_t sample_step = 0;
+  std::int64_t update_step = 0;  // updates of the model: with accumulation, fewer than batches
 };
 
 // How a run begins.

@@ -41,11 +41,6 @@ class AdagradOptimizer final : public FlatOptimizer {
     options_.lr = lr;
   }
 
-  std::optional<double> momentum() const override { return std::nullopt; }
-  void set_momentum(double momentum) override {
-    throw Error("optimizer Adagrad: it has no momentum that could be set to {}", momentum);
-  }
-
  private:
   enum SlotIndex { kSum };
 

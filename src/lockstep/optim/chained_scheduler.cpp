@@ -102,7 +102,6 @@ class ChainedScheduler final : public Scheduler {
 
   std::string name() const override { return Rule::kName; }
   Per per() const override { return per_; }
-  bool needs_metric() const override { return false; }
 
   void step(std::optional<double>) override {
     ++num_steps_;
@@ -143,7 +142,7 @@ class ChainedScheduler final : public Scheduler {
 };
 
 template <typename Rule>
-std::unique_ptr<Scheduler> chain(Rule rule, Per per, Optimizer& optimizer) {
+std::unique_ptr<Scheduler> chained(Rule rule, Per per, Optimizer& optimizer) {
   return std::make_unique<ChainedScheduler<Rule>>(std::move(rule), per, optimizer);
 }
 
@@ -159,7 +158,7 @@ std::unique_ptr<Scheduler> make_scheduler(const StepLR& options, Optimizer& opti
   check("StepLR").require(step_size > 0, "step_size", "a positive integer",
                           options.step_size ? std::to_string(step_size) : "none");
   check("StepLR").not_negative("gamma", options.gamma);
-  return chain(StepRule{.step_size = step_size, .gamma = options.gamma}, options.per, optimizer);
+  return chained(StepRule{.step_size = step_size, .gamma = options.gamma}, options.per, optimizer);
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const MultiStepLR& options, Optimizer& optimizer,
@@ -168,15 +167,15 @@ std::unique_ptr<Scheduler> make_scheduler(const MultiStepLR& options, Optimizer&
   for (const std::int64_t milestone : options.milestones) {
     check("MultiStepLR").require(milestone > 0, "milestones", "positive integers", milestone);
   }
-  return chain(MultiStepRule{.milestones = options.milestones, .gamma = options.gamma}, options.per,
-               optimizer);
+  return chained(MultiStepRule{.milestones = options.milestones, .gamma = options.gamma},
+                 options.per, optimizer);
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const ExponentialLR& options, Optimizer& optimizer,
                                           const ScheduleContext&) {
   check("ExponentialLR").require(options.gamma.has_value(), "gamma", "a number >= 0", "none");
   check("ExponentialLR").not_negative("gamma", *options.gamma);
-  return chain(ExponentialRule{.gamma = *options.gamma}, options.per, optimizer);
+  return chained(ExponentialRule{.gamma = *options.gamma}, options.per, optimizer);
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingLR& options, Optimizer& optimizer,
@@ -185,7 +184,7 @@ std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingLR& options, Opti
       options.t_max ? *options.t_max : steps_of_run("CosineAnnealingLR", options.per, context);
   check("CosineAnnealingLR").require(t_max > 0, "t_max", "a positive integer", t_max);
   check("CosineAnnealingLR").not_negative("eta_min", options.eta_min);
-  return chain(CosineRule{.t_max = t_max, .eta_min = options.eta_min}, options.per, optimizer);
+  return chained(CosineRule{.t_max = t_max, .eta_min = options.eta_min}, options.per, optimizer);
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& optimizer,
@@ -195,21 +194,24 @@ std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& op
   check("LinearLR").fraction("end_factor", options.end_factor);
   check("LinearLR")
       .require(options.total_iters > 0, "total_iters", "a positive integer", options.total_iters);
-  return chain(LinearRule{.start_factor = options.start_factor,
-                          .end_factor = options.end_factor,
-                          .total_iters = options.total_iters},
-               options.per, optimizer);
+  return chained(LinearRule{.start_factor = options.start_factor,
+                            .end_factor = options.end_factor,
+                            .total_iters = options.total_iters},
+                 options.per, optimizer);
 }
 
 std::int64_t steps_of_run(const std::string& scheduler, Per per, const ScheduleContext& context) {
-  const std::int64_t steps =
-      per == Per::kEpoch ? context.num_epochs : context.num_epochs * context.steps_per_epoch;
-  if (steps <= 0) {
+  const std::int64_t steps = context.steps(per);
+  if (steps > 0) return steps;
+  if (context.steps_before > 0) {
     throw ConfigError(
-        "scheduler {}: expected a run with at least one step, got {} epochs of {} steps", scheduler,
-        context.num_epochs, context.steps_per_epoch);
+        "scheduler {}: the run is over before it begins: it comes after {} updates, and the run "
+        "has {}",
+        scheduler, context.steps_before, context.steps(Per::kBatch) + context.steps_before);
   }
-  return steps;
+  throw ConfigError(
+      "scheduler {}: expected a run with at least one step, got {} epochs of {} steps", scheduler,
+      context.num_epochs, context.steps_per_epoch);
 }
 
 void check_scheduler_name(const Scheduler& scheduler, const StateDict& state) {

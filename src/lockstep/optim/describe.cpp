@@ -85,6 +85,7 @@ struct DescribeOptimizer {
     return Text(c10::demangle(typeid(object).name()).c_str()).with("lr", rates);
   }
   std::string operator()(const OptimizerSpec::TorchFactory&) const { return "made by a function"; }
+  std::string operator()(const OptimizerSpec::Factory&) const { return "made by a function"; }
 
  private:
   template <typename Options>
@@ -152,6 +153,15 @@ struct DescribeScheduler {
         .with("eps", o.eps)
         .with("per", o.per);
   }
+  std::string operator()(const FunctionLR& o) const {
+    return Text("FunctionLR").with("per", o.per);
+  }
+  std::string operator()(const SchedulerSpec::SequentialPtr& o) const {
+    std::vector<std::string> parts;
+    for (const SchedulerSpec& part : o->schedulers) parts.push_back(describe(part));
+    return Text("SequentialLR").with("schedulers", parts).with("milestones", o->milestones);
+  }
+  std::string operator()(const SchedulerSpec::Factory&) const { return "made by a function"; }
 };
 
 }  // namespace

@@ -11,8 +11,7 @@ namespace lockstep::optim {
 
 // "SGD(lr=0.1, momentum=0.9, …)", with the settings of single parameters; "none" for nothing. Two
 // that differ in a number have different texts. The text of a torch optimizer has its name and the
-// learning rates of its groups. A function that makes an optimizer is not called, and the text only
-// says that it is one.
+// learning rates of its groups. A function is not called, and the text only says that it is one.
 std::string describe(const OptimizerSpec& optimizer);
 std::string describe(const SchedulerSpec& scheduler);
 

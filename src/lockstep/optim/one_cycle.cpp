@@ -54,7 +54,6 @@ class OneCycleScheduler final : public Scheduler {
 
   std::string name() const override { return kName; }
   Per per() const override { return options_.per; }
-  bool needs_metric() const override { return false; }
 
   void step(std::optional<double>) override {
     // As in PyTorch, one step after the last update is allowed; the rate stays at its end value.

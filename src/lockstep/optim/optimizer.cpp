@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <torch/utils.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
@@ -31,6 +33,14 @@ struct MakeOptimizer {
                           {.adds_unfrozen = true});
   }
 
+  std::unique_ptr<Optimizer> operator()(const OptimizerSpec::Factory& factory) const {
+    auto optimizer = factory(parameters);
+    if (optimizer == nullptr) {
+      throw ConfigError("optimizer: expected a function that makes one, it returned null");
+    }
+    return optimizer;
+  }
+
   std::unique_ptr<Optimizer> operator()(const OptimizerSpec::TorchOptimizer& optimizer) const {
     return make_optimizer(optimizer, parameters);
   }
@@ -44,6 +54,25 @@ struct MakeOptimizer {
 };
 
 }  // namespace
+
+void Optimizer::set_momentum(double momentum) {
+  throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
+}
+
+void update_each(FlatParameters& parameters, const StepOptions& options,
+                 const UpdateParameter& update) {
+  const torch::NoGradGuard no_grad;
+  parameters.collect_grads();
+  for (const auto& buffer : parameters.buffers()) {
+    if (!buffer.is_awake()) continue;
+    if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
+    for (const auto& slice : buffer.slices) {
+      if (slice.used) update(slice, slice.grad);
+    }
+  }
+  parameters.mark_updated();
+  if (options.zero_grad) parameters.zero_grad();
+}
 
 std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const {
   if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_awake)) {

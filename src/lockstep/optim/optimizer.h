@@ -1,11 +1,16 @@
 // Optimizers, which update the weights. Users write one of the aggregates, with PyTorch's names and
-// defaults, or pass a torch::optim::Optimizer:
+// defaults, pass a torch::optim::Optimizer, or derive a class of their own from Optimizer:
 //
 //   .optimizer = ls::optim::Adam{.lr = 0.02}
 //   .optimizer = std::make_shared<torch::optim::SGD>(model->parameters(), 0.1)
 //   .optimizer = [](auto parameters) {
 //     return std::make_unique<torch::optim::SGD>(parameters, 0.1);
 //   }
+//   .optimizer = [](ls::optim::FlatParameters& parameters) {
+//     return std::make_unique<MyOptimizer>(parameters);
+//   }
+//
+// docs/guide/own-scheduler.md has complete programs.
 #pragma once
 
 #include <concepts>
@@ -57,12 +62,13 @@ class Optimizer {
   virtual void set_lr(double lr) = 0;
 
   // SGD, RMSprop: momentum; Adam, AdamW: beta1; others have none, and setting it throws Error.
-  virtual std::optional<double> momentum() const = 0;
-  virtual void set_momentum(double momentum) = 0;
+  virtual std::optional<double> momentum() const { return std::nullopt; }
+  virtual void set_momentum(double momentum);
 
-  // {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,
-  // hyper-parameters, and for each kind of state {parameter's name: tensor like it}}. It is a copy,
-  // which later steps do not change.
+  // Everything that the next step depends on besides the parameters and their gradients, the
+  // learning rate included. It is a copy, which later steps do not change. Lockstep's optimizers
+  // have {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,
+  // hyper-parameters, and for each kind of state {parameter's name: tensor like it}}.
   virtual StateDict state() const = 0;
 
   // Throws ConfigError if state() cannot be saved, which is possible for a user's own torch
@@ -82,6 +88,15 @@ class Optimizer {
   virtual StateDict without_tensors(const StateDict& state) const { return state; }
   virtual std::vector<torch::Tensor> tensors() const { return {}; }
 };
+
+// Does all of Optimizer::step() except the arithmetic, for an optimizer of your own: calls `update`
+// for each parameter that takes part in the step, with its scaled gradient. `update` changes
+// slice.parameter in place; no graph is recorded. A state of the optimizer is best kept by
+// slice.name: parameters may be frozen and unfrozen during a run.
+using UpdateParameter =
+    std::function<void(const FlatParameters::Slice& slice, const torch::Tensor& gradient)>;
+void update_each(FlatParameters& parameters, const StepOptions& options,
+                 const UpdateParameter& update);
 
 struct Adam {
   double lr = 1e-3;
@@ -134,6 +149,16 @@ struct ParameterSettings {
   bool optional = false;  // no error if no parameter matches
 };
 
+template <typename F>
+concept MakesTorchOptimizer =
+    std::is_invocable_r_v<std::unique_ptr<torch::optim::Optimizer>, F, std::vector<torch::Tensor>>;
+
+// A function with a parameter of type `auto` makes a torch optimizer: trying such a function with
+// FlatParameters could be an error inside of it.
+template <typename F>
+concept MakesOptimizer = !MakesTorchOptimizer<F> &&
+                         std::is_invocable_r_v<std::unique_ptr<Optimizer>, F, FlatParameters&>;
+
 // Any of the above, or nothing. Lockstep's optimizers can have settings for some parameters:
 //
 //   .optimizer = {ls::optim::AdamW{.lr = 1e-3}, {{.names = "*.bias", .weight_decay = 0}}}
@@ -142,6 +167,7 @@ class OptimizerSpec {
   using TorchOptimizer = std::shared_ptr<torch::optim::Optimizer>;
   using TorchFactory =
       std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
+  using Factory = std::function<std::unique_ptr<Optimizer>(FlatParameters&)>;
 
   OptimizerSpec() = default;
   OptimizerSpec(const Adam& options, std::vector<ParameterSettings> settings = {})
@@ -159,11 +185,12 @@ class OptimizerSpec {
   template <std::derived_from<torch::optim::Optimizer> T>
   OptimizerSpec(std::shared_ptr<T> optimizer) : choice_(TorchOptimizer(std::move(optimizer))) {}
 
-  // A function that makes an optimizer for the parameters when training starts.
-  template <typename F>
-  requires std::is_invocable_r_v<std::unique_ptr<torch::optim::Optimizer>, F,
-                                 std::vector<torch::Tensor>>
+  // A function that makes an optimizer for the parameters when training starts: a torch optimizer,
+  // or an object of your own class. The parameters outlive the optimizer.
+  template <MakesTorchOptimizer F>
   OptimizerSpec(F factory) : choice_(TorchFactory(std::move(factory))) {}
+  template <MakesOptimizer F>
+  OptimizerSpec(F factory) : choice_(Factory(std::move(factory))) {}
 
   bool has_value() const { return choice_.index() != 0; }
   explicit operator bool() const { return has_value(); }
@@ -174,7 +201,7 @@ class OptimizerSpec {
   std::unique_ptr<Optimizer> make(FlatParameters& parameters) const;
 
   using Choice = std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer,
-                              TorchFactory>;
+                              TorchFactory, Factory>;
   const Choice& choice() const { return choice_; }
   const std::vector<ParameterSettings>& settings() const { return settings_; }
 

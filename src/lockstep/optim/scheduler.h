@@ -1,13 +1,24 @@
 // Schedulers, which change the learning rate during a run. Users write one of the aggregates, with
-// PyTorch's names and defaults; the values are PyTorch's:
+// PyTorch's names and defaults; the values are PyTorch's. They can be put one after the other, and
+// a function or a class of your own can decide, too:
 //
 //   .scheduler = ls::optim::OneCycleLR{.max_lr = 0.1}
+//   .scheduler = ls::optim::warmup(500, ls::optim::StepLR{.step_size = 30})
+//   .scheduler = ls::optim::FunctionLR{.factor = my_function}
+//   .scheduler = [](ls::optim::Optimizer& optimizer, const ls::optim::ScheduleContext& run) {
+//     return std::make_unique<MyScheduler>(optimizer, run);
+//   }
+//
+// docs/guide/own-scheduler.md has complete programs.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,6 +36,18 @@ enum class Anneal { kCos, kLinear };
 struct ScheduleContext {
   std::int64_t num_epochs = 1;
   std::int64_t steps_per_epoch = 1;  // updates, not samples
+  // Updates of the whole run, if its last epoch is shorter than the others.
+  std::optional<std::int64_t> num_steps = std::nullopt;
+  // Where the scheduler begins, if others come before it in a chain: epochs and updates that are
+  // over by then.
+  std::int64_t epochs_before = 0;
+  std::int64_t steps_before = 0;
+
+  // The steps that a scheduler makes from its beginning to the end of the run.
+  std::int64_t steps(Per per) const {
+    if (per == Per::kEpoch) return num_epochs - epochs_before;
+    return num_steps.value_or(num_epochs * steps_per_epoch) - steps_before;
+  }
 };
 
 class Scheduler {
@@ -32,10 +55,13 @@ class Scheduler {
   virtual ~Scheduler() = default;
 
   virtual std::string name() const = 0;
+  // When the next step() is due, and whether it needs the value of the observed metric. In a chain,
+  // both may change with a step.
   virtual Per per() const = 0;
+  virtual bool needs_metric() const { return false; }
 
-  // Whether step() needs the value of the observed metric.
-  virtual bool needs_metric() const = 0;
+  // Whether any step of the run needs the metric.
+  virtual bool will_need_metric() const { return needs_metric(); }
 
   // Whether its options do not say if a smaller metric is better. set_minimize() then sets it; by
   // default a smaller one is better.
@@ -117,9 +143,29 @@ struct ReduceLROnPlateau {
   Per per = Per::kEpoch;
 };
 
-// Any of the above, or nothing.
+// The learning rate is the optimizer's times factor(step, run). `step` counts the steps that were
+// made, from 0: factor(0, run) applies from the start. The factor must depend on its arguments
+// only; a resumed run then has the same rates.
+struct FunctionLR {
+  std::function<double(std::int64_t step, const ScheduleContext& run)> factor;  // required
+  Per per = Per::kEpoch;
+};
+
+class SchedulerSpec;
+
+// Several schedulers, one after the other: see chain().
+struct SequentialLR;
+
+template <typename F>
+concept MakesScheduler =
+    std::is_invocable_r_v<std::unique_ptr<Scheduler>, F, Optimizer&, const ScheduleContext&>;
+
+// Any of the above, a function that makes a scheduler of your own class, or nothing.
 class SchedulerSpec {
  public:
+  using Factory = std::function<std::unique_ptr<Scheduler>(Optimizer&, const ScheduleContext&)>;
+  using SequentialPtr = std::shared_ptr<const SequentialLR>;
+
   SchedulerSpec() = default;
   SchedulerSpec(const StepLR& options) : choice_(options) {}
   SchedulerSpec(const MultiStepLR& options) : choice_(options) {}
@@ -128,6 +174,12 @@ class SchedulerSpec {
   SchedulerSpec(const LinearLR& options) : choice_(options) {}
   SchedulerSpec(const OneCycleLR& options) : choice_(options) {}
   SchedulerSpec(const ReduceLROnPlateau& options) : choice_(options) {}
+  SchedulerSpec(const FunctionLR& options) : choice_(options) {}
+  SchedulerSpec(const SequentialLR& options);
+
+  // The function is called when training starts. The optimizer outlives the scheduler.
+  template <MakesScheduler F>
+  SchedulerSpec(F factory) : choice_(Factory(std::move(factory))) {}
 
   bool has_value() const { return choice_.index() != 0; }
   explicit operator bool() const { return has_value(); }
@@ -136,12 +188,37 @@ class SchedulerSpec {
   // if this spec is empty.
   std::unique_ptr<Scheduler> make(Optimizer& optimizer, const ScheduleContext& context) const;
 
-  using Choice = std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR,
-                              LinearLR, OneCycleLR, ReduceLROnPlateau>;
+  using Choice =
+      std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR, LinearLR,
+                   OneCycleLR, ReduceLROnPlateau, FunctionLR, SequentialPtr, Factory>;
   const Choice& choice() const { return choice_; }
 
  private:
   Choice choice_;
 };
+
+// As in PyTorch, every part begins with the learning rate that the optimizer had at the start of
+// the run, at step milestones[i], and counts its own steps from there. A part that spans the rest
+// of the run by default (CosineAnnealingLR, OneCycleLR) spans what is left of it. Parts may differ
+// in `per`: then the distance of two milestones is in steps of the part between them.
+struct SequentialLR {
+  std::vector<SchedulerSpec> schedulers;  // at least one; a part may be a SequentialLR
+  std::vector<std::int64_t> milestones;   // one less; increasing
+};
+
+// One scheduler after the other:
+//
+//   chain({LinearLR{.total_iters = 5}, StepLR{.step_size = 30}}, {5})
+SchedulerSpec chain(std::vector<SchedulerSpec> schedulers, std::vector<std::int64_t> milestones);
+
+struct WarmupOptions {
+  double start_factor = 0.01;  // of the optimizer's learning rate, in the first step
+  Per per = Per::kBatch;       // what the steps of the warm-up are
+};
+
+// The learning rate rises in equal steps to the optimizer's. Then `then` begins; nothing: the rate
+// stays.
+SchedulerSpec warmup(std::int64_t steps, SchedulerSpec then = {},
+                     const WarmupOptions& options = {});
 
 }  // namespace lockstep::optim

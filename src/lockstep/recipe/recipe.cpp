@@ -347,6 +347,7 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
              {"shuffle", &data::LoaderOptions::shuffle, "another order each epoch"},
              {"drop_last", &data::LoaderOptions::drop_last,
               "leave out a last batch that is not full"},
+             {"max_batches", &data::LoaderOptions::max_batches, "at most, of an epoch"},
              {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's seed"},
              {"prefetch", &data::LoaderOptions::prefetch, "batches prepared ahead by a thread"}}) {
       made.push_back(field.inside(&R::options));
@@ -366,6 +367,10 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
   using T = TrainOptions;
   static const std::vector<config::Field<T>> fields = {
       {"num_epochs", &T::num_epochs, "in total, including those before a resume"},
+      {"num_steps", &T::num_steps, "updates in total, instead of num_epochs"},
+      {"steps_per_epoch", &T::steps_per_epoch, "updates in an epoch; default: one pass"},
+      {"valid_every", &T::valid_every, "epochs from one validation to the next"},
+      {"limit_batches", &T::limit_batches, "of loaders, at most: {train: 10, valid: 0.1}"},
       {"seed", &T::seed, "of weights, order and random layers; default: 42"},
       {"logdir", &T::logdir, "logs, checkpoints, summary.json; none: no files"},
       {"resume", &T::resume, "a checkpoint's path, or last or best in logdir"},

@@ -1,4 +1,5 @@
 #include "lockstep/optim/flat_parameters.h"
+#include "lockstep/optim/sequential_scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
 
@@ -7,19 +8,57 @@ namespace {
 
 using config::Field;
 
+// Builds the scheduler once for a check: an invalid value is reported before workers start.
+optim::SchedulerSpec tried(const optim::SchedulerSpec& spec) {
+  torch::Tensor trial = torch::zeros({1}, torch::requires_grad());
+  optim::FlatParameters parameters({{"trial", trial}});
+  const auto optimizer = optim::OptimizerSpec(optim::SGD{.momentum = 0.9}).make(parameters);
+  spec.make(*optimizer, {.num_epochs = 100, .steps_per_epoch = 100});
+  return spec;
+}
+
+// A target "Warmup".
+struct WarmupRecipe {
+  std::optional<std::int64_t> steps;
+  optim::SchedulerSpec then;
+  optim::WarmupOptions options;
+};
+
 template <typename Options>
 void add(Targets& targets, const std::string& name, const std::string& about,
          std::vector<Field<Options>> fields) {
   fields.push_back({"per", &Options::per, "whether a step is made every epoch or every batch"});
-  targets.schedulers.add<Options>(name, about, fields, [](const Options& options) {
-    // Builds the scheduler once for a check: an invalid value is reported before workers start.
-    torch::Tensor trial = torch::zeros({1}, torch::requires_grad());
-    optim::FlatParameters parameters({{"trial", trial}});
-    const auto optimizer = optim::OptimizerSpec(optim::SGD{.momentum = 0.9}).make(parameters);
-    const optim::SchedulerSpec spec(options);
-    spec.make(*optimizer, {.num_epochs = 100, .steps_per_epoch = 100});
-    return spec;
-  });
+  targets.schedulers.add<Options>(name, about, fields,
+                                  [](const Options& options) { return tried(options); });
+}
+
+// Schedulers that consist of others. They are not tried, because the length of the run is not known
+// here, and a part may begin late; their parts were tried.
+void add_chains(Targets& targets) {
+  using Q = optim::SequentialLR;
+  targets.schedulers.add<Q>(
+      "SequentialLR", "One scheduler after the other; each begins with the optimizer's rate.",
+      {config::required("schedulers", &Q::schedulers, "in their order"),
+       config::required("milestones", &Q::milestones, "steps at which the next one begins")},
+      [](const Q& options) {
+        optim::check_chain(options);
+        return optim::SchedulerSpec(options);
+      });
+  using W = WarmupRecipe;
+  using O = optim::WarmupOptions;
+  std::vector<Field<W>> fields = {
+      config::required("steps", &W::steps, "in which the rate rises to the optimizer's"),
+      {"then", &W::then, "the scheduler that follows; default: the rate stays"}};
+  for (const auto& field : std::vector<Field<O>>{
+           {"start_factor", &O::start_factor, "of the learning rate at first"},
+           {"per", &O::per, "whether a step of the warm-up is an epoch or a batch"}}) {
+    fields.push_back(field.inside(&W::options));
+  }
+  targets.schedulers.add<W>("Warmup", "A rise in equal steps before any scheduler.", fields,
+                            [](const W& w) {
+                              tried(optim::warmup(*w.steps, {}, w.options));
+                              return optim::warmup(*w.steps, w.then, w.options);
+                            });
 }
 
 }  // namespace
@@ -71,6 +110,7 @@ void add_schedulers(Targets& targets) {
        {"cooldown", &P::cooldown, "steps after a reduction that do not count"},
        {"min_lr", &P::min_lr, "the smallest learning rate"},
        {"eps", &P::eps, "a reduction smaller than this is not made"}});
+  add_chains(targets);
 }
 
 }  // namespace lockstep::recipe

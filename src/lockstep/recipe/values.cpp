@@ -73,4 +73,8 @@ CallbackPtr Value<CallbackPtr>::read(const Node& node) {
   return recipe::targets().callbacks.make(node);
 }
 
+optim::SchedulerSpec Value<optim::SchedulerSpec>::read(const Node& node) {
+  return recipe::targets().schedulers.make(node);
+}
+
 }  // namespace lockstep::config

@@ -106,6 +106,13 @@ struct Value<LossTerm> {
   static std::string show(const LossTerm& term) { return term.name; }
 };
 
+template <>
+struct Value<optim::SchedulerSpec> {
+  static std::string type() { return "scheduler"; }
+  static optim::SchedulerSpec read(const Node& node);
+  static std::string show(const optim::SchedulerSpec&) { return ""; }
+};
+
 // A node that is kept as it is and built later, when more is known.
 template <>
 struct Value<Node> {

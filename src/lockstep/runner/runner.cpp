@@ -56,15 +56,52 @@ void check_model(bool is_there) {
 }  // namespace
 
 TrainResult Runner::train(TrainOptions options) {
+  if (options_ == nullptr) {  // else run() refuses
+    last_options_.reset();
+    last_run_.reset();
+  }
+  return run(std::move(options), nullptr);
+}
+
+TrainResult Runner::continue_training(const ContinueOptions& options) {
+  if (!last_options_) {
+    throw ConfigError("continue_training: this runner has no finished train() to go on from");
+  }
+  if (!last_run_) {
+    throw ConfigError(
+        "continue_training: the last train() kept nothing to go on from; set its option keep_run "
+        "to true");
+  }
+  if (!last_run_->unavailable.empty()) {
+    throw ConfigError("continue_training: the last run cannot go on: {}", last_run_->unavailable);
+  }
+  if (options.num_epochs.has_value() == options.num_steps.has_value()) {
+    throw ConfigError("continue_training: expected num_epochs or num_steps, got {}",
+                      options.num_epochs ? "both" : "none");
+  }
+  TrainOptions longer = *last_options_;
+  longer.num_epochs = options.num_epochs.value_or(TrainOptions().num_epochs);
+  longer.num_steps = options.num_steps;
+  longer.resume.reset();
+  longer.weights.reset();
+  longer.dry_run = false;  // it is done
+  const Reset<CurrentStage> reset{stage_};
+  stage_ = {.name = last_stage_, .keeps_model = true};
+  return run(std::move(longer), last_run_);
+}
+
+TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRun>& from) {
   const Borrowed borrowed(options_, options);
   const auto engine = engine_of(options);
   Plan resolved;
   std::optional<TrainResult> result;
+  std::shared_ptr<const KeptRun> kept;
   std::optional<Interrupted> interrupt;
   const Released released;
   engine->run({.prepare =
                    [&] {
                      resolved = plan_of(options, engine);
+                     resolved.goes_on_from = from;
                      last_ = {.model = resolved.model,
                               .models = resolved.options.models,
                               .criterion = resolved.options.criterion,
@@ -74,7 +111,9 @@ TrainResult Runner::train(TrainOptions options) {
                .work =
                    [&](comm::Communicator& communicator) {
                      try {
-                       result = Loop(resolved, communicator).run();
+                       Loop loop(resolved, communicator);
+                       result = loop.run();
+                       kept = loop.kept_run();
                      } catch (const Interrupted& caught) {
                        interrupt = caught;  // all workers were interrupted; none has failed
                      }
@@ -85,6 +124,9 @@ TrainResult Runner::train(TrainOptions options) {
     std::raise(interrupt->signal_number);
     throw *interrupt;
   }
+  last_run_ = kept;
+  last_options_ = options;
+  last_stage_ = stage_.name;
   return std::move(*result);
 }
 

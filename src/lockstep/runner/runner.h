@@ -29,6 +29,7 @@
 
 namespace lockstep {
 
+struct KeptRun;
 struct Plan;
 struct RunnerParts;
 
@@ -36,6 +37,12 @@ struct RunnerParts;
 using Datasets = std::vector<std::pair<std::string, data::DatasetPtr>>;
 // Samplers by the names of their loaders.
 using Samplers = std::map<std::string, std::shared_ptr<const data::Sampler>>;
+
+// How long a run is that goes on: one of the two, in total, with all that was trained before.
+struct ContinueOptions {
+  std::optional<std::int64_t> num_epochs = std::nullopt;
+  std::optional<std::int64_t> num_steps = std::nullopt;
+};
 
 class Runner {
  public:
@@ -50,6 +57,16 @@ class Runner {
   // get_models() makes is made in the first stage only. Logs and checkpoints are in logdir/<name of
   // the stage>.
   TrainResult train_stages(std::vector<Stage> stages, const StagesOptions& options = {});
+
+  // Makes the last train() of this runner longer: the same options, model, optimizer, scheduler,
+  // callbacks and files, from where it ended. The result is that of one longer run, to the bit,
+  // unless a scheduler depends on the length of the run: one that cannot go on refuses.
+  //
+  //   runner.train({…, .num_epochs = 5, .keep_run = true});
+  //   runner.continue_training({.num_epochs = 10});
+  //
+  // Throws ConfigError if no train() has finished, or if its keep_run was false.
+  TrainResult continue_training(const ContinueOptions& options);
 
   // What train() would do with these options: which engine, callbacks and metrics. Throws as
   // train() does before it starts. Calls the overrides of get_model() and the others, and sets the
@@ -144,6 +161,7 @@ class Runner {
  private:
   friend class RunnerHandlers;
 
+  TrainResult run(TrainOptions options, const std::shared_ptr<const KeptRun>& from);
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
@@ -166,6 +184,10 @@ class Runner {
     Phases phases;
   };
   Last last_;
+  // The last run that finished: its options, its stage, and what is needed to go on from it.
+  std::optional<TrainOptions> last_options_;
+  std::string last_stage_;
+  std::shared_ptr<const KeptRun> last_run_;
   bool default_backward_ = false;  // the last on_backward() was that of this class
 };
 

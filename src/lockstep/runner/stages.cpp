@@ -63,9 +63,13 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
   TrainOptions& options = stages[*last].options;
   const auto folder = checkpoints_of(stages[*last]);
   const auto saved = checkpoint::load_by_name("last", folder);
-  const auto epoch = saved.state.get<StateDict>("run").get<std::int64_t>("epoch");
+  const auto run = saved.state.get<StateDict>("run");
+  const bool is_finished =
+      options.num_steps
+          ? run.get_or("update_step", run.get<std::int64_t>("batch_step")) >= *options.num_steps
+          : run.get<std::int64_t>("epoch") >= options.num_epochs;
   std::size_t first = *last;
-  if (epoch >= options.num_epochs && *last + 1 < stages.size()) {
+  if (is_finished && *last + 1 < stages.size()) {
     // The weights with which the finished stage ended.
     const bool ends_with_best =
         options.load_best_on_end && std::filesystem::exists(folder / "best.pth");

@@ -54,10 +54,11 @@ std::string describe(const data::Loader& loader) {
   const data::LoaderOptions& options = loader.options();
   std::string order = options.shuffle ? "shuffled" : "in order";
   if (options.sampler) order = "by " + describe(*options.sampler);
-  return fmt::format("{} samples, {} {}{}, {}{}", loader.dataset()->size(),
+  return fmt::format("{} samples, {} {}{}{}, {}{}", loader.dataset()->size(),
                      options.global_batch_size ? "global batch size" : "batch size",
                      options.global_batch_size.value_or(options.batch_size),
                      options.drop_last ? " (drop_last)" : "",
+                     options.max_batches ? fmt::format(", at most {}", *options.max_batches) : "",
                      options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order,
                      options.collate ? ", collate " + options.collate.name() : "");
 }
@@ -91,6 +92,9 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
   agreement.insert(agreement.end(),
                    {{"seed", seed_of(options)},
                     {"num_epochs", fmt::format("{}", options.num_epochs)},
+                    {"num_steps", text_of(options.num_steps)},
+                    {"steps_per_epoch", text_of(options.steps_per_epoch)},
+                    {"valid_every", fmt::format("{}", options.valid_every)},
                     // Rank 0 reads the files for all ranks. The other ranks may have another path
                     // to the same file.
                     {"resume", options.resume ? "a checkpoint" : "none"},
@@ -99,6 +103,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"valid_metric", text_of(options.valid_metric)},
                     {"minimize_valid_metric", text_of(options.minimize_valid_metric)},
                     {"load_best_on_end", fmt::format("{}", options.load_best_on_end)},
+                    {"keep_run", fmt::format("{}", options.keep_run)},
                     {"profile", fmt::format("{}", options.profile)},
                     {"accumulation_steps", fmt::format("{}", options.accumulation_steps)},
                     {"clip_grad_norm", text_of(options.clip_grad_norm)},
@@ -232,6 +237,7 @@ void add_machine(Agreement& agreement) {
 Agreement agreement_of(const Plan& plan) {
   Agreement agreement;
   add_options(agreement, plan.options);
+  agreement.emplace_back("run that goes on", plan.goes_on_from ? "the last one" : "none");
   add_engine(agreement, *plan.engine);
   add_loaders(agreement, plan.loaders);
   add_parts(agreement, plan);

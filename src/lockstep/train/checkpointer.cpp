@@ -53,7 +53,7 @@ StateDict Checkpointer::snapshot() {
 }
 
 std::optional<ResumePoint> Checkpointer::resume() {
-  if (!parts_.options.resume) return std::nullopt;
+  if (!parts_.options.resume && parts_.goes_on_from == nullptr) return std::nullopt;
   std::optional<fs::path> folder;
   if (parts_.options.logdir) folder = checkpoint::folder_in(*parts_.options.logdir);
   const checkpoint::Loaded loaded = load(folder);
@@ -70,7 +70,8 @@ std::optional<ResumePoint> Checkpointer::resume() {
   keep_lrs(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   std::error_code ignored;
-  point.in_own_folder = folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored);
+  point.in_own_folder = parts_.goes_on_from != nullptr ||
+                        (folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored));
   return point;
 }
 
@@ -79,7 +80,11 @@ std::optional<ResumePoint> Checkpointer::resume() {
 checkpoint::Loaded Checkpointer::load(const std::optional<fs::path>& folder) const {
   comm::Communicator& comm = *state_.comm;
   checkpoint::Loaded loaded;
-  if (comm.is_primary()) loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
+  if (parts_.goes_on_from != nullptr) {
+    loaded = {.state = parts_.goes_on_from->snapshot, .path = "of the last train()"};
+  } else if (comm.is_primary()) {
+    loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
+  }
   if (comm.size() == 1) return loaded;
   const StateDict small =
       comm.is_primary() ? without_tensors(loaded.state, state_.optimizers) : StateDict();
@@ -160,6 +165,8 @@ void Checkpointer::find_best_of_history(const fs::path& best_file) {
 
 // Empty on the other ranks, and if the file is missing, damaged or of another epoch.
 StateDict Checkpointer::weights_of_best(const fs::path& best_file) const {
+  if (parts_.goes_on_from != nullptr)
+    return parts_.goes_on_from->best_weights.value_or(StateDict());
   if (!state_.comm->is_primary() || !fs::exists(best_file)) return {};
   StateDict saved;
   try {

@@ -15,6 +15,7 @@
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/checkpoint_series.h"
+#include "lockstep/train/kept_run.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
@@ -34,7 +35,8 @@ struct CheckpointerParts {
   const std::vector<std::unique_ptr<optim::Optimizer>>& optimizers;
   const std::vector<Phase>& phases;
   const TrainOptions& options;
-  Named<double> initial_lrs;  // by optimizer, before the scheduler changed it
+  Named<double> initial_lrs;              // by optimizer, before the scheduler changed it
+  const KeptRun* goes_on_from = nullptr;  // resume from it instead of a file
 };
 
 // Where a resumed run continues.
@@ -55,7 +57,8 @@ class Checkpointer {
   double initial_lr() const { return initial_lrs_.begin()->second; }
   const Named<double>& initial_lrs() const { return initial_lrs_; }
 
-  // Collective. Restores the run from the checkpoint that the options name, if they name one.
+  // Collective. Restores the run from the checkpoint that the options name, or from the run that it
+  // goes on from, if there is one.
   std::optional<ResumePoint> resume();
 
   // The whole run as a checkpoint holds it, on rank 0; empty on the other ranks. Throws Error
@@ -65,6 +68,9 @@ class Checkpointer {
 
   // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
   void note_epoch();
+
+  // Those of the best epoch, with load_best_on_end, as far as they are known.
+  const std::optional<StateDict>& best_weights() const { return best_weights_; }
 
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();

@@ -222,18 +222,18 @@ class Trial {
   // Also steps through the whole run, to check that the scheduler has enough steps for it.
   std::unique_ptr<optim::Scheduler> try_schedule(const PlannedOptimizer& planned,
                                                  optim::Optimizer& optimizer) const {
-    const std::int64_t steps = steps_per_epoch(plan_.loaders, plan_.step.accumulation_steps,
-                                               plan_.step.shards, phase_of(plan_, planned).every);
-    const std::int64_t epochs = plan_.options.num_epochs;
-    auto scheduler =
-        planned.scheduler.make(optimizer, {.num_epochs = epochs, .steps_per_epoch = steps});
-    const std::int64_t all = epochs * (scheduler->per() == optim::Per::kBatch ? steps : 1);
+    const optim::ScheduleContext run = schedule_of(plan_, planned);
+    const std::int64_t steps = run.steps_per_epoch;
+    auto scheduler = planned.scheduler.make(optimizer, run);
+    const double lr = optimizer.lr();
     constexpr std::int64_t kMost = 1'000'000;  // more steps would take too long
-    if (!scheduler->needs_metric() && all <= kMost) {
-      const double lr = optimizer.lr();
-      for (std::int64_t i = 1; i < all; ++i) scheduler->step();
-      optimizer.set_lr(lr);
+    std::int64_t update = 0;
+    for (std::int64_t i = 0; i < kMost && !scheduler->needs_metric(); ++i) {
+      update = scheduler->per() == optim::Per::kBatch ? update + 1 : (update / steps + 1) * steps;
+      if (update >= run.steps(optim::Per::kBatch)) break;
+      scheduler->step();
     }
+    optimizer.set_lr(lr);
     return scheduler;
   }
 

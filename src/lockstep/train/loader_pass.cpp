@@ -12,6 +12,16 @@
 #include "lockstep/train/without_gradients.h"
 
 namespace lockstep {
+namespace {
+
+// The phase whose updates are the steps of the run: one that takes place in every batch. There is
+// always one.
+std::size_t counted_phase(const std::vector<Phase>& phases) {
+  const auto found = std::ranges::find(phases, 1, &Phase::every);
+  return static_cast<std::size_t>(found - phases.begin());
+}
+
+}  // namespace
 
 LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
                        std::function<void(State&)> handle_batch, std::span<TrainStep> steps,
@@ -23,29 +33,30 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
       profiler_(profiler),
       settings_(std::move(settings)),
       shards_(comm::leaves_of({.rank = state.comm->rank(), .size = state.comm->size()},
-                              static_cast<int>(settings_.shards))) {
+                              static_cast<int>(settings_.shards))),
+      counted_phase_(counted_phase(settings_.phases)) {
   state_.loss_key = settings_.loss_key;
   state_.running_metrics = [this] { return running_metrics(); };
 }
 
 void LoaderPass::run(const Start& start) {
   const data::Loader loader = state_.loaders.at(start.loader);
-  const data::ShardedEpoch epoch(loader, {.seed = state_.seed, .epoch = state_.progress.epoch},
-                                 settings_.shards);
-  const data::EpochSize size = data::epoch_size(loader, settings_.shards);
+  data::WindowOptions window = start.window;
+  window.key = {.seed = state_.seed, .epoch = state_.progress.epoch};
+  const data::BatchWindow epoch(loader, window, settings_.shards);
   const data::BatchSplit split = data::batch_split(loader, settings_.shards);
   const bool is_train = !steps_.empty() && is_train_loader(start.loader);
   const bool sends_early = std::ranges::any_of(
       steps_, [](const TrainStep& step) { return step.sends_gradients_early(); });
   state_.set_pass({.loader = start.loader,
                    .is_train = is_train,
-                   .loader_batch = start.first_batch,
-                   .loader_batches = size.batches,
-                   .loader_samples = std::min(start.first_batch * split.global, size.samples),
-                   .loader_sample_count = size.samples,
+                   .loader_batch = window.first_batch,
+                   .loader_batches = epoch.batches(),
+                   .loader_samples = epoch.samples_before(window.first_batch),
+                   .loader_sample_count = epoch.samples_before(epoch.batches()),
                    .loader_batch_size = split.largest(),
                    .may_write_gradients = is_train && settings_.unseen_gradients && !sends_early});
-  if (start.first_batch == 0) {
+  if (window.first_batch == 0) {
     state_.loader_end_requested = false;
     averages_.clear();
   }
@@ -59,10 +70,9 @@ void LoaderPass::run(const Start& start) {
   }
 
   decide();  // a callback may have requested the end already, on one rank
-  auto stream = epoch.stream(
-      {.first_shard = shards_.begin, .count = shards_.count(), .first_batch = start.first_batch});
-  for (std::int64_t index = start.first_batch; index < size.batches && !state_.loader_end_requested;
-       ++index) {
+  auto stream = epoch.stream({.first_shard = shards_.begin, .count = shards_.count()});
+  for (std::int64_t index = window.first_batch;
+       index < epoch.batches() && !state_.loader_end_requested; ++index) {
     try {
       one_batch({.start = start, .epoch = epoch, .stream = stream, .index = index});
     } catch (...) {
@@ -202,6 +212,7 @@ void LoaderPass::update(std::size_t phase, Metrics& of_updates) {
     steps_[phase].update(of_updates);
   }
   for (const auto& name : settings_.phases[phase].optimizers) state_.stepped.push_back(name);
+  if (phase == counted_phase_) state_.progress.update_step += 1;
 }
 
 void LoaderPass::read_shard(const Place& at, std::int64_t shard) {

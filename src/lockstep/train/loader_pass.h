@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/sharding.h"
+#include "lockstep/data/batch_window.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
 #include "lockstep/train/callback.h"
@@ -41,8 +41,8 @@ class LoaderPass {
 
   struct Start {
     std::string loader;
-    std::int64_t index = 0;        // of the loader in the epoch
-    std::int64_t first_batch = 0;  // batches done before a resume
+    std::int64_t index = 0;           // of the loader in the epoch
+    data::WindowOptions window = {};  // its batches; the run's seed is used
   };
 
   // Calls the hooks from on_loader_start to on_loader_end. Puts the loader's metrics into
@@ -62,8 +62,8 @@ class LoaderPass {
   // A global batch of the pass.
   struct Place {
     const Start& start;
-    const data::ShardedEpoch& epoch;
-    data::BatchStream& stream;  // of this worker's shards
+    const data::BatchWindow& epoch;
+    data::BatchWindow::Stream& stream;  // of this worker's shards
     std::int64_t index = 0;
   };
   // The loss of a phase of a shard.
@@ -114,6 +114,7 @@ class LoaderPass {
   PassSettings settings_;
   comm::LeafRange shards_;       // this worker's
   std::vector<DoneShard> done_;  // shards of the current batch that wait for on_batch_end
+  std::size_t counted_phase_;    // its updates are the steps of the run
   bool is_read_ = false;         // the shards of the current batch are in done_
   SideTraining side_training_;
   std::string failed_in_;

@@ -30,12 +30,11 @@ double seconds_since(Clock::time_point start) {
 // "8 epochs, 2 workers, train: 60,000 samples, batch 64 = 2 shards x 32". It shows the global batch
 // size, because batch_size is the size of one shard.
 std::string first_line(const Plan& plan) {
-  const TrainOptions& options = plan.options;
   const auto count = [](std::int64_t number, const char* what) {
     return fmt::format("{} {}{}", with_thousands(number), what, number == 1 ? "" : "s");
   };
-  std::string line = fmt::format("{}, {}", count(options.num_epochs, "epoch"),
-                                 count(plan.engine->workers(), "worker"));
+  std::string line =
+      fmt::format("{}, {}", describe(plan.length), count(plan.engine->workers(), "worker"));
   for (const auto& [name, loader] : plan.loaders) {
     if (!is_train_loader(name)) continue;
     const std::int64_t shards = plan.engine->shards();
@@ -51,6 +50,8 @@ HParams complete_hparams(const Plan& plan, const State& state, const Named<doubl
   HParams hparams = state.hparams;
   hparams.try_emplace("seed", static_cast<std::int64_t>(state.seed));
   hparams.try_emplace("num_epochs", plan.options.num_epochs);
+  if (const auto& steps = plan.options.num_steps) hparams.try_emplace("num_steps", *steps);
+  if (plan.length.goes_on) hparams.try_emplace("steps_per_epoch", plan.length.steps_per_epoch);
   for (const auto& [name, optimizer] : state.optimizers) {
     const std::string suffix = state.optimizers.size() > 1 ? "/" + name : "";
     hparams.try_emplace("optimizer" + suffix, optimizer->name());
@@ -150,11 +151,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     const PlannedOptimizer& planned = plan.optimizers[i];
     schedulers.emplace_back();
     if (!planned.scheduler) continue;
-    schedulers[i] = planned.scheduler.make(
-        *optimizers[i],
-        {.num_epochs = plan.options.num_epochs,
-         .steps_per_epoch = steps_per_epoch(plan.loaders, plan.step.accumulation_steps,
-                                            plan.step.shards, phase_of(plan, planned).every)});
+    schedulers[i] = planned.scheduler.make(*optimizers[i], schedule_of(plan, planned));
   }
   for (const Phase& phase : plan.phases) {
     std::vector<TrainedReplica> trained;
@@ -240,7 +237,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                        .optimizers = training_->optimizers,
                                                        .phases = plan_.phases,
                                                        .options = options,
-                                                       .initial_lrs = training_->initial_lrs});
+                                                       .initial_lrs = training_->initial_lrs,
+                                                       .goes_on_from = plan_.goes_on_from.get()});
   state_.checkpointer = checkpointer_.get();
 }
 
@@ -269,6 +267,7 @@ TrainResult Loop::run() {
   try {
     begin();
     run_epochs();
+    keep_run();
   } catch (const Interrupted&) {
     fail();
     if (comm_.is_primary()) report_interruption(state_, plan_.options);
@@ -308,6 +307,8 @@ void Loop::begin_training() {
   say(plan_.options, first_line(plan_));
   take_weights();
   const bool continued = resume();
+  state_.progress.num_epochs = plan_.length.last_epoch(state_);
+  steps_before_ = state_.progress.update_step;
   if (comm_.is_primary()) prepare_logging(continued);
   comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
 }
@@ -348,6 +349,10 @@ bool Loop::resume() {
   epochs_before_ = point->finished_epochs;
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
+  if (plan_.goes_on_from) {
+    say(plan_.options, fmt::format("=> Going on after epoch {}", state_.progress.epoch));
+    return true;
+  }
   say(plan_.options,
       fmt::format("=> Loading checkpoint {} (epoch {}{})", point->path.string(),
                   state_.progress.epoch,
@@ -394,10 +399,12 @@ void Loop::prepare_logging(bool continued) {
 
 void Loop::run_epochs() {
   if (state_.progress.epoch >= state_.progress.num_epochs) {
-    warn(
-        fmt::format("resume: the checkpoint has finished {} epochs and num_epochs is {}: there is "
-                    "nothing left to train",
-                    state_.progress.epoch, state_.progress.num_epochs));
+    const auto& steps = plan_.length.num_steps;
+    warn(fmt::format(
+        "resume: the checkpoint has finished {} {} and {} is {}: there is nothing "
+        "left to train",
+        steps ? state_.progress.update_step : state_.progress.epoch, steps ? "steps" : "epochs",
+        steps ? "num_steps" : "num_epochs", steps.value_or(state_.progress.num_epochs)));
   }
   // An evaluation is one epoch, which a request of a callback cannot skip.
   const auto is_stopped = [this] { return training_ != nullptr && state_.stop_reason.has_value(); };
@@ -408,28 +415,46 @@ void Loop::run_epochs() {
   }
 }
 
+// Before on_run_end: a callback may forget its state there.
+void Loop::keep_run() {
+  if (!training_ || !plan_.options.keep_run) return;
+  kept_run_ = std::make_shared<KeptRun>();
+  if (!comm_.is_primary()) return;
+  state_.can_snapshot = true;
+  try {
+    for (const auto& optimizer : training_->optimizers) optimizer->check_state();
+    kept_run_->snapshot = checkpointer_->snapshot();
+    kept_run_->best_weights = checkpointer_->best_weights();
+  } catch (const std::exception& error) {
+    kept_run_->unavailable = message_of(error);  // it matters only if the run is to go on
+  }
+  state_.can_snapshot = false;
+}
+
 void Loop::run_epoch() {
   const bool resumed_inside = std::exchange(state_.inside_epoch, true);
   if (!resumed_inside) {
     state_.epoch_metrics.clear();
+    state_.steps_before_epoch = state_.progress.update_step;
     loader_index_ = 0;
     first_batch_ = 0;
   }
   state_.skipped_loaders.clear();
   notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
   const auto names = state_.loaders.names();
+  for (const auto& name : names) {
+    if (!plan_.length.has_pass(name, state_.progress)) state_.skipped_loaders.insert(name);
+  }
   for (; loader_index_ < names.size(); ++loader_index_) {
+    const std::int64_t first_batch = std::exchange(first_batch_, 0);
     // An evaluation has one loader, which cannot be left out.
-    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) {
-      first_batch_ = 0;  // the next loader begins with its first batch
-      continue;
-    }
+    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) continue;
     const auto start = Clock::now();
     const std::int64_t samples_before = state_.progress.sample_step;
     comm_.set_alone(false);
     pass_->run({.loader = names[loader_index_],
                 .index = static_cast<std::int64_t>(loader_index_),
-                .first_batch = std::exchange(first_batch_, 0)});
+                .window = plan_.length.window(names[loader_index_], state_, first_batch)});
     comm_.set_alone(true);
     if (state_.is_train) {
       train_seconds_ += seconds_since(start);
@@ -520,6 +545,7 @@ void Loop::finish_training(TrainResult& result) {
   result.best_metrics = state_.best.metrics;
   result.history = state_.history;
   result.epochs = state_.progress.epoch - epochs_before_;
+  result.steps = state_.progress.update_step - steps_before_;
   result.best_checkpoint = state_.best_checkpoint;
   result.last_checkpoint = state_.last_checkpoint;
   result.stop_reason = state_.stop_reason;

@@ -33,6 +33,9 @@ class Loop {
 
   TrainResult run();
 
+  // After run(): what is needed to go on from here, with the option keep_run. Else null.
+  std::shared_ptr<const KeptRun> kept_run() const { return kept_run_; }
+
  private:
   // What updates the model.
   struct TrainingParts {
@@ -74,6 +77,7 @@ class Loop {
   void take_weights();
   bool resume();
   void run_epochs();
+  void keep_run();
   void run_epoch();
   void finish_loader();
   void record_epoch();
@@ -94,11 +98,13 @@ class Loop {
   Profiler profiler_;
   std::unique_ptr<LoaderPass> pass_;
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
+  std::shared_ptr<KeptRun> kept_run_;
 
   std::size_t loader_index_ = 0;    // the current loader
   std::int64_t first_batch_ = 0;    // of the current loader, after a resume
   bool begun_ = false;              // on_run_start is called, so on_run_end must be, too
   std::int64_t epochs_before_ = 0;  // finished before a resume
+  std::int64_t steps_before_ = 0;   // made before a resume
   double train_seconds_ = 0;
   std::int64_t train_samples_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/run_length.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
@@ -11,6 +12,7 @@ void check_options(const TrainOptions& options) {
   if (options.num_epochs < 1) {
     throw ConfigError("num_epochs: expected 1 or more, got {}", options.num_epochs);
   }
+  check_length(options);
   check_settings({.accumulation_steps = options.accumulation_steps,
                   .clip_grad_norm = options.clip_grad_norm,
                   .clip_grad_value = options.clip_grad_value});

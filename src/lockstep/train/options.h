@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "lockstep/base/named.h"
@@ -45,7 +46,15 @@ struct TrainOptions {
   HParams hparams;                    // logged with the run
   std::map<std::string, std::string> documents;  // saved in every checkpoint; for example a config
   std::int64_t num_epochs = 1;                   // in total, including epochs before a resume
-  std::optional<std::filesystem::path> logdir;   // logs, checkpoints, summary.json; none: no files
+  // More about its length: docs/guide/length-of-a-run.md. A step is an update of the model.
+  std::optional<std::int64_t> num_steps;        // in total, instead of num_epochs
+  std::optional<std::int64_t> steps_per_epoch;  // default: those of one pass over the train loaders
+  // Epochs from one pass of the evaluated loaders to the next. The last epoch has one, too.
+  std::int64_t valid_every = 1;
+  // For a quick look, by the beginning of loaders' names: at most that many batches of each, or a
+  // share up to 1.0. {{"train", 10}, {"valid", 0.1}}
+  std::map<std::string, std::variant<std::int64_t, double>> limit_batches;
+  std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // continue from a checkpoint: its path, or "last", "best",
                                       // "epoch.0007" in logdir
   std::optional<std::filesystem::path> weights;  // a file with the first weights of the model: a
@@ -68,6 +77,9 @@ struct TrainOptions {
   bool dry_run = true;
   bool profile = false;           // how the time is spent: a table, and logdir/profile.json
   bool load_best_on_end = false;  // the model ends with the weights of its best epoch
+  // The runner keeps what continue_training() needs: a copy of the weights and of the states of the
+  // optimizers, until its next train().
+  bool keep_run = false;
 
   // The step.
   std::int64_t accumulation_steps = 1;    // batches whose gradients make one update
@@ -99,6 +111,7 @@ struct TrainResult {
   EpochMetrics best_metrics;
   EpochMetrics last_metrics;
   std::int64_t epochs = 0;                       // trained by this call
+  std::int64_t steps = 0;                        // updates of the model by this call
   std::map<std::int64_t, EpochMetrics> history;  // of every finished epoch, also before a resume
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;

@@ -11,6 +11,7 @@
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/loader_name.h"
 #include "lockstep/train/combined_model.h"
+#include "lockstep/train/train_step.h"
 
 namespace lockstep {
 namespace {
@@ -343,9 +344,9 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .criterions = {},
             .optimizers = {},
             .phases = {},
-            .loaders = options.loaders,
+            .loaders = limited_loaders(options, engine->shards()),
             .callbacks = options.callbacks.sorted(),
-            .engine = std::move(engine),
+            .engine = engine,
             .loss_key = std::move(runner.loss_key),
             .handle_batch = std::move(runner.handle_batch),
             .keys = std::move(runner.keys),
@@ -353,9 +354,13 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .selection = {},
             .step = {.accumulation_steps = options.accumulation_steps,
                      .clip_grad_norm = options.clip_grad_norm,
-                     .clip_grad_value = options.clip_grad_value}};
+                     .clip_grad_value = options.clip_grad_value},
+            .length = {},
+            .goes_on_from = nullptr};
   check_loaders(plan);
   set_parts(plan);
+  plan.length = length_of(options, plan.loaders, plan.engine->shards());
+  plan.options.num_epochs = plan.length.num_epochs;
   plan.known_metrics = known_metrics(plan, runner.metrics);
   plan.selection = selection_of(plan);
   plan.step.shards = plan.engine->shards();
@@ -414,6 +419,22 @@ const Phase& phase_of(const Plan& plan, const PlannedOptimizer& optimizer) {
   return *std::ranges::find_if(plan.phases, [&](const Phase& phase) {
     return std::ranges::find(phase.optimizers, optimizer.name) != phase.optimizers.end();
   });
+}
+
+optim::ScheduleContext schedule_of(const Plan& plan, const PlannedOptimizer& optimizer) {
+  optim::ScheduleContext run = plan.length.schedule();
+  const std::int64_t every = phase_of(plan, optimizer).every;
+  if (every == 1) return run;
+  const std::int64_t accumulation = plan.step.accumulation_steps;
+  run.steps_per_epoch = plan.length.goes_on
+                            ? (run.steps_per_epoch + every - 1) / every
+                            : steps_per_epoch(plan.loaders, accumulation, plan.step.shards, every);
+  if (run.num_steps) {
+    // The end of an epoch may cause an update before accumulation_steps batches are there.
+    const std::int64_t more = accumulation > 1 ? run.num_epochs : 0;
+    run.num_steps = std::max<std::int64_t>(*run.num_steps / every + more, 1);
+  }
+  return run;
 }
 
 PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,

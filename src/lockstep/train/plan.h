@@ -16,8 +16,10 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/kept_run.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/phase.h"
+#include "lockstep/train/run_length.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/step_settings.h"
 #include "lockstep/train/supervised_keys.h"
@@ -68,7 +70,9 @@ struct PlannedOptimizer {
 };
 
 struct Plan {
-  TrainOptions options;  // as given; the loop reads what the fields below do not decide
+  // As given, except num_epochs, which also follows from num_steps. The loop reads what the fields
+  // below do not decide.
+  TrainOptions options;
 
   Model model;                               // all networks together
   Named<Model> models;                       // its networks
@@ -86,6 +90,8 @@ struct Plan {
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch
   StepSettings step;
+  RunLength length;
+  std::shared_ptr<const KeptRun> goes_on_from;  // null: a new run, or one from a checkpoint
 };
 
 // The engine that the options ask for: the given one, workers for `ddp`, or this process. Throws
@@ -110,6 +116,9 @@ NamedTensors parameters_of(const Plan& plan, const PlannedOptimizer& optimizer);
 std::vector<std::string> untrained_networks(const Plan& plan);
 // The phase that steps an optimizer.
 const Phase& phase_of(const Plan& plan, const PlannedOptimizer& optimizer);
+// The length of the run for the scheduler of an optimizer: the number of updates of that optimizer,
+// or slightly more if its phase does not take place in every batch.
+optim::ScheduleContext schedule_of(const Plan& plan, const PlannedOptimizer& optimizer);
 // The part of an optimizer, or of its scheduler (`kind`): "optimizer", or "optimizers/generator" if
 // it was given by name.
 PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,

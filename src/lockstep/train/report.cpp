@@ -22,13 +22,14 @@ void say(const TrainOptions& options, const std::string& line) {
 namespace {
 
 // "Trained 2 epochs (8 altogether) in 1.2 s, 30,000 samples/s"
-std::string effort(const TrainResult& result, const State& state) {
-  if (result.epochs == 0)
-    return fmt::format("All {} epochs were done before", state.progress.epoch);
-  const bool all = result.epochs == state.progress.epoch;
-  return fmt::format("Trained {} epoch{}{} in {}, {} samples/s", result.epochs,
-                     result.epochs == 1 ? "" : "s",
-                     all ? "" : fmt::format(" ({} altogether)", state.progress.epoch),
+std::string effort(const TrainResult& result, const State& state, const TrainOptions& options) {
+  const std::int64_t trained = options.num_steps ? result.steps : result.epochs;
+  const std::int64_t total = options.num_steps ? state.progress.update_step : state.progress.epoch;
+  const char* const unit = options.num_steps ? "step" : "epoch";
+  if (result.epochs == 0) return fmt::format("All {} {}s were done before", total, unit);
+  return fmt::format("Trained {} {}{}{} in {}, {} samples/s", trained, unit,
+                     trained == 1 ? "" : "s",
+                     trained == total ? "" : fmt::format(" ({} altogether)", total),
                      format_duration(result.seconds),
                      with_thousands(std::llround(result.train_samples_per_second)));
 }
@@ -109,7 +110,7 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
         fmt::format("Best epoch: {} ({} {}: {})", result.best_epoch, state.selection.key->loader,
                     state.selection.key->metric, format_metric(result.best_metric)));
   }
-  say(options, fmt::format("{}, weights {}", effort(result, state), result.weights_hash));
+  say(options, fmt::format("{}, weights {}", effort(result, state, options), result.weights_hash));
   if (result.best_checkpoint) say(options, "Best checkpoint: " + result.best_checkpoint->string());
   if (options.logdir) say(options, "Logs: " + options.logdir->string());
 }

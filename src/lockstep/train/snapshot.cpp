@@ -188,10 +188,18 @@ void check_position(const StateDict& run, const Position& position, const State&
   expect_same("loader_sample_count", size.samples);
 }
 
-// The samples of a global batch of the current loader.
-std::int64_t loader_global_batch_size(const State& state) {
-  if (state.loader.empty()) return 0;
-  return data::batch_split(state.loaders.at(state.loader), state.engine->shards()).global;
+// The sizes of the current loader, on which the order of its samples depends. The pass itself may
+// have fewer batches, or more.
+struct LoaderSizes {
+  std::int64_t global_batch = 0;
+  data::EpochSize epoch;
+};
+LoaderSizes loader_sizes(const State& state) {
+  if (state.loader.empty()) return {};
+  const data::Loader& loader = state.loaders.at(state.loader);
+  const std::int64_t shards = state.engine->shards();
+  return {.global_batch = data::batch_split(loader, shards).global,
+          .epoch = data::epoch_size(loader, shards)};
 }
 
 }  // namespace
@@ -207,18 +215,21 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   if (!state.schedulers.empty()) {
     snapshot.set("scheduler_state_dict", states_of(state.schedulers, several));
   }
+  const LoaderSizes sizes = loader_sizes(state);
   StateDict run{{"seed", state.seed},
                 {"epoch", position.finished_epochs},
                 {"num_epochs", state.progress.num_epochs},
                 {"batch_step", state.progress.batch_step},
                 {"sample_step", state.progress.sample_step},
+                {"update_step", state.progress.update_step},
+                {"steps_before_epoch", state.steps_before_epoch},
                 {"shards", state.engine->shards()},
                 {"loader", position.loader},
                 {"loader_batches_done", position.loader_batches_done},
-                {"loader_batches", state.loader_batches},
+                {"loader_batches", sizes.epoch.batches},
                 {"loader_batch_size", state.loader_batch_size},
-                {"loader_global_batch_size", loader_global_batch_size(state)},
-                {"loader_sample_count", state.loader_sample_count},
+                {"loader_global_batch_size", sizes.global_batch},
+                {"loader_sample_count", sizes.epoch.samples},
                 {"loader_end_requested", state.loader_end_requested}};
   const std::string phases = describe(parts.phases);
   if (!phases.empty()) run.set("phases", phases);
@@ -270,6 +281,9 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.progress.epoch = restored.position.finished_epochs;
   state.progress.batch_step = run.get<std::int64_t>("batch_step");
   state.progress.sample_step = run.get<std::int64_t>("sample_step");
+  // An older checkpoint does not contain them. Without accumulation, every batch is a step.
+  state.progress.update_step = run.get_or("update_step", state.progress.batch_step);
+  state.steps_before_epoch = run.get_or("steps_before_epoch", state.progress.update_step);
   state.loader_end_requested =
       !restored.position.loader.empty() && run.get<bool>("loader_end_requested");
   state.epoch_metrics = checkpoint::metrics_from_state(snapshot.get<StateDict>("epoch_metrics"));

@@ -99,6 +99,7 @@ struct RunState {
 struct ProgressState {
   Progress progress;                             // epochs count from 1
   bool inside_epoch = false;                     // an epoch is under way
+  std::int64_t steps_before_epoch = 0;           // progress.update_step when the epoch began
   EpochMetrics epoch_metrics;                    // of the current epoch, by loader
   std::map<std::int64_t, EpochMetrics> history;  // of finished epochs
   Best best;
@@ -217,7 +218,7 @@ Selection selection_for(const RunState& run, const SelectionRequest& request);
 
 // The metric's value in this epoch. Throws ConfigError as check_metric_key does.
 double metric_value(const ProgressState& reached, const MetricKey& key, std::string_view asked_by);
-// The same, but nothing if the loader was left out of this epoch (skip_loader).
+// The same, but nothing if the loader was left out of this epoch (valid_every, skip_loader).
 std::optional<double> metric_if_run(const State& state, const MetricKey& key,
                                     std::string_view asked_by);
 

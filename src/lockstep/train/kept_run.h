@@ -1,0 +1,17 @@
+// A finished run in memory, from which the same runner can go on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/state/state_dict.h"
+
+namespace lockstep {
+
+struct KeptRun {
+  StateDict snapshot;                     // as in a checkpoint; empty on ranks other than 0
+  std::optional<StateDict> best_weights;  // with load_best_on_end
+  std::string unavailable;                // why there is no snapshot; empty: there is one
+};
+
+}  // namespace lockstep
