@@ -4,8 +4,8 @@
 //
 // Each level has two convolutions of 3 (x 3) x 3 with a norm and ReLU after each, and twice the
 // channels of the level above it. Names of parameters: "encoder.0.0.weight" (level, layer of the
-// level), "upsample.0.weight" and "decoder.0.0.weight" from the lowest level up, "head.weight". A
-// side need not be a multiple of 2^depth: the pixels that pooling leaves out are zeros on the way
+// level), "upsample.0.0.weight" and "decoder.0.0.weight" from the lowest level up, "head.0.weight".
+// A side need not be a multiple of 2^depth: the pixels that pooling leaves out are zeros on the way
 // up.
 #pragma once
 
