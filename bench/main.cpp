@@ -16,7 +16,8 @@ namespace ls = lockstep;
 
 namespace {
 
-const std::vector<std::string> kCompared = {"A", "B", "C", "D", "D64", "E", "start", "memory"};
+const std::vector<std::string> kCompared = {"A", "B", "C", "D",     "D64",
+                                            "E", "F", "G", "start", "memory"};
 const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather"};
 
 std::vector<std::string> all_works() {
@@ -70,7 +71,7 @@ int main(int argc, char** argv) try {
   std::string name;
   ls::bench::WorkOptions options;
   auto* run = app.add_subcommand("run", "run one training, only with Lockstep");
-  run->add_option("name", name, "A, B, C, D, D64 or E")->required();
+  run->add_option("name", name, "A, B, C, D, D64, E, F or G")->required();
   run->add_option("--workers", options.workers)->capture_default_str();
   run->add_option("--epochs", options.epochs)->capture_default_str();
   run->add_flag("--profile", options.profile, "show where the time goes");

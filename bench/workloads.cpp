@@ -9,13 +9,15 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr std::array<Workload, 6> kWorkloads = {{
+constexpr std::array<Workload, 8> kWorkloads = {{
     {"A", "Linear(784, 10) on Fashion-MNIST, one epoch", 5, 32, {}, 0.02},
     {"B", "MLP 784-512-256-10 on Fashion-MNIST, one epoch", 3, 64, {}, 1e-3},
     {"C", "CNN of two convolutions on Fashion-MNIST", 3, 64, 200, 1e-3},
     {"D", "Sapsan's 3-D CNN on cubes of 16", 3, 16, 500, 1e-3},
     {"D64", "3-D CNN of 16, 32, 64 channels on cubes of 32", 3, 4, 30, 1e-3},
     {"E", "MLP of 30 layers of width 64", 5, 16, 500, 1e-3},
+    {"F", "ResNet-20 on images of 3 x 32 x 32", 3, 32, 30, 1e-4},
+    {"G", "GPT of 4 layers of width 128 on 64 tokens", 3, 16, 30, 1e-3},
 }};
 
 torch::Generator generator(std::uint64_t seed) {
@@ -54,6 +56,16 @@ data::DatasetPtr dataset(std::string_view name) {
     return std::make_shared<data::TensorDataset>(torch::rand({8192, 64}, generator(1)),
                                                  torch::randint(10, {8192}, generator(2)));
   }
+  if (name == "F") {
+    return std::make_shared<data::TensorDataset>(torch::rand({1024, 3, 32, 32}, generator(1)),
+                                                 torch::randint(10, {1024}, generator(2)));
+  }
+  if (name == "G") {
+    // The target of a token is the next one.
+    const torch::Tensor tokens = torch::randint(256, {1024, 65}, generator(1), torch::kInt64);
+    return std::make_shared<data::TensorDataset>(tokens.narrow(1, 0, 64).contiguous(),
+                                                 tokens.narrow(1, 1, 64).contiguous());
+  }
   return data::fashion_mnist({.train = true});
 }
 
@@ -70,8 +82,15 @@ nn::Sequential make_mlp(const Widths& widths) {
   return model;
 }
 
-nn::Sequential make_model(std::string_view name) {
+Model make_model(std::string_view name) {
   torch::manual_seed(0);
+  if (name == "F") {
+    return network::ResNet(network::ResNetOptions{.depth = 20, .classes = 10});
+  }
+  if (name == "G") {
+    return network::GPT(network::GPTOptions{
+        .vocabulary = 256, .tokens = 64, .width = 128, .layers = 4, .heads = 4});
+  }
   if (name == "E") {
     Widths widths(30, 64);
     widths.push_back(10);
@@ -147,7 +166,7 @@ const Workload& workload(std::string_view name) {
   for (const Workload& one : kWorkloads) {
     if (one.name == name) return one;
   }
-  throw ConfigError("workload '{}': expected A, B, C, D, D64 or E", name);
+  throw ConfigError("workload '{}': expected A, B, C, D, D64, E, F or G", name);
 }
 
 WorkResult run_workload(const Workload& workload, const WorkOptions& options) {

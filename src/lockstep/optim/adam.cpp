@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "lockstep/optim/check.h"
+#include "lockstep/base/check.h"
 #include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
 

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
-#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {

@@ -8,8 +8,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
-#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {

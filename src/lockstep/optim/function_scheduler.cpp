@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/chained_scheduler.h"
-#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/chained_scheduler.h"
-#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {

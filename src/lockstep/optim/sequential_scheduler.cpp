@@ -5,9 +5,9 @@
 
 #include <fmt/ranges.h>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/optim/chained_scheduler.h"
-#include "lockstep/optim/check.h"
 
 namespace lockstep::optim {
 namespace {

@@ -1,6 +1,6 @@
 #include "lockstep/optim/sgd.h"
 
-#include "lockstep/optim/check.h"
+#include "lockstep/base/check.h"
 #include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
 

@@ -12,7 +12,7 @@
 #include <torch/optim.h>
 #include <torch/serialize.h>
 
-#include "lockstep/optim/check.h"
+#include "lockstep/base/check.h"
 
 namespace lockstep::optim {
 namespace {

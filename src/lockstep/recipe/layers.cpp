@@ -4,6 +4,7 @@
 
 #include <torch/nn/modules.h>
 
+#include "lockstep/recipe/input_sizes.h"
 #include "lockstep/recipe/targets.h"
 
 namespace lockstep::recipe {
@@ -21,30 +22,6 @@ torch::ExpandingArray<N> expand(const Numbers& values, const char* name) {
     throw ConfigError("{}: expected one number or {}, got {}", name, N, values.size());
   }
   return torch::ExpandingArray<N>(values);
-}
-
-void require_positive(const Numbers& values, const char* name) {
-  for (const std::int64_t value : values) {
-    if (value <= 0) throw ConfigError("{}: expected a positive integer, got {}", name, value);
-  }
-}
-
-// `given`, or the size of the input's dimension if the config leaves it out.
-std::int64_t size_or(const std::optional<std::int64_t>& given, const torch::Tensor& input,
-                     std::int64_t dimension, const char* name) {
-  if (given) {
-    require_positive({*given}, name);
-    return *given;
-  }
-  if (!input.defined()) {
-    throw ConfigError("{}: expected a number, got none, and there is no data to take it from",
-                      name);
-  }
-  const std::int64_t at = dimension < 0 ? input.dim() + dimension : dimension;
-  if (at < 0 || at >= input.dim()) {
-    throw ConfigError("{}: cannot be taken from an input of {} dimensions", name, input.dim());
-  }
-  return input.size(at);
 }
 
 struct LinearOptions {

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::optim {
+namespace lockstep {
 
-// The owner of the options that are checked, "optimizer Adam".
+// Its argument is the owner of the options that are checked, "optimizer Adam".
 class Check {
  public:
   explicit Check(std::string owner) : owner_(std::move(owner)) {}
@@ -29,6 +30,11 @@ class Check {
     require(value >= 0.0 && value <= 1.0, field, "a number in [0, 1]", value);
   }
 
+  // A size or a number of things.
+  void count(std::string_view field, std::int64_t value) const {
+    require(value > 0, field, "a positive integer", value);
+  }
+
   template <typename T>
   void require(bool holds, std::string_view field, std::string_view expected,
                const T& value) const {
@@ -39,4 +45,4 @@ class Check {
   std::string owner_;
 };
 
-}  // namespace lockstep::optim
+}  // namespace lockstep
