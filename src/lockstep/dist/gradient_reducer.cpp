@@ -117,6 +117,10 @@ void GradientReducer::attach() {
   }
   if (ranks_ == 1) return;
   const std::lock_guard lock(mutex_);
+  add_hooks();
+}
+
+void GradientReducer::add_hooks() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     members_[i].hook.attach(members_[i].parameter, [self = weak_from_this(), i] {
       if (const auto alive = self.lock()) alive->on_gradient(i);
@@ -167,8 +171,7 @@ void GradientReducer::refuse_intruder(const Member& member) {
   disturbed_ = true;
   throw ConfigError(
       "parameter {}: two calls of backward() of one DistributedModel overlap, in two threads or "
-      "one "
-      "inside of the other; they must come one after another",
+      "one inside of the other; they must come one after another",
       member.name);
 }
 
@@ -180,6 +183,7 @@ void GradientReducer::begin_pass(double weight) {
   }
   if (std::exchange(left_over_, false)) background_sums().finish();
   fill_buckets();
+  add_hooks();  // for parameters that were unfrozen, if the module was called without attach()
   for (Bucket& bucket : buckets_) {
     bucket.missing = static_cast<std::int64_t>(bucket.members.size());
     for (const std::size_t i : bucket.members) members_[i].awaited = true;

@@ -76,6 +76,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   };
   class PassEnd;
 
+  void add_hooks();
   void on_gradient(std::size_t index);
   void refuse_intruder(const Member& member);
   void begin_pass(double weight);
