@@ -81,8 +81,8 @@ TEST(DistributedModel, BackwardGivesTheBitsOfAverageGradients) {
   for (const char* backend : {"shm", "gloo"}) {
     for (const DistributedModelOptions& options : {kManyBuckets, DistributedModelOptions()}) {
       run_workers({.count = 3, .backend = backend}, [&](int rank, int) {
-        const auto net = plain_model();
-        const auto by_hand = plain_model();
+        auto net = plain_model();
+        auto by_hand = plain_model();
         const auto model = prepare_ddp_model(net, options);
         torch::manual_seed(static_cast<std::uint64_t>(rank));
         const auto x = torch::randn({rank + 2, 3});
@@ -104,10 +104,10 @@ TEST(DistributedModel, TheMeanOverSamplesIsThatOfOneProcess) {
   torch::manual_seed(1);
   const auto x = torch::randint(-3, 4, {4, 3}).to(torch::kFloat32);
   const auto y = torch::randint(-3, 4, {4, 2}).to(torch::kFloat32);
-  const auto alone = whole_numbers();
+  auto alone = whole_numbers();
   exact_loss(alone->forward(x), y).backward();
   run_workers({.count = 4}, [&](int rank, int) {
-    const auto net = whole_numbers();
+    auto net = whole_numbers();
     const auto model = prepare_ddp_model(net, kManyBuckets);
     const std::int64_t begin[] = {0, 2, 3, 4, 4};
     const std::int64_t samples = begin[rank + 1] - begin[rank];
@@ -124,7 +124,7 @@ TEST(DistributedModel, TheMeanOverSamplesIsThatOfOneProcess) {
 
 TEST(DistributedModel, KeepsRanksInStep) {
   run_workers({.count = 2}, [](int rank, int) {
-    const auto net = make_model(static_cast<std::uint64_t>(rank));
+    auto net = make_model(static_cast<std::uint64_t>(rank));
     torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01));
     const auto model = prepare_ddp_model(net, kManyBuckets);
     torch::manual_seed(100 + static_cast<std::uint64_t>(rank));  // each rank has its own data
@@ -140,8 +140,8 @@ TEST(DistributedModel, KeepsRanksInStep) {
 
 TEST(DistributedModel, PassesWithoutSyncOnlyAdd) {
   run_workers({.count = 2}, [](int rank, int) {
-    const auto net = whole_numbers();
-    const auto local = whole_numbers();
+    auto net = whole_numbers();
+    auto local = whole_numbers();
     const auto model = prepare_ddp_model(net, kManyBuckets);
     const auto x = torch::full({1, 3}, rank + 1.0F);
     const auto y = torch::zeros({1, 2});
@@ -167,9 +167,9 @@ TEST(DistributedModel, PassesWithoutSyncOnlyAdd) {
 
 TEST(DistributedModel, AGraphMayBeUsedTwice) {
   run_workers({.count = 2}, [](int rank, int) {
-    const auto net = whole_numbers();
+    auto net = whole_numbers();
     const auto model = prepare_ddp_model(net);
-    const auto once = whole_numbers();
+    auto once = whole_numbers();
     const auto x = torch::full({1, 3}, rank + 1.0F);
     const auto y = torch::zeros({1, 2});
     exact_loss(once->forward(x), y).backward();
@@ -238,7 +238,7 @@ TEST(DistributedModel, AParameterThatWasUsedWithoutSyncIsAveragedToo) {
 
 TEST(DistributedModel, ParametersMayBeFrozenAndUnfrozen) {
   run_workers({.count = 2}, [](int rank, int) {
-    const auto net = whole_numbers();
+    auto net = whole_numbers();
     auto& first = net->ptr<torch::nn::LinearImpl>(0)->weight;
     first.requires_grad_(false);
     const auto model = prepare_ddp_model(net, kManyBuckets);
@@ -305,7 +305,7 @@ TEST(DistributedModel, AMissingPassIsAnErrorAndNoHang) {
 TEST(DistributedModel, BuffersOfTheFirstRankAreUsedInTraining) {
   for (const bool broadcasts : {true, false}) {
     run_workers({.count = 2}, [&](int rank, int) {
-      const auto net = make_model(1);
+      auto net = make_model(1);
       const auto model = prepare_ddp_model(net, {.broadcast_buffers = broadcasts});
       const auto mean = net->ptr<torch::nn::BatchNorm1dImpl>(1)->running_mean;
       const auto same = [&] {
@@ -340,7 +340,7 @@ TEST(DistributedModel, BuffersOfTheFirstRankAreUsedInTraining) {
 
 TEST(DistributedModel, TwoModelsInOneBackward) {
   run_workers({.count = 2}, [](int rank, int) {
-    const auto generator = whole_numbers();
+    auto generator = whole_numbers();
     Branches critic;
     const auto make = prepare_ddp_model(generator, kManyBuckets);
     const auto judge = prepare_ddp_model(critic, kManyBuckets);
@@ -375,8 +375,8 @@ TEST(DistributedModel, ADestroyedModelRemovesItsHooks) {
 }
 
 TEST(DistributedModel, AloneItIsThePlainModel) {
-  const auto net = plain_model();
-  const auto plain = plain_model();
+  auto net = plain_model();
+  auto plain = plain_model();
   const auto model = prepare_ddp_model(net);
   const auto x = torch::ones({2, 3});
   const auto y = torch::zeros({2, 2});
@@ -406,11 +406,11 @@ TEST(AverageGradients, IsTheGradientOfTheWholeBatch) {
   torch::manual_seed(1);
   const auto x = torch::randn({4, 3});
   const auto y = torch::randn({4, 2});
-  const auto whole = plain_model();
+  auto whole = plain_model();
   loss_of(whole->forward(x), y).backward();
   for (const char* backend : {"shm", "gloo"}) {
     run_workers({.count = 3, .backend = backend}, [&](int rank, int) {
-      const auto net = plain_model();
+      auto net = plain_model();
       const std::int64_t begin = rank == 0 ? 0 : 3;
       const std::int64_t samples = rank == 0 ? 3 : rank == 1 ? 1 : 0;
       if (samples > 0) {
