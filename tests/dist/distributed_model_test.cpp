@@ -307,7 +307,7 @@ TEST(DistributedModel, BuffersOfTheFirstRankAreUsedInTraining) {
     run_workers({.count = 2}, [&](int rank, int) {
       auto net = make_model(1);
       const auto model = prepare_ddp_model(net, {.broadcast_buffers = broadcasts});
-      const auto mean = net->ptr<torch::nn::BatchNorm1dImpl>(1)->running_mean;
+      const auto mean = net->ptr(1)->as<torch::nn::BatchNorm1d>()->running_mean;
       const auto same = [&] {
         const auto all = all_gather(mean);
         return all[0].equal(all[1]);
