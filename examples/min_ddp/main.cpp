@@ -88,14 +88,16 @@ void train(Training& training, ls::data::BatchStream batches, std::int64_t itera
       const auto y = (*batch)["targets"].to(device);
       const auto y_hat = training.model(x);
       const auto loss = training.criterion(y_hat, y);
-      loss.backward();
+      // Weighted by samples, so that it is the gradient of the mean over all samples.
+      training.model.weight(static_cast<double>(y.size(0)));
+      loss.backward();  // averages over the workers
       mine = {.loss = loss.item<double>(),
               .correct = y_hat.argmax(1).eq(y).sum().item<std::int64_t>(),
               .n = y.size(0)};
       report = describe(mine, x);
+    } else {
+      training.model.no_batch();
     }
-    // Weighted by samples, so that it is the gradient of the mean over all samples.
-    training.model.average_gradients(static_cast<double>(mine.n));
     training.optimizer.step();
 
     dist::print_in_order(report);

@@ -31,6 +31,7 @@
 #include "lockstep/data/transform.h"
 #include "lockstep/dist/dist.h"
 #include "lockstep/dist/distributed_model.h"
+#include "lockstep/dist/objects.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/console_logger.h"

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/dist/group.h"
 #include "lockstep/engine/host_workers.h"
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/process/affinity.h"
@@ -25,7 +26,10 @@ struct Launched {
 struct Process {
   const Launched* launched = nullptr;  // set while launch() runs a worker
   std::unique_ptr<comm::World> world;  // the current group
-  comm::Local alone;                   // the group of a process that has none
+  // Sums over it. Ends before the group does.
+  std::unique_ptr<BackgroundSums> sums;
+  std::uint64_t groups = 0;  // that this process has joined so far
+  comm::Local alone;         // the group of a process that has none
 };
 
 // Global because the functions of dist.h act on "the" group of the process, as PyTorch's do.
@@ -36,24 +40,6 @@ Process& this_process() {
 
 std::optional<process::LaunchedPlace> launcher_place() {
   return process::find_place(process::current_environment());
-}
-
-// The current group. Without one, a group of only this process, unless it is one of several.
-comm::Communicator& group() {
-  Process& here = this_process();
-  if (here.world != nullptr) return here.world->communicator();
-  int size = 1;
-  if (here.launched != nullptr) {
-    size = here.launched->topology.world_size;
-  } else if (const auto place = launcher_place()) {
-    size = place->topology.world_size;
-  }
-  if (size > 1) {
-    throw ConfigError(
-        "there is no process group: this process is one of {}; call init_process_group() first",
-        size);
-  }
-  return here.alone;
 }
 
 // Sets this process's place and its part of the cores while a worker runs.
@@ -205,6 +191,33 @@ class RankSampler : public data::Sampler {
 
 }  // namespace
 
+comm::Communicator& group() {
+  Process& here = this_process();
+  if (here.world != nullptr) return here.world->communicator();
+  int size = 1;
+  if (here.launched != nullptr) {
+    size = here.launched->topology.world_size;
+  } else if (const auto place = launcher_place()) {
+    size = place->topology.world_size;
+  }
+  if (size > 1) {
+    throw ConfigError(
+        "there is no process group: this process is one of {}; call init_process_group() first",
+        size);
+  }
+  return here.alone;
+}
+
+std::uint64_t group_number() {
+  return is_initialized() ? this_process().groups : 0;
+}
+
+BackgroundSums& background_sums() {
+  Process& here = this_process();
+  if (here.sums == nullptr) here.sums = std::make_unique<BackgroundSums>(group());
+  return *here.sums;
+}
+
 void launch(const WorkerFunction& worker, const LaunchOptions& options) {
   if (!worker) throw ConfigError("launch: expected a worker, got an empty function");
   if (this_process().launched != nullptr)
@@ -232,16 +245,20 @@ void init_process_group(const ProcessGroupOptions& options) {
   if (is_initialized()) {
     throw ConfigError("init_process_group: there is a group already; call cleanup() first");
   }
-  this_process().world = connect(options);
+  Process& here = this_process();
+  here.world = connect(options);
+  ++here.groups;
 }
 
 void cleanup() {
   const auto world = std::move(this_process().world);
+  const auto sums = std::move(this_process().sums);
   if (world != nullptr) world->communicator().barrier();
 }
 
 void abort(std::string_view reason) noexcept {
   const auto world = std::move(this_process().world);
+  const auto sums = std::move(this_process().sums);
   if (world != nullptr) world->communicator().abort(reason);
 }
 

@@ -5,8 +5,7 @@
 //     auto sampler = dist::data_sampler(dataset);
 //     auto model = dist::prepare_ddp_model(net);  // distributed_model.h
 //     ...
-//     loss.backward();
-//     model.average_gradients();
+//     loss.backward();  // averages the gradients of the model
 //     optimizer.step();
 //     ...
 //     dist::cleanup();

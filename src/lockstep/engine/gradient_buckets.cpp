@@ -1,19 +1,13 @@
 #include "lockstep/engine/gradient_buckets.h"
 
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
-#include "lockstep/compute/autograd_node.h"
+#include "lockstep/engine/background_sums.h"
+#include "lockstep/engine/gradient_hook.h"
 
 namespace lockstep {
 
@@ -21,21 +15,10 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
  public:
   BucketState(optim::FlatParameters& parameters, comm::Communicator& communicator,
               BucketOptions options)
-      : parameters_(parameters), communicator_(communicator), options_(std::move(options)) {
+      : parameters_(parameters), options_(std::move(options)), sums_(communicator) {
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
       if (parameters_.buffers()[i].is_awake()) fill(i);
     }
-  }
-
-  ~BucketState() {
-    if (armed_) communicator_.set_background({});
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
   }
 
   bool worth_it() const { return buckets_.size() > 1; }
@@ -50,11 +33,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
       if (worth_it()) hook(member);
     }
     next_ = 0;
-    done_ = 0;
-    error_ = nullptr;
     armed_ = true;
-    communicator_.set_background([this] { wait_for_sent(); });
-    if (!thread_.joinable()) thread_ = std::thread([this] { reduce_buckets(); });
   }
 
   // Autograd calls this when the gradient of a parameter is complete.
@@ -76,11 +55,8 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
 
   void finish() {
     send_off(true);
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_ == buckets_.size() || error_ != nullptr; });
     armed_ = false;
-    communicator_.set_background({});
-    if (error_ != nullptr) std::rethrow_exception(error_);
+    sums_.finish();
   }
 
  private:
@@ -94,9 +70,8 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     torch::Tensor parameter;
     std::size_t bucket = 0;
     const void* place = nullptr;  // of its gradient in the set that is filled last
-    // A parameter's accumulator lives only as long as there is a pointer to it.
-    compute::NodePointer accumulator = {};  // once it has our hook
-    bool awaited = false;                   // in this backward()
+    GradientHook hook = {};
+    bool awaited = false;  // in this backward()
   };
 
   // Fills buckets from the last parameter to the first. The first bucket is small, so that sending
@@ -127,90 +102,33 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     }
   }
 
-  // A parameter that does not require a gradient has no accumulator yet.
   void hook(Member& member) {
-    if (member.accumulator) return;
-    struct AccumulationHook : torch::autograd::FunctionPostHook {
-      AccumulationHook(std::weak_ptr<BucketState> owner, std::size_t of)
-          : state(std::move(owner)), member(of) {}
-      torch::autograd::variable_list operator()(
-          const torch::autograd::variable_list& outputs,
-          const torch::autograd::variable_list& /*inputs*/) override {
-        if (const auto alive = state.lock()) alive->on_gradient(member);
-        return outputs;
-      }
-      std::weak_ptr<BucketState> state;
-      std::size_t member;
-    };
-    member.accumulator = torch::autograd::impl::grad_accumulator(member.parameter);
-    member.accumulator->add_post_hook(std::make_unique<AccumulationHook>(
-        weak_from_this(), static_cast<std::size_t>(&member - members_.data())));
+    const auto index = static_cast<std::size_t>(&member - members_.data());
+    member.hook.attach(member.parameter, [state = weak_from_this(), index] {
+      if (const auto alive = state.lock()) alive->on_gradient(index);
+    });
   }
 
   void send_off(bool all) {
-    bool any = false;
-    {
-      const std::lock_guard lock(mutex_);
-      while (next_ < buckets_.size() && (all || buckets_[next_].missing == 0)) {
-        if (const auto buffer = buckets_[next_].marks_of) {
-          parameters_.note_use(*buffer);
-          parameters_.write_marks(*buffer, 0);
-        }
-        waiting_.push_back(next_++);
-        any = true;
+    const std::lock_guard lock(mutex_);
+    while (next_ < buckets_.size() && (all || buckets_[next_].missing == 0)) {
+      const Bucket& bucket = buckets_[next_++];
+      if (const auto buffer = bucket.marks_of) {
+        parameters_.note_use(*buffer);
+        parameters_.write_marks(*buffer, 0);
       }
-    }
-    if (any) changed_.notify_all();
-  }
-
-  // Called before another collective: waits until all buckets that were sent are reduced.
-  void wait_for_sent() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_ == next_ || error_ != nullptr; });
-    if (error_ != nullptr) std::rethrow_exception(error_);
-  }
-
-  void reduce_buckets() {
-    while (true) {
-      std::size_t index = 0;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-        if (ending_) return;
-        index = waiting_.front();
-        waiting_.pop_front();
-      }
-      std::exception_ptr error;
-      try {
-        const auto& sets = buckets_[index].sets;
-        communicator_.sum_parts(
-            {.leaves = options_.leaves, .tensors = sets, .nodes = options_.nodes}, sets.front());
-      } catch (...) {
-        error = std::current_exception();
-      }
-      {
-        const std::lock_guard lock(mutex_);
-        ++done_;
-        if (error != nullptr && error_ == nullptr) error_ = error;
-      }
-      changed_.notify_all();
+      sums_.add({.leaves = options_.leaves, .tensors = bucket.sets, .nodes = options_.nodes});
     }
   }
 
   optim::FlatParameters& parameters_;
-  comm::Communicator& communicator_;
   BucketOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<Member> members_;
   bool armed_ = false;
   std::size_t next_ = 0;  // the bucket to be sent next
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::size_t> waiting_;
-  std::size_t done_ = 0;
-  std::exception_ptr error_;
-  bool ending_ = false;
-  std::thread thread_;
+  BackgroundSums sums_;
 };
 
 GradientBuckets::GradientBuckets(optim::FlatParameters& parameters,

@@ -1,0 +1,99 @@
+#include "lockstep/dist/gradient_message.h"
+
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::dist {
+namespace {
+
+constexpr std::size_t kWeight = 0;
+constexpr std::size_t kPlace = 1;
+constexpr std::size_t kMarks = 4;
+
+}  // namespace
+
+torch::ScalarType GradientMessage::type_of(const torch::Tensor& parameter) {
+  if (!parameter.is_floating_point()) {
+    throw ConfigError(
+        "average of gradients: expected parameters of real numbers, got one of {} [{}]",
+        c10::toString(parameter.scalar_type()), fmt::join(parameter.sizes(), ", "));
+  }
+  return parameter.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
+}
+
+GradientMessage::GradientMessage(std::vector<torch::Tensor> parameters)
+    : parameters_(std::move(parameters)) {
+  const auto head = static_cast<std::int64_t>(kMarks + parameters_.size());
+  std::int64_t size = head;
+  for (const auto& parameter : parameters_) size += parameter.numel();
+  array_ = torch::zeros({size}, torch::dtype(type_of(parameters_.front())));
+  std::int64_t begin = head;
+  for (const auto& parameter : parameters_) {
+    gradients_.push_back(array_.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
+    begin += parameter.numel();
+  }
+}
+
+double GradientMessage::number(std::size_t index) const {
+  return array_.scalar_type() == torch::kFloat64 ? array_.data_ptr<double>()[index]
+                                                 : array_.data_ptr<float>()[index];
+}
+
+void GradientMessage::set_number(std::size_t index, double value) {
+  if (array_.scalar_type() == torch::kFloat64) {
+    array_.data_ptr<double>()[index] = value;
+  } else {
+    array_.data_ptr<float>()[index] = static_cast<float>(value);
+  }
+}
+
+void GradientMessage::write_head(const Head& head) {
+  set_number(kWeight, head.weight);
+  for (std::size_t i = 0; i < head.place.size(); ++i) {
+    set_number(kPlace + i, static_cast<double>(head.place[i]));
+  }
+}
+
+void GradientMessage::write_gradient(std::size_t index, const Term& term) {
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor& grad = parameters_[index].grad();
+  if (grad.defined() && grad.layout() != torch::kStrided) {
+    throw ConfigError(
+        "average of gradients: expected dense gradients, got a sparse one of shape [{}]",
+        fmt::join(grad.sizes(), ", "));
+  }
+  set_number(kMarks + index, grad.defined() && term.is_new ? 1 : 0);
+  torch::Tensor& written = gradients_[index];
+  // A weight of 0 does not multiply: a gradient of a rank that does not count may be infinite.
+  if (!grad.defined() || term.weight == 0) {
+    written.zero_();
+    return;
+  }
+  written.copy_(grad);
+  if (term.weight != 1) written.mul_(term.weight);
+}
+
+bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ranks) const {
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    if (number(kPlace + i) != static_cast<double>(place[i]) * ranks) return false;
+  }
+  return true;
+}
+
+void GradientMessage::read_means() {
+  const torch::NoGradGuard no_grad;
+  const double weight = number(kWeight);
+  if (weight == 0) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (number(kMarks + i) == 0) continue;
+    torch::Tensor& parameter = parameters_[i];
+    if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
+    parameter.mutable_grad().copy_(gradients_[i].div_(weight));
+  }
+}
+
+}  // namespace lockstep::dist
