@@ -116,8 +116,10 @@ Predictions Runner::predict_loader(PredictOptions options) & {
   const Model model = model_or_last(options.model, options.resume);
   const auto engine = or_default(options.engine);
   if (engine->workers() > 1) {
-    throw ConfigError("predict_loader: expected an engine of one process, got one of {} workers",
-                      engine->workers());
+    throw ConfigError(
+        "predict_loader: expected an engine of one process, got one of {} workers; pass a function "
+        "that takes the outputs: predict_loader(options, [](ls::Batch& outputs) {{ … }})",
+        engine->workers());
   }
   engine->start();
   const torch::Device device = engine->device();
@@ -126,6 +128,26 @@ Predictions Runner::predict_loader(PredictOptions options) & {
                      [this, model, device](const Batch& batch) {
                        return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
                      });
+}
+
+void Runner::predict_each(PredictOptions options, const std::function<bool(Batch&)>& take) {
+  const auto engine = or_default(options.engine);
+  Model model;
+  engine->run(
+      {.prepare = [&] { model = model_or_last(options.model, options.resume); },
+       .work =
+           [&](comm::Communicator& communicator) {
+             const torch::Device device = engine->device();
+             model.to(device);
+             const auto predict = [&](const Batch& batch) {
+               // For each batch, because `take` may have trained the model.
+               model.train(false);
+               return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+             };
+             predict_together(
+                 {.loader = options.loader, .seed = options.seed, .predict = predict, .take = take},
+                 communicator);
+           }});
 }
 
 Model Runner::model_or_last(const Model& model, const std::optional<std::string>& resume) const {

@@ -9,9 +9,13 @@
 //   };
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "lockstep/runner/predictions.h"
 #include "lockstep/train/callback.h"
@@ -45,8 +49,30 @@ class Runner {
   //
   //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
   //
-  // The runner must outlive the returned object.
+  // The runner must outlive the returned object. Only for an engine of one process.
   Predictions predict_loader(PredictOptions options) &;
+
+  // The same for any engine: calls `take` with the outputs of each batch, in the order of the
+  // loader and with the same numbers for any number of workers. Outputs are on the CPU. `take` may
+  // return false to end the prediction early; if it returns nothing, it gets all batches:
+  //
+  //   runner.predict_loader({.loader = valid, .engine = engine}, [&](ls::Batch& out) { … });
+  //
+  // Several workers compute while `take` works, and a few batches are in memory at a time. `take`
+  // is called in this process. If a launcher started the processes, all must call this function,
+  // and `take` is called on rank 0 only. Throws WorkerError if a worker fails.
+  template <typename Take>
+  requires std::invocable<Take&, Batch&>
+  void predict_loader(PredictOptions options, Take take) {
+    predict_each(std::move(options), [&take](Batch& outputs) {
+      if constexpr (std::is_void_v<std::invoke_result_t<Take&, Batch&>>) {
+        take(outputs);
+        return true;
+      } else {
+        return static_cast<bool>(take(outputs));
+      }
+    });
+  }
 
   // The metrics that handle_batch puts into state.batch_metrics, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
@@ -86,6 +112,7 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
+  void predict_each(PredictOptions options, const std::function<bool(Batch&)>& take);
   Model model_or_last(const Model& model, const std::optional<std::string>& resume) const;
 
   const TrainOptions* options_ = nullptr;
