@@ -109,7 +109,7 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   plan.engine->run(
       {.prepare = [] {},
        .work = [&](comm::Communicator& communicator) { result = Loop(plan, communicator).run(); }});
-  return result.last_metrics.at("valid");
+  return result.last_metrics.at(plan.loaders.begin()->first);
 }
 
 Predictions Runner::predict_loader(PredictOptions options) & {

@@ -202,7 +202,7 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   plan.options.dry_run = false;  // the evaluation itself finds a mistake as soon
   plan.model = options.model;
   plan.criterion = options.criterion;
-  plan.loaders.set("valid", options.loader);
+  plan.loaders.set(options.name, options.loader);
   plan.callbacks = options.callbacks.sorted();
   plan.engine = options.engine != nullptr ? options.engine : std::make_shared<DeviceEngine>();
   plan.loss_key = std::move(runner.loss_key);
