@@ -36,7 +36,7 @@ void print_table(const Evaluated& result) {
   std::size_t width = 0;
   for (const auto& [name, value] : result.metrics) width = std::max(width, name.size());
   std::cout << fmt::format("{}: {} samples of loader '{}'\n", printable(result.checkpoint),
-                           with_thousands(result.samples), result.loader);
+                           with_thousands(result.samples), printable(result.loader));
   for (const auto& [name, value] : result.metrics) {
     std::cout << fmt::format("  {:<{}}  {:.6g}\n", printable(name), width, value);
   }
