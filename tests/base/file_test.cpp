@@ -128,6 +128,23 @@ TEST(WriteFileAtomically, TakesContentPieceByPiece) {
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
 }
 
+TEST(AtomicFile, AppearsWhenItIsCommitted) {
+  const TemporaryDirectory folder;
+  for (const char* const content : {"first", "second"}) {
+    AtomicFile file(folder / "file");
+    for (const char c : std::string_view(content)) file.write({&c, 1});
+    file.commit();
+    EXPECT_EQ(read_file(folder / "file"), content);
+  }
+  {
+    AtomicFile file(folder / "file");
+    file.write("half");
+    EXPECT_EQ(read_file(folder / "file"), "second");
+  }
+  EXPECT_EQ(read_file(folder / "file"), "second");
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("file"));
+}
+
 // Without /proc, files cannot be written without a name. Another user of the folder has created a
 // symbolic link with the name that version 0.1.0 would have written to.
 TEST(WriteFileAtomically, WithoutProcItFollowsNoLink) {

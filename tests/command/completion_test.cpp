@@ -34,6 +34,8 @@ TEST(Completion, BashOffersCommandsOptionsAndTargets) {
   EXPECT_THAT(offers(script, "lockstep run --auto", 2), HasSubstr("--autoresume"));
   EXPECT_EQ(offers(script, "lockstep targets AdamW", 2), "AdamW\n");
   EXPECT_EQ(offers(script, "lockstep run --autoresume l", 3), "last\n");
+  EXPECT_EQ(offers(script, "lockstep pre", 1), "predict\n");
+  EXPECT_EQ(offers(script, "lockstep evaluate logs --checkpoint b", 4), "best\n");
 }
 
 }  // namespace

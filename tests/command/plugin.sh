@@ -16,6 +16,11 @@ grep -q 'width .*integer .*(default: 64)' out || fail "its option is not listed"
 grep -q 'weights [0-9a-f]' out || fail "does not train"
 # The written config names the plugin itself.
 "$lockstep" run -C logs/configs --logdir again > out 2> err || fail "the written config does not run"
+# So does the config in the checkpoint.
+"$lockstep" evaluate logs > out 2> err || fail "cannot be evaluated"
+grep -q "256 samples of loader 'train'" out || fail "cannot be evaluated"
+"$lockstep" predict logs --output x.csv --workers 2 > out 2> err || fail "does not predict"
+[ "$(wc -l < x.csv)" -eq 257 ] || fail "does not predict"
 if "$lockstep" run -C "$source/config.yml" > out 2> err; then fail "trains without the plugin"; fi
 grep -q "unknown model 'WideNet'" err || fail "does not name the model that is missing"
 echo "plugin.sh: all as expected"

@@ -78,6 +78,15 @@ TEST(Loader, GoesOnInsideAnEpoch) {
               HasSubstr("first_batch: expected 0 to 7, got 8"));
 }
 
+TEST(Loader, GivesEveryNthBatch) {
+  const Loader loader = {numbers(20), {.batch_size = 3, .shuffle = true}};
+  const std::vector<Indices> all = batches(loader, {.epoch = 4});
+  EXPECT_EQ(batches(loader, {.epoch = 4, .first_batch = 1, .step = 3}),
+            (std::vector<Indices>{all[1], all[4]}));
+  EXPECT_THAT(error_text<ConfigError>([&] { loader.stream({.step = 0}); }),
+              HasSubstr("step: expected 1 or more, got 0"));
+}
+
 TEST(Loader, DoesNotTouchSamplesBeforeTheFirstBatch) {
   class Guarded : public Dataset {
    public:

@@ -439,5 +439,46 @@ TEST(Recipe, ALoaderHasItsCollate) {
   EXPECT_FALSE(loaders.at("valid").options().collate);
 }
 
+TEST(Evaluation, HasTheLoaderAndTheMetrics) {
+  const Evaluation evaluation = read_evaluation(
+      config_with({"callbacks=[{AccuracyCallback: {num_classes: 3}}, EarlyStoppingCallback]"}));
+  EXPECT_EQ(evaluation.loader_name, "valid");
+  EXPECT_EQ(evaluation.loader.samples(), 16);
+  EXPECT_TRUE(evaluation.criterion);
+  ASSERT_EQ(evaluation.callbacks.size(), 1u) << "without the one of training";
+  EXPECT_EQ((*evaluation.callbacks.begin())->name(), "AccuracyCallback");
+  EXPECT_EQ(evaluation.engine->workers(), 1);
+  EXPECT_EQ(read_evaluation(config_with(), {.loader = "train"}).loader.samples(), 40);
+}
+
+TEST(Evaluation, NeedsOnlyTheChosenLoader) {
+  const auto other = config_with({"loaders.train.dataset._target_=Unknown"});
+  EXPECT_EQ(read_evaluation(other).loader_name, "valid");
+  EXPECT_THAT(error_of([&] { read_evaluation(other, {.loader = "train"}); }), HasSubstr("Unknown"));
+}
+
+TEST(Evaluation, WithoutValidItIsTheOnlyLoader) {
+  config::Node document = config_with();
+  document.find("loaders")->erase("valid");
+  document.erase("valid_loader");
+  EXPECT_EQ(read_evaluation(document).loader_name, "train");
+  const config::Node copy = *document.find("loaders")->find("train");
+  document.find("loaders")->set("test", copy);
+  EXPECT_THAT(error_of([&] { read_evaluation(document); }),
+              AllOf(HasSubstr("train"), HasSubstr("test")));
+  EXPECT_THAT(error_of([&] { read_evaluation(document, {.loader = "tets"}); }),
+              HasSubstr("did you mean 'test'"));
+}
+
+TEST(Evaluation, OfAStage) {
+  const auto document =
+      config_with({"stages={one: {num_epochs: 1}, two: {criterion: MSELoss, "
+                   "callbacks: [{AccuracyCallback: {num_classes: 3}}, "
+                   "{AUCCallback: {num_classes: 3}}]}}"});
+  EXPECT_EQ(read_evaluation(document, {.stage = "one"}).callbacks.size(), 1u);
+  EXPECT_EQ(read_evaluation(document).callbacks.size(), 2u) << "the last one";
+  EXPECT_THAT(error_of([&] { read_evaluation(document, {.stage = "three"}); }), HasSubstr("three"));
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

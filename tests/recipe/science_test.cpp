@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/recipe/prediction_file.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/science/hdf5.h"
 #include "tests/recipe/support.h"
@@ -36,6 +37,18 @@ TEST(ScienceTargets, CubesOfAFileAndTheirNetwork) {
   EXPECT_EQ(model(batch["features"]).sizes(), torch::IntArrayRef({1, 12288}));
   EXPECT_THAT(error_of([] { targets().models.make(node("CNN3d"), {}); }),
               HasSubstr("takes its sizes from the data"));
+}
+
+TEST(Predictions, InHdf5AreDatasetsByKey) {
+  const TemporaryDirectory folder;
+  const torch::Tensor logits = torch::rand({3, 2}), labels = torch::arange(3);
+  PredictionFile file({.path = folder / "x.h5", .samples = {0, 1, 2}});
+  file.write({{"logits", logits.narrow(0, 0, 2)}, {"labels", labels.narrow(0, 0, 2)}});
+  file.write({{"logits", logits.narrow(0, 2, 1)}, {"labels", labels.narrow(0, 2, 1)}});
+  EXPECT_EQ(file.finish(), (std::vector<std::filesystem::path>{folder / "x.h5"}));
+  const science::Hdf5File written(folder / "x.h5");
+  EXPECT_TRUE(written.read("logits").equal(logits));
+  EXPECT_TRUE(written.read("labels").equal(labels.to(torch::kFloat32)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
+#include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
@@ -244,6 +245,19 @@ TEST(EvaluateLoader, TakesWeightsFromACheckpoint) {
                                           .criterion = torch::nn::CrossEntropyLoss(),
                                           .resume = result.last_checkpoint->string()});
   EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
+}
+
+TEST(EvaluateLoader, CallbacksSeeTheNameOfTheLoader) {
+  const auto evaluate = [](const std::string& name) {
+    return SupervisedRunner().evaluate_loader(
+        {.loader = {toy::points(4), {.batch_size = 4}},
+         .model = toy::model(),
+         .callbacks = {ControlFlowCallback(AccuracyCallback({.num_classes = 3}),
+                                           {.loaders = {"test"}})},
+         .name = name});
+  };
+  EXPECT_TRUE(evaluate("test").contains("accuracy01"));
+  EXPECT_FALSE(evaluate("valid").contains("accuracy01"));
 }
 
 TEST(PredictLoader, UsesThePredictBatchOfTheRunner) {

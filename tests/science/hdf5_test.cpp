@@ -91,6 +91,51 @@ TEST(Hdf5, WritesWhatItReads) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(Hdf5Writer, WritesRowAfterRow) {
+  const TemporaryDirectory folder;
+  const torch::Tensor field = torch::rand({5, 2, 3}), labels = torch::arange(5);
+  {
+    Hdf5Writer writer(folder / "a.h5");
+    writer.add("field", torch::kFloat32, {5, 2, 3});
+    writer.add("labels", torch::kInt64, {5});
+    writer.add("half", torch::kFloat16, {5, 2, 3});
+    for (const auto& [first, count] : {std::pair(0, 2), std::pair(2, 0), std::pair(2, 3)}) {
+      writer.append("field", field.narrow(0, first, count));
+      writer.append("labels", labels.narrow(0, first, count));
+      writer.append("half", field.to(torch::kFloat16).narrow(0, first, count));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder / "a.h5")) << "it is not complete";
+    writer.finish();
+  }
+  const Hdf5File file(folder / "a.h5");
+  EXPECT_THAT(file.names(), ElementsAre("field", "half", "labels"));
+  EXPECT_TRUE(file.read("field").equal(field));
+  EXPECT_TRUE(file.read("labels").equal(labels.to(torch::kFloat32)));
+  EXPECT_TRUE(file.read("half").equal(field.to(torch::kFloat16).to(torch::kFloat32)));
+}
+
+TEST(Hdf5Writer, RefusesOtherRowsAndLeavesNothing) {
+  const TemporaryDirectory folder;
+  {
+    Hdf5Writer writer(folder / "a.h5");
+    writer.add("x", torch::kFloat32, {3, 2});
+    EXPECT_THAT(error_of([&] {
+                  writer.append("x", torch::zeros({1, 3}));
+                }),
+                HasSubstr("a.h5: dataset 'x': expected rows of Float [1, 2], got Float [1, 3]"));
+    EXPECT_THAT(error_of([&] {
+                  writer.append("x", torch::zeros({4, 2}));
+                }),
+                HasSubstr("expected 3 rows, got 4 or more"));
+    EXPECT_THAT(error_of([&] { writer.append("y", torch::zeros({1, 2})); }), HasSubstr("'y'"));
+    EXPECT_THAT(error_of([&] { writer.add("z", torch::kComplexFloat, {3}); }),
+                HasSubstr("ComplexFloat"));
+    EXPECT_THAT(error_of([&] { writer.finish(); }), HasSubstr("expected 3 rows, got 0"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_THAT(error_of([&] { Hdf5Writer(folder / "missing" / "a.h5"); }), HasSubstr("a.h5"));
+}
+
 // The descriptors of this process for files whose names have this ending.
 std::vector<std::string> open_descriptors(const std::string& ending) {
   std::vector<std::string> found;

@@ -64,6 +64,16 @@ TEST(CombinedModel, SeveralInputsAndBatchesAreRefusedInTheSameWay) {
   EXPECT_EQ(all.signature(), "consists of the networks first, second");
 }
 
+TEST(CombinedModel, ItsNetworksAreFoundByName) {
+  const Named<Model> networks = two();
+  const Model all = Model::combine(networks);
+  EXPECT_TRUE(all.network("second").parameters()[0].second.is_same(
+      networks["second"].parameters()[0].second));
+  EXPECT_THAT(toy::error_of([&] { all.network("secnd"); }), HasSubstr("did you mean 'second'?"));
+  EXPECT_THAT(toy::error_of([&] { networks["first"].network("second"); }),
+              HasSubstr("a single network"));
+}
+
 TEST(CombinedModel, ASingleNetworkHasItsOwnSignature) {
   const Model network = toy::model();
   const Model all = Model::combine({{"only", network}});

@@ -34,38 +34,6 @@ void sync_directory(const fs::path& file) {
   if (fd) ::fsync(fd.get());
 }
 
-// A temporary name in the target's folder, for a file that is about to replace the target. The file
-// is removed unless it was renamed to the target. The name cannot be guessed, and no existing file
-// is opened or replaced under it. So another user of a shared folder cannot redirect the write with
-// a symbolic link.
-class Aside {
- public:
-  explicit Aside(const fs::path& target)
-      : path_(fmt::format("{}{}{}.{}", target.string(), kAsideMark, ::getpid(),
-                          std::random_device()())) {}
-  ~Aside() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  void rename_to(const fs::path& target) {
-    if (::rename(path_.c_str(), target.c_str()) != 0) {
-      throw Error("{}: cannot rename to {}: {}", path_.string(), target.string(), last_error());
-    }
-    // If both names are hard links to the same file, rename() does nothing and both stay. Remove
-    // the temporary one.
-    ::unlink(path_.c_str());
-    path_.clear();
-    sync_directory(target);
-  }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -94,46 +62,116 @@ void write_all(const FileDescriptor& fd, const fs::path& path, std::string_view 
   }
 }
 
-using Produce = std::function<void(const WriteBytes&)>;
-
-void fill(const FileDescriptor& fd, const fs::path& path, const Produce& produce) {
-  produce([&](std::string_view bytes) { write_all(fd, path, bytes); });
+void sync(const FileDescriptor& fd, const fs::path& path) {
   if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
 }
 
-// The file gets its name only after it is written, so nothing is left if this process is killed. If
-// the target does not exist yet, the file gets that name directly. Returns false if unnamed files
-// are not available: not every file system supports them, and not every container has /proc.
-bool write_unnamed(const fs::path& path, Aside& aside, const Produce& produce) {
-  const FileDescriptor fd(::open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  const std::string self = fmt::format("/proc/self/fd/{}", fd.get());
-  if (!fd || ::access(self.c_str(), F_OK) != 0) return false;
-  fill(fd, path, produce);
-  const auto link_to = [&](const fs::path& name) {
-    return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
-  };
-  if (link_to(path)) {
-    sync_directory(path);
-    return true;
-  }
-  if (errno != EEXIST || !link_to(aside.path())) return false;
-  aside.rename_to(path);
-  return true;
+FileDescriptor create(const fs::path& path) {
+  FileDescriptor fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!fd) throw Error("{}: cannot create: {}", path.string(), last_error());
+  return fd;
 }
 
-void write_named(const fs::path& path, Aside& aside, const Produce& produce) {
-  const FileDescriptor fd(
-      ::open(aside.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!fd) throw Error("{}: cannot create: {}", aside.path().string(), last_error());
-  fill(fd, path, produce);
-  aside.rename_to(path);
+// The name under which linkat() finds an unnamed file.
+std::string link_to(const FileDescriptor& fd) {
+  return fmt::format("/proc/self/fd/{}", fd.get());
+}
+
+// A file without a name: nothing is left if this process is killed. It is empty if unnamed files
+// are not available: not every file system supports them, and not every container has /proc.
+FileDescriptor create_unnamed(const fs::path& folder) {
+  FileDescriptor fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
+  if (fd && ::access(link_to(fd).c_str(), F_OK) == 0) return fd;
+  return {};
+}
+
+void copy_content(const FileDescriptor& from, const FileDescriptor& to, const fs::path& path) {
+  std::string bytes(1 << 20, '\0');
+  off_t at = 0;
+  while (true) {
+    const ssize_t n = ::pread(from.get(), bytes.data(), bytes.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Error("{}: cannot read back: {}", path.string(), last_error());
+    if (n == 0) return;
+    write_all(to, path, std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
+    at += n;
+  }
 }
 
 }  // namespace
 
-void write_file_atomically(const fs::path& path, const Produce& produce) {
-  Aside aside(path);
-  if (!write_unnamed(path, aside, produce)) write_named(path, aside, produce);
+// A temporary name in the target's folder, for a file that is about to replace the target. The file
+// is removed unless it was renamed to the target. The name cannot be guessed, and no existing file
+// is opened or replaced under it. So another user of a shared folder cannot redirect the write with
+// a symbolic link.
+class AsideName {
+ public:
+  explicit AsideName(const fs::path& target)
+      : path_(fmt::format("{}{}{}.{}", target.string(), kAsideMark, ::getpid(),
+                          std::random_device()())) {}
+  ~AsideName() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  AsideName(const AsideName&) = delete;
+  AsideName& operator=(const AsideName&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  void rename_to(const fs::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) {
+      throw Error("{}: cannot rename to {}: {}", path_.string(), target.string(), last_error());
+    }
+    // If both names are hard links to the same file, rename() does nothing and both stay. Remove
+    // the temporary one.
+    ::unlink(path_.c_str());
+    path_.clear();
+    sync_directory(target);
+  }
+
+ private:
+  fs::path path_;
+};
+
+AtomicFile::AtomicFile(fs::path path)
+    : path_(std::move(path)),
+      aside_(std::make_unique<AsideName>(path_)),
+      fd_(create_unnamed(folder_of(path_))) {
+  if (fd_) return;
+  fd_ = create(aside_->path());
+  named_ = true;
+}
+
+AtomicFile::~AtomicFile() = default;
+
+void AtomicFile::write(std::string_view bytes) {
+  write_all(fd_, path_, bytes);
+}
+
+void AtomicFile::commit() {
+  sync(fd_, path_);
+  if (!named_) {
+    const std::string self = link_to(fd_);
+    const auto give_name = [&](const fs::path& name) {
+      return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    };
+    // If the target does not exist yet, the file gets that name directly.
+    if (give_name(path_)) return sync_directory(path_);
+    if (errno != EEXIST || !give_name(aside_->path())) {
+      // This file system has unnamed files and cannot name them.
+      const FileDescriptor copy = create(aside_->path());
+      copy_content(fd_, copy, path_);
+      sync(copy, path_);
+    }
+  }
+  aside_->rename_to(path_);
+}
+
+void write_file_atomically(const fs::path& path,
+                           const std::function<void(const WriteBytes&)>& produce) {
+  AtomicFile file(path);
+  produce([&](std::string_view bytes) { file.write(bytes); });
+  file.commit();
 }
 
 void write_file_atomically(const fs::path& path, std::string_view bytes) {
@@ -154,7 +192,7 @@ void remove_abandoned_writes(const fs::path& folder) {
 }
 
 void link_file_atomically(const fs::path& target, const fs::path& link) {
-  Aside aside(link);
+  AsideName aside(link);
   // If the target is a symbolic link, `link` becomes a name of the file that it points to.
   if (::linkat(AT_FDCWD, target.c_str(), AT_FDCWD, aside.path().c_str(), AT_SYMLINK_FOLLOW) != 0) {
     write_file_atomically(link, read_file(target));

@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -33,10 +34,34 @@ class FileDescriptor {
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // The same for content that is not in memory as a whole: `produce` writes it piece by piece.
-// `produce` is called a second time if the file system turns out not to support unnamed files.
 using WriteBytes = std::function<void(std::string_view bytes)>;
 void write_file_atomically(const std::filesystem::path& path,
                            const std::function<void(const WriteBytes&)>& produce);
+
+class AsideName;  // a temporary name of a file
+
+// The same for content that comes from several calls. Without commit(), nothing is left behind.
+class AtomicFile {
+ public:
+  // Creates the new file. Throws Error with the path and the cause.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  void write(std::string_view bytes);
+
+  // Syncs the file and gives it its name. Call it once, at the end.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<AsideName> aside_;
+  FileDescriptor fd_;
+  bool named_ = false;  // under the name of aside_
+};
 
 // Removes the temporary files that processes left in `folder` when they were killed inside
 // write_file_atomically. No process may be writing there. Does nothing if there is no such folder.

@@ -25,6 +25,8 @@ const char* const kFooter = R"(
 Examples:
   lockstep run -C examples/configs/mnist.yml --distributed
   lockstep run -C mnist.yml optimizer.lr=0.01 --logdir logs/slow
+  lockstep evaluate logs/slow
+  lockstep predict logs/slow --output predictions.npy
   lockstep launch --nproc-per-node 2 ./program
   lockstep create -n turbulence
   lockstep doctor
@@ -52,8 +54,8 @@ int report(const std::string& message, int code) {
 }
 
 // A command whose output could not be written has failed: on a full disk, the table that it should
-// print is missing. `run` and `launch` are the exception, because they print progress and their
-// results are in files. They keep their exit code and report the error.
+// print is missing. `run`, `predict` and `launch` are the exception, because they print progress
+// and their results are in files. They keep their exit code and report the error.
 int with_output_checked(int code, bool prints_progress) {
   errno = 0;
   std::cout.flush();
@@ -100,6 +102,8 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
     argc = static_cast<int>(dashes - argv);
   }
   command::add_run(app, chosen);
+  command::add_evaluate(app, chosen);
+  command::add_predict(app, chosen);
   command::add_launch(app, chosen, after_dashes);
   command::add_create(app, chosen);
   command::add_targets(app, chosen);
@@ -142,7 +146,8 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
 
 int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
   const std::string_view name = argc > 1 ? argv[1] : "";
-  return with_output_checked(run_command(argc, argv, own), name == "run" || name == "launch");
+  const bool prints_progress = name == "run" || name == "predict" || name == "launch";
+  return with_output_checked(run_command(argc, argv, own), prints_progress);
 }
 
 }  // namespace lockstep

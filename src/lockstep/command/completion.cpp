@@ -46,7 +46,7 @@ _lockstep() {{
   fi
   case "${{COMP_WORDS[1]}}" in
 {}  esac
-  if [ "$previous" = --autoresume ]; then
+  if [ "$previous" = --autoresume ] || [ "$previous" = --checkpoint ]; then
     COMPREPLY=($(compgen -W "best last" -- "$current"))
   elif [ "${{COMP_WORDS[1]}}" = targets ] && [[ "$current" != -* ]]; then
     COMPREPLY=($(compgen -W "{}" -- "$current"))

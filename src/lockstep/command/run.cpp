@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/command/command.h"
+#include "lockstep/command/document.h"
 #include "lockstep/command/subcommand.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
@@ -17,7 +18,6 @@
 #include "lockstep/process/forked_workers.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
-#include "lockstep/recipe/shorthand.h"
 #include "lockstep/state/hash.h"
 
 namespace lockstep::command {
@@ -41,24 +41,10 @@ struct RunOptions {
        deterministic_value = false, profile_value = false;
 };
 
-Node flag(bool value) {
-  return Node::scalar(value ? "true" : "false", true);
-}
-
-Node number(std::int64_t value) {
-  return Node::scalar(std::to_string(value), true);
-}
-
 Node load_documents(const RunOptions& options) {
   Node document = Node::map();
   document.set_place({.source = options.configs.front()});
-  for (const std::string& file : options.configs) {
-    Node loaded = config::load_yaml(file);
-    recipe::spell_out(loaded);
-    recipe::lift_args(loaded);
-    config::merge(document, loaded);
-  }
-  document.set_paths();
+  merge_configs(options.configs, document);
   return document;
 }
 
@@ -76,11 +62,7 @@ fs::path new_folder(const fs::path& base, const Node& document) {
 
 // Writes the flags into the document, so that the recorded config is the one that was run.
 void apply_flags(const RunOptions& options, Node& document) {
-  for (const std::string& argument : options.overrides) {
-    config::apply_override(document, argument);
-    recipe::spell_out(document);
-    recipe::lift_args(document);
-  }
+  apply_overrides(options.overrides, document);
   const auto set = [&](const char* key, Node value) {
     config::set_at(document, key, std::move(value));
   };
@@ -96,26 +78,10 @@ void apply_flags(const RunOptions& options, Node& document) {
   if (options.seed) set("seed", number(*options.seed));
   if (options.epochs) set("num_epochs", number(*options.epochs));
   if (options.resume) set("resume", Node::text(*options.resume));
-  if (const Node* const engine = document.find("engine"); engine != nullptr && !engine->is_null()) {
-    // The config has an engine, which decides the numbers of workers and shards.
-    if (options.workers) config::set_at(document, "engine/workers", number(*options.workers));
-    if (options.shards) config::set_at(document, "engine/shards", number(*options.shards));
-    if (options.distributed) set("ddp", flag(true));
-  } else {
-    if (options.workers) set("workers", number(*options.workers));
-    if (options.shards) set("shards", number(*options.shards));
-    if (options.distributed || options.workers || options.shards) set("ddp", flag(true));
-  }
-  if (!options.plugins.empty()) {
-    Node& plugins = document.contains("plugins") ? *document.find("plugins")
-                                                 : document.set("plugins", Node::list());
-    if (plugins.is_null()) plugins = Node::list();
-    if (plugins.is_scalar()) plugins = Node::list({plugins});
-    for (const std::string& path : options.plugins) {
-      plugins.items().push_back(Node::text(fs::absolute(path).string()));
-    }
-    document.set_paths();
-  }
+  apply_workers(
+      {.workers = options.workers, .shards = options.shards, .distributed = options.distributed},
+      document);
+  add_plugins(options.plugins, document);
   if (options.logdir) set("logdir", Node::text(*options.logdir));
   if (options.baselogdir) {
     set("logdir", Node::text(new_folder(*options.baselogdir, document).string()));
@@ -140,20 +106,6 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   }
   if (configs.empty()) throw ConfigError("-C: expected a config, got only overrides");
   options.configs = std::move(configs);
-}
-
-// If a launcher started several processes, they train together.
-void take_place(const std::optional<process::LaunchedPlace>& place, Node& document) {
-  if (!place || place->topology.world_size == 1) return;
-  if (const Node* const engine = document.find("engine"); engine == nullptr || engine->is_null()) {
-    config::set_at(document, "ddp", flag(true));
-  }
-  const Node* const workers = document.find("workers");
-  if (workers != nullptr && !workers->is_null() && place->local_size_known &&
-      config::Value<int>::read(*workers) != place->topology.local_size) {
-    workers->fail("{}, but the launcher started {} processes on this host", workers->text(),
-                  place->topology.local_size);
-  }
 }
 
 // Writes the seed and the shards into the document if the machine or a default decided them.

@@ -85,11 +85,14 @@ BatchStream Loader::stream(const StreamOptions& options) const {
     throw ConfigError("loader: first_batch: expected 0 to {}, got {}", batches(),
                       options.first_batch);
   }
+  if (options.step < 1) {
+    throw ConfigError("loader: step: expected 1 or more, got {}", options.step);
+  }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
                   .prefetch = options_.prefetch,
                   .collate = options_.collate};
   const std::int64_t size = unsplit_batch_size();
-  for (std::int64_t k = options.first_batch; k < batches(); ++k) {
+  for (std::int64_t k = options.first_batch; k < batches(); k += options.step) {
     plan.batches.push_back({.first = k * size, .count = std::min(size, samples() - k * size)});
   }
   return BatchStream(dataset_, std::move(plan));

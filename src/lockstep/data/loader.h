@@ -46,6 +46,7 @@ struct StreamOptions {
   std::uint64_t seed = 42;       // as in EpochKey
   std::int64_t epoch = 1;        // as in EpochKey
   std::int64_t first_batch = 0;  // to resume inside an epoch; earlier samples are not read
+  std::int64_t step = 1;         // only every step-th batch from first_batch on
 };
 
 // A Loader is a value: a copy uses the same data.
@@ -73,7 +74,7 @@ class Loader {
   // The same, including the samples that drop_last leaves out.
   std::vector<std::int64_t> full_order(const EpochKey& key = {}) const;
 
-  // Throws ConfigError if first_batch is not in [0, batches()].
+  // Throws ConfigError if first_batch is not in [0, batches()], or step is not positive.
   BatchStream stream(const StreamOptions& options = {}) const;
 
  private:

@@ -1,6 +1,7 @@
 #include "lockstep/recipe/recipe.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/train/plan.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -45,8 +47,10 @@ class Reader {
   explicit Reader(const Node& document) : document_(document) {}
 
   Recipe read();
+  Evaluation read_evaluation(const EvaluationChoice& choice);
 
  private:
+  void load_plugins();
   void check_top_level();
   void check_overridden(const Node& stages, Mistakes& mistakes) const;
   std::vector<std::pair<std::string, Node>> stage_documents() const;
@@ -80,8 +84,7 @@ torch::Tensor first_input(const Batch& batch, const SupervisedKeys& keys, const 
   return is_other ? torch::Tensor() : tensor_of(batch, key, place);
 }
 
-Recipe Reader::read() {
-  lift_args(document_);
+void Reader::load_plugins() {
   if (const Node* const plugins = section(document_, "plugins")) {
     for (const auto& path : config::Value<std::vector<fs::path>>::read(*plugins)) {
       try {
@@ -91,6 +94,11 @@ Recipe Reader::read() {
       }
     }
   }
+}
+
+Recipe Reader::read() {
+  lift_args(document_);
+  load_plugins();
   check_top_level();
   Recipe recipe;
   const auto documents = stage_documents();
@@ -279,6 +287,69 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   return stage;
 }
 
+// The loader that the choice means, by its name in the config.
+std::string chosen_loader(const Node& loaders, const std::optional<std::string>& wanted) {
+  const std::vector<std::string> names = loaders.keys();
+  if (wanted && !loaders.contains(*wanted)) {
+    throw ConfigError("loader '{}': the config has none of this name; {}", *wanted,
+                      suggest(*wanted, names));
+  }
+  if (wanted) return *wanted;
+  if (loaders.contains("valid")) return "valid";
+  if (names.size() == 1) return names.front();
+  loaders.fail("there is no loader 'valid', and there are several others; choose one of {}",
+               list_some(names));
+}
+
+Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
+  lift_args(document_);
+  load_plugins();
+  check_top_level();
+  auto documents = stage_documents();
+  auto stage = std::prev(documents.end());
+  if (choice.stage) {
+    stage = std::ranges::find(documents, *choice.stage, &std::pair<std::string, Node>::first);
+    if (stage == documents.end()) {
+      throw ConfigError("stage '{}': the config has none of this name", *choice.stage);
+    }
+  }
+  Node& node = stage->second;
+  Node* const loaders = node.find("loaders");
+  if (loaders == nullptr || !loaders->is_map() || loaders->entries().empty()) {
+    node.fail("loaders is missing: a mapping of names to loaders");
+  }
+  const std::string name = chosen_loader(*loaders, choice.loader);
+  std::erase_if(loaders->entries(), [&](const auto& entry) { return entry.first != name; });
+  Mistakes mistakes;
+  Recipe common;
+  mistakes.collect([&] { read_common(node, common); });
+  TrainOptions options;
+  std::vector<std::string> sections;
+  for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
+  mistakes.collect([&] { options = config::read_fields(node, run_fields(), sections); });
+  if (const Node* const criterion = section(node, "criterion")) {
+    mistakes.collect([&] { options.criterion = targets().criterions.make(*criterion); });
+  }
+  if (const Node* const callbacks = section(node, "callbacks")) {
+    mistakes.collect([&] { options.callbacks = read_callbacks(*callbacks); });
+  }
+  mistakes.raise();
+  options.engine = engine_;
+  Evaluation evaluation{.runner = runner_,
+                        .model = model_,
+                        .criterion = options.criterion,
+                        .callbacks = {},
+                        .loader_name = name,
+                        .loader = read_loader(*loaders->find(name)),
+                        .engine = resolve_engine(options),
+                        .seed = options.seed.value_or(42),
+                        .deterministic = common.deterministic};
+  for (const CallbackPtr& callback : options.callbacks) {
+    if (!callback->traits().needs_training) evaluation.callbacks.add(callback);
+  }
+  return evaluation;
+}
+
 data::Loaders Reader::read_loaders(const Node& node) {
   if (!node.is_map() || node.entries().empty()) {
     node.fail("expected a mapping of names to loaders, got {}", node.describe());
@@ -430,6 +501,13 @@ Recipe read_recipe(const Node& document) {
     document.fail("expected a mapping, got {}", document.describe());
   }
   return Reader(document).read();
+}
+
+Evaluation read_evaluation(const Node& document, const EvaluationChoice& choice) {
+  if (!document.is_map()) {
+    document.fail("expected a mapping, got {}", document.describe());
+  }
+  return Reader(document).read_evaluation(choice);
 }
 
 TrainResult run_recipe(const Recipe& recipe) {

@@ -10,6 +10,8 @@
 // Options of train() may also be under `args`.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,32 @@ std::vector<config::FieldInfo> loader_fields();
 // Builds everything and sends samples through it. Throws LocatedError with one line per mistake
 // that was found. It writes no files and starts no workers.
 Recipe read_recipe(const config::Node& document);
+
+// The part of a config that is evaluated.
+struct EvaluationChoice {
+  // A loader. None: "valid", or else the only one.
+  std::optional<std::string> loader = {};
+  // A stage, whose criterion and callbacks are used. None: the last one.
+  std::optional<std::string> stage = {};
+};
+
+// What evaluates one loader. The model has the weights of a new run.
+struct Evaluation {
+  RunnerPtr runner;
+  Model model;
+  Criterion criterion;  // may be empty
+  Callbacks callbacks;  // without those that make sense in training only
+  std::string loader_name;
+  data::Loader loader;
+  EnginePtr engine;
+  std::uint64_t seed = 42;
+  bool deterministic = false;
+};
+
+// Builds only what an evaluation needs: data sets of other loaders need not be there. Sizes that
+// the model takes from the data are those of the chosen loader. Throws ConfigError if there is no
+// such loader or stage, and LocatedError for other mistakes.
+Evaluation read_evaluation(const config::Node& document, const EvaluationChoice& choice = {});
 
 // Trains one stage after the other, and returns the result of the last one.
 TrainResult run_recipe(const Recipe& recipe);

@@ -1,8 +1,10 @@
-// Data sets of fields and their networks, as targets.
+// Data sets of fields and their networks, as targets, and predictions in HDF5.
+#include "lockstep/recipe/prediction_file.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/science/cnn3d.h"
 #include "lockstep/science/field_dataset.h"
+#include "lockstep/science/hdf5.h"
 
 namespace lockstep::recipe {
 
@@ -66,7 +68,38 @@ data::DatasetPtr load(FieldOptions options) {
   return {data, part.get()};  // the pointer to the part also owns the whole
 }
 
+class Hdf5Format : public PredictionFormat {
+ public:
+  explicit Hdf5Format(std::filesystem::path path) : path_(std::move(path)) {}
+
+  void begin(const std::vector<OutputColumn>& columns) override {
+    columns_ = columns;
+    writer_.emplace(path_);
+    for (const OutputColumn& column : columns_) {
+      writer_->add(column.key, column.type, column.shape);
+    }
+  }
+
+  void write(const std::vector<torch::Tensor>& values) override {
+    for (std::size_t i = 0; i < values.size(); ++i) writer_->append(columns_[i].key, values[i]);
+  }
+
+  std::vector<std::filesystem::path> finish() override {
+    writer_->finish();
+    return {path_};
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::vector<OutputColumn> columns_;
+  std::optional<science::Hdf5Writer> writer_;
+};
+
 }  // namespace
+
+std::unique_ptr<PredictionFormat> hdf5_format(const std::filesystem::path& path) {
+  return std::make_unique<Hdf5Format>(path);
+}
 
 void add_science(Targets& targets) {
   using H = science::Hdf5Options;

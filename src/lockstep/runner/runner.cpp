@@ -210,17 +210,17 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   plan.engine->run(
       {.prepare = [] {},
        .work = [&](comm::Communicator& communicator) { result = Loop(plan, communicator).run(); }});
-  return result.last_metrics.at("valid");
+  return result.last_metrics.at(plan.loaders.begin()->first);
 }
 
 Predictions Runner::predict_loader(PredictOptions options) & {
-  const Model model = options.model ? options.model : last_.model;
-  check_model(static_cast<bool>(model));
-  if (options.resume) model.load_state(checkpoint::load_weights(*options.resume));
+  const Model model = predicting_model(options);
   const auto engine = or_default(options.engine);
   if (engine->workers() > 1) {
-    throw ConfigError("predict_loader: expected an engine of one process, got one of {} workers",
-                      engine->workers());
+    throw ConfigError(
+        "predict_loader: expected an engine of one process, got one of {} workers; pass a function "
+        "that takes the outputs: predict_loader(options, [](ls::Batch& outputs) {{ … }})",
+        engine->workers());
   }
   engine->start();
   const torch::Device device = engine->device();
@@ -229,6 +229,33 @@ Predictions Runner::predict_loader(PredictOptions options) & {
                      [this, model, device](const Batch& batch) {
                        return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
                      });
+}
+
+Model Runner::predicting_model(const PredictOptions& options) const {
+  const Model model = options.model ? options.model : last_.model;
+  check_model(static_cast<bool>(model));
+  if (options.resume) model.load_state(checkpoint::load_weights(*options.resume));
+  return model;
+}
+
+void Runner::predict_each(PredictOptions options, const std::function<bool(Batch&)>& take) {
+  const auto engine = or_default(options.engine);
+  Model model;
+  engine->run(
+      {.prepare = [&] { model = predicting_model(options); },
+       .work =
+           [&](comm::Communicator& communicator) {
+             const torch::Device device = engine->device();
+             model.to(device);
+             const auto predict = [&](const Batch& batch) {
+               // For each batch, because `take` may have trained the model.
+               model.train(false);
+               return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+             };
+             predict_together(
+                 {.loader = options.loader, .seed = options.seed, .predict = predict, .take = take},
+                 communicator);
+           }});
 }
 
 Batch Runner::predict_batch(const Model& model, const Batch& batch) {

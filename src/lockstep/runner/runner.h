@@ -9,11 +9,14 @@
 //   };
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -81,8 +84,30 @@ class Runner {
   //
   //   for (ls::Batch& out : runner.predict_loader({.loader = {valid, {.batch_size = 100}}})) …
   //
-  // The runner must outlive the returned object.
+  // The runner must outlive the returned object. Only for an engine of one process.
   Predictions predict_loader(PredictOptions options) &;
+
+  // The same for any engine: calls `take` with the outputs of each batch, in the order of the
+  // loader and with the same numbers for any number of workers. Outputs are on the CPU. `take` may
+  // return false to end the prediction early; if it returns nothing, it gets all batches:
+  //
+  //   runner.predict_loader({.loader = valid, .engine = engine}, [&](ls::Batch& out) { … });
+  //
+  // Several workers compute while `take` works, and a few batches are in memory at a time. `take`
+  // is called in this process. If a launcher started the processes, all must call this function,
+  // and `take` is called on rank 0 only. Throws WorkerError if a worker fails.
+  template <typename Take>
+  requires std::invocable<Take&, Batch&>
+  void predict_loader(PredictOptions options, Take take) {
+    predict_each(std::move(options), [&take](Batch& outputs) {
+      if constexpr (std::is_void_v<std::invoke_result_t<Take&, Batch&>>) {
+        take(outputs);
+        return true;
+      } else {
+        return static_cast<bool>(take(outputs));
+      }
+    });
+  }
 
   // The metrics that handle_batch and the handlers below add, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
@@ -165,8 +190,11 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
+  void predict_each(PredictOptions options, const std::function<bool(Batch&)>& take);
   template <typename Options>
   void use_last_models(Options& options) const;
+  // The model of a prediction, with the weights that the options name.
+  Model predicting_model(const PredictOptions& options) const;
 
   struct CurrentStage {
     std::string name;

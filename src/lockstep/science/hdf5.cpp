@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -367,6 +368,170 @@ void write_hdf5(const fs::path& path,
   }
   OpenFiles::of_this_process().forget(fs::absolute(path));
   fs::rename(aside, path);
+}
+
+namespace {
+
+// How numbers of a tensor are stored. `tensor`: the type that they are converted to before.
+struct StoredType {
+  torch::ScalarType tensor;
+  hid_t file;
+  hid_t memory;
+};
+
+std::optional<StoredType> stored_as(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat16:
+    case torch::kBFloat16:
+    case torch::kFloat32:
+      return StoredType{torch::kFloat32, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT};
+    case torch::kFloat64:
+      return StoredType{torch::kFloat64, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE};
+    case torch::kBool:
+    case torch::kUInt8:
+      return StoredType{torch::kUInt8, H5T_STD_U8LE, H5T_NATIVE_UINT8};
+    case torch::kInt8:
+      return StoredType{torch::kInt8, H5T_STD_I8LE, H5T_NATIVE_INT8};
+    case torch::kInt16:
+      return StoredType{torch::kInt16, H5T_STD_I16LE, H5T_NATIVE_INT16};
+    case torch::kInt32:
+      return StoredType{torch::kInt32, H5T_STD_I32LE, H5T_NATIVE_INT32};
+    case torch::kInt64:
+      return StoredType{torch::kInt64, H5T_STD_I64LE, H5T_NATIVE_INT64};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+struct Hdf5Writer::Open {
+  struct Dataset {
+    Dataset(hid_t made, torch::ScalarType given, const StoredType& as,
+            std::vector<std::int64_t> sizes)
+        : id(made, H5Dclose), type(given), stored(as), shape(std::move(sizes)) {}
+
+    Handle id;
+    torch::ScalarType type;
+    StoredType stored;
+    std::vector<std::int64_t> shape;
+    std::int64_t written = 0;
+  };
+
+  explicit Open(const fs::path& path)
+      : aside(path.string() + fmt::format(".{}.new", ::getpid())),
+        file(std::make_unique<Handle>(
+            H5Fcreate(aside.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose)) {}
+
+  fs::path aside;  // the name until the file is complete
+  std::unique_ptr<Handle> file;
+  std::map<std::string, std::unique_ptr<Dataset>> datasets;  // closed before the file
+};
+
+Hdf5Writer::Hdf5Writer(fs::path path) : path_(std::move(path)) {
+  const Turn turn;
+  open_ = std::make_unique<Open>(path_);
+  if (*open_->file) return;
+  open_.reset();
+  throw DataError("{}: the file cannot be created", path_.string());
+}
+
+Hdf5Writer::~Hdf5Writer() {
+  if (open_ == nullptr) return;
+  const Turn turn;
+  const fs::path aside = open_->aside;
+  open_.reset();
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+}
+
+void Hdf5Writer::add(const std::string& name, torch::ScalarType type,
+                     const std::vector<std::int64_t>& shape) {
+  const auto stored = stored_as(type);
+  if (!stored) {
+    throw DataError("{}: dataset '{}': expected real numbers, integers or bool, got {}",
+                    path_.string(), name, c10::toString(type));
+  }
+  if (shape.empty()) {
+    throw DataError("{}: dataset '{}': expected an array with rows", path_.string(), name);
+  }
+  const Turn turn;
+  const auto sizes = to_sizes(shape);
+  const Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
+                     H5Sclose);
+  auto dataset = std::make_unique<Open::Dataset>(
+      H5Dcreate2(open_->file->get(), name.c_str(), stored->file, space.get(), H5P_DEFAULT,
+                 H5P_DEFAULT, H5P_DEFAULT),
+      type, *stored, shape);
+  if (!dataset->id) {
+    throw DataError("{}: dataset '{}' cannot be created", path_.string(), name);
+  }
+  open_->datasets[name] = std::move(dataset);
+}
+
+void Hdf5Writer::append(const std::string& name, const torch::Tensor& rows) {
+  const auto found = open_->datasets.find(name);
+  if (found == open_->datasets.end()) {
+    throw DataError("{}: there is no dataset '{}' to append to", path_.string(), name);
+  }
+  Open::Dataset& dataset = *found->second;
+  const std::int64_t count = rows.dim() > 0 ? rows.size(0) : 0;
+  auto expected = dataset.shape;
+  expected.front() = count;
+  if (rows.scalar_type() != dataset.type || rows.sizes() != torch::IntArrayRef(expected)) {
+    throw DataError("{}: dataset '{}': expected rows of {} [{}], got {} [{}]", path_.string(), name,
+                    c10::toString(dataset.type), fmt::join(expected, ", "),
+                    c10::toString(rows.scalar_type()), fmt::join(rows.sizes().vec(), ", "));
+  }
+  if (dataset.written + count > dataset.shape.front()) {
+    throw DataError("{}: dataset '{}': expected {} rows, got {} or more", path_.string(), name,
+                    dataset.shape.front(), dataset.written + count);
+  }
+  const torch::Tensor values = rows.detach().cpu().to(dataset.stored.tensor).contiguous();
+  if (values.numel() > 0) {
+    const Turn turn;
+    std::vector<hsize_t> start(expected.size(), 0);
+    start.front() = static_cast<hsize_t>(dataset.written);
+    const auto sizes = to_sizes(expected);
+    const Handle target(H5Dget_space(dataset.id.get()), H5Sclose);
+    const Handle source(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
+                        H5Sclose);
+    if (H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr, sizes.data(),
+                            nullptr) < 0 ||
+        H5Dwrite(dataset.id.get(), dataset.stored.memory, source.get(), target.get(), H5P_DEFAULT,
+                 values.data_ptr()) < 0) {
+      throw DataError("{}: dataset '{}': rows cannot be written; is the disk full?", path_.string(),
+                      name);
+    }
+  }
+  dataset.written += count;
+}
+
+void Hdf5Writer::finish() {
+  for (const auto& [name, dataset] : open_->datasets) {
+    if (dataset->written == dataset->shape.front()) continue;
+    throw DataError("{}: dataset '{}': expected {} rows, got {}", path_.string(), name,
+                    dataset->shape.front(), dataset->written);
+  }
+  const Turn turn;
+  // The handle closes the file without looking for errors, so everything is written before.
+  if (H5Fflush(open_->file->get(), H5F_SCOPE_GLOBAL) < 0) {
+    throw DataError("{}: the file cannot be written; is the disk full?", path_.string());
+  }
+  const fs::path aside = open_->aside;
+  open_.reset();
+  const FileDescriptor written(::open(aside.c_str(), O_RDONLY | O_CLOEXEC));
+  OpenFiles::of_this_process().forget(fs::absolute(path_));
+  std::error_code error;
+  if (written && ::fsync(written.get()) == 0) {
+    fs::rename(aside, path_, error);
+  } else {
+    error.assign(errno, std::generic_category());
+  }
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+  throw DataError("{}: the file cannot be written: {}", path_.string(), error.message());
 }
 
 }  // namespace lockstep::science

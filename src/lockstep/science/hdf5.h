@@ -51,4 +51,31 @@ class Hdf5File {
 void write_hdf5(const std::filesystem::path& path,
                 const std::vector<std::pair<std::string, torch::Tensor>>& datasets);
 
+// Writes datasets of a new file row by row, so that they may be larger than the memory. The file is
+// complete or not there.
+class Hdf5Writer {
+ public:
+  // Throws DataError if the file cannot be created.
+  explicit Hdf5Writer(std::filesystem::path path);
+  ~Hdf5Writer();  // without finish(), removes the file
+
+  // Adds a dataset of this shape, whose first size is the number of its rows. Numbers of 16 bits
+  // are stored as float, and true and false as the bytes 1 and 0. Throws DataError if the type is
+  // another one than these, float, double and integers.
+  void add(const std::string& name, torch::ScalarType type, const std::vector<std::int64_t>& shape);
+
+  // Throws DataError, naming file and dataset, if type or shape of the rows differ from those of
+  // the dataset, if there are more rows than it has, or if they cannot be written.
+  void append(const std::string& name, const torch::Tensor& rows);
+
+  // Throws DataError if a dataset lacks rows.
+  void finish();
+
+ private:
+  struct Open;
+
+  std::filesystem::path path_;
+  std::unique_ptr<Open> open_;
+};
+
 }  // namespace lockstep::science

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 struct Model::Combined final : Model::Interface {
-  explicit Combined(const Named<Model>& given) : networks(given) {}
+  explicit Combined(const Named<Model>& given) : networks(given.titled("models")) {}
 
   torch::Tensor forward(const torch::Tensor& input) override { return only().forward(input); }
   Outputs outputs(std::span<const torch::Tensor> inputs) override { return only().outputs(inputs); }
@@ -23,13 +23,16 @@ struct Model::Combined final : Model::Interface {
     return fmt::format("consists of the networks {}", join(networks.names(), ", "));
   }
 
+  const Model& network(std::string_view name) const override { return networks.at(name); }
+
   // The network that a call means. Throws ConfigError if there are several.
   const Model& only() const {
     if (networks.size() == 1) return networks.begin()->second;
     const auto names = networks.names();
     throw ConfigError(
-        "model: it consists of several networks ({}) and cannot be called as a whole: call one of "
-        "them, for example state.models[\"{}\"]; predict_loader takes one network as .model",
+        "model: it consists of several networks ({0}) and cannot be called as a whole: call one of "
+        "them, for example state.models[\"{1}\"], or model.network(\"{1}\") in an override of "
+        "predict_batch",
         join(names, ", "), names.front());
   }
 

@@ -43,6 +43,10 @@ void Model::Interface::refuse(const Batch& batch) const {
   throw ConfigError("model: {}, got a batch with {}", signature(), join(batch.keys(), ", "));
 }
 
+const Model& Model::Interface::network(std::string_view name) const {
+  throw ConfigError("model: it is a single network, so it has no network '{}'", name);
+}
+
 std::string Model::signature_of(const SignatureParts& parts) {
   std::vector<std::string> inputs;
   for (const std::size_t count : parts.inputs) inputs.push_back(std::to_string(count));

@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -135,6 +136,10 @@ class Model {
   // "takes 2 tensors and returns a tensor"
   std::string signature() const { return impl_->signature(); }
 
+  // A network of a combined model (combine() above). Throws ConfigError, which suggests the nearest
+  // name, if it has no such network.
+  const Model& network(std::string_view name) const { return impl_->network(name); }
+
   // The tensors in a fixed order, with the names that Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
   NamedTensors buffers() const { return impl_->buffers(); }
@@ -160,6 +165,7 @@ class Model {
     virtual Outputs batch_outputs(const Batch& batch);
     virtual bool takes_batch() const { return false; }
     virtual std::string signature() const { return "takes 1 tensor and returns a tensor"; }
+    virtual const Model& network(std::string_view name) const;  // by default there is none
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
     virtual void train(bool on) = 0;

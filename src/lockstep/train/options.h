@@ -134,6 +134,7 @@ struct EvaluateOptions {
   std::uint64_t seed = 42;
   bool verbose = false;  // a progress bar
   std::shared_ptr<Engine> engine;
+  std::string name = "valid";  // of the loader, as callbacks and the progress bar see it
 };
 
 struct PredictOptions {

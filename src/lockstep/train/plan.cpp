@@ -380,7 +380,7 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   set_models(plan, options.model, options.models);
   set_criterions(plan, options.criterion, options.criterions);
   plan.phases = options.phases.empty() ? std::vector{Phase{}} : named_phases(options.phases);
-  plan.loaders.set("valid", options.loader);
+  plan.loaders.set(options.name, options.loader);
   plan.callbacks = options.callbacks.sorted();
   plan.engine = options.engine != nullptr ? options.engine : std::make_shared<DeviceEngine>();
   plan.loss_key = std::move(runner.loss_key);

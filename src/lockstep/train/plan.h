@@ -107,7 +107,7 @@ std::shared_ptr<Engine> resolve_engine(const TrainOptions& options);
 // parts do not fit together. It reads no data.
 Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, RunnerParts runner);
 
-// The plan of evaluate_loader: one epoch of one loader, named "valid", without an optimizer.
+// The plan of evaluate_loader: one epoch of one loader, without an optimizer.
 Plan resolve(const EvaluateOptions& options, RunnerParts runner);
 
 // The parameters that an optimizer trains, under the names that they have in plan.model.
