@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const std::string& text) {
+std::string yaml_error(const std::string& text) {
   try {
     parse_yaml(text, "x.yml");
   } catch (const ConfigError& error) {
@@ -40,27 +40,27 @@ TEST(Yaml, ResolvesAnchorsAndMergeKeys) {
 }
 
 TEST(Yaml, RefusesWhatCannotBeMeant) {
-  EXPECT_THAT(error_of("a: 1\na: 2\n"),
+  EXPECT_THAT(yaml_error("a: 1\na: 2\n"),
               HasSubstr("x.yml:2: the key 'a' comes twice, first in line 1"));
-  EXPECT_THAT(error_of("a: [1, 2\nb: 3\n"), HasSubstr("x.yml:"));
-  EXPECT_THAT(error_of("a: 1\n---\nb: 2\n"), HasSubstr("second"));
-  EXPECT_THAT(error_of("a: !!python/object:os.system x\n"), HasSubstr("tags are not supported"));
-  EXPECT_THAT(error_of("[1, 2]: 3\n"), HasSubstr("expected a key of text"));
-  EXPECT_THAT(error_of("a: {<<: 3}\n"), HasSubstr("expected mappings to merge"));
-  EXPECT_THAT(error_of("a: *nobody\n"), HasSubstr("x.yml:1"));
-  EXPECT_THAT(error_of(std::string("a: b\0c", 6)), HasSubstr("byte of zero"));
-  EXPECT_THAT(error_of("a: \xe4"), HasSubstr("not UTF-8"));
+  EXPECT_THAT(yaml_error("a: [1, 2\nb: 3\n"), HasSubstr("x.yml:"));
+  EXPECT_THAT(yaml_error("a: 1\n---\nb: 2\n"), HasSubstr("second"));
+  EXPECT_THAT(yaml_error("a: !!python/object:os.system x\n"), HasSubstr("tags are not supported"));
+  EXPECT_THAT(yaml_error("[1, 2]: 3\n"), HasSubstr("expected a key of text"));
+  EXPECT_THAT(yaml_error("a: {<<: 3}\n"), HasSubstr("expected mappings to merge"));
+  EXPECT_THAT(yaml_error("a: *nobody\n"), HasSubstr("x.yml:1"));
+  EXPECT_THAT(yaml_error(std::string("a: b\0c", 6)), HasSubstr("byte of zero"));
+  EXPECT_THAT(yaml_error("a: \xe4"), HasSubstr("not UTF-8"));
   std::string many;
   for (int i = 0; i < 6000; ++i) many += fmt::format("k{}: 1\n", i);
-  EXPECT_THAT(error_of(many), HasSubstr("more than 5,000 keys"));
+  EXPECT_THAT(yaml_error(many), HasSubstr("more than 5,000 keys"));
 }
 
 TEST(Yaml, ATabIsCalledATab) {
-  EXPECT_EQ(error_of("a: 1\nloaders:\n\ttrain: 1\n"),
+  EXPECT_EQ(yaml_error("a: 1\nloaders:\n\ttrain: 1\n"),
             "x.yml:3: a tab in the indentation; YAML is indented by spaces");
-  EXPECT_EQ(error_of("a:\n  - 1\n\t- 2\n"),
+  EXPECT_EQ(yaml_error("a:\n  - 1\n\t- 2\n"),
             "x.yml:3: a tab in the indentation; YAML is indented by spaces");
-  EXPECT_THAT(error_of("a: [1, 2\nb: 3\n"), testing::Not(HasSubstr("tab")));
+  EXPECT_THAT(yaml_error("a: [1, 2\nb: 3\n"), testing::Not(HasSubstr("tab")));
 }
 
 TEST(Yaml, RefusesAnAliasBombQuickly) {
@@ -70,21 +70,22 @@ TEST(Yaml, RefusesAnAliasBombQuickly) {
     for (int k = 0; k < 10; ++k) bomb += fmt::format("{}*a{}", k == 0 ? "" : ", ", i - 1);
     bomb += "]\n";
   }
-  EXPECT_THAT(error_of(bomb), HasSubstr("more than 100,000 values"));
+  EXPECT_THAT(yaml_error(bomb), HasSubstr("more than 100,000 values"));
 }
 
 TEST(Yaml, RefusesDeepNestingAndHugeText) {
-  EXPECT_THAT(error_of(std::string(100, '[') + std::string(100, ']')),
+  EXPECT_THAT(yaml_error(std::string(100, '[') + std::string(100, ']')),
               HasSubstr("nested more than 64 deep"));
-  EXPECT_NE(error_of(std::string(100'000, '[')), "");
-  EXPECT_THAT(error_of("a: &a " + std::string(60, '[') + std::string(60, ']') +
-                       "\nb: " + std::string(30, '[') + "*a" + std::string(30, ']')),
+  EXPECT_NE(yaml_error(std::string(100'000, '[')), "");
+  EXPECT_THAT(yaml_error("a: &a " + std::string(60, '[') + std::string(60, ']') +
+                         "\nb: " + std::string(30, '[') + "*a" + std::string(30, ']')),
               HasSubstr("nested more than 64 deep"));
-  EXPECT_THAT(error_of(std::string(kLargestFile + 1, ' ')), HasSubstr("expected at most 4.0 MiB"));
+  EXPECT_THAT(yaml_error(std::string(kLargestFile + 1, ' ')),
+              HasSubstr("expected at most 4.0 MiB"));
 }
 
 TEST(Yaml, AnAliasOfWhatItIsInIsRefused) {
-  EXPECT_THAT(error_of("a: &a [*a]\n"), HasSubstr("x.yml:1"));
+  EXPECT_THAT(yaml_error("a: &a [*a]\n"), HasSubstr("x.yml:1"));
 }
 
 TEST(Yaml, WhatIsWrittenReadsBackTheSame) {

@@ -10,7 +10,7 @@ namespace {
 
 using Samples = std::vector<std::int64_t>;
 
-Loader loader(std::int64_t samples, LoaderOptions options) {
+Loader window_loader(std::int64_t samples, LoaderOptions options) {
   const auto values = torch::arange(samples);
   return Loader(std::make_shared<TensorDataset>(values, values), std::move(options));
 }
@@ -45,7 +45,7 @@ std::vector<Samples> read(const Loader& loader, const WindowOptions& options, st
 }
 
 TEST(BatchWindow, IsAnEpochByDefault) {
-  const Loader shuffled = loader(11, {.batch_size = 2, .shuffle = true});
+  const Loader shuffled = window_loader(11, {.batch_size = 2, .shuffle = true});
   for (const std::int64_t shards : {1, 2}) {
     const auto batches = read(shuffled, {.key = {.seed = 3, .epoch = 4}}, shards);
     Samples all;
@@ -57,7 +57,7 @@ TEST(BatchWindow, IsAnEpochByDefault) {
 }
 
 TEST(BatchWindow, GoesOnFromEpochToEpoch) {
-  const Loader shuffled = loader(11, {.batch_size = 2, .shuffle = true, .prefetch = 2});
+  const Loader shuffled = window_loader(11, {.batch_size = 2, .shuffle = true, .prefetch = 2});
   for (const std::int64_t shards : {1, 2, 3}) {
     std::vector<Samples> series;
     for (std::int64_t epoch = 1; epoch <= 4; ++epoch) {
@@ -84,7 +84,7 @@ TEST(BatchWindow, GoesOnFromEpochToEpoch) {
 }
 
 TEST(BatchWindow, CountsTheSamplesBeforeABatch) {
-  const BatchWindow window(loader(5, {.batch_size = 2}), {.begin = 2, .batches = 5}, 1);
+  const BatchWindow window(window_loader(5, {.batch_size = 2}), {.begin = 2, .batches = 5}, 1);
   EXPECT_EQ(window.samples(0), 1) << "the last batch of the first epoch";
   EXPECT_EQ(window.samples_before(0), 0);
   EXPECT_EQ(window.samples_before(1), 1);
@@ -92,7 +92,7 @@ TEST(BatchWindow, CountsTheSamplesBeforeABatch) {
 }
 
 TEST(BatchWindow, OfALoaderWithoutSamplesIsEmpty) {
-  const BatchWindow window(loader(0, {.batch_size = 2}), {.begin = 3, .batches = 5}, 1);
+  const BatchWindow window(window_loader(0, {.batch_size = 2}), {.begin = 3, .batches = 5}, 1);
   EXPECT_EQ(window.batches(), 0);
   EXPECT_EQ(window.samples_before(0), 0);
 }

@@ -12,10 +12,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<std::int64_t> kIndices = {4, 0, 4};
+const std::vector<std::int64_t> kSomeRows = {4, 0, 4};
 
-torch::Tensor picked(const torch::Tensor& rows) {
-  return rows.index_select(0, torch::tensor(kIndices, torch::kInt64));
+torch::Tensor some_of(const torch::Tensor& rows) {
+  return rows.index_select(0, torch::tensor(kSomeRows, torch::kInt64));
 }
 
 TEST(TensorDataset, GathersFeaturesAndTargets) {
@@ -23,10 +23,10 @@ TEST(TensorDataset, GathersFeaturesAndTargets) {
   const torch::Tensor targets = torch::arange(5);
   const TensorDataset dataset(features, targets);
   EXPECT_EQ(dataset.size(), 5);
-  const Batch batch = dataset.gather(kIndices, {});
+  const Batch batch = dataset.gather(kSomeRows, {});
   EXPECT_THAT(batch.keys(), testing::ElementsAre("features", "targets"));
-  EXPECT_TRUE(torch::equal(batch["features"], picked(features)));
-  EXPECT_TRUE(torch::equal(batch["targets"], picked(targets)));
+  EXPECT_TRUE(torch::equal(batch["features"], some_of(features)));
+  EXPECT_TRUE(torch::equal(batch["targets"], some_of(targets)));
 }
 
 TEST(TensorDataset, SampleHasNoBatchDimension) {
@@ -52,8 +52,8 @@ TEST(TensorDataset, FusedTransformHasTheBitsOfTheTransform) {
                                      torch::randint(0, 256, {5, 9, 11, 3}, torch::kUInt8)}) {
     for (const TransformPtr& transform : transforms) {
       const auto dataset = tensor_dataset({{"x", bytes, transform}});
-      const torch::Tensor got = dataset->gather(kIndices, {})["x"];
-      const torch::Tensor expected = transform.apply(picked(bytes));
+      const torch::Tensor got = dataset->gather(kSomeRows, {})["x"];
+      const torch::Tensor expected = transform.apply(some_of(bytes));
       EXPECT_EQ(got.scalar_type(), expected.scalar_type());
       EXPECT_TRUE(torch::equal(got, expected));
     }
@@ -63,7 +63,7 @@ TEST(TensorDataset, FusedTransformHasTheBitsOfTheTransform) {
 TEST(TensorDataset, TransformsFloatsToo) {
   const auto dataset =
       tensor_dataset({{"x", torch::ones({5, 2, 4}), Normalize({.mean = {0.5}, .std = {0.5}})}});
-  EXPECT_TRUE(torch::equal(dataset->gather(kIndices, {})["x"], torch::ones({3, 2, 4})));
+  EXPECT_TRUE(torch::equal(dataset->gather(kSomeRows, {})["x"], torch::ones({3, 2, 4})));
 }
 
 TEST(TensorDataset, WritesIntoTheBatchToReuse) {
@@ -71,18 +71,18 @@ TEST(TensorDataset, WritesIntoTheBatchToReuse) {
       tensor_dataset({{"features", torch::randint(0, 256, {5, 4, 4}, torch::kUInt8), ToTensor()},
                       {"targets", torch::arange(5, torch::kUInt8), Cast(torch::kInt64)}});
   const Batch old = dataset->gather(std::vector<std::int64_t>{0, 1, 2}, {});
-  const Batch fresh = dataset->gather(kIndices, old);
+  const Batch fresh = dataset->gather(kSomeRows, old);
   EXPECT_TRUE(fresh["features"].is_same(old["features"]));
   EXPECT_TRUE(fresh["targets"].is_same(old["targets"]));
-  EXPECT_TRUE(torch::equal(fresh["targets"], torch::tensor(kIndices, torch::kInt64)));
+  EXPECT_TRUE(torch::equal(fresh["targets"], torch::tensor(kSomeRows, torch::kInt64)));
 }
 
 TEST(TensorDataset, AcceptsStridedTensorsAndThoseWithAHistory) {
   const torch::Tensor features = torch::rand({3, 5}).requires_grad_();
   const TensorDataset dataset(features.t() * 2, torch::arange(5));
-  const Batch batch = dataset.gather(kIndices, {});
+  const Batch batch = dataset.gather(kSomeRows, {});
   EXPECT_FALSE(batch["features"].requires_grad());
-  EXPECT_TRUE(torch::equal(batch["features"], picked(features.detach().t() * 2)));
+  EXPECT_TRUE(torch::equal(batch["features"], some_of(features.detach().t() * 2)));
 }
 
 TEST(TensorDataset, GathersNoneWithTheShapeOfARow) {

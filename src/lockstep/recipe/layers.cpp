@@ -269,7 +269,7 @@ void add_dropout(Targets& targets, const std::string& name, const std::string& a
 }
 
 template <typename Module>
-void add_plain(Targets& targets, const std::string& name, const std::string& about) {
+void add_plain_layer(Targets& targets, const std::string& name, const std::string& about) {
   targets.layers.add(name, about, [](const torch::Tensor&) { return AnyModule(Module()); });
 }
 
@@ -281,7 +281,7 @@ void add_softmax(Targets& targets, const std::string& name, const std::string& a
 }
 
 void add_activations(Targets& targets) {
-  add_plain<nn::ReLU>(targets, "ReLU", "max(x, 0)");
+  add_plain_layer<nn::ReLU>(targets, "ReLU", "max(x, 0)");
   using S = SlopeOptions;
   targets.layers.add<S>(
       "LeakyReLU", "x, or negative_slope times x below 0.",
@@ -292,11 +292,11 @@ void add_activations(Targets& targets) {
   targets.layers.add<E>(
       "ELU", "x, or alpha (exp(x) - 1) below 0.", {{"alpha", &E::alpha, "its limit"}},
       [](const E& o) { return AnyModule(nn::ELU(nn::ELUOptions().alpha(o.alpha))); });
-  add_plain<nn::GELU>(targets, "GELU", "x times the normal distribution's P(X <= x)");
-  add_plain<nn::SiLU>(targets, "SiLU", "x sigmoid(x), also known as swish");
-  add_plain<nn::Tanh>(targets, "Tanh", "tanh(x)");
-  add_plain<nn::Sigmoid>(targets, "Sigmoid", "1 / (1 + exp(-x))");
-  add_plain<nn::Softplus>(targets, "Softplus", "log(1 + exp(x))");
+  add_plain_layer<nn::GELU>(targets, "GELU", "x times the normal distribution's P(X <= x)");
+  add_plain_layer<nn::SiLU>(targets, "SiLU", "x sigmoid(x), also known as swish");
+  add_plain_layer<nn::Tanh>(targets, "Tanh", "tanh(x)");
+  add_plain_layer<nn::Sigmoid>(targets, "Sigmoid", "1 / (1 + exp(-x))");
+  add_plain_layer<nn::Softplus>(targets, "Softplus", "log(1 + exp(x))");
   add_softmax<nn::Softmax>(targets, "Softmax", "exp(x), scaled to a sum of one");
   add_softmax<nn::LogSoftmax>(targets, "LogSoftmax", "The logarithm of Softmax.");
 }
@@ -325,7 +325,7 @@ void add_shapes(Targets& targets) {
         require_positive({o.embedding_dim}, "embedding_dim");
         return AnyModule(nn::Embedding(o.num_embeddings, o.embedding_dim));
       });
-  add_plain<nn::Identity>(targets, "Identity", "Returns its input.");
+  add_plain_layer<nn::Identity>(targets, "Identity", "Returns its input.");
 }
 
 }  // namespace
