@@ -480,5 +480,114 @@ TEST(Evaluation, OfAStage) {
   EXPECT_THAT(error_of([&] { read_evaluation(document, {.stage = "three"}); }), HasSubstr("three"));
 }
 
+// An autoencoder whose parts have a phase each.
+struct TwoParts : Runner {
+  void handle_batch(State& s) override {
+    const torch::Tensor x = s.batch["features"].flatten(1);
+    const torch::Tensor code = s.models["encoder"](x);
+    s.set_loss(s.criterions["mse"](s.models["decoder"](code), x));
+  }
+};
+
+const char* const kNetworks = R"(
+runner: TwoParts
+models:
+  encoder:
+    - Linear: {in_features: 8, out_features: 3}
+    - Tanh
+  decoder:
+    - Linear: {in_features: 3, out_features: 8}
+criterions: {mse: MSELoss}
+optimizers:
+  encoder: {_target_: Adam, lr: 0.01}
+  decoder: {_target_: SGD, lr: 0.1}
+schedulers:
+  encoder: {_target_: ExponentialLR, gamma: 0.5}
+phases:
+  - encoder
+  - {name: decoder, every: 2}
+loaders:
+  train:
+    dataset: {_target_: Noise, samples: 40, shape: [2, 4], classes: 3, seed: 1}
+    batch_size: 8
+    shuffle: true
+num_epochs: 2
+console: false
+)";
+
+config::Node networks_with(const std::vector<std::string>& overrides = {}) {
+  static const bool added = [] {
+    targets().runners.add("TwoParts", "For tests.", [] { return std::make_shared<TwoParts>(); });
+    return true;
+  }();
+  EXPECT_TRUE(added);
+  config::Node document = config::parse_yaml(kNetworks, "a.yml");
+  for (const auto& argument : overrides) config::apply_override(document, argument);
+  return document;
+}
+
+TEST(Recipe, SeveralNetworksTrainAsInCpp) {
+  namespace nn = torch::nn;
+  torch::manual_seed(42);
+  const nn::Sequential encoder(nn::Linear(8, 3), nn::Tanh());
+  const nn::Sequential decoder(nn::Linear(3, 8));
+  const auto expected = TwoParts().train(
+      {.models = {{"encoder", encoder}, {"decoder", decoder}},
+       .criterions = {{"mse", nn::MSELoss()}},
+       .optimizers = {{"encoder", optim::Adam{.lr = 0.01}}, {"decoder", optim::SGD{.lr = 0.1}}},
+       .schedulers = {{"encoder", optim::ExponentialLR{.gamma = 0.5}}},
+       .phases = {"encoder", Phase{.name = "decoder", .every = 2}},
+       .loaders = {{"train",
+                    {noise({.samples = 40, .shape = {2, 4}, .classes = 3, .seed = 1}),
+                     {.batch_size = 8, .shuffle = true}}}},
+       .num_epochs = 2,
+       .console = false});
+  config::Node document = networks_with();
+  spell_out(document);
+  const auto result = run_recipe(read_recipe(document));
+  EXPECT_EQ(result.weights_hash, expected.weights_hash);
+  EXPECT_EQ(result.history, expected.history);
+}
+
+TEST(Recipe, ANetworkWithoutAnOptimizerIsNotTrained) {
+  config::Node document = networks_with({"phases=", "schedulers="});
+  document.find("optimizers")->erase("encoder");
+  const Recipe recipe = read_recipe(document);
+  const Model& encoder = recipe.stages[0].options.models["encoder"];
+  const torch::Tensor before = encoder.parameters()[0].second.clone();
+  run_recipe(recipe);
+  EXPECT_TRUE(encoder.parameters()[0].second.equal(before));
+}
+
+TEST(Recipe, MistakesInNamesOfPartsHaveTheirPlace) {
+  const auto error = [](const std::vector<std::string>& overrides) {
+    return error_of([&] { read_recipe(networks_with(overrides)); });
+  };
+  EXPECT_THAT(error({"model=[Flatten]"}), HasSubstr("models: expected model or models, got both"));
+  EXPECT_THAT(error({"models.encoder=[{Linaer: {}}]"}),
+              AllOf(HasSubstr("a.yml"), HasSubstr("models/encoder/0"), HasSubstr("Linear")));
+  EXPECT_THAT(error({"optimizers.decodr={_target_: Adam}"}),
+              AllOf(HasSubstr("optimizers: 'decodr' trains"), HasSubstr("did you mean 'decoder'")));
+  EXPECT_THAT(error({"optimizers.encoder.lr=-1"}), HasSubstr("optimizers/encoder"));
+  EXPECT_THAT(error({"schedulers.encoder.gamma=x"}), HasSubstr("schedulers/encoder/gamma"));
+  EXPECT_THAT(error({"phases=[encoder]"}), HasSubstr("phases: none steps the optimizer 'decoder'"));
+  EXPECT_THAT(error({"phases=[encoder, {name: decoder, evry: 2}]"}),
+              AllOf(HasSubstr("phases/1/evry"), HasSubstr("every")));
+  EXPECT_THAT(error({"criterions=[MSELoss]"}),
+              HasSubstr("criterions: expected a mapping of names to criterions"));
+  EXPECT_THAT(error({"optimizers="}), HasSubstr("optimizer is missing"));
+}
+
+TEST(Evaluation, OfSeveralNetworks) {
+  const Evaluation evaluation = read_evaluation(networks_with());
+  EXPECT_EQ(evaluation.models.names(), (std::vector<std::string>{"encoder", "decoder"}));
+  EXPECT_EQ(evaluation.model.parameters().front().first, "encoder.0.weight");
+  const Metrics metrics = evaluation.runner->evaluate_loader({.loader = evaluation.loader,
+                                                              .models = evaluation.models,
+                                                              .criterions = evaluation.criterions,
+                                                              .phases = evaluation.phases});
+  EXPECT_GT(metrics.at("loss/decoder"), 0);
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

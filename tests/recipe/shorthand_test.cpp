@@ -32,6 +32,15 @@ TEST(Shorthand, IsSpelledOut) {
   EXPECT_EQ(spelled_out("{stages: {A: {num_epochs: 1}}}"), "stages:\n  A:\n    num_epochs: 1\n");
 }
 
+TEST(Shorthand, ValuesByNameAreSpelledOutToo) {
+  EXPECT_EQ(spelled_out("{optimizers: {a: Adam, b: {SGD: {lr: 1}}}}"),
+            "optimizers:\n  a:\n    _target_: Adam\n  b:\n    _target_: SGD\n    lr: 1\n");
+  EXPECT_EQ(spelled_out("{criterions: {ce: CrossEntropyLoss}}"),
+            "criterions:\n  ce:\n    _target_: CrossEntropyLoss\n");
+  const std::string losses = "losses:\n  - criterion: ce\n";
+  EXPECT_EQ(spelled_out(losses), losses) << "the name of a criterion";
+}
+
 TEST(Shorthand, CanBeLaidOverAndOverridden) {
   config::Node base = config::parse_yaml("{optimizer: {SGD: {momentum: 0.9}}}", "");
   config::Node over = config::parse_yaml("{optimizer: {SGD: {lr: 1}}}", "");

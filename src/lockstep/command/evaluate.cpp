@@ -73,14 +73,18 @@ int evaluate(const EvaluateCommandOptions& options) {
                    .loader = what.loader_name,
                    .samples = data::epoch_size(what.loader, what.engine->shards()).samples,
                    .metrics = {}};
-  result.metrics = what.runner->evaluate_loader({.loader = what.loader,
-                                                 .model = what.model,
-                                                 .criterion = what.criterion,
-                                                 .callbacks = what.callbacks,
-                                                 .seed = what.seed,
-                                                 .verbose = options.verbose,
-                                                 .engine = what.engine,
-                                                 .name = what.loader_name});
+  result.metrics =
+      what.runner->evaluate_loader({.loader = what.loader,
+                                    .model = what.models.empty() ? what.model : Model(),
+                                    .models = what.models,
+                                    .criterion = what.criterion,
+                                    .criterions = what.criterions,
+                                    .phases = what.phases,
+                                    .callbacks = what.callbacks,
+                                    .seed = what.seed,
+                                    .verbose = options.verbose,
+                                    .engine = what.engine,
+                                    .name = what.loader_name});
   if (!run.is_primary) return kDone;
   print_table(result);
   if (options.output) write_json(*options.output, result);

@@ -28,9 +28,9 @@ using config::Mistakes;
 using config::Node;
 
 // Keys that are the same for all stages, so a stage cannot set them.
-const std::set<std::string> kCommonKeys = {"model",   "runner", "engine", "plugins",
-                                           "stages",  "args",   "seed",   "logdir",
-                                           "workers", "shards", "ddp",    "deterministic"};
+const std::set<std::string> kCommonKeys = {"model",  "models", "runner",       "engine", "plugins",
+                                           "stages", "args",   "seed",         "logdir", "workers",
+                                           "shards", "ddp",    "deterministic"};
 
 struct LoaderRecipe {
   Node dataset;
@@ -59,13 +59,17 @@ class Reader {
   data::Loaders read_loaders(const Node& node);
   data::Loader read_loader(const Node& node);
   Callbacks read_callbacks(const Node& node) const;
+  void read_models();
   Model read_model(const Node& node) const;
+  void read_criterions(const Node& node, TrainOptions& options, Mistakes& mistakes) const;
+  void read_optimizers(const Node& node, TrainOptions& options, Mistakes& mistakes) const;
 
   Node document_;
   RunnerPtr runner_;
   std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none if the runner is another
   Example example_;
-  Model model_;
+  Model model_;          // one, or all networks together
+  Named<Model> models_;  // if they were given by name
   EnginePtr engine_;
   std::map<std::string, data::DatasetPtr> datasets_;  // by their text in the config
   std::size_t num_stages_ = 1;
@@ -75,6 +79,32 @@ class Reader {
 const Node* section(const Node& node, const char* name) {
   const Node* const found = node.find(name);
   return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// Values by name. One that is null is left out, so that another config can remove it.
+template <typename Make>
+auto read_named(const Node& node, const char* kind, const Make& make)
+    -> Named<decltype(make(node))> {
+  if (!node.is_map() || node.entries().empty()) {
+    node.fail("expected a mapping of names to {}, got {}", kind, node.describe());
+  }
+  Named<decltype(make(node))> found;
+  Mistakes mistakes;
+  for (const auto& [name, item] : node.entries()) {
+    if (item.is_null()) continue;
+    mistakes.collect([&, &key = name, &value = item] {
+      if (key.empty()) value.fail("expected a name, got an empty one");
+      found.set(key, make(value));
+    });
+  }
+  mistakes.raise();
+  return found;
+}
+
+Phases read_phases(const Node& node) {
+  Phases phases;
+  for (Phase& phase : config::Value<std::vector<Phase>>::read(node)) phases.add(std::move(phase));
+  return phases;
 }
 
 // The tensor for which a model's first layer is made.
@@ -223,13 +253,33 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
   });
   if (has_data) {
     mistakes.collect([&] {
-      const Node* const node = section(document_, "model");
-      if (node == nullptr) document_.fail("model is missing: a list of layers, or a _target_");
       torch::manual_seed(seed);
-      model_ = read_model(*node);
+      read_models();
     });
   }
   mistakes.raise();
+}
+
+void Reader::read_models() {
+  const Node* const one = section(document_, "model");
+  const Node* const several = section(document_, "models");
+  if (one != nullptr && several != nullptr) {
+    several->fail("expected model or models, got both");
+  }
+  if (one != nullptr) {
+    model_ = read_model(*one);
+    return;
+  }
+  if (several == nullptr) {
+    document_.fail(
+        "model is missing: a list of layers, or a _target_; models has several of them by name");
+  }
+  models_ = read_named(*several, "models", [this](const Node& node) { return read_model(node); });
+  try {
+    model_ = Model::combine(models_);
+  } catch (const ConfigError& error) {
+    config::fail_making(*several, {}, error.what());
+  }
 }
 
 Model Reader::read_model(const Node& node) const {
@@ -244,26 +294,19 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
   mistakes.collect([&] { stage.options = config::read_fields(node, run_fields(), sections); });
   TrainOptions& options = stage.options;
-  options.model = model_;
+  options.models = models_;
+  if (models_.empty()) options.model = model_;
   options.engine = engine_;
   mistakes.collect([&] {
     const Node* const loaders = section(node, "loaders");
     if (loaders == nullptr) node.fail("loaders is missing: a mapping of names to loaders");
     options.loaders = read_loaders(*loaders);
   });
-  if (const Node* const criterion = section(node, "criterion")) {
-    mistakes.collect([&] { options.criterion = targets().criterions.make(*criterion); });
-  } else if (keys_) {
+  read_criterions(node, options, mistakes);
+  if (keys_ && section(node, "criterion") == nullptr && section(node, "criterions") == nullptr) {
     mistakes.add(node.where() + ": criterion is missing: what the SupervisedRunner minimises");
   }
-  mistakes.collect([&] {
-    const Node* const optimizer = section(node, "optimizer");
-    if (optimizer == nullptr) node.fail("optimizer is missing: what updates the weights");
-    options.optimizer = targets().optimizers.make(*optimizer);
-  });
-  if (const Node* const scheduler = section(node, "scheduler")) {
-    mistakes.collect([&] { options.scheduler = targets().schedulers.make(*scheduler); });
-  }
+  read_optimizers(node, options, mistakes);
   if (const Node* const callbacks = section(node, "callbacks")) {
     mistakes.collect([&] { options.callbacks = read_callbacks(*callbacks); });
   }
@@ -285,6 +328,40 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   options.shards.reset();
   options.dry_run = false;  // it is done
   return stage;
+}
+
+void Reader::read_criterions(const Node& node, TrainOptions& options, Mistakes& mistakes) const {
+  const auto make = [](const Node& criterion) { return targets().criterions.make(criterion); };
+  if (const Node* const one = section(node, "criterion")) {
+    mistakes.collect([&] { options.criterion = make(*one); });
+  }
+  if (const Node* const several = section(node, "criterions")) {
+    mistakes.collect([&] { options.criterions = read_named(*several, "criterions", make); });
+  }
+}
+
+// The optimizers, their schedulers, and the phases that step them.
+void Reader::read_optimizers(const Node& node, TrainOptions& options, Mistakes& mistakes) const {
+  const Node* const one = section(node, "optimizer");
+  const Node* const several = section(node, "optimizers");
+  if (one == nullptr && several == nullptr) {
+    mistakes.add(node.where() + ": optimizer is missing: what updates the weights");
+  }
+  const auto make = [](const Node& optimizer) { return targets().optimizers.make(optimizer); };
+  if (one != nullptr) mistakes.collect([&] { options.optimizer = make(*one); });
+  if (several != nullptr) {
+    mistakes.collect([&] { options.optimizers = read_named(*several, "optimizers", make); });
+  }
+  const auto schedule = [](const Node& scheduler) { return targets().schedulers.make(scheduler); };
+  if (const Node* const scheduler = section(node, "scheduler")) {
+    mistakes.collect([&] { options.scheduler = schedule(*scheduler); });
+  }
+  if (const Node* const schedulers = section(node, "schedulers")) {
+    mistakes.collect([&] { options.schedulers = read_named(*schedulers, "schedulers", schedule); });
+  }
+  if (const Node* const phases = section(node, "phases")) {
+    mistakes.collect([&] { options.phases = read_phases(*phases); });
+  }
 }
 
 // The loader that the choice means, by its name in the config.
@@ -327,8 +404,9 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   std::vector<std::string> sections;
   for (const FieldInfo& info : section_fields()) sections.push_back(info.name);
   mistakes.collect([&] { options = config::read_fields(node, run_fields(), sections); });
-  if (const Node* const criterion = section(node, "criterion")) {
-    mistakes.collect([&] { options.criterion = targets().criterions.make(*criterion); });
+  read_criterions(node, options, mistakes);
+  if (const Node* const phases = section(node, "phases")) {
+    mistakes.collect([&] { options.phases = read_phases(*phases); });
   }
   if (const Node* const callbacks = section(node, "callbacks")) {
     mistakes.collect([&] { options.callbacks = read_callbacks(*callbacks); });
@@ -337,7 +415,10 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   options.engine = engine_;
   Evaluation evaluation{.runner = runner_,
                         .model = model_,
+                        .models = models_,
                         .criterion = options.criterion,
+                        .criterions = options.criterions,
+                        .phases = options.phases,
                         .callbacks = {},
                         .loader_name = name,
                         .loader = read_loader(*loaders->find(name)),
@@ -480,9 +561,15 @@ std::vector<FieldInfo> loader_fields() {
 const std::vector<FieldInfo>& section_fields() {
   static const std::vector<FieldInfo> fields = {
       about("model", "list of layer, or model", "what is trained"),
+      about("models", "mapping of names to models", "several networks, instead of model"),
       about("criterion", "criterion", "what is minimised"),
+      about("criterions", "mapping of names to criterions", "several, instead of criterion"),
       about("optimizer", "optimizer", "what updates the weights"),
+      about("optimizers", "mapping of networks to optimizers",
+            "instead of optimizer; a network without one is not trained"),
       about("scheduler", "scheduler", "what changes the learning rate"),
+      about("schedulers", "mapping of optimizers to schedulers", "instead of scheduler"),
+      about("phases", "list of phase", "of every step, each with its own loss; default: one"),
       about("loaders", "mapping of names to loaders", "the data for training and validation"),
       about("callbacks", "list of callback", "observe the run and may stop it"),
       about("loggers", "list of logger", "in addition to those that logdir adds"),

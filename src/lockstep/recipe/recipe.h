@@ -3,6 +3,7 @@
 //   options of train()                  num_epochs, logdir, seed, valid_loader, ddp, …
 //   the model, how and on what data     model, criterion, optimizer, scheduler, loaders
 //     it is trained
+//   several of them, by name            models, criterions, optimizers, schedulers, phases
 //   what observes and runs it           callbacks, loggers, runner, engine, plugins
 //   stages: {name: …}                   run one after another; each is merged over all of the
 //                                       above, and each continues with the model of the one before
@@ -57,8 +58,11 @@ struct EvaluationChoice {
 // What evaluates one loader. The model has the weights of a new run.
 struct Evaluation {
   RunnerPtr runner;
-  Model model;
-  Criterion criterion;  // may be empty
+  Model model;                  // one, or all networks together
+  Named<Model> models;          // if they were given by name
+  Criterion criterion;          // may be empty
+  Named<Criterion> criterions;  // may be empty
+  Phases phases;
   Callbacks callbacks;  // without those that make sense in training only
   std::string loader_name;
   data::Loader loader;

@@ -14,6 +14,9 @@ using config::Node;
 const std::set<std::string> kTargets = {"model",  "criterion", "optimizer", "scheduler", "engine",
                                         "runner", "dataset",   "sampler",   "collate"};
 
+// Each value of these mappings stands for one target.
+const std::set<std::string> kNamedTargets = {"models", "criterions", "optimizers", "schedulers"};
+
 Node target_node(const Node& written, const std::string& name) {
   Node target = Node::map();
   target.set_place(written.place());
@@ -38,7 +41,11 @@ void spell_out_target(Node& node) {
 
 void walk(Node& node) {
   for (auto& [key, value] : node.entries()) {
+    if (key == "losses") continue;  // their criterion is the name of one
     if (kTargets.contains(key)) spell_out_target(value);
+    if (kNamedTargets.contains(key)) {
+      for (auto& [name, target] : value.entries()) spell_out_target(target);
+    }
     walk(value);
   }
   for (Node& item : node.items()) walk(item);

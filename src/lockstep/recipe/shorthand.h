@@ -8,7 +8,8 @@ namespace lockstep::recipe {
 
 // `optimizer: Adam` becomes `optimizer: {_target_: Adam}`, and `optimizer: {Adam: {lr: 1}}` becomes
 // `optimizer: {_target_: Adam, lr: 1}`. The same is done for every key that stands for one target:
-// criterion, scheduler, dataset, … Items of lists are not changed.
+// criterion, scheduler, dataset, … and for every value of models, criterions, optimizers and
+// schedulers. Items of lists are not changed.
 void spell_out(config::Node& document);
 
 // Moves the keys of `args` to the top level, where they mean the same. Throws LocatedError if a key

@@ -73,6 +73,16 @@ CallbackPtr Value<CallbackPtr>::read(const Node& node) {
   return recipe::targets().callbacks.make(node);
 }
 
+Phase Value<Phase>::read(const Node& node) {
+  if (node.is_scalar()) return {.name = read_text(node)};
+  using P = Phase;
+  static const std::vector<Field<P>> fields = {
+      required("name", &P::name, "state.phase in handle_batch"),
+      {"optimizers", &P::optimizers, "that it steps; default: the one of its name"},
+      {"every", &P::every, "takes place in every n-th train batch only"}};
+  return read_fields(node, fields);
+}
+
 optim::SchedulerSpec Value<optim::SchedulerSpec>::read(const Node& node) {
   return recipe::targets().schedulers.make(node);
 }

@@ -11,6 +11,7 @@
 #include "lockstep/log/logger.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
+#include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/supervised_keys.h"
 
@@ -104,6 +105,14 @@ struct Value<LossTerm> {
   static std::string type() { return "loss (criterion, output, target, weight, name)"; }
   static LossTerm read(const Node& node);
   static std::string show(const LossTerm& term) { return term.name; }
+};
+
+// A name, or a mapping of its fields.
+template <>
+struct Value<Phase> {
+  static std::string type() { return "phase (a name, or name, optimizers, every)"; }
+  static Phase read(const Node& node);
+  static std::string show(const Phase& phase) { return phase.name; }
 };
 
 template <>
