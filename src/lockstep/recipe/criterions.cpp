@@ -10,7 +10,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-torch::Tensor tensor_of(const std::vector<double>& values) {
+torch::Tensor class_weights(const std::vector<double>& values) {
   return values.empty() ? torch::Tensor() : torch::tensor(values, torch::kFloat32);
 }
 
@@ -58,7 +58,7 @@ void add_criterions(Targets& targets) {
                             o.label_smoothing);
         }
         return Criterion(nn::CrossEntropyLoss(nn::CrossEntropyLossOptions()
-                                                  .weight(tensor_of(o.weight))
+                                                  .weight(class_weights(o.weight))
                                                   .ignore_index(o.ignore_index)
                                                   .label_smoothing(o.label_smoothing)));
       });
@@ -69,7 +69,7 @@ void add_criterions(Targets& targets) {
        {"ignore_index", &N::ignore_index, "a class that does not count"}},
       [](const N& o) {
         return Criterion(nn::NLLLoss(
-            nn::NLLLossOptions().weight(tensor_of(o.weight)).ignore_index(o.ignore_index)));
+            nn::NLLLossOptions().weight(class_weights(o.weight)).ignore_index(o.ignore_index)));
       });
   add_plain<nn::MSELoss>(targets, "MSELoss", "The mean square of the difference.");
   add_plain<nn::L1Loss>(targets, "L1Loss", "The mean absolute difference.");
@@ -89,7 +89,7 @@ void add_criterions(Targets& targets) {
       "BCEWithLogitsLoss", "For scores and targets in [0, 1] of the same shape.",
       {{"pos_weight", &B::pos_weight, "weight of targets that are 1; default: 1"}}, [](const B& o) {
         return Criterion(nn::BCEWithLogitsLoss(
-            nn::BCEWithLogitsLossOptions().pos_weight(tensor_of(o.pos_weight))));
+            nn::BCEWithLogitsLossOptions().pos_weight(class_weights(o.pos_weight))));
       });
   add_plain<nn::BCELoss>(targets, "BCELoss", "For probabilities and targets in [0, 1].");
 }
