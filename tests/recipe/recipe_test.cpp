@@ -565,7 +565,7 @@ TEST(Recipe, MistakesInNamesOfPartsHaveTheirPlace) {
   };
   EXPECT_THAT(error({"model=[Flatten]"}), HasSubstr("models: expected model or models, got both"));
   EXPECT_THAT(error({"models.encoder=[{Linaer: {}}]"}),
-              AllOf(HasSubstr("a.yml"), HasSubstr("models/encoder/0"), HasSubstr("Linear")));
+              AllOf(HasSubstr("models/encoder/0"), HasSubstr("did you mean 'Linear'")));
   EXPECT_THAT(error({"optimizers.decodr={_target_: Adam}"}),
               AllOf(HasSubstr("optimizers: 'decodr' trains"), HasSubstr("did you mean 'decoder'")));
   EXPECT_THAT(error({"optimizers.encoder.lr=-1"}), HasSubstr("optimizers/encoder"));

@@ -522,8 +522,8 @@ TEST(Networks, AScheduleHasTheStepsOfItsPhase) {
     EXPECT_EQ(Gan().train(options).epochs, 3);
     options.models = gan_networks();
     options.num_epochs = 1;
-    options.num_steps = 5;
-    EXPECT_EQ(Gan().train(options).steps, 5);
+    options.num_steps = 8;
+    EXPECT_EQ(Gan().train(options).steps, 8);
   }
 }
 

@@ -152,6 +152,29 @@ TEST(Resolve, PhasesStepTheOptimizersOfTheirNames) {
   EXPECT_EQ(state_of(plan).better("loss/fool"), Better::kSmaller);
 }
 
+TEST(Resolve, ATermOfTheLossIsBetterWhenSmaller) {
+  SupervisedKeys keys;
+  keys.losses = {{.name = "a"}, {.name = "b"}};
+  const State state = state_of(resolved(toy::options(), {.keys = keys}));
+  EXPECT_EQ(state.better("loss/b"), Better::kSmaller);
+  EXPECT_EQ(state.better("loss/c"), std::nullopt);
+}
+
+// The train loader has 7 batches.
+TEST(Resolve, AScheduleSpansTheUpdatesOfItsOptimizer) {
+  TrainOptions options = two_networks();
+  options.phases = {"critic", Phase{.name = "generator", .every = 3}};
+  options.num_epochs = 2;
+  const Plan plan = resolved(options);
+  EXPECT_EQ(schedule_of(plan, plan.optimizers[1]).steps(optim::Per::kBatch), 14);
+  EXPECT_EQ(schedule_of(plan, plan.optimizers[0]).steps(optim::Per::kBatch), 6) << "at most 3 each";
+  options.num_epochs = 1;
+  options.num_steps = 10;
+  const Plan limited = resolved(options);
+  EXPECT_EQ(schedule_of(limited, limited.optimizers[1]).steps(optim::Per::kBatch), 10);
+  EXPECT_EQ(schedule_of(limited, limited.optimizers[0]).steps(optim::Per::kBatch), 3);
+}
+
 TEST(Resolve, ANetworkWithoutAnOptimizerIsNotTrained) {
   TrainOptions options = two_networks();
   options.optimizers = {{"generator", optim::SGD{.lr = 0.1}}};
