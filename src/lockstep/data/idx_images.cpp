@@ -56,7 +56,8 @@ fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOpti
 fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
   const std::vector<fs::path> where = folders(images, options);
   if (const auto path = find(file.name, where)) {
-    // A user who named a folder must not believe that the system's files are from that folder.
+    // If a folder was named, the files of the system would be wrong, and the user would not notice
+    // it.
     const bool is_named = options.root != IdxImagesOptions().root;
     if (is_named && std::ranges::find(images.system_folders, path->parent_path()) !=
                         images.system_folders.end()) {

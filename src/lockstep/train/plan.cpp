@@ -305,7 +305,7 @@ void check_engine(const TrainOptions& options) {
         "{}: {} and an engine contradict each other; set it in the options of the engine", name,
         *count);
   }
-  // A user who requests workers must not get a single process silently.
+  // If workers are requested, a single process would be wrong, and the user would not notice it.
   if (options.ddp && dynamic_cast<DeviceEngine*>(options.engine.get()) != nullptr) {
     throw PlanError(named_part("engine"),
                     "a DeviceEngine is one process, and ddp = true asks for several: they "
