@@ -3,7 +3,7 @@
 #   $(python3 -c "import torch; print(torch.utils.cmake_prefix_path)")
 #
 # A LibTorch that was built with CUDA has a CMake package that works only where the CUDA toolkit is installed.
-# Without the toolkit its libraries for the CPU are linked directly.
+# Without the toolkit, or with LOCKSTEP_CPU_ONLY, its libraries for the CPU are linked directly.
 find_file(LOCKSTEP_TORCH_CONFIG TorchConfig.cmake HINTS ${Torch_DIR}
   PATH_SUFFIXES Torch share/cmake/Torch lib/cmake/Torch)
 mark_as_advanced(LOCKSTEP_TORCH_CONFIG)
@@ -12,15 +12,21 @@ if(LOCKSTEP_TORCH_CONFIG)
   get_filename_component(Torch_DIR ${LOCKSTEP_TORCH_CONFIG} DIRECTORY)
   get_filename_component(lockstep_torch_prefix ${Torch_DIR}/../../.. ABSOLUTE)
 endif()
+set(lockstep_cpu_only OFF)
 if(EXISTS "${lockstep_torch_prefix}/lib/libtorch_cuda.so")
-  find_package(CUDAToolkit QUIET)
+  if(NOT LOCKSTEP_CPU_ONLY)
+    find_package(CUDAToolkit QUIET)
+  endif()
+  if(NOT CUDAToolkit_FOUND)
+    set(lockstep_cpu_only ON)
+  endif()
 endif()
-if(EXISTS "${lockstep_torch_prefix}/lib/libtorch_cuda.so" AND NOT CUDAToolkit_FOUND)
+if(lockstep_cpu_only)
   set(TORCH_INCLUDE_DIRS
     ${lockstep_torch_prefix}/include ${lockstep_torch_prefix}/include/torch/csrc/api/include)
   set(TORCH_LIBRARY ${lockstep_torch_prefix}/lib/libtorch_cpu.so)
   set(TORCH_LIBRARIES ${TORCH_LIBRARY} ${lockstep_torch_prefix}/lib/libc10.so)
-  message(STATUS "LibTorch in ${lockstep_torch_prefix}: CPU only, because there is no CUDA toolkit")
+  message(STATUS "LibTorch in ${lockstep_torch_prefix}: its libraries for the CPU")
 else()
   # Lockstep compiles no CUDA code. Without this list LibTorch's package would look for a GPU on this machine.
   if(CUDAToolkit_FOUND AND NOT DEFINED TORCH_CUDA_ARCH_LIST)
