@@ -51,6 +51,12 @@ TEST(BlasProbe, WarnsTwiceIfNotOnce) {
   warn_of_slow_blas();
 }
 
+TEST(Blas, MklIsAskedForReproducibleProducts) {
+  const char* const setting = std::getenv("MKL_CBWR");
+  ASSERT_NE(setting, nullptr);
+  EXPECT_STRNE(setting, "");
+}
+
 TEST(BlasWarning, IsSilentOnAFastBlas) {
   EXPECT_EQ(find_reference_blas(), std::nullopt)
       << "this machine runs LibTorch on the reference BLAS: apt-get install libopenblas0-openmp";
