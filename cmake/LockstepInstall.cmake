@@ -50,6 +50,6 @@ install(FILES
 
 include(LockstepPkgConfig)
 # The Debian package depends on Debian's LibTorch.
-if(PROJECT_IS_TOP_LEVEL AND Torch_DIR MATCHES "^/usr/(lib|share)/")
+if(PROJECT_IS_TOP_LEVEL AND lockstep_torch_is_packaged)
   include(LockstepPackage)
 endif()
