@@ -99,6 +99,7 @@ interop:
 
 # build/package/liblockstep-dev_VERSION_ARCHITECTURE.deb
 package: build
+	@test -e $(BUILD)/CPackConfig.cmake || { echo "make package: needs a build with Debian's LibTorch" >&2; exit 1; }
 	@cd $(BUILD) && cpack --config CPackConfig.cmake > /dev/null && ls package/*.deb
 
 check:

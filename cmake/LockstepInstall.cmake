@@ -49,6 +49,7 @@ install(FILES
   DESTINATION ${package_dir})
 
 include(LockstepPkgConfig)
-if(PROJECT_IS_TOP_LEVEL)
+# The Debian package depends on Debian's LibTorch.
+if(PROJECT_IS_TOP_LEVEL AND lockstep_torch_is_packaged)
   include(LockstepPackage)
 endif()

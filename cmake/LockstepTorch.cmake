@@ -3,27 +3,43 @@
 #   $(python3 -c "import torch; print(torch.utils.cmake_prefix_path)")
 #
 # A LibTorch that was built with CUDA has a CMake package that works only where the CUDA toolkit is installed.
-# Without the toolkit its libraries for the CPU are linked directly.
+# Without the toolkit, or with LOCKSTEP_CPU_ONLY, its libraries for the CPU are linked directly.
 find_file(LOCKSTEP_TORCH_CONFIG TorchConfig.cmake HINTS ${Torch_DIR}
   PATH_SUFFIXES Torch share/cmake/Torch lib/cmake/Torch)
 mark_as_advanced(LOCKSTEP_TORCH_CONFIG)
 set(lockstep_torch_prefix "")
 if(LOCKSTEP_TORCH_CONFIG)
-  get_filename_component(lockstep_torch_prefix ${LOCKSTEP_TORCH_CONFIG}/../../../.. ABSOLUTE)
+  get_filename_component(Torch_DIR ${LOCKSTEP_TORCH_CONFIG} DIRECTORY)
+  get_filename_component(lockstep_torch_prefix ${Torch_DIR}/../../.. ABSOLUTE)
 endif()
+# Whether it is a package of the system.
+set(lockstep_torch_is_packaged OFF)
+if("${Torch_DIR}" MATCHES "^/usr/(lib|share)/")
+  set(lockstep_torch_is_packaged ON)
+endif()
+set(lockstep_cpu_only OFF)
 if(EXISTS "${lockstep_torch_prefix}/lib/libtorch_cuda.so")
-  find_package(CUDAToolkit QUIET)
+  if(NOT LOCKSTEP_CPU_ONLY)
+    find_package(CUDAToolkit QUIET)
+  endif()
+  if(NOT CUDAToolkit_FOUND)
+    set(lockstep_cpu_only ON)
+  endif()
 endif()
-if(EXISTS "${lockstep_torch_prefix}/lib/libtorch_cuda.so" AND NOT CUDAToolkit_FOUND)
+if(lockstep_cpu_only)
   set(TORCH_INCLUDE_DIRS
     ${lockstep_torch_prefix}/include ${lockstep_torch_prefix}/include/torch/csrc/api/include)
   set(TORCH_LIBRARY ${lockstep_torch_prefix}/lib/libtorch_cpu.so)
   set(TORCH_LIBRARIES ${TORCH_LIBRARY} ${lockstep_torch_prefix}/lib/libc10.so)
-  message(STATUS "LibTorch in ${lockstep_torch_prefix}: CPU only, because there is no CUDA toolkit")
+  message(STATUS "LibTorch in ${lockstep_torch_prefix}: its libraries for the CPU")
 else()
   # Lockstep compiles no CUDA code. Without this list LibTorch's package would look for a GPU on this machine.
   if(CUDAToolkit_FOUND AND NOT DEFINED TORCH_CUDA_ARCH_LIST)
     set(TORCH_CUDA_ARCH_LIST 8.0)
+  endif()
+  # Its package looks for this one everywhere, and would take that of another LibTorch.
+  if(EXISTS "${Torch_DIR}/../Caffe2/Caffe2Config.cmake" AND NOT Caffe2_DIR)
+    get_filename_component(Caffe2_DIR ${Torch_DIR}/../Caffe2 ABSOLUTE)
   endif()
   find_package(Torch REQUIRED)
 endif()

@@ -49,9 +49,16 @@ else()
   step(${WORK}/build/consumer)
 endif()
 if(KIND STREQUAL "components")
+  # A wrong field is named by the compiler where the options' type is written.
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build --target wrong_field
+    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(result EQUAL 0 OR NOT output MATCHES "TrainOptions[^\n]*modle")
+    file(REMOVE_RECURSE ${WORK})
+    message(FATAL_ERROR "the compiler's message does not name the wrong field:\n${output}")
+  endif()
   # A program that only trains is not linked to the libraries of other components.
   execute_process(COMMAND readelf -d ${WORK}/build/consumer OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
-  if(needed MATCHES "hdf5|fftw|yaml")
+  if(needed MATCHES "hdf5|fftw|curl|yaml")
     file(REMOVE_RECURSE ${WORK})
     message(FATAL_ERROR "the program needs libraries that it does not use:\n${needed}")
   endif()

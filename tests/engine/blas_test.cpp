@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/warn.h"
+#include "lockstep/compute/matrix_product.h"
 
 namespace lockstep {
 namespace {
@@ -35,10 +37,24 @@ std::optional<fs::path> reference_folder() {
   return std::nullopt;
 }
 
+// LibTorch's wheel for Python has MKL inside of its own library, which cannot be replaced.
+bool has_own_blas() {
+  void* const sgemm = compute::find_sgemm();
+  Dl_info info;
+  return sgemm == nullptr || dladdr(sgemm, &info) == 0 ||
+         std::string_view(info.dli_fname).find("libtorch") != std::string_view::npos;
+}
+
 // This is not a test by itself: BlasWarning runs it in a separate process.
 TEST(BlasProbe, WarnsTwiceIfNotOnce) {
   warn_of_slow_blas();
   warn_of_slow_blas();
+}
+
+TEST(Blas, MklIsAskedForReproducibleProducts) {
+  const char* const setting = std::getenv("MKL_CBWR");
+  ASSERT_NE(setting, nullptr);
+  EXPECT_STRNE(setting, "");
 }
 
 TEST(BlasWarning, IsSilentOnAFastBlas) {
@@ -47,6 +63,7 @@ TEST(BlasWarning, IsSilentOnAFastBlas) {
 }
 
 TEST(BlasWarning, NamesTheReferenceBlasOnceWithTheRemedy) {
+  if (has_own_blas()) GTEST_SKIP() << "this LibTorch has a BLAS of its own";
   const auto folder = reference_folder();
   if (!folder) GTEST_SKIP() << "the reference BLAS is not here; install libblas3";
   const std::string self = fs::read_symlink("/proc/self/exe").string();

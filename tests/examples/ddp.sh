@@ -101,7 +101,7 @@ done
 what="few threads"
 if [ "${LOCKSTEP_TEST_SLOWDOWN:-1}" -gt 1 ]; then
   skip "a run with few threads" "sanitizers need threads of their own"
-elif [ "$(id -u)" -ne 0 ] || ! setpriv --reuid 61235 --clear-groups "$mnist" --help >/dev/null 2>&1; then
+elif [ "$(id -u)" -ne 0 ] || ! setpriv --reuid 61235 --clear-groups bash -c 'exec "$0" --help' "$mnist" >/dev/null 2>&1; then
   skip "a run with few threads" "it needs root, and a build folder that every user may read"
 else
   chmod a+rx "$work"; install -d -o 61235 "$work/limited"

@@ -1,6 +1,8 @@
 #include "lockstep/launcher/program.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,10 +78,15 @@ TEST(Program, WhatCannotBeStartedIsSaidAtOnce) {
 
 // A shell that ignores SIGCHLD could not find out how its children ended.
 TEST(Program, StartsWithTheDefaultActionOfSigchld) {
+  // It ends only after SIGCHLD is no longer ignored here; its exit status would be lost otherwise.
+  const std::filesystem::path go = testing::TempDir() + "lockstep_go_" + std::to_string(::getpid());
   const auto before = ::signal(SIGCHLD, SIG_IGN);
-  Program program = shell("grep SigIgn /proc/$$/status");
+  Program program =
+      shell("until [ -e " + go.string() + " ]; do sleep 0.01; done; grep SigIgn /proc/$$/status");
   ::signal(SIGCHLD, before);
+  std::ofstream(go).close();
   EXPECT_TRUE(wait_for_end(program).ok());
+  std::filesystem::remove(go);
   const std::string ignored = read_all(program.output_fd(0));
   EXPECT_EQ(std::stoull(ignored.substr(ignored.find(':') + 1), nullptr, 16) >> (SIGCHLD - 1) & 1,
             0U)

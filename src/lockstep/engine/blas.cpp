@@ -1,5 +1,6 @@
 #include "lockstep/engine/blas.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include <dlfcn.h>
@@ -9,6 +10,14 @@
 #include "lockstep/compute/matrix_product.h"
 
 namespace lockstep {
+namespace {
+
+// By default the last bits of MKL's matrix products depend on where the matrices are in memory, so
+// they would depend on how workers are connected. MKL reads this variable in its first call, so it
+// is set before main(). A value of the user's stays.
+[[maybe_unused]] const int mkl_setting = ::setenv("MKL_CBWR", "AUTO,STRICT", /*replace=*/0);
+
+}  // namespace
 
 std::optional<std::string> find_reference_blas() {
   // A fast BLAS may be loaded as well, because LAPACK needs one. What counts is which library has
