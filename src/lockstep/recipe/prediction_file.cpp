@@ -87,7 +87,8 @@ class CsvFormat : public PredictionFormat {
       std::int64_t cells = 1;
       for (std::size_t i = 1; i < column.shape.size(); ++i) cells *= column.shape[i];
       for (std::int64_t i = 0; i < cells; ++i) {
-        line += "," + csv_cell(fmt::format("{}_{}", column.key, i));
+        line += ',';
+        line += csv_cell(fmt::format("{}_{}", column.key, i));
       }
     }
     file_.emplace(path_);
