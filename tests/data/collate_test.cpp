@@ -206,12 +206,13 @@ TEST(Collate, HasANameThatSaysWhatItDoes) {
   EXPECT_EQ(Collate([](std::vector<Batch>&&) { return Batch(); }).name(), "a function");
 }
 
-// A data set that gathers in one pass.
-class Gathered : public TensorDataset {
+// A data set that gathers in one pass, and marks the batches that it made so.
+class Gathered : public Dataset {
  public:
-  Gathered() : TensorDataset(torch::arange(4), torch::arange(4)) {}
+  std::int64_t size() const override { return 4; }
+  Batch sample(std::int64_t index) const override { return {{"number", torch::tensor(index)}}; }
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
-    Batch batch = TensorDataset::gather(indices, std::move(reuse));
+    Batch batch = Dataset::gather(indices, std::move(reuse));
     batch.set("gathered", torch::ones({}));
     return batch;
   }

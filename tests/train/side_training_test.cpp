@@ -68,6 +68,7 @@ TEST(SideTraining, ANetworkOfTheRunnersOwnIsNoticedInTheSecondBatch) {
 TEST(SideTraining, WhatIsAllowedIsNotRefused) {
   // A gradient penalty: a leaf that lives for one batch, and gradients that are returned.
   EXPECT_EQ(refused_because([](State& s, const torch::Tensor& loss) {
+              if (!s.is_train) return loss;
               const auto inputs = s.batch["features"].clone().requires_grad_();
               const auto outputs = s.model(inputs).sum();
               const auto grads = torch::autograd::grad({outputs}, {inputs}, {}, true, true);
