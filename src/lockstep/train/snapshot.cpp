@@ -96,9 +96,8 @@ StateDict of_optimizer(const StateDict& saved, const std::string& name,
 void restore_optimizers(const StateDict& snapshot, const State& state) {
   const auto names = state.optimizers.names();
   const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
-  // A single optimizer writes its name as a text, several are dictionaries.
   const bool saved_several =
-      saved.contains("name") ? saved.at("name").get_if<StateDict>() != nullptr : saved.size() > 0;
+      snapshot.get<StateDict>("run").get_or<std::int64_t>("optimizers", 1) > 1;
   const bool alike = names.size() > 1
                          ? saved_several && std::ranges::is_permutation(saved.keys(), names)
                          : !saved_several;
@@ -233,6 +232,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                 {"loader_end_requested", state.loader_end_requested}};
   const std::string phases = describe(parts.phases);
   if (!phases.empty()) run.set("phases", phases);
+  if (several) run.set("optimizers", static_cast<std::int64_t>(state.optimizers.size()));
   snapshot.set("run", std::move(run));
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
   snapshot.set("history", history_state(state.history));
