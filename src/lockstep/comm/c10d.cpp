@@ -23,9 +23,9 @@ using std::chrono::milliseconds;
 // Up to this size, one exchange of everything is faster than two exchanges of parts.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
-// Added to the process group's own time limit, so that our time limits are reached first. Our
+// Added to the process group's own time limits, so that our time limits are reached first. Our
 // messages say more.
-constexpr milliseconds kLater(10'000);
+constexpr milliseconds kGroupDelay(10'000);
 // How long to wait for the report of a failed rank after the process group has thrown.
 constexpr milliseconds kNews(1000);
 // How long to wait until the process that forked a rank reports how the rank ended.
@@ -169,11 +169,12 @@ class C10d::Group {
     status_.what = "start";
     publish();
     guarded([&] {
-      group_ = make_process_group(store, {.backend = backend_,
-                                          .address = options.address,
-                                          .rank = rank_,
-                                          .size = options.topology.world_size,
-                                          .timeout = group_timeout()});
+      start(store, {.backend = backend_,
+                    .address = options.address,
+                    .rank = rank_,
+                    .size = options.topology.world_size,
+                    .start_timeout = group_timeout(1),
+                    .timeout = group_timeout(process::HostGroup::kAloneLimits)});
     });
   }
 
@@ -288,7 +289,9 @@ class C10d::Group {
       looked = now;
       check();
       compare();
-      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) time_out();
+      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) {
+        time_out(waited + alone);
+      }
     }
   }
 
@@ -306,9 +309,24 @@ class C10d::Group {
     return any;
   }
 
-  milliseconds group_timeout() const {
+  // The process group's time limit for a wait that our code ends after `limits` times ours.
+  milliseconds group_timeout(int limits) const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kLater + process::HostGroup::kAloneLimits * std::min(timeout_, kForever);
+    return kGroupDelay + limits * std::min(timeout_, kForever);
+  }
+
+  // At the time limit, names the ranks that have not begun to start their group. If there are none,
+  // the group's own error says more, for example to which address it could not connect.
+  void start(const c10::intrusive_ptr<RendezvousStore>& store, const GroupOptions& options) {
+    const auto began = Clock::now();
+    try {
+      group_ = make_process_group(store, options);
+    } catch (const std::exception&) {
+      check();
+      const auto waited = Clock::now() - began;
+      if (waited >= timeout_ && !arrivals().missing.empty()) time_out(waited);
+      throw;
+    }
   }
 
   void publish() { rendezvous_->set_status(status_.text()); }
@@ -359,14 +377,21 @@ class C10d::Group {
     }
   }
 
-  [[noreturn]] void time_out() {
-    const auto peers = rendezvous_->peers();
+  struct Arrivals {
     std::vector<int> arrived, missing;
+  };
+
+  // Which ranks have called the current operation.
+  Arrivals arrivals() const {
+    const auto peers = rendezvous_->peers();
+    Arrivals all;
+    auto& [arrived, missing] = all;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
+      const Status theirs = Status::parse(peer.status);
       const bool here =
           world_rank == own_world_rank() ||
-          (peer.silent < kSilent && Status::parse(peer.status).operation >= status_.operation);
+          (peer.silent < kSilent && !theirs.what.empty() && theirs.operation >= status_.operation);
       if (here) {
         arrived.push_back(world_rank);
         continue;
@@ -377,9 +402,14 @@ class C10d::Group {
       for (int rank = 0; late >> rank;) missing.push_back(rank);
       if (missing.size() == before) missing.push_back(world_rank);
     }
+    return all;
+  }
+
+  [[noreturn]] void time_out(Clock::duration waited) {
+    const auto [arrived, missing] = arrivals();
     const std::string reason =
         fmt::format("{}: waited {}: {} arrived, {} did not", status_.what,
-                    format_duration(std::chrono::duration<double>(timeout_).count()),
+                    format_duration(std::chrono::duration<double>(waited).count()),
                     process::list_ranks(arrived),
                     missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =

@@ -295,7 +295,7 @@ void HostGroup::sleep_until_arrival(int rank, const CollectiveCall& call, WaitTi
     count(wait_times, std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick));
     look_for_the_gone(wait_times);
     if (wait_times.waited >= timeout_ || wait_times.alone / kAloneLimits >= timeout_)
-      time_out(call);
+      time_out(call, wait_times);
   }
 }
 
@@ -385,7 +385,7 @@ void HostGroup::compare(const CollectiveCall& call) const {
   }
 }
 
-void HostGroup::time_out(const CollectiveCall& call) {
+void HostGroup::time_out(const CollectiveCall& call, const WaitTimes& wait_times) {
   std::vector<int> present, missing;
   std::optional<int> culprit;
   for (int rank = 0; rank < size_; ++rank) {
@@ -396,7 +396,7 @@ void HostGroup::time_out(const CollectiveCall& call) {
   if (!culprit) return;  // the last rank has just arrived
   const std::string reason =
       fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
-                  format_duration(std::chrono::duration<double>(timeout_).count()),
+                  format_duration(std::chrono::duration<double>(wait_times.total).count()),
                   list_ranks(present), list_ranks(missing));
   if (!fail(*culprit, reason)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));

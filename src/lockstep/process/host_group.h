@@ -156,7 +156,7 @@ class HostGroup {
   void look_for_the_gone(WaitTimes& wait_times);
   bool is_gone(int rank);
   void compare(const CollectiveCall& call) const;
-  void time_out(const CollectiveCall& call);
+  void time_out(const CollectiveCall& call, const WaitTimes& wait_times);
   std::string describe(std::uint64_t what, std::uint32_t kind) const;
   int spins() const;
 
