@@ -25,15 +25,15 @@ constexpr std::size_t kSmallBytes = 32 * 1024;
 
 // Added to the process group's own time limits, so that our time limits are reached first. Our
 // messages say more.
-constexpr milliseconds kGroupDelay(10'000);
+constexpr milliseconds kGroupTimeoutMargin(10'000);
 // How long to wait for the report of a failed rank after the process group has thrown.
-constexpr milliseconds kNews(1000);
+constexpr milliseconds kFailureReportTime(1000);
 // How long to wait until the process that forked a rank reports how the rank ended.
-constexpr milliseconds kMoment(300);
+constexpr milliseconds kForkerReportTime(300);
 // A rank that has sent nothing for this long is taken to be stopped or dead.
-constexpr milliseconds kSilent(1000);
+constexpr milliseconds kSilenceLimit(1000);
 // How often a rank that waits checks the other ranks.
-constexpr milliseconds kLook(20);
+constexpr milliseconds kCheckInterval(20);
 
 // The group's threads may use an array after an error was thrown: it must own its memory.
 torch::Tensor room(std::size_t bytes) {
@@ -192,7 +192,7 @@ class C10d::Group {
   // collective if the rank's status arrives in time.
   [[noreturn]] void refuse(int rank) {
     broken_ = true;
-    for (const auto start = Clock::now(); Clock::now() - start < kNews;
+    for (const auto start = Clock::now(); Clock::now() - start < kFailureReportTime;
          std::this_thread::sleep_for(milliseconds(10))) {
       check();
       compare();
@@ -225,7 +225,8 @@ class C10d::Group {
     const auto failure = rendezvous_->failure();
     if (!failure) return;
     broken_ = true;
-    for (const auto start = Clock::now(); host_group_ != nullptr && Clock::now() - start < kMoment;
+    for (const auto start = Clock::now();
+         host_group_ != nullptr && Clock::now() - start < kForkerReportTime;
          std::this_thread::sleep_for(milliseconds(1))) {
       host_group_->check();
     }
@@ -280,12 +281,12 @@ class C10d::Group {
       }
       std::this_thread::sleep_for(std::chrono::microseconds(turns < 2000 ? 20 : 200));
       const auto now = Clock::now();
-      if (now - looked < kLook) continue;
+      if (now - looked < kCheckInterval) continue;
       scope.tell();
-      // A turn counts for 10 * kLook at most: if it took longer, this process was stopped itself,
-      // and no other rank was late.
+      // A turn counts for 10 * kCheckInterval at most: if it took longer, this process was stopped
+      // itself, and no other rank was late.
       (waits_for_lone_work() ? alone : waited) +=
-          std::min<Clock::duration>(now - looked, 10 * kLook);
+          std::min<Clock::duration>(now - looked, 10 * kCheckInterval);
       looked = now;
       check();
       compare();
@@ -303,7 +304,7 @@ class C10d::Group {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const Status theirs = Status::parse(peer.status);
       if (world_rank == own_world_rank() || theirs.operation >= status_.operation) continue;
-      if (!theirs.alone || peer.silent > kSilent) return false;
+      if (!theirs.alone || peer.silent > kSilenceLimit) return false;
       any = true;
     }
     return any;
@@ -312,7 +313,7 @@ class C10d::Group {
   // The process group's time limit for a wait that our code ends after `limits` times ours.
   milliseconds group_timeout(int limits) const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kGroupDelay + limits * std::min(timeout_, kForever);
+    return kGroupTimeoutMargin + limits * std::min(timeout_, kForever);
   }
 
   // At the time limit, names the ranks that have not begun to start their group. If there are none,
@@ -342,7 +343,7 @@ class C10d::Group {
       throw;
     } catch (const std::exception& error) {
       broken_ = true;
-      for (const auto start = Clock::now(); Clock::now() - start < kNews;
+      for (const auto start = Clock::now(); Clock::now() - start < kFailureReportTime;
            std::this_thread::sleep_for(milliseconds(10))) {
         check();
         compare();
@@ -390,14 +391,14 @@ class C10d::Group {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const Status theirs = Status::parse(peer.status);
       const bool here =
-          world_rank == own_world_rank() ||
-          (peer.silent < kSilent && !theirs.what.empty() && theirs.operation >= status_.operation);
+          world_rank == own_world_rank() || (peer.silent < kSilenceLimit && !theirs.what.empty() &&
+                                             theirs.operation >= status_.operation);
       if (here) {
         arrived.push_back(world_rank);
         continue;
       }
       // If a rank waits for other ranks of its host, those are the missing ones.
-      std::istringstream late(peer.silent < kSilent ? peer.waits_for : "");
+      std::istringstream late(peer.silent < kSilenceLimit ? peer.waits_for : "");
       const auto before = missing.size();
       for (int rank = 0; late >> rank;) missing.push_back(rank);
       if (missing.size() == before) missing.push_back(world_rank);
