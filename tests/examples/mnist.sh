@@ -65,7 +65,8 @@ if command -v script > /dev/null; then
   # A warning of rank 0 while the bar is shown: two handlers print it through the same console. After that the
   # metrics refuse NaN, so the run must end with their error. It must not hang.
   code=0
-  timeout -k 5 "$(scaled 60)" script -qec "stty cols 80; $mnist --workers 2 --epochs 1 --batch-size 256 --lr 1e38" /dev/null \
+  diverging="$mnist --workers 2 --epochs 1 --batch-size 256 --lr 1e38"
+  timeout -k 5 "$(scaled 60)" script -qec "stty cols 80; $diverging" /dev/null \
     > terminal.txt < /dev/null || code=$?
   tr '\r' '\n' < terminal.txt | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' > screen.txt
   [ "$code" -eq 1 ] || fail "a warning above the bar of two workers: exit $code (124: it hangs): $(cat screen.txt)"
