@@ -19,6 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
@@ -73,19 +74,20 @@ TEST(C10d, MessagesOfOneLengthAndTwoKindsAreRefused) {
 
 TEST(C10d, ARankThatDoesNotComeIsNamedWithTheOperation) {
   const auto start = Clock::now();
-  EXPECT_THAT(error_of_ranks({.size = 3}, by_gloo(
-                                              [](Communicator& comm) {
-                                                comm.set_progress(4, 2);
-                                                comm.barrier();
-                                                if (comm.rank() == 1) {
-                                                  std::this_thread::sleep_for(10s);
-                                                }
-                                                comm.all_reduce(torch::ones(100));
-                                              },
-                                              700ms)),
-              AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
-                    HasSubstr("all_reduce of 400 bytes (sum of Float): waited 0.7 s"),
-                    HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
+  EXPECT_THAT(
+      error_of_ranks({.size = 3}, by_gloo(
+                                      [](Communicator& comm) {
+                                        comm.set_progress(4, 2);
+                                        comm.barrier();
+                                        if (comm.rank() == 1) {
+                                          std::this_thread::sleep_for(10s);
+                                        }
+                                        comm.all_reduce(torch::ones(100));
+                                      },
+                                      700ms)),
+      AllOf(HasSubstr("rank 1 (in epoch 4, batch 2)"),
+            HasSubstr("all_reduce of 400 bytes (sum of Float): waited "),
+            ContainsRegex("waited 0\\.[789] s:"), HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(4s));
 }
 
@@ -184,6 +186,50 @@ TEST(C10d, AnErrorOfTheStartIsToldWithItsCause) {
   EXPECT_THAT(start(0, "127.0.0.1"), HasSubstr("rank 1: gloo: start: "));
   EXPECT_EQ(other.wait(), 0);
   EXPECT_LT(Clock::now() - began, scaled(10s));
+}
+
+// A wait for a rank that works alone takes longer than the time limit. The error has the real time.
+TEST(C10d, TheTimeOfAWaitForLoneWorkIsTold) {
+  const std::string text = error_of_ranks({.size = 2}, by_gloo(
+                                                           [](Communicator& comm) {
+                                                             if (comm.rank() == 1) {
+                                                               comm.set_alone(true);
+                                                             }
+                                                             comm.barrier();
+                                                             if (comm.rank() == 1) {
+                                                               std::this_thread::sleep_for(15s);
+                                                             }
+                                                             comm.barrier();
+                                                           },
+                                                           400ms));
+  EXPECT_THAT(text, AllOf(HasSubstr("rank 0 arrived, rank 1 did not"),
+                          ContainsRegex("barrier: waited [4-9]\\.[0-9] s:")));
+}
+
+// Gloo itself would wait for twelve times the time limit, as for an operation.
+TEST(C10d, ARankThatNeverStartsItsGroupIsNamed) {
+  const int port = free_port();
+  NumberPipe end;
+  const auto meet = [&](int rank) {
+    return meet_at({.topology = {.rank = rank, .world_size = 2}, .port = port, .token = "secret"},
+                   {.answer = 20s});
+  };
+  RankProcess other([&] {
+    const RendezvousSession session = meet(1);
+    end.take();
+    return 0;
+  });
+  const RendezvousSession session = meet(0);
+  const auto start = Clock::now();
+  EXPECT_THAT(message_of<Error>([&] {
+                const C10d comm({.topology = {.rank = 0, .world_size = 2}, .timeout = 700ms},
+                                session.rendezvous, {0, 1});
+              }),
+              AllOf(HasSubstr("start: waited "), ContainsRegex("waited (0\\.[789]|1\\.[0-9]) s:"),
+                    HasSubstr("rank 0 arrived, rank 1 did not")));
+  EXPECT_LT(Clock::now() - start, scaled(4s));
+  end.put(1);
+  EXPECT_EQ(other.wait(), 0);
 }
 
 // An operation that never ends must neither delay the end of the process nor run after it.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +16,12 @@
 #include "lockstep/comm/shared.h"
 #include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::comm {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -37,6 +40,36 @@ TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
     std::vector<torch::Tensor> tensors{torch::full({3}, host_group.rank() + 1.0F)};
     group->allreduce(tensors)->wait();
     EXPECT_TRUE(tensors[0].equal(torch::full({3}, 3.0F)));
+    shared.barrier();
+  });
+}
+
+// Rank 1 never comes. The store is not ours and has no time limit of its own.
+TEST(ProcessGroup, TheStartHasItsOwnTimeLimit) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      make_process_group(
+          c10::make_intrusive<c10d::HashStore>(),
+          {.address = "127.0.0.1", .rank = 0, .size = 2, .start_timeout = 500ms, .timeout = 1h}),
+      std::exception);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(5s));
+}
+
+TEST(ProcessGroup, AnOperationMayTakeLongerThanTheStart) {
+  run_ranks(2, [](process::HostGroup& host_group) {
+    Shared shared(host_group);
+    const RendezvousSession session = meet_through(shared, {.answer = kLimit});
+    const auto store = c10::make_intrusive<RendezvousStore>(session.rendezvous, "test/", kLimit);
+    const auto group = make_process_group(store, {.address = "127.0.0.1",
+                                                  .rank = host_group.rank(),
+                                                  .size = 2,
+                                                  .start_timeout = scaled(1s),
+                                                  .timeout = kLimit});
+    if (host_group.rank() == 1) std::this_thread::sleep_for(scaled(1s) + 500ms);
+    std::vector<torch::Tensor> inputs{torch::full({3}, host_group.rank() + 1.0F)};
+    std::vector<std::vector<torch::Tensor>> outputs{{torch::empty(3), torch::empty(3)}};
+    group->allgather(outputs, inputs)->wait();
+    EXPECT_TRUE(outputs[0][1].equal(torch::full({3}, 2.0F)));
     shared.barrier();
   });
 }

@@ -71,6 +71,13 @@ TEST_F(RendezvousStoreTest, AKeyThatNoRankSetsIsNamedAfterTheTimeLimit) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(1s));
 }
 
+TEST_F(RendezvousStoreTest, ALongerLimitThanItsOwnDoesNotCount) {
+  RendezvousStore store(rank0_, "group/", 300ms);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(message_of<CommError>([&] { store.wait({"one"}, 1h); }), HasSubstr("group/one"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(1s));
+}
+
 TEST_F(RendezvousStoreTest, AddCounts) {
   EXPECT_EQ(a_.add("counter", 2), 2);
   EXPECT_EQ(b_.add("counter", 3), 5);

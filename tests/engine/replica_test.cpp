@@ -22,7 +22,7 @@ struct Case {
   std::string backend = "auto";
   bool share_memory = true;
   std::int64_t bucket_bytes = 8 << 20;
-  bool one_batch_an_update = false;
+  bool one_batch_per_update = false;
 };
 
 // Trains a small model for some steps. Each shard has its own random gradients. The last of the
@@ -37,7 +37,7 @@ std::string trained(comm::Communicator& comm, const Case& how) {
                   {.shards = how.shards,
                    .share_memory = how.share_memory,
                    .bucket_bytes = how.bucket_bytes,
-                   .one_batch_an_update = how.one_batch_an_update});
+                   .one_batch_per_update = how.one_batch_per_update});
   const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
@@ -85,14 +85,14 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
   for (const int shards : {3, 8, 11}) {
     comm::Local alone;
     const std::string expected = trained(alone, {.shards = shards});
-    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_an_update = true}), expected);
+    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_per_update = true}), expected);
     for (const Case& how :
-         {Case{.shards = shards, .one_batch_an_update = true},
-          Case{.shards = shards, .share_memory = false, .one_batch_an_update = true},
+         {Case{.shards = shards, .one_batch_per_update = true},
+          Case{.shards = shards, .share_memory = false, .one_batch_per_update = true},
           Case{.shards = shards,
           .share_memory = false,
           .bucket_bytes = 1000,
-          .one_batch_an_update = true}}) {
+          .one_batch_per_update = true}}) {
       for (const int size : {2, 3}) {
         run_ranks({.size = size, .probe = compute::autograd_works},
                   [&](process::HostGroup& host_group) {
@@ -109,7 +109,7 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
 TEST(Replica, NeedsFewSetsOfGradients) {
   comm::Local alone;
   const NamedTensors parameters{{"weight", torch::rand({3}).requires_grad_()}};
-  Replica few(parameters, alone, {.shards = 8, .one_batch_an_update = true});
+  Replica few(parameters, alone, {.shards = 8, .one_batch_per_update = true});
   EXPECT_EQ(few.parameters().buffers()[0].grad_sets.size(), 4U);
 }
 
@@ -164,7 +164,7 @@ TEST(Replica, LeavesAloneWhatNoShardUsed) {
                       {.shards = kShards,
                        .share_memory = how.share_memory,
                        .bucket_bytes = how.bucket_bytes,
-                       .one_batch_an_update = true});
+                       .one_batch_per_update = true});
       const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1, .weight_decay = 0.1})
                                  .make(replica.parameters());
       for (int step = 1; step <= 5; ++step) {

@@ -73,7 +73,7 @@ std::string trained_groups(comm::Communicator& comm, const GroupCase& how) {
                     {.shards = 4,
                      .share_memory = how.share_memory,
                      .bucket_bytes = 1000,
-                     .one_batch_an_update = true});
+                     .one_batch_per_update = true});
   const auto one = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replicas[0].parameters());
   const auto two = optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replicas[1].parameters());
   const std::vector<TrainedReplica> both = {{replicas[0], *one}, {replicas[1], *two}};

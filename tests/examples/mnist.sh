@@ -2,6 +2,7 @@
 # The mnist example as a user runs it: straight, resumed, killed and resumed, and with wrong input.
 # usage: mnist.sh PATH_TO_MNIST
 set -euo pipefail
+. "$(dirname "$0")/../support/shell.sh"
 mnist=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -60,6 +61,17 @@ if command -v script > /dev/null; then
   grep -q 'Epoch (valid): 100%' screen.txt || fail "no bar on a terminal: $(cat screen.txt)"
   if grep -i 'nan' screen.txt; then fail "nan on the terminal"; fi
   if grep 'Epoch (' screen.txt | grep -E '^.{81}'; then fail "a bar wider than the window"; fi
+
+  # A warning of rank 0 while the bar is shown: two handlers print it through the same console. After that the
+  # metrics refuse NaN, so the run must end with their error. It must not hang.
+  code=0
+  diverging="$mnist --workers 2 --epochs 1 --batch-size 256 --lr 1e38"
+  timeout -k 5 "$(scaled 60)" script -qec "stty cols 80; $diverging" /dev/null \
+    > terminal.txt < /dev/null || code=$?
+  tr '\r' '\n' < terminal.txt | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' > screen.txt
+  [ "$code" -eq 1 ] || fail "a warning above the bar of two workers: exit $code (124: it hangs): $(cat screen.txt)"
+  grep -q '^lockstep: warning: .* is -\?nan, and the run goes on' screen.txt || fail "no warning: $(cat screen.txt)"
+  grep -q '^mnist: .* is NaN in sample' screen.txt || fail "no error after the warning: $(cat screen.txt)"
 else
   echo "mnist: script is not installed, so the output on a terminal was not checked" >&2
 fi

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
 #include "tests/log/captured_stream.h"
 #include "tests/log/pseudo_terminal.h"
 
@@ -37,6 +38,29 @@ TEST(Console, WhatIsPrintedInAnInterruptIsAboveTheBar) {
   console.show_bar("50%");
   console.interrupt([&] { std::fputs("a warning\n", stream.file()); });
   EXPECT_EQ(screen(stream.flushed()), "a warning\n50%");
+}
+
+// A warning handler may pass the warning on to a handler that interrupts the same console.
+TEST(Console, AnInterruptMayUseTheConsole) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 80});
+  console.show_bar("50%");
+  console.interrupt([&] {
+    console.interrupt([&] { std::fputs("a warning\n", stream.file()); });
+    EXPECT_EQ(screen(stream.flushed()), "a warning\n") << "the outer interrupt is not over";
+    console.line("a line");
+    console.show_bar("60%");
+    std::fputs("another warning\n", stream.file());
+  });
+  EXPECT_EQ(screen(stream.flushed()), "a warning\na line\nanother warning\n60%");
+}
+
+TEST(Console, AnInterruptThatThrowsShowsTheBarAgain) {
+  CapturedStream stream;
+  Console console({.stream = stream.file(), .terminal = true, .width = 80});
+  console.show_bar("50%");
+  EXPECT_THROW(console.interrupt([] { throw Error("a handler failed"); }), Error);
+  EXPECT_EQ(screen(stream.flushed()), "50%");
 }
 
 TEST(Console, ABarIsCutToTheWidthInColumnsNotBytes) {

@@ -114,6 +114,19 @@ TEST_F(ProgressBarTest, WarningsArePrintedAboveItAndElsewhereAfterwards) {
   set_warning_handler(before);
 }
 
+// Rank 0 of forked workers has such a handler (engine/distributed.cpp).
+TEST_F(ProgressBarTest, AHandlerThatInterruptsTheSameConsoleIsNotStuck) {
+  const auto before = set_warning_handler([&](const std::string& message) {
+    console_->interrupt([&] { std::fprintf(stream_.file(), "%s\n", message.c_str()); });
+  });
+  open_terminal();
+  warn("the loss is nan");
+  EXPECT_THAT(shown(), StartsWith("the loss is nan\n1/8 * Epoch (train):"));
+  bar_.reset();
+  EXPECT_EQ(shown(), "the loss is nan\n");
+  set_warning_handler(before);
+}
+
 TEST_F(ProgressBarTest, PlainLinesElsewhereEveryTenSeconds) {
   open({.terminal = false});
   now_ += 9s;

@@ -27,6 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -156,7 +157,7 @@ TEST(ForkedWorkers, AStoppedWorkerIsNamedPastTheLimitAndAllAreGone) {
         if (host_group.rank() == 1) ::raise(SIGSTOP);
         host_group.meet({.operation = Operation::kAllReduce, .detail = 80});
       });
-  EXPECT_THAT(text, AllOf(HasSubstr("rank 1: all_reduce of 80 bytes: waited 0.5 s"),
+  EXPECT_THAT(text, AllOf(ContainsRegex("rank 1: all_reduce of 80 bytes: waited 0\\.[56] s:"),
                           HasSubstr("ranks 0, 2 arrived, rank 1 did not")));
   EXPECT_LT(Clock::now() - start, scaled(3s));
   EXPECT_FALSE(has_children());

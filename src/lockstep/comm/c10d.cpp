@@ -23,17 +23,17 @@ using std::chrono::milliseconds;
 // Up to this size, one exchange of everything is faster than two exchanges of parts.
 constexpr std::size_t kSmallBytes = 32 * 1024;
 
-// Added to the process group's own time limit, so that our time limits are reached first. Our
+// Added to the process group's own time limits, so that our time limits are reached first. Our
 // messages say more.
-constexpr milliseconds kLater(10'000);
+constexpr milliseconds kGroupTimeoutMargin(10'000);
 // How long to wait for the report of a failed rank after the process group has thrown.
-constexpr milliseconds kNews(1000);
+constexpr milliseconds kFailureReportTime(1000);
 // How long to wait until the process that forked a rank reports how the rank ended.
-constexpr milliseconds kMoment(300);
+constexpr milliseconds kForkerReportTime(300);
 // A rank that has sent nothing for this long is taken to be stopped or dead.
-constexpr milliseconds kSilent(1000);
+constexpr milliseconds kSilenceLimit(1000);
 // How often a rank that waits checks the other ranks.
-constexpr milliseconds kLook(20);
+constexpr milliseconds kCheckInterval(20);
 
 // The group's threads may use an array after an error was thrown: it must own its memory.
 torch::Tensor room(std::size_t bytes) {
@@ -169,11 +169,12 @@ class C10d::Group {
     status_.what = "start";
     publish();
     guarded([&] {
-      group_ = make_process_group(store, {.backend = backend_,
-                                          .address = options.address,
-                                          .rank = rank_,
-                                          .size = options.topology.world_size,
-                                          .timeout = group_timeout()});
+      start(store, {.backend = backend_,
+                    .address = options.address,
+                    .rank = rank_,
+                    .size = options.topology.world_size,
+                    .start_timeout = group_timeout(1),
+                    .timeout = group_timeout(process::HostGroup::kAloneLimits)});
     });
   }
 
@@ -191,7 +192,7 @@ class C10d::Group {
   // collective if the rank's status arrives in time.
   [[noreturn]] void refuse(int rank) {
     broken_ = true;
-    for (const auto start = Clock::now(); Clock::now() - start < kNews;
+    for (const auto start = Clock::now(); Clock::now() - start < kFailureReportTime;
          std::this_thread::sleep_for(milliseconds(10))) {
       check();
       compare();
@@ -224,7 +225,8 @@ class C10d::Group {
     const auto failure = rendezvous_->failure();
     if (!failure) return;
     broken_ = true;
-    for (const auto start = Clock::now(); host_group_ != nullptr && Clock::now() - start < kMoment;
+    for (const auto start = Clock::now();
+         host_group_ != nullptr && Clock::now() - start < kForkerReportTime;
          std::this_thread::sleep_for(milliseconds(1))) {
       host_group_->check();
     }
@@ -279,16 +281,18 @@ class C10d::Group {
       }
       std::this_thread::sleep_for(std::chrono::microseconds(turns < 2000 ? 20 : 200));
       const auto now = Clock::now();
-      if (now - looked < kLook) continue;
+      if (now - looked < kCheckInterval) continue;
       scope.tell();
-      // A turn counts for 10 * kLook at most: if it took longer, this process was stopped itself,
-      // and no other rank was late.
+      // A turn counts for 10 * kCheckInterval at most: if it took longer, this process was stopped
+      // itself, and no other rank was late.
       (waits_for_lone_work() ? alone : waited) +=
-          std::min<Clock::duration>(now - looked, 10 * kLook);
+          std::min<Clock::duration>(now - looked, 10 * kCheckInterval);
       looked = now;
       check();
       compare();
-      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) time_out();
+      if (waited > timeout_ || alone / process::HostGroup::kAloneLimits > timeout_) {
+        time_out(waited + alone);
+      }
     }
   }
 
@@ -300,15 +304,30 @@ class C10d::Group {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
       const Status theirs = Status::parse(peer.status);
       if (world_rank == own_world_rank() || theirs.operation >= status_.operation) continue;
-      if (!theirs.alone || peer.silent > kSilent) return false;
+      if (!theirs.alone || peer.silent > kSilenceLimit) return false;
       any = true;
     }
     return any;
   }
 
-  milliseconds group_timeout() const {
+  // The process group's time limit for a wait that our code ends after `limits` times ours.
+  milliseconds group_timeout(int limits) const {
     constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kLater + process::HostGroup::kAloneLimits * std::min(timeout_, kForever);
+    return kGroupTimeoutMargin + limits * std::min(timeout_, kForever);
+  }
+
+  // At the time limit, names the ranks that have not begun to start their group. If there are none,
+  // the group's own error says more, for example to which address it could not connect.
+  void start(const c10::intrusive_ptr<RendezvousStore>& store, const GroupOptions& options) {
+    const auto began = Clock::now();
+    try {
+      group_ = make_process_group(store, options);
+    } catch (const std::exception&) {
+      check();
+      const auto waited = Clock::now() - began;
+      if (waited >= timeout_ && !arrivals().missing.empty()) time_out(waited);
+      throw;
+    }
   }
 
   void publish() { rendezvous_->set_status(status_.text()); }
@@ -324,7 +343,7 @@ class C10d::Group {
       throw;
     } catch (const std::exception& error) {
       broken_ = true;
-      for (const auto start = Clock::now(); Clock::now() - start < kNews;
+      for (const auto start = Clock::now(); Clock::now() - start < kFailureReportTime;
            std::this_thread::sleep_for(milliseconds(10))) {
         check();
         compare();
@@ -359,27 +378,39 @@ class C10d::Group {
     }
   }
 
-  [[noreturn]] void time_out() {
-    const auto peers = rendezvous_->peers();
+  struct Arrivals {
     std::vector<int> arrived, missing;
+  };
+
+  // Which ranks have called the current operation.
+  Arrivals arrivals() const {
+    const auto peers = rendezvous_->peers();
+    Arrivals all;
+    auto& [arrived, missing] = all;
     for (const int world_rank : world_ranks_) {
       const auto& peer = peers[static_cast<std::size_t>(world_rank)];
+      const Status theirs = Status::parse(peer.status);
       const bool here =
-          world_rank == own_world_rank() ||
-          (peer.silent < kSilent && Status::parse(peer.status).operation >= status_.operation);
+          world_rank == own_world_rank() || (peer.silent < kSilenceLimit && !theirs.what.empty() &&
+                                             theirs.operation >= status_.operation);
       if (here) {
         arrived.push_back(world_rank);
         continue;
       }
       // If a rank waits for other ranks of its host, those are the missing ones.
-      std::istringstream late(peer.silent < kSilent ? peer.waits_for : "");
+      std::istringstream late(peer.silent < kSilenceLimit ? peer.waits_for : "");
       const auto before = missing.size();
       for (int rank = 0; late >> rank;) missing.push_back(rank);
       if (missing.size() == before) missing.push_back(world_rank);
     }
+    return all;
+  }
+
+  [[noreturn]] void time_out(Clock::duration waited) {
+    const auto [arrived, missing] = arrivals();
     const std::string reason =
         fmt::format("{}: waited {}: {} arrived, {} did not", status_.what,
-                    format_duration(std::chrono::duration<double>(timeout_).count()),
+                    format_duration(std::chrono::duration<double>(waited).count()),
                     process::list_ranks(arrived),
                     missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =

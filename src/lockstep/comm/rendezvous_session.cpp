@@ -78,7 +78,7 @@ std::string next_name(const process::LaunchedPlace& place) {
 }
 
 // Waits until all ranks have joined.
-void await_everybody(const Rendezvous& rendezvous, const AddressExchange& exchange,
+void await_all_ranks(const Rendezvous& rendezvous, const AddressExchange& exchange,
                      const WaitLimits& limits) {
   const auto start = std::chrono::steady_clock::now();
   while (true) {
@@ -160,7 +160,7 @@ RendezvousSession meet_by(const AddressExchange& exchange, const Topology& topol
                                     .rank = topology.rank,
                                     .world_size = topology.world_size,
                                     .timeout = limits.answer});
-  await_everybody(*session.rendezvous, exchange, limits);
+  await_all_ranks(*session.rendezvous, exchange, limits);
   session.own_address = own_address(session, location, limits);
   return session;
 }

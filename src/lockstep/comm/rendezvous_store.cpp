@@ -1,5 +1,6 @@
 #include "lockstep/comm/rendezvous_store.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::comm {
@@ -43,7 +44,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
 
 void RendezvousStore::wait(const std::vector<std::string>& keys,
                            const std::chrono::milliseconds& timeout) {
-  rendezvous_->wait(prefixed(keys), timeout);
+  rendezvous_->wait(prefixed(keys), std::min(timeout, timeout_));
 }
 
 std::vector<std::string> RendezvousStore::prefixed(const std::vector<std::string>& keys) const {

@@ -13,7 +13,8 @@ namespace lockstep::comm {
 
 class RendezvousStore : public c10d::Store {
  public:
-  // All keys begin with `prefix`, so several process groups may share a rendezvous.
+  // All keys begin with `prefix`, so several process groups may share a rendezvous. No wait takes
+  // longer than `timeout`, also if the process group gives a longer limit.
   RendezvousStore(std::shared_ptr<rendezvous::Rendezvous> rendezvous, std::string prefix,
                   std::chrono::milliseconds timeout);
 

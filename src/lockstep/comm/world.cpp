@@ -38,12 +38,12 @@ std::string host_identity() {
 constexpr const char* kNoMemory = "none";
 
 // The reason that other ranks see if a rank ended by an exception without calling abort().
-constexpr const char* kException = "ended by an exception";
+constexpr const char* kEndedByException = "ended by an exception";
 
 // How long rank 0 waits for the other ranks to leave at the end.
-constexpr std::chrono::seconds kDoor(5);
+constexpr std::chrono::seconds kLeaveTimeout(5);
 // How long rank 0 waits for them if it fails at the start.
-constexpr std::chrono::seconds kOthers(1);
+constexpr std::chrono::seconds kFailedStartTimeout(1);
 
 class ConnectedWorld final : public World {
  public:
@@ -65,7 +65,7 @@ class ConnectedWorld final : public World {
       // rank can find out by itself.
       if (session_.server != nullptr) {
         session_.rendezvous->leave();
-        session_.server->wait_until_empty(kOthers);
+        session_.server->wait_until_empty(kFailedStartTimeout);
       }
       throw;
     }
@@ -81,15 +81,15 @@ class ConnectedWorld final : public World {
     if (process::HostGroup* host_group = group_of_host()) host_group->set_wait_listener({});
     if (host_group_ != nullptr) leave_host_group(failing);
     if (session_.rendezvous == nullptr) return;
-    if (failing) session_.rendezvous->fail(kException);
+    if (failing) session_.rendezvous->fail(kEndedByException);
     const bool in_order = !session_.rendezvous->failure();
     session_.rendezvous->leave();
-    if (session_.server != nullptr && in_order) session_.server->wait_until_empty(kDoor);
+    if (session_.server != nullptr && in_order) session_.server->wait_until_empty(kLeaveTimeout);
   }
 
  private:
   void leave_host_group(bool failing) {
-    if (failing) host_group_->fail(host_group_->rank(), kException);
+    if (failing) host_group_->fail(host_group_->rank(), kEndedByException);
     host_group_->set_state(process::MemberState::kLeft);
   }
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using config::Node;
 
 // Where the files of a run are.
-struct Found {
+struct RunFiles {
   fs::path folder;      // of the run, or of one of its stages
   fs::path checkpoint;  // the file
 };
@@ -82,7 +82,7 @@ fs::path checkpoint_in(const fs::path& folder, const std::optional<std::string>&
                     suggest(*wanted, names));
 }
 
-Found find_run(const SavedRunOptions& options) {
+RunFiles find_run(const SavedRunOptions& options) {
   std::error_code ignored;
   if (fs::is_regular_file(options.run, ignored)) {
     if (options.checkpoint) {
@@ -103,7 +103,7 @@ Found find_run(const SavedRunOptions& options) {
 }
 
 // The stage whose folder it is.
-std::optional<std::string> stage_of(const Found& found, const Node& document) {
+std::optional<std::string> stage_of(const RunFiles& found, const Node& document) {
   const Node* const stages = document.find("stages");
   const std::string name = found.folder.filename().string();
   return stages != nullptr && stages->contains(name) ? std::optional(name) : std::nullopt;
@@ -111,7 +111,7 @@ std::optional<std::string> stage_of(const Found& found, const Node& document) {
 
 // The config that the checkpoint was trained with. A checkpoint with weights only has none; then it
 // is the one in the folder of the run. Without any, the document is empty.
-Node config_of(const Found& found, const StateDict& state) {
+Node config_of(const RunFiles& found, const StateDict& state) {
   const auto documents = state.get_or<StateDict>("documents", {});
   Node document = Node::map();
   if (documents.contains("config")) {
@@ -136,7 +136,7 @@ void forget_workers(Node& document) {
   }
 }
 
-Node document_of(const SavedRunOptions& options, const Found& found, const StateDict& state) {
+Node document_of(const SavedRunOptions& options, const RunFiles& found, const StateDict& state) {
   Node document = config_of(found, state);
   if (document.entries().empty() && options.configs.empty()) {
     throw ConfigError(
@@ -174,7 +174,7 @@ SavedRun open_saved_run(const SavedRunOptions& options) {
     throw ConfigError("'{}': expected an override, path=value; another config needs --config",
                       argument);
   }
-  const Found found = find_run(options);
+  const RunFiles found = find_run(options);
   const checkpoint::Content content = checkpoint::read(found.checkpoint);
   Node document = document_of(options, found, content.state);
   const auto place = process::find_place(process::current_environment());

@@ -120,7 +120,7 @@ class Builder final : public YAML::EventHandler {
   void OnMapEnd() override { end(); }
 
  private:
-  struct Open {
+  struct OpenNode {
     Node node;
     YAML::anchor_t anchor = 0;
     std::optional<std::string> key = {};  // a key without its value yet
@@ -160,7 +160,7 @@ class Builder final : public YAML::EventHandler {
   }
 
   void check_unique(const YAML::Mark& mark) const {
-    const Open& map = open_.back();
+    const OpenNode& map = open_.back();
     if (map.node.entries().size() >= kMostKeys) {
       fail(mark, fmt::format("a mapping of more than {} keys", with_thousands(kMostKeys)));
     }
@@ -179,7 +179,7 @@ class Builder final : public YAML::EventHandler {
   }
 
   void end() {
-    Open done = std::move(open_.back());
+    OpenNode done = std::move(open_.back());
     open_.pop_back();
     for (const Node& merged : done.merged) {
       for (const auto& [key, value] : merged.entries()) {
@@ -204,7 +204,7 @@ class Builder final : public YAML::EventHandler {
       root_ = std::move(node);
       return;
     }
-    Open& parent = open_.back();
+    OpenNode& parent = open_.back();
     if (parent.node.is_list()) {
       parent.node.items().push_back(std::move(node));
       return;
@@ -220,7 +220,7 @@ class Builder final : public YAML::EventHandler {
     parent.is_merge = false;
   }
 
-  void merge_into(Open& parent, Node node) const {
+  void merge_into(OpenNode& parent, Node node) const {
     std::vector<Node> sources;
     if (node.is_list()) {
       sources = std::move(node.items());
@@ -238,7 +238,7 @@ class Builder final : public YAML::EventHandler {
 
   std::string source_;
   Node root_;
-  std::vector<Open> open_;
+  std::vector<OpenNode> open_;
   std::map<YAML::anchor_t, Node> anchors_;
   std::size_t nodes_ = 0;
 };

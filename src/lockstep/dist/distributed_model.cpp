@@ -12,8 +12,8 @@
 
 namespace lockstep::dist {
 
-struct DistributedModel::Shared {
-  Shared(Model given, const DistributedModelOptions& options)
+struct DistributedModel::SharedState {
+  SharedState(Model given, const DistributedModelOptions& options)
       : model(std::move(given)),
         reducer(std::make_shared<GradientReducer>(
             model.parameters(), GradientReducer::Options{.bucket_bytes = options.bucket_bytes})) {
@@ -38,7 +38,7 @@ struct DistributedModel::Shared {
 
 DistributedModel::DistributedModel(Model model, const DistributedModelOptions& options) {
   if (!model) throw ConfigError("prepare_ddp_model: expected a model, got none");
-  shared_ = std::make_shared<Shared>(std::move(model), options);
+  shared_ = std::make_shared<SharedState>(std::move(model), options);
 }
 
 const Model& DistributedModel::model() const {
@@ -63,7 +63,7 @@ DistributedModel::NoSync DistributedModel::no_sync() const {
   return NoSync(shared_);
 }
 
-DistributedModel::NoSync::NoSync(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
+DistributedModel::NoSync::NoSync(std::shared_ptr<SharedState> shared) : shared_(std::move(shared)) {
   shared_->reducer->suspend();
 }
 

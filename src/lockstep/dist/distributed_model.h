@@ -76,10 +76,10 @@ class DistributedModel {
   [[nodiscard]] NoSync no_sync() const;
 
  private:
-  struct Shared;
+  struct SharedState;
   void before_forward() const;
 
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<SharedState> shared_;
 };
 
 class DistributedModel::NoSync {
@@ -90,9 +90,9 @@ class DistributedModel::NoSync {
 
  private:
   friend class DistributedModel;
-  explicit NoSync(std::shared_ptr<Shared> shared);
+  explicit NoSync(std::shared_ptr<SharedState> shared);
 
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<SharedState> shared_;
 };
 
 // Collective.

@@ -58,7 +58,7 @@ void GradientMessage::write_head(const Head& head) {
   }
 }
 
-void GradientMessage::write_gradient(std::size_t index, const Term& term) {
+void GradientMessage::write_gradient(std::size_t index, const Contribution& contribution) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor& grad = parameters_[index].grad();
   if (grad.defined() && grad.layout() != torch::kStrided) {
@@ -66,15 +66,15 @@ void GradientMessage::write_gradient(std::size_t index, const Term& term) {
         "average of gradients: expected dense gradients, got a sparse one of shape [{}]",
         fmt::join(grad.sizes(), ", "));
   }
-  set_number(kMarks + index, grad.defined() && term.is_new ? 1 : 0);
+  set_number(kMarks + index, grad.defined() && contribution.is_new ? 1 : 0);
   torch::Tensor& written = gradients_[index];
   // A weight of 0 does not multiply: a gradient of a rank that does not count may be infinite.
-  if (!grad.defined() || term.weight == 0) {
+  if (!grad.defined() || contribution.weight == 0) {
     written.zero_();
     return;
   }
   written.copy_(grad);
-  if (term.weight != 1) written.mul_(term.weight);
+  if (contribution.weight != 1) written.mul_(contribution.weight);
 }
 
 bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ranks) const {

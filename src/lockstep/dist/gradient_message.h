@@ -32,13 +32,13 @@ class GradientMessage {
   };
   void write_head(const Head& head);
 
-  struct Term {
+  struct Contribution {
     double weight = 1;   // the same as in the head
     bool is_new = true;  // whether there is something to average; see the marks
   };
   // Writes the current gradient of a parameter. No gradient counts as zero. Throws ConfigError for
   // a sparse gradient.
-  void write_gradient(std::size_t index, const Term& term);
+  void write_gradient(std::size_t index, const Contribution& contribution);
 
   // After the sum: whether all ranks had this place in their heads.
   bool has_place(const std::array<std::int64_t, 3>& place, int ranks) const;

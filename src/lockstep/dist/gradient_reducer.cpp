@@ -94,11 +94,11 @@ GradientReducer::GradientReducer(const NamedTensors& parameters, const Options& 
     }
     members_.push_back({.name = name, .parameter = parameter});
   }
-  for (const Member& member : members_) ReducedParameters::all().insert(member.parameter);
+  for (const BucketParameter& member : members_) ReducedParameters::all().insert(member.parameter);
 }
 
 GradientReducer::~GradientReducer() {
-  for (const Member& member : members_) ReducedParameters::all().erase(member.parameter);
+  for (const BucketParameter& member : members_) ReducedParameters::all().erase(member.parameter);
 }
 
 bool GradientReducer::has(const torch::Tensor& parameter) {
@@ -137,7 +137,7 @@ void GradientReducer::set_weight(double weight) {
 
 void GradientReducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  Member& member = members_[index];
+  BucketParameter& member = members_[index];
   if (!member.parameter.requires_grad()) return;  // it was frozen after the forward pass
   member.used = true;
   if (suspended_ > 0) return;
@@ -159,7 +159,7 @@ void GradientReducer::on_gradient(std::size_t index) {
 }
 
 // Without this check, gradients of two losses would be mixed.
-void GradientReducer::refuse_intruder(const Member& member) {
+void GradientReducer::refuse_intruder(const BucketParameter& member) {
   // Gradients on the CPU are computed by the thread that called backward(), those on other devices
   // by a thread per device.
   bool same_thread = true;
@@ -201,7 +201,7 @@ void GradientReducer::begin_pass(double weight) {
 // another type.
 void GradientReducer::fill_buckets() {
   std::vector<std::optional<torch::ScalarType>> layout;
-  for (const Member& member : members_) {
+  for (const BucketParameter& member : members_) {
     layout.push_back(member.parameter.requires_grad()
                          ? std::optional(GradientMessage::type_of(member.parameter))
                          : std::nullopt);
@@ -225,7 +225,7 @@ void GradientReducer::add_buckets(const std::vector<std::size_t>& members) {
   std::vector<std::size_t> own;
   std::vector<torch::Tensor> parameters;
   for (const std::size_t i : members) {
-    Member& member = members_[i];
+    BucketParameter& member = members_[i];
     member.bucket = buckets_.size();
     member.index = own.size();
     own.push_back(i);
@@ -241,7 +241,7 @@ void GradientReducer::add_buckets(const std::vector<std::size_t>& members) {
   }
 }
 
-void GradientReducer::write(Member& member) {
+void GradientReducer::write(BucketParameter& member) {
   buckets_[member.bucket].message.write_gradient(member.index,
                                                  {.weight = weight_, .is_new = member.used});
   member.awaited = false;
@@ -290,7 +290,7 @@ void GradientReducer::end_pass() {
         i, pass_);
   }
   for (Bucket& bucket : buckets_) bucket.message.read_means();
-  for (Member& member : members_) member.used = false;
+  for (BucketParameter& member : members_) member.used = false;
   ++completed_;
   active_ = false;
 }

@@ -60,7 +60,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::uint64_t passes() const { return completed_; }
 
  private:
-  struct Member {
+  struct BucketParameter {
     std::string name;
     torch::Tensor parameter;
     GradientHook hook = {};
@@ -78,14 +78,14 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   void add_hooks();
   void on_gradient(std::size_t index);
-  void refuse_intruder(const Member& member);
+  void refuse_intruder(const BucketParameter& member);
   void begin_pass(double weight);
   void end_pass();
   void finish(std::uint64_t pass);
   void abandon(std::uint64_t pass) noexcept;
   void fill_buckets();
   void add_buckets(const std::vector<std::size_t>& members);
-  void write(Member& member);
+  void write(BucketParameter& member);
   void complete(std::size_t bucket);
   void send_complete();
   std::array<std::int64_t, 3> place_of(std::size_t bucket) const;
@@ -94,7 +94,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::uint64_t group_ = 0;  // the number of the group
   int ranks_ = 1;            // of the group
   std::int64_t number_ = 0;  // of this reducer in the process
-  std::vector<Member> members_;
+  std::vector<BucketParameter> members_;
   std::vector<Bucket> buckets_;
   // The types of the gradients, none for frozen parameters, for which the buckets were made.
   std::vector<std::optional<torch::ScalarType>> layout_;

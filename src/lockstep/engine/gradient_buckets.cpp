@@ -38,7 +38,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
 
   // Autograd calls this when the gradient of a parameter is complete.
   void on_gradient(std::size_t index) {
-    Member& member = members_[index];
+    BucketParameter& member = members_[index];
     // A gradient that is not in the bucket's memory (it is sparse, or the user replaced it) is
     // copied there after backward(). The bucket is then sent after backward(), too.
     const torch::Tensor& grad = member.parameter.grad();
@@ -66,7 +66,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     std::int64_t missing = 0;                  // gradients that it waits for
   };
 
-  struct Member {
+  struct BucketParameter {
     torch::Tensor parameter;
     std::size_t bucket = 0;
     const void* place = nullptr;  // of its gradient in the set that is filled last
@@ -102,7 +102,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
     }
   }
 
-  void hook(Member& member) {
+  void hook(BucketParameter& member) {
     const auto index = static_cast<std::size_t>(&member - members_.data());
     member.hook.attach(member.parameter, [state = weak_from_this(), index] {
       if (const auto alive = state.lock()) alive->on_gradient(index);
@@ -124,7 +124,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
   optim::FlatParameters& parameters_;
   BucketOptions options_;
   std::vector<Bucket> buckets_;
-  std::vector<Member> members_;
+  std::vector<BucketParameter> members_;
   bool armed_ = false;
   std::size_t next_ = 0;  // the bucket to be sent next
   std::mutex mutex_;

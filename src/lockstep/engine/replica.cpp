@@ -58,7 +58,7 @@ Replica::Replica(const NamedTensors& parameters, comm::Communicator& communicato
 comm::RunningSums Replica::sums_of(int rank) const {
   return comm::RunningSums({.share = {.rank = rank, .size = communicator_.size()},
                             .leaves = options_.shards,
-                            .keep_all = !options_.one_batch_an_update});
+                            .keep_all = !options_.one_batch_per_update});
 }
 
 // Numbers the sets of gradients of all ranks, rank after rank. Returns how many there are.

@@ -37,7 +37,7 @@ struct ReplicaOptions {
   std::int64_t bucket_bytes = 8 << 20;  // of gradients that are reduced together
   // Each shard is computed once before every update. Otherwise the gradients of several batches are
   // added up for each shard, so every shard needs its own memory for gradients.
-  bool one_batch_an_update = false;
+  bool one_batch_per_update = false;
   Profiler* profiler = nullptr;  // measures the activities; none: nothing is measured
 };
 

@@ -67,17 +67,19 @@ Console& Console::standard() {
 }
 
 void Console::line(std::string_view text) {
-  interrupt([&] {
-    std::fwrite(text.data(), 1, text.size(), stream_);
-    std::fputc('\n', stream_);
-  });
+  std::lock_guard lock(mutex_);
+  erase_bar();
+  std::fwrite(text.data(), 1, text.size(), stream_);
+  std::fputc('\n', stream_);
+  std::fflush(stream_);
+  draw_bar();
 }
 
 void Console::show_bar(std::string_view text) {
   if (!terminal_) return;
   std::lock_guard lock(mutex_);
   erase_bar();
-  bar_ = fitted(text);
+  bar_ = text;
   draw_bar();
 }
 
@@ -99,12 +101,27 @@ void Console::clear_bar() {
 }
 
 void Console::interrupt(const std::function<void()>& print) {
+  struct Hidden {
+    explicit Hidden(Console& console) : console(console) { console.hide_bar(); }
+    ~Hidden() { console.unhide_bar(); }
+    Hidden(const Hidden&) = delete;
+    Hidden& operator=(const Hidden&) = delete;
+    Console& console;
+  } const hidden(*this);
+  print();
+}
+
+void Console::hide_bar() {
   std::lock_guard lock(mutex_);
   erase_bar();
-  std::fflush(stream_);  // `print` may use another stream
-  print();
+  std::fflush(stream_);  // what is printed next may go to another stream
+  ++hidden_;
+}
+
+void Console::unhide_bar() {
+  std::lock_guard lock(mutex_);
   std::fflush(stream_);
-  bar_ = fitted(bar_);
+  --hidden_;
   draw_bar();
 }
 
@@ -118,7 +135,7 @@ int Console::width() const {
 // If the window was made narrower after the bar was drawn, the bar is now on several rows, and the
 // cursor is on the last of them.
 void Console::erase_bar() {
-  if (bar_.empty()) return;
+  if (bar_.empty() || hidden_ > 0) return;
   const int rows_above = rewraps_ ? (columns_of(bar_) - 1) / std::max(width(), 1) : 0;
   const std::string erase =
       rows_above > 0 ? fmt::format("\x1b[{}A{}", rows_above, kEraseBelow) : std::string(kEraseLine);
@@ -126,7 +143,8 @@ void Console::erase_bar() {
 }
 
 void Console::draw_bar() {
-  if (bar_.empty()) return;
+  if (bar_.empty() || hidden_ > 0) return;
+  bar_ = fitted(bar_);  // the window may have become narrower since the bar was made
   std::fwrite(bar_.data(), 1, bar_.size(), stream_);
   std::fflush(stream_);
 }

@@ -43,7 +43,9 @@ class Console {
   void clear_bar();
 
   // Runs `print`, which writes whole lines to the terminal without this console. They appear above
-  // the bar. `print` must not use this console.
+  // the bar, which is hidden meanwhile. The console is not locked while `print` runs, so `print`
+  // may call anything, also this console. Lines of several threads mix if one call of a function of
+  // stdio does not write the whole line.
   void interrupt(const std::function<void()>& print);
 
   bool is_terminal() const { return terminal_; }
@@ -54,6 +56,8 @@ class Console {
   std::string_view fitted(std::string_view text) const;
   void erase_bar();
   void draw_bar();
+  void hide_bar();
+  void unhide_bar();
 
   std::FILE* stream_;
   bool terminal_;
@@ -61,7 +65,8 @@ class Console {
   bool rewraps_;
   std::optional<int> width_;
   std::mutex mutex_;
-  std::string bar_;  // empty if none is shown
+  std::string bar_;  // empty if there is none
+  int hidden_ = 0;   // calls of interrupt() that run; the bar is not drawn before the last one ends
 };
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ namespace {
 using namespace std::chrono_literals;
 using Seconds = std::chrono::duration<double>;
 
-constexpr auto kRedraw = 100ms;
-constexpr auto kPlainLine = 10s;
+constexpr auto kRedrawInterval = 100ms;
+constexpr auto kPlainLineInterval = 10s;
 constexpr int kCells = 10;
 
 // The speed of the pass and the time that is left. Both are unknown before the first batch.
@@ -79,7 +79,7 @@ std::string format_metrics(const Metrics& metrics) {
 
 ProgressBar::ProgressBar(Console& console, ProgressBarOptions options)
     : console_(console), options_(std::move(options)), start_(options_.clock()) {
-  next_ = start_ + kPlainLine;
+  next_ = start_ + kPlainLineInterval;
   if (!console_.is_terminal()) return;
   shown_ = true;
   // Another thread may still run this handler after the bar is destroyed, so the handler does not
@@ -108,10 +108,10 @@ void ProgressBar::draw(const BarPosition& position, const Metrics& metrics) {
   if (console_.is_terminal()) {
     if (!shown_) return;
     console_.show_bar(bar_line(position, metrics));
-    next_ = options_.clock() + kRedraw;
+    next_ = options_.clock() + kRedrawInterval;
   } else {
     console_.line(plain_line(position, metrics));
-    next_ = options_.clock() + kPlainLine;
+    next_ = options_.clock() + kPlainLineInterval;
   }
 }
 

@@ -143,16 +143,17 @@ StateDict AUC::state() const {
           {"positive", tensor_of<std::uint8_t>(samples_.positive, sizes)}};
 }
 
-AUC::Samples AUC::read(const StateDict& state, std::optional<std::int64_t> expected) {
+AUC::ScoredSamples AUC::read(const StateDict& state, std::optional<std::int64_t> expected) {
   const auto classes = state.get<std::int64_t>("num_classes");
   if (classes != 0 && classes != expected.value_or(classes)) {
     throw CheckpointError("auc: num_classes: expected {}, found {}", *expected, classes);
   }
   const auto scores = state.get<torch::Tensor>("scores");
   const std::int64_t samples = scores.defined() && scores.dim() == 2 ? scores.size(0) : 0;
-  Samples read = {.classes = expected,
-                  .scores = saved_values<float>(state, "scores", {samples, classes}),
-                  .positive = saved_values<std::uint8_t>(state, "positive", {samples, classes})};
+  ScoredSamples read = {
+      .classes = expected,
+      .scores = saved_values<float>(state, "scores", {samples, classes}),
+      .positive = saved_values<std::uint8_t>(state, "positive", {samples, classes})};
   // A rank without a batch does not know the number of classes. Its state has 0.
   if (classes != 0) read.classes = classes;
   return read;
@@ -163,7 +164,7 @@ void AUC::load_state(const StateDict& state) {
 }
 
 void AUC::merge(const StateDict& other) {
-  const Samples theirs = read(other, samples_.classes);
+  const ScoredSamples theirs = read(other, samples_.classes);
   samples_.classes = theirs.classes;
   samples_.scores.insert(samples_.scores.end(), theirs.scores.begin(), theirs.scores.end());
   samples_.positive.insert(samples_.positive.end(), theirs.positive.begin(), theirs.positive.end());

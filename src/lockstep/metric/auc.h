@@ -46,18 +46,18 @@ class AUC final : public ClassificationMetric {
 
  private:
   // All samples of the loader so far.
-  struct Samples {
+  struct ScoredSamples {
     std::optional<std::int64_t> classes;  // unknown before the first batch, unless it was given
     std::vector<float> scores;
     std::vector<std::uint8_t> positive;  // 1 if the sample is of the class
   };
 
   // Throws CheckpointError if the state has another number of classes than `expected`.
-  static Samples read(const StateDict& state, std::optional<std::int64_t> expected);
+  static ScoredSamples read(const StateDict& state, std::optional<std::int64_t> expected);
   std::string name(const std::string& tail = "") const;
 
   AUCOptions options_;
-  Samples samples_;
+  ScoredSamples samples_;
 };
 
 }  // namespace lockstep::metric

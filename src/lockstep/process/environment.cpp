@@ -100,7 +100,7 @@ struct LocalSize {
   std::string source = {};  // "LOCAL_WORLD_SIZE=2", for messages
 };
 
-struct Found {
+struct NamedPlace {
   Names names;
   LaunchedPlace place;
 };
@@ -156,7 +156,7 @@ void require_torchrun(const Variables& variables) {
   variables.require(all);
 }
 
-Found find_torchrun(const Variables& variables) {
+NamedPlace find_torchrun(const Variables& variables) {
   const Names& names = torchrun_names();
   require_torchrun(variables);
   LaunchedPlace place =
@@ -172,7 +172,7 @@ Found find_torchrun(const Variables& variables) {
   return {names, place};
 }
 
-std::optional<Found> find_open_mpi(const Variables& variables) {
+std::optional<NamedPlace> find_open_mpi(const Variables& variables) {
   const Names names{.rank = "OMPI_COMM_WORLD_RANK",
                     .size = "OMPI_COMM_WORLD_SIZE",
                     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK"};
@@ -184,7 +184,7 @@ std::optional<Found> find_open_mpi(const Variables& variables) {
   // Open MPI 5 sets only PMIX_NAMESPACE. In version 4 both variables have the same number.
   const auto job = variables.value("PMIX_NAMESPACE");
   place.run_id = job ? *job : variables.value("OMPI_MCA_ess_base_jobid").value_or("");
-  return Found{names, place};
+  return NamedPlace{names, place};
 }
 
 // SLURM_PROCID and SLURM_NTASKS alone do not show that srun started this process. A script of
@@ -248,7 +248,7 @@ std::optional<LocalSize> find_slurm_local_size(const Variables& variables, const
   return std::nullopt;
 }
 
-std::optional<Found> find_slurm(const Variables& variables) {
+std::optional<NamedPlace> find_slurm(const Variables& variables) {
   if (!is_task_of_srun(variables)) return std::nullopt;
   // With `srun --preserve-env`, SLURM_NTASKS is the number of the job, not of the step.
   const bool has_step_size = variables.has("SLURM_STEP_NUM_TASKS");
@@ -261,7 +261,7 @@ std::optional<Found> find_slurm(const Variables& variables) {
   if (const auto job = variables.value("SLURM_JOB_ID")) {
     place.run_id = fmt::format("{}.{}", *job, *variables.value("SLURM_STEP_ID"));
   }
-  return Found{names, place};
+  return NamedPlace{names, place};
 }
 
 const Names& hydra_names() {
@@ -278,7 +278,7 @@ bool is_rank_of_hydra(const Variables& variables) {
   return variables.has(names.local_rank) || !is_task_of_srun(variables);
 }
 
-std::optional<Found> find_hydra(const Variables& variables) {
+std::optional<NamedPlace> find_hydra(const Variables& variables) {
   if (!is_rank_of_hydra(variables)) return std::nullopt;
   const Names& names = hydra_names();
   variables.require(needed(variables, names));
@@ -290,7 +290,7 @@ std::optional<Found> find_hydra(const Variables& variables) {
   if (daemon && place.local_size_known && place.topology.local_size == place.topology.world_size) {
     place.run_id = pmi_run_id(*daemon);
   }
-  return Found{names, place};
+  return NamedPlace{names, place};
 }
 
 // Throws if the two variables, which are both set, have different values.
@@ -315,10 +315,10 @@ Environment current_environment() {
 
 std::optional<LaunchedPlace> find_place(const Environment& environment) {
   const Variables variables(environment);
-  std::optional<Found> found = find_open_mpi(variables);
+  std::optional<NamedPlace> found = find_open_mpi(variables);
   if (!found) found = find_hydra(variables);
   if (variables.has("RANK") || variables.has("LOCAL_RANK")) {
-    const Found torchrun = find_torchrun(variables);
+    const NamedPlace torchrun = find_torchrun(variables);
     // Slurm's variables are not compared: srun may start one torchrun per node, and torchrun starts
     // the workers.
     if (found) {

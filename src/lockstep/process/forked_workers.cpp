@@ -34,9 +34,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Time from the failure of a group until workers that have not ended are killed.
-constexpr milliseconds kGrace(1000);
+constexpr milliseconds kGracePeriod(1000);
 // Time for a worker to start.
-constexpr milliseconds kBirth(20'000);
+constexpr milliseconds kStartTimeout(20'000);
 
 std::string describe_end(const ChildEnd& end) {
   if (!end.known) {
@@ -132,10 +132,10 @@ int print_to(FileDescriptor pipe) {
 // a worker kills it. Only the caller's state counts, not which rank the failure names. `errors` is
 // the caller's standard error.
 void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller, int errors) {
-  constexpr int kLooks = 20;
-  for (int i = 0; i < kLooks; ++i) {
+  constexpr int kChecks = 20;
+  for (int i = 0; i < kChecks; ++i) {
     if (!caller.is_stopped()) return;
-    std::this_thread::sleep_for(kGrace / kLooks);
+    std::this_thread::sleep_for(kGracePeriod / kChecks);
   }
   const auto failure = host_group.failure();
   if (!failure) return;
@@ -258,9 +258,9 @@ class ForkedWorkers::Supervisor {
       // Each turn counts at most twice its limit: if this process was stopped itself (Ctrl-Z), that
       // time must not count against the workers.
       if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
-      if (joining > timeout_) miss_somebody();
+      if (joining > timeout_) report_late_worker();
       if (!failed_at && (host_group_.failure() || ending_)) failed_at = Clock::now();
-      if (failed_at && (ending_ || Clock::now() - *failed_at > kGrace)) {
+      if (failed_at && (ending_ || Clock::now() - *failed_at > kGracePeriod)) {
         announce();
         for (const ForkedWorker& worker : workers_) worker.kill();
       }
@@ -303,7 +303,7 @@ class ForkedWorkers::Supervisor {
 
   bool read(ForkedWorker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
 
-  void miss_somebody() {
+  void report_late_worker() {
     for (const ForkedWorker& worker : workers_) {
       if (worker.is_reaped()) continue;
       host_group_.fail(worker.rank(),
@@ -330,10 +330,10 @@ class ForkedWorkers::Supervisor {
   void end_stuck_caller() {
     const auto start = Clock::now();
     while (!ending_ && host_group_.failure()) {
-      if (Clock::now() - start > kGrace) announce();
+      if (Clock::now() - start > kGracePeriod) announce();
       // A caller that failed itself is ending already, and its own error says more.
       const bool is_others = host_group_.failure() && host_group_.failure()->rank != 0;
-      if (code_of_failure != 0 && is_others && Clock::now() - start > kGrace / 2) {
+      if (code_of_failure != 0 && is_others && Clock::now() - start > kGracePeriod / 2) {
         announce();
         flush_output();
         ::_exit(code_of_failure);
@@ -423,7 +423,7 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
     while (host_group_->state(rank) == MemberState::kEmpty) {
       if (host_group_->failure())
         return true;  // like a later failure: the caller gets it in meet() or join()
-      if (Clock::now() - start > kBirth) {
+      if (Clock::now() - start > kStartTimeout) {
         supervisor_.reset();
         return false;
       }

@@ -30,9 +30,9 @@ using std::chrono::milliseconds;
 // better to leave the core to other threads.
 constexpr int kSpins = 20'000;
 // How often a rank that sleeps checks whether the other ranks are still alive.
-constexpr milliseconds kTick(50);
+constexpr milliseconds kCheckInterval(50);
 // How long a rank may be gone before a waiting rank reports that as a failure.
-constexpr milliseconds kMoment(300);
+constexpr milliseconds kReportTime(300);
 
 // How long a rank waits before it reports which ranks it waits for. This is early enough for other
 // ranks, whose own wait may have begun before, to get the report within their time limit.
@@ -287,15 +287,15 @@ void HostGroup::sleep_until_arrival(int rank, const CollectiveCall& call, WaitTi
     if (static_cast<std::int32_t>(seen - meetings_) >= 0) return;
     check();
     const auto start = Clock::now();
-    const timespec tick{.tv_sec = 0, .tv_nsec = kTick.count() * 1'000'000};
+    const timespec tick{.tv_sec = 0, .tv_nsec = kCheckInterval.count() * 1'000'000};
     futex(other.arrivals, FUTEX_WAIT, seen, &tick);
     if (arrived(rank)) return;
     // Each turn counts at most two ticks: if this process was stopped itself (Ctrl-Z), that time
     // must not count against the other ranks.
-    count(wait_times, std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick));
-    look_for_the_gone(wait_times);
+    count(wait_times, std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kCheckInterval));
+    check_for_gone_ranks(wait_times);
     if (wait_times.waited >= timeout_ || wait_times.alone / kAloneLimits >= timeout_)
-      time_out(call);
+      time_out(call, wait_times);
   }
 }
 
@@ -343,13 +343,13 @@ void HostGroup::set_wait_listener(std::function<void(const std::vector<int>&)> l
   wait_listener_ = std::move(listener);
 }
 
-void HostGroup::look_for_the_gone(WaitTimes& wait_times) {
+void HostGroup::check_for_gone_ranks(WaitTimes& wait_times) {
   for (int rank = 0; rank < size_; ++rank) {
     // is_gone() must be checked before arrived(): a rank may arrive and then leave.
     if (rank == rank_ || !is_gone(rank) || arrived(rank)) continue;
-    // The process that started this rank knows how it ended, and reports that within kMoment.
+    // The process that started this rank knows how it ended, and reports that within kReportTime.
     if (!wait_times.missed) wait_times.missed = Clock::now();
-    if (Clock::now() - *wait_times.missed < kMoment) return;
+    if (Clock::now() - *wait_times.missed < kReportTime) return;
     fail(rank, state(rank) == MemberState::kLeft ? "left before the others were done"
                                                  : "its process ended without reporting an error");
     return;
@@ -385,7 +385,7 @@ void HostGroup::compare(const CollectiveCall& call) const {
   }
 }
 
-void HostGroup::time_out(const CollectiveCall& call) {
+void HostGroup::time_out(const CollectiveCall& call, const WaitTimes& wait_times) {
   std::vector<int> present, missing;
   std::optional<int> culprit;
   for (int rank = 0; rank < size_; ++rank) {
@@ -396,7 +396,7 @@ void HostGroup::time_out(const CollectiveCall& call) {
   if (!culprit) return;  // the last rank has just arrived
   const std::string reason =
       fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
-                  format_duration(std::chrono::duration<double>(timeout_).count()),
+                  format_duration(std::chrono::duration<double>(wait_times.total).count()),
                   list_ranks(present), list_ranks(missing));
   if (!fail(*culprit, reason)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));

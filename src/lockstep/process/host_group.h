@@ -153,10 +153,10 @@ class HostGroup {
   void tell_of_wait(WaitTimes& wait_times);
   std::vector<int> missing() const;
   bool is_stopped(int rank) const;
-  void look_for_the_gone(WaitTimes& wait_times);
+  void check_for_gone_ranks(WaitTimes& wait_times);
   bool is_gone(int rank);
   void compare(const CollectiveCall& call) const;
-  void time_out(const CollectiveCall& call);
+  void time_out(const CollectiveCall& call, const WaitTimes& wait_times);
   std::string describe(std::uint64_t what, std::uint32_t kind) const;
   int spins() const;
 

@@ -33,15 +33,16 @@ Watchdog::~Watchdog() {
 void Watchdog::watch() {
   enter_background_thread("lockstep watch");
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kTick(100);
+  constexpr std::chrono::milliseconds kCheckInterval(100);
   std::chrono::nanoseconds waited{0};
   std::unique_lock lock(mutex_);
   while (waited < options_.timeout) {
     const auto start = Clock::now();
-    if (changed_.wait_for(lock, std::min(kTick, options_.timeout), [this] { return done_; }))
+    if (changed_.wait_for(lock, std::min(kCheckInterval, options_.timeout),
+                          [this] { return done_; }))
       return;
     // Each turn counts at most two ticks: the process may have been stopped (Ctrl-Z) in between.
-    waited += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kTick);
+    waited += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kCheckInterval);
   }
   const std::string reason = fmt::format(
       "{} did not end within {}; {}", options_.work,

@@ -23,8 +23,8 @@ using std::chrono::milliseconds;
 
 // How often a reader tries, and how long it waits for one answer: the process that has the name may
 // be stopped.
-constexpr milliseconds kPause(5);
-constexpr milliseconds kAnswer(1000);
+constexpr milliseconds kRetryInterval(5);
+constexpr milliseconds kAnswerTimeout(1000);
 
 struct Address {
   explicit Address(const std::string& name) {
@@ -65,7 +65,7 @@ void serve(int listening, int ending, const std::string& text) {
     if (polls[1].revents != 0) return;
     if (polls[0].revents == 0) continue;
     const FileDescriptor peer(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer) std::this_thread::sleep_for(kPause);  // for example, no descriptor is free
+    if (!peer) std::this_thread::sleep_for(kRetryInterval);  // for example, no descriptor is free
     if (!peer || !is_same_user(peer.get())) continue;
     // A line fits into the socket's buffer, so this does not wait for the reader.
     ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -119,7 +119,7 @@ std::string read_announcement(const std::string& name, milliseconds timeout) {
   const auto start = Clock::now();
   while (true) {
     const auto gone = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-    const auto limit = std::clamp(timeout - gone, milliseconds(1), kAnswer);
+    const auto limit = std::clamp(timeout - gone, milliseconds(1), kAnswerTimeout);
     if (const FileDescriptor peer = connect_to_name(address, limit)) {
       if (!is_same_user(peer.get())) {
         throw CommError("announcement '{}': another user's process has this name", name);
@@ -130,7 +130,7 @@ std::string read_announcement(const std::string& name, milliseconds timeout) {
       throw CommError("waited {} for rank 0 of '{}' on this host, which did not come",
                       format_duration(std::chrono::duration<double>(timeout).count()), name);
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kRetryInterval);
   }
 }
 

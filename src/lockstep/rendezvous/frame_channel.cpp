@@ -9,7 +9,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 // The most that one call of receive() reads, so that a peer that sends much does not delay others.
-constexpr std::size_t kChunk = 256 << 10;
+constexpr std::size_t kReceiveBytes = 256 << 10;
 
 bool may_try_later() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
@@ -38,7 +38,7 @@ void FrameChannel::flush() {
 bool FrameChannel::receive() {
   // One buffer per thread, because a server has many channels and reads from one at a time. It has
   // no content between calls.
-  thread_local std::vector<char> chunk(kChunk);
+  thread_local std::vector<char> chunk(kReceiveBytes);
   const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
   if (n < 0) return may_try_later();
   reader_.append({chunk.data(), static_cast<std::size_t>(n)});

@@ -38,7 +38,9 @@ struct NetworkChoice {
 // With a loopback address, rank 0 listens only on that address. With any other address it listens
 // on all interfaces, because a host may not own the address by which other hosts know it (NAT, a
 // service's address, 127.0.1.1). If the options or LOCKSTEP_INTERFACE name an interface, rank 0
-// listens only there.
+// listens only there. This is about the rendezvous: Gloo gives other hosts the address that it
+// listens on, and has no setting for another one, so the hosts of a run must reach each other's own
+// addresses.
 NetworkChoice choose_network(const NetworkRequest& request,
                              const process::Environment& environment);
 

@@ -15,10 +15,11 @@ namespace {
 using namespace std::chrono_literals;
 
 // How long a rank that leaves or fails waits for the server's answer. The server may be gone.
-constexpr auto kFarewell = 1s;
-// If the server has been silent for kSilent already, a failing rank waits only kShortFarewell.
-constexpr auto kSilent = 500ms;
-constexpr auto kShortFarewell = 100ms;
+constexpr auto kLastAnswerTimeout = 1s;
+// If the server has been silent for kSilenceLimit already, a failing rank waits only
+// kShortLastAnswerTimeout.
+constexpr auto kSilenceLimit = 500ms;
+constexpr auto kShortLastAnswerTimeout = 100ms;
 
 std::string seconds(std::chrono::milliseconds time) {
   return format_duration(std::chrono::duration<double>(time).count());
@@ -30,8 +31,8 @@ std::string name(const RendezvousOptions& options) {
 
 // Throws if the request does not fit into a payload together with its id and the fields' lengths.
 void require_room(std::string_view key, std::size_t size) {
-  constexpr std::size_t kAround = 32;
-  if (size <= kLargestPayload - kAround) return;
+  constexpr std::size_t kOverheadBytes = 32;
+  if (size <= kLargestPayload - kOverheadBytes) return;
   throw CommError("rendezvous: key '{}' with its value has {}, expected at most {}",
                   key.substr(0, 80), format_bytes(static_cast<double>(size)),
                   format_bytes(kLargestPayload));
@@ -147,11 +148,11 @@ void Rendezvous::fail(const std::string& reason) {
   const std::lock_guard lock(ending_);
   if (std::exchange(ended_, true)) return;
   const std::string cut = reason.substr(0, kLongestReason);
-  const bool silent = link_->peers()[0].silent > kSilent;
+  const bool silent = link_->peers()[0].silent > kSilenceLimit;
   try {
     link_->ask({.kind = FrameKind::kFail,
                 .fields = FieldWriter().text(cut),
-                .deadline = deadline_in(silent ? kShortFarewell : kFarewell)});
+                .deadline = deadline_in(silent ? kShortLastAnswerTimeout : kLastAnswerTimeout)});
   } catch (const CommError&) {
     // The server cannot be reached. The reason is at least kept in this process.
   }
@@ -163,7 +164,7 @@ void Rendezvous::leave() {
   if (!std::exchange(ended_, true)) {
     link_->expect_end();
     try {
-      link_->ask({.kind = FrameKind::kLeave, .deadline = deadline_in(kFarewell)});
+      link_->ask({.kind = FrameKind::kLeave, .deadline = deadline_in(kLastAnswerTimeout)});
     } catch (const CommError&) {
       // The server has ended already, so this rank need not tell it.
     }

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-constexpr auto kBeat = 100ms;
+constexpr auto kBeatInterval = 100ms;
 
 }  // namespace
 
@@ -128,7 +128,7 @@ bool RendezvousLink::send_pending() {
 }
 
 void RendezvousLink::beat_if_due() {
-  if (!beat_answered_ || Clock::now() < last_beat_ + kBeat) return;
+  if (!beat_answered_ || Clock::now() < last_beat_ + kBeatInterval) return;
   beat_answered_ = false;
   last_beat_ = Clock::now();
   FieldWriter fields;
@@ -144,7 +144,8 @@ bool RendezvousLink::wait_and_receive() {
   pollfd polls[] = {{.fd = wakeup_.fd(), .events = POLLIN, .revents = 0},
                     {.fd = channel_.socket().get(), .events = POLLIN, .revents = 0}};
   if (channel_.has_output()) polls[1].events |= POLLOUT;
-  ::poll(polls, 2, milliseconds_until(beat_answered_ ? last_beat_ + kBeat : start + kBeat));
+  ::poll(polls, 2,
+         milliseconds_until(beat_answered_ ? last_beat_ + kBeatInterval : start + kBeatInterval));
   if (polls[0].revents) wakeup_.clear();
   if (polls[1].revents & POLLOUT) channel_.flush();
   const bool readable = (polls[1].revents & ~POLLOUT) != 0;
@@ -157,7 +158,7 @@ bool RendezvousLink::wait_and_receive() {
   } else if (!beat_answered_) {
     // Each wait counts at most two beats: if this process was stopped itself (Ctrl-Z), that time
     // must not count against the server.
-    server_silent_ += std::min<milliseconds>(waited, 2 * kBeat);
+    server_silent_ += std::min<milliseconds>(waited, 2 * kBeatInterval);
   }
   return open;
 }

@@ -31,9 +31,9 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMostStrangers = 64;
 // At most this many connections are accepted before the excess ones are closed.
 constexpr int kMostAtOnce = 32;
-constexpr auto kTick = 200ms;
+constexpr auto kPollInterval = 200ms;
 
-constexpr const char* kBroken =
+constexpr const char* kConnectionBroke =
     "its connection to the rendezvous broke: the process ended or was killed";
 
 ServerOptions checked(ServerOptions options) {
@@ -132,7 +132,7 @@ class RendezvousServer::EventLoop {
                        .events = static_cast<short>(POLLIN | out),
                        .revents = 0});
     }
-    if (::poll(polls.data(), polls.size(), static_cast<int>(kTick / 1ms)) <= 0) return {};
+    if (::poll(polls.data(), polls.size(), static_cast<int>(kPollInterval / 1ms)) <= 0) return {};
 
     std::vector<std::uint64_t> readable;
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -154,7 +154,7 @@ class RendezvousServer::EventLoop {
       if (!socket) {
         // Mostly because no descriptor is free. The listener stays readable then, so it is not
         // polled for a while.
-        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kTick;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kPollInterval;
         return;
       }
       service_.opened(next_id_, peer_address(socket));
@@ -166,7 +166,7 @@ class RendezvousServer::EventLoop {
     const auto it = connections_.find(id);
     if (it == connections_.end() || it->second.open != open) return;
     FrameChannel& channel = it->second.channel;
-    std::string reason = kBroken;
+    std::string reason = kConnectionBroke;
     try {
       const auto next = [&] {
         return channel.next(service_.has_joined(id) ? kLargestPayload : kLargestHello);

@@ -147,7 +147,7 @@ void RendezvousService::handle_request(std::uint64_t connection, const Frame& fr
   send_(connection, FrameKind::kAnswer, answer.payload());
 }
 
-void RendezvousService::set(std::uint64_t connection, const Entry& entry,
+void RendezvousService::set(std::uint64_t connection, const KeyValue& entry,
                             const FieldWriter& answer) {
   const std::vector<KeyValues::Waiter> woken = values_.set(entry.key, entry.value);
   // The rank that set the key is answered first: what the other ranks do next may end the server.

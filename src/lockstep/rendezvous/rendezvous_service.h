@@ -56,7 +56,7 @@ class RendezvousService {
   int rank_of(std::uint64_t connection) const { return ranks_.at(connection); }
 
  private:
-  struct Entry {
+  struct KeyValue {
     std::string key = {};
     std::string value = {};
   };
@@ -73,7 +73,7 @@ class RendezvousService {
   void join(std::uint64_t connection, const Frame& proof);
   void handle_request(std::uint64_t connection, const Frame& frame);
   // Sends `answer` to the connection that set the key, and the value to those that wait for it.
-  void set(std::uint64_t connection, const Entry& entry, const FieldWriter& answer);
+  void set(std::uint64_t connection, const KeyValue& entry, const FieldWriter& answer);
   void send_roster(std::uint64_t connection);
   void send_roster_to_all();
 

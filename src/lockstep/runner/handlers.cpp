@@ -60,8 +60,8 @@ void RunnerHandlers::on_exception(State& state) {
 }
 
 void add_handlers(Callbacks& callbacks, Runner& runner) {
-  callbacks.add(RunnerHandlers(runner, RunnerHandlers::Part::kStart));
-  callbacks.add(RunnerHandlers(runner, RunnerHandlers::Part::kEnd));
+  callbacks.add(RunnerHandlers(runner, RunnerHandlers::Half::kStart));
+  callbacks.add(RunnerHandlers(runner, RunnerHandlers::Half::kEnd));
 }
 
 }  // namespace lockstep

@@ -7,13 +7,13 @@ namespace lockstep {
 
 class Runner;
 
-// Calls one part of the runner's handlers. A callback has one place in the order, and the handlers
+// Calls one half of the runner's handlers. A callback has one place in the order, and the handlers
 // have two: before the callbacks at the start of things, after them at the end.
 class RunnerHandlers : public Callback {
  public:
-  enum class Part { kStart, kEnd };
+  enum class Half { kStart, kEnd };
   // The runner must outlive the callback.
-  RunnerHandlers(Runner& runner, Part part) : runner_(runner), part_(part) {}
+  RunnerHandlers(Runner& runner, Half half) : runner_(runner), half_(half) {}
 
   CallbackTraits traits() const override;
   void on_run_start(State& state) override;
@@ -30,10 +30,10 @@ class RunnerHandlers : public Callback {
   void on_exception(State& state) override;
 
  private:
-  bool is_start() const { return part_ == Part::kStart; }
+  bool is_start() const { return half_ == Half::kStart; }
 
   Runner& runner_;
-  Part part_;
+  Half half_;
 };
 
 // Adds both parts at the end of the list: the places of the user's callbacks in it stay.

@@ -405,10 +405,10 @@ std::optional<StoredType> stored_as(torch::ScalarType type) {
 
 }  // namespace
 
-struct Hdf5Writer::Open {
-  struct Dataset {
-    Dataset(hid_t made, torch::ScalarType given, const StoredType& as,
-            std::vector<std::int64_t> sizes)
+struct Hdf5Writer::OpenFile {
+  struct OpenDataset {
+    OpenDataset(hid_t made, torch::ScalarType given, const StoredType& as,
+                std::vector<std::int64_t> sizes)
         : id(made, H5Dclose), type(given), stored(as), shape(std::move(sizes)) {}
 
     Handle id;
@@ -418,19 +418,19 @@ struct Hdf5Writer::Open {
     std::int64_t written = 0;
   };
 
-  explicit Open(const fs::path& path)
+  explicit OpenFile(const fs::path& path)
       : aside(path.string() + fmt::format(".{}.new", ::getpid())),
         file(std::make_unique<Handle>(
             H5Fcreate(aside.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose)) {}
 
   fs::path aside;  // the name until the file is complete
   std::unique_ptr<Handle> file;
-  std::map<std::string, std::unique_ptr<Dataset>> datasets;  // closed before the file
+  std::map<std::string, std::unique_ptr<OpenDataset>> datasets;  // closed before the file
 };
 
 Hdf5Writer::Hdf5Writer(fs::path path) : path_(std::move(path)) {
   const Turn turn;
-  open_ = std::make_unique<Open>(path_);
+  open_ = std::make_unique<OpenFile>(path_);
   if (*open_->file) return;
   open_.reset();
   throw DataError("{}: the file cannot be created", path_.string());
@@ -459,7 +459,7 @@ void Hdf5Writer::add(const std::string& name, torch::ScalarType type,
   const auto sizes = to_sizes(shape);
   const Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
                      H5Sclose);
-  auto dataset = std::make_unique<Open::Dataset>(
+  auto dataset = std::make_unique<OpenFile::OpenDataset>(
       H5Dcreate2(open_->file->get(), name.c_str(), stored->file, space.get(), H5P_DEFAULT,
                  H5P_DEFAULT, H5P_DEFAULT),
       type, *stored, shape);
@@ -474,7 +474,7 @@ void Hdf5Writer::append(const std::string& name, const torch::Tensor& rows) {
   if (found == open_->datasets.end()) {
     throw DataError("{}: there is no dataset '{}' to append to", path_.string(), name);
   }
-  Open::Dataset& dataset = *found->second;
+  OpenFile::OpenDataset& dataset = *found->second;
   const std::int64_t count = rows.dim() > 0 ? rows.size(0) : 0;
   auto expected = dataset.shape;
   expected.front() = count;

@@ -72,10 +72,10 @@ class Hdf5Writer {
   void finish();
 
  private:
-  struct Open;
+  struct OpenFile;
 
   std::filesystem::path path_;
-  std::unique_ptr<Open> open_;
+  std::unique_ptr<OpenFile> open_;
 };
 
 }  // namespace lockstep::science

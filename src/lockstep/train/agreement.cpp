@@ -135,7 +135,7 @@ Agreement unpacked(const std::string& text) {
 }
 
 // "rank 0 has 42, ranks 1 and 2 have 43"
-std::string who_has_what(const std::vector<std::string>& values) {
+std::string values_by_rank(const std::vector<std::string>& values) {
   std::vector<std::pair<std::string, std::vector<int>>> ranks_of;
   for (std::size_t rank = 0; rank < values.size(); ++rank) {
     const auto same = [&](const auto& known) { return known.first == values[rank]; };
@@ -148,10 +148,10 @@ std::string who_has_what(const std::vector<std::string>& values) {
   }
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : ranks_of) {
-    constexpr std::size_t kMost =
-        8;  // ranks to name; a thousand of them would hide the rest of the message
-    std::vector<int> named(
-        ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
+    // The names of a thousand ranks would hide the rest of the message.
+    constexpr std::size_t kMostNamed = 8;
+    std::vector<int> named(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(
+                                                              std::min(kMostNamed, ranks.size())));
     const std::size_t others = ranks.size() - named.size();
     parts.push_back(fmt::format("rank{} {}{} {} {}", ranks.size() == 1 ? "" : "s",
                                 fmt::join(named, ", "),
@@ -269,7 +269,7 @@ void check_agreement(const Agreement& mine, comm::Communicator& communicator) {
       values.push_back(found == theirs.end() ? "nothing" : found->second);
     }
     if (std::set<std::string>(values.begin(), values.end()).size() == 1) continue;
-    differences.push_back(fmt::format("the {}: {}{}", name, who_has_what(values), remedy(name)));
+    differences.push_back(fmt::format("the {}: {}{}", name, values_by_rank(values), remedy(name)));
   }
   if (differences.empty()) return;
   throw ConfigError("ranks disagree about {}; start every rank with the same options",

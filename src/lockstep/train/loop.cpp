@@ -140,7 +140,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                {.shards = static_cast<int>(plan.step.shards),
                 .share_memory = plan.engine->shares_updates(),
                 .overlap = !plan.step.sync_bn && unseen_gradients,
-                .one_batch_an_update = plan.step.accumulation_steps == 1,
+                .one_batch_per_update = plan.step.accumulation_steps == 1,
                 .profiler = &profiler}) {
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
     optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
