@@ -89,11 +89,11 @@ TEST(LRFinder, WeightsTheLossByWhatItIsAMeanOver) {
   const auto finder = std::make_shared<LRFinderCallback>(
       LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 1, .num_steps = 2});
   TrainOptions options = plain_options(finder);
-  const auto data =
-      std::make_shared<data::TensorDataset>(torch::zeros({2, 4}), torch::arange(2));
+  const auto data = std::make_shared<data::TensorDataset>(torch::zeros({2, 4}), torch::arange(2));
   options.loaders = {{"train", {data, {.batch_size = 1}}}};
   options.valid_loader.reset();
   options.accumulation_steps = 2;
+  options.dry_run = false;  // it has two samples in a batch
   TwoLosses().train(options);
   ASSERT_EQ(finder->points().size(), 2u);
   EXPECT_NEAR(finder->points()[0].loss, (9 * 1 + 1 * 3) / 10.0, 1e-6);

@@ -130,8 +130,8 @@ TEST_F(Run, AResumedRunWritesTheSeedThatItUses) {
     return read_file(path(logdir + "/configs/config.yml"));
   };
   const std::string straight = weights(run({"--seed", "7", "--num-epochs", "4"}));
-  for (const std::string flag : {"--resume", "--autoresume"}) {
-    const std::string logdir = "seed" + flag;
+  for (const char* const flag : {"--resume", "--autoresume"}) {
+    const std::string logdir = std::string("seed") + flag;
     run({"--seed", "7", "--logdir", path(logdir)});
     const Ran printed =
         run({"--logdir", path(logdir), flag, "last", "--num-epochs", "4", "--print-config"});
@@ -144,8 +144,9 @@ TEST_F(Run, AResumedRunWritesTheSeedThatItUses) {
     EXPECT_EQ(documents.get<std::string>("config"), config_of(logdir)) << flag;
   }
   // The written config repeats the whole run.
-  EXPECT_EQ(weights(run_command({"run", "-C", path("seed--resume/configs"), "--logdir", path("b")})),
-            straight);
+  EXPECT_EQ(
+      weights(run_command({"run", "-C", path("seed--resume/configs"), "--logdir", path("b")})),
+      straight);
 }
 
 TEST_F(Run, MistakesAreToldWithCodeTwo) {

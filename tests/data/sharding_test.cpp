@@ -120,10 +120,9 @@ TEST(ShardedEpoch, AnySamplerMayDivideTheDataSet) {
       firsts.push_back({batch["features"][0].item<std::int64_t>(), batch.size()});
     }
   }
-  EXPECT_THAT(firsts, testing::ElementsAre(std::vector<std::int64_t>{0, 4},
-                                           std::vector<std::int64_t>{4, 2},
-                                           std::vector<std::int64_t>{6, 4},
-                                           std::vector<std::int64_t>{10, 2}));
+  EXPECT_THAT(firsts, testing::ElementsAre(
+                          std::vector<std::int64_t>{0, 4}, std::vector<std::int64_t>{4, 2},
+                          std::vector<std::int64_t>{6, 4}, std::vector<std::int64_t>{10, 2}));
   EXPECT_THROW(batch_split(loader(12, {.sampler = sampler, .global_batch_size = 5}), 2),
                ConfigError);
 }

@@ -78,8 +78,7 @@ ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64
   }
   per_shard_ = size_.samples / shards;
   for (std::int64_t shard = 0; shard < shards; ++shard) {
-    const auto indices =
-        sampler_of(loader, {.index = shard, .count = shards})->indices(key.epoch);
+    const auto indices = sampler_of(loader, {.index = shard, .count = shards})->indices(key.epoch);
     if (static_cast<std::int64_t>(indices.size()) < *per_shard_) {
       throw DataError("loader: the sampler of shard {} gave {} samples, that of shard 0 said {}",
                       shard, indices.size(), *per_shard_);

@@ -30,8 +30,8 @@ std::string text_of(const std::optional<T>& value) {
 }
 
 // The sampler's type, size and settings. If it does not tell its settings, a hash of its first
-// order, because nothing else identifies the order. Orders that are too long for a hash are compared
-// only by their size.
+// order, because nothing else identifies the order. Orders that are too long for a hash are
+// compared only by their size.
 std::string describe(const data::Sampler& sampler) {
   constexpr std::int64_t kMost = 1'000'000;
   std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
