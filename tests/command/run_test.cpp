@@ -135,10 +135,10 @@ TEST_F(Run, AResumedRunWritesTheSeedThatItUses) {
     run({"--seed", "7", "--logdir", path(logdir)});
     const Ran printed =
         run({"--logdir", path(logdir), flag, "last", "--num-epochs", "4", "--print-config"});
-    EXPECT_THAT(printed.output, HasSubstr("\nseed: 7\n")) << flag;
+    EXPECT_THAT(printed.output, HasSubstr("\nseed: 7")) << flag;
     const Ran resumed = run({"--logdir", path(logdir), flag, "last", "--num-epochs", "4"});
     EXPECT_EQ(weights(resumed), straight) << flag;
-    EXPECT_THAT(config_of(logdir), HasSubstr("\nseed: 7\n")) << flag;
+    EXPECT_THAT(config_of(logdir), HasSubstr("\nseed: 7")) << flag;
     const auto documents =
         checkpoint::load(path(logdir + "/checkpoints/last.pth")).get<StateDict>("documents");
     EXPECT_EQ(documents.get<std::string>("config"), config_of(logdir)) << flag;
