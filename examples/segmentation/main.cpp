@@ -69,42 +69,39 @@ double mean_iou(SegmentationRunner& runner, const ls::data::Loader& loader) {
 
 int main(int argc, char** argv) try {
   std::optional<std::string> logdir, resume;
-  std::int64_t epochs = 3, batch_size = 8, width = 8;
-  double lr = 0.01;
-  std::uint64_t seed = 42;
   std::optional<int> workers, shards;
+  std::int64_t epochs = 3, save_every = 0;
   bool quiet = false;
   CLI::App app("Trains a U-Net on images of discs and squares.");
   app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
       ->capture_default_str();
-  app.add_option("--batch-size", batch_size, "Images in one shard of a batch")
-      ->capture_default_str();
-  app.add_option("--width", width, "Channels of the first level of the U-Net")
-      ->capture_default_str();
-  app.add_option("--lr", lr, "Learning rate of Adam")->capture_default_str();
-  app.add_option("--seed", seed, "Seed of weights and order")->capture_default_str();
-  app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
   app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");
+  auto* const folder =
+      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--resume", resume,
+                 "Checkpoint to continue from: a path, or last or best in --logdir");
+  app.add_option("--save-every", save_every,
+                 "Also save last.pth every N batches; 0: only at the end of epochs")
+      ->needs(folder)
+      ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
   const auto train = make_shapes(512, 1);
   const ls::data::Loader valid = {make_shapes(128, 2), {.batch_size = 32}};
-  torch::manual_seed(seed);
+  torch::manual_seed(42);
+  ls::Callbacks callbacks;
+  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
   SegmentationRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = ls::network::UNet(
-          ls::network::UNetOptions{.in = 1, .out = kClasses, .width = width, .depth = 2}),
+          ls::network::UNetOptions{.in = 1, .out = kClasses, .width = 8, .depth = 2}),
       .criterion = nn::CrossEntropyLoss(),
-      .optimizer = ls::optim::Adam{.lr = lr},
-      .loaders = {{"train", {train, {.batch_size = batch_size, .shuffle = true}}},
-                  {"valid", valid}},
-      .seed = seed,
+      .optimizer = ls::optim::Adam{.lr = 0.01},
+      .loaders = {{"train", {train, {.batch_size = 8, .shuffle = true}}}, {"valid", valid}},
       .num_epochs = epochs,
       .logdir = logdir,
       .resume = resume,
@@ -112,11 +109,14 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !quiet,
-      .engine = std::make_shared<ls::DistributedDataParallelEngine>(
-          ls::DistributedDataParallelOptions{.workers = workers, .shards = shards}),
+      .callbacks = callbacks,
+      .ddp = true,
+      .workers = workers,
+      .shards = shards,
   });
+  // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {
-    std::cout << fmt::format("Pixels that are right: {:.3f}, mean IoU: {:.3f}\n",
+    std::cout << fmt::format("Result: {:.3f} of the pixels are right, mean IoU {:.3f}\n",
                              result.last_metrics.at("valid").at("accuracy"),
                              mean_iou(runner, valid));
   }

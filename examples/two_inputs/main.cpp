@@ -63,23 +63,31 @@ TORCH_MODULE(TwoInputs);
 int main(int argc, char** argv) try {
   std::optional<std::string> logdir, resume;
   std::optional<int> workers, shards;
-  std::int64_t epochs = 10;
+  std::int64_t epochs = 10, save_every = 0;
   bool quiet = false;
   CLI::App app("Trains a network with two inputs and two outputs.");
   app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
       ->capture_default_str();
-  app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
   app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");
+  auto* const folder =
+      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--resume", resume,
+                 "Checkpoint to continue from: a path, or last or best in --logdir");
+  app.add_option("--save-every", save_every,
+                 "Also save last.pth every N batches; 0: only at the end of epochs")
+      ->needs(folder)
+      ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
   const auto train = make_data(2000, 1), valid = make_data(400, 2);
   torch::manual_seed(42);
+  ls::Callbacks callbacks = {
+      ls::AccuracyCallback({.input_key = "class", .target_key = "label", .num_classes = 3})};
+  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
   ls::SupervisedRunner runner(
       {.input_keys = {"image", "vector"},
        .output_keys = {"class", "angle"},
@@ -96,11 +104,12 @@ int main(int argc, char** argv) try {
       .resume = resume,
       .valid_loader = "valid",
       .verbose = !quiet,
-      .callbacks = {ls::AccuracyCallback(
-          {.input_key = "class", .target_key = "label", .num_classes = 3})},
-      .engine = std::make_shared<ls::DistributedDataParallelEngine>(
-          ls::DistributedDataParallelOptions{.workers = workers, .shards = shards}),
+      .callbacks = callbacks,
+      .ddp = true,
+      .workers = workers,
+      .shards = shards,
   });
+  // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {
     const auto& metrics = result.last_metrics.at("valid");
     std::cout << fmt::format("Result: accuracy {:.4f}, error of the angle {:.4f}\n",

@@ -70,6 +70,7 @@ int main(int argc, char** argv) try {
   std::optional<std::string> logdir, resume;
   std::optional<int> workers, shards;
   std::int64_t epochs = 30, save_every = 0;
+  bool quiet = false;
   CLI::App app("Trains a variational autoencoder.");
   app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
       ->capture_default_str();
@@ -85,6 +86,7 @@ int main(int argc, char** argv) try {
                  "Also save last.pth every N batches; 0: only at the end of epochs")
       ->needs(folder)
       ->capture_default_str();
+  app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
   torch::manual_seed(42);
@@ -107,6 +109,7 @@ int main(int argc, char** argv) try {
       .logdir = logdir,
       .resume = resume,
       .valid_loader = "valid",
+      .verbose = !quiet,
       .callbacks = callbacks,
       .ddp = true,
       .workers = workers,

@@ -74,6 +74,52 @@ TEST(LRFinder, IsTheSameOnWorkers) {
   EXPECT_NEAR(found[0], found[1], 1e-6);
 }
 
+// A loss that is always 1 in the first sample's batch and 3 in that of the second, with the weights
+// 9 and 1.
+class TwoLosses : public SupervisedRunner {
+ protected:
+  void handle_batch(State& state) override {
+    const auto output = state.model(state.batch["features"]);
+    const bool is_first = state.batch["targets"].item<std::int64_t>() == 0;
+    state.set_loss(output.sum() * 0 + (is_first ? 1 : 3), mean_over(is_first ? 9 : 1));
+  }
+};
+
+TEST(LRFinder, WeightsTheLossByWhatItIsAMeanOver) {
+  const auto finder = std::make_shared<LRFinderCallback>(
+      LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 1, .num_steps = 2});
+  TrainOptions options = plain_options(finder);
+  const auto data = std::make_shared<data::TensorDataset>(torch::zeros({2, 4}), torch::arange(2));
+  options.loaders = {{"train", {data, {.batch_size = 1}}}};
+  options.valid_loader.reset();
+  options.accumulation_steps = 2;
+  options.dry_run = false;  // it has two samples in a batch
+  TwoLosses().train(options);
+  ASSERT_EQ(finder->points().size(), 2u);
+  EXPECT_NEAR(finder->points()[0].loss, (9 * 1 + 1 * 3) / 10.0, 1e-6);
+}
+
+TEST(LRFinder, AStepWithoutTargetsThatCountIsNotAPoint) {
+  const auto finder = std::make_shared<LRFinderCallback>(
+      LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 0.1, .num_steps = 6});
+  TrainOptions options = plain_options(finder);
+  // Every other batch of 8 has only targets that are ignored.
+  torch::manual_seed(1);
+  const auto features = torch::randn({32, 4});
+  auto targets = features.narrow(1, 0, 3).argmax(1);
+  targets.narrow(0, 8, 8).fill_(-100);
+  targets.narrow(0, 24, 8).fill_(-100);
+  const auto data = std::make_shared<data::TensorDataset>(features, targets);
+  options.loaders = {{"train", {data, {.batch_size = 8}}}};
+  options.valid_loader.reset();
+  toy::train(options);
+  ASSERT_EQ(finder->points().size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(std::isfinite(finder->points()[i].loss)) << i;
+    EXPECT_NEAR(finder->points()[i].lr, 1e-4 * std::pow(1e3, double(i) / 5), 1e-9) << i;
+  }
+}
+
 TEST(LRFinder, LeavesTheModelAsItWasHoweverItEnds) {
   // With gradients that wait for a later batch, and in a run that is too short.
   for (const auto& [accumulation, epochs, steps] :

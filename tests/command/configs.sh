@@ -2,12 +2,12 @@
 # Runs the example configs, and checks that a config trains to the same bits as the program in C++.
 # usage: configs.sh PATH_TO_LOCKSTEP PATH_TO_MNIST FOLDER_OF_CONFIGS
 set -euo pipefail
+. "$(dirname "$0")/../support/shell.sh"
 lockstep=$1 mnist=$2 configs=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "configs.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
-hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
 # As in the README.
 "$lockstep" run -C "$configs/mnist.yml" --distributed --workers 2 --num-epochs 2 --logdir yaml > out 2> err || fail "mnist.yml failed"

@@ -17,7 +17,6 @@ cd "$work"
 fail() { echo "launch.sh: $*" >&2; tail -n 20 out* err* >&2; exit 1; }
 # Weights are compared below. With some BLAS libraries their last bits depend on the number of threads.
 export OMP_NUM_THREADS=1
-hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 free_port() {
   local port
   while port=$((20000 + RANDOM % 12000)); (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done

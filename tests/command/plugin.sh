@@ -23,4 +23,10 @@ grep -q "256 samples of loader 'train'" out || fail "cannot be evaluated"
 [ "$(wc -l < x.csv)" -eq 257 ] || fail "does not predict"
 if "$lockstep" run -C "$source/config.yml" > out 2> err; then fail "trains without the plugin"; fi
 grep -q "unknown model 'WideNet'" err || fail "does not name the model that is missing"
+
+# A plugin that was built for an earlier version, whose classes had other virtual functions.
+echo 'extern "C" { const char* lockstep_plugin_for() { return "0.1.0"; } void lockstep_plugin(void*) {} }' |
+  c++ -shared -fPIC -x c++ - -o old.so > out 2> err || fail "the plugin of an earlier version cannot be built"
+if "$lockstep" targets --plugin ./old.so > out 2> err; then fail "a plugin of an earlier version is loaded"; fi
+grep -q 'built for Lockstep 0.1.0, this is ' err || fail "does not say which version the plugin was built for"
 echo "plugin.sh: all as expected"

@@ -125,6 +125,30 @@ TEST_F(Run, GoesOnWhereItStopped) {
             straight);
 }
 
+TEST_F(Run, AResumedRunWritesTheSeedThatItUses) {
+  const auto config_of = [&](const std::string& logdir) {
+    return read_file(path(logdir + "/configs/config.yml"));
+  };
+  const std::string straight = weights(run({"--seed", "7", "--num-epochs", "4"}));
+  for (const char* const flag : {"--resume", "--autoresume"}) {
+    const std::string logdir = std::string("seed") + flag;
+    run({"--seed", "7", "--logdir", path(logdir)});
+    const Ran printed =
+        run({"--logdir", path(logdir), flag, "last", "--num-epochs", "4", "--print-config"});
+    EXPECT_THAT(printed.output, HasSubstr("\nseed: 7")) << flag;
+    const Ran resumed = run({"--logdir", path(logdir), flag, "last", "--num-epochs", "4"});
+    EXPECT_EQ(weights(resumed), straight) << flag;
+    EXPECT_THAT(config_of(logdir), HasSubstr("\nseed: 7")) << flag;
+    const auto documents =
+        checkpoint::load(path(logdir + "/checkpoints/last.pth")).get<StateDict>("documents");
+    EXPECT_EQ(documents.get<std::string>("config"), config_of(logdir)) << flag;
+  }
+  // The written config repeats the whole run.
+  EXPECT_EQ(
+      weights(run_command({"run", "-C", path("seed--resume/configs"), "--logdir", path("b")})),
+      straight);
+}
+
 TEST_F(Run, MistakesAreToldWithCodeTwo) {
   const Ran typo = run({"--lgdir", "x"});
   EXPECT_EQ(typo.code, kBadUsage);

@@ -22,6 +22,7 @@ if ! why=$(in_copy 'chroot "$WORK/root" true' 2>&1); then
   skip "the Debian package" "no copy of this system can be mounted: ${why##*$'\n'}"
   exit 0
 fi
+rm -f "$build"/package/liblockstep-dev_*.deb  # of an earlier version
 (cd "$build" && cpack --config CPackConfig.cmake > /dev/null)
 PACKAGE=$(ls "$build"/package/liblockstep-dev_*.deb)
 export PACKAGE CONSUMERS=$here

@@ -73,6 +73,26 @@ TEST(DistributedSampler, RefusesWhatMakesNoSense) {
   EXPECT_THROW(DistributedSampler(-1, {}), ConfigError);
 }
 
+TEST(DistributedSampler, HasOneSamplerPerShardAndOthersHaveNone) {
+  const DistributedSampler sampler(10, {.seed = 3});
+  const auto second = sampler.of_shard({.index = 1, .count = 4});
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->indices(2),
+            DistributedSampler(10, {.num_replicas = 4, .rank = 1, .seed = 3}).indices(2));
+  EXPECT_EQ(RandomSampler(10).of_shard({.index = 1, .count = 4}), nullptr);
+  EXPECT_EQ(RandomSampler(10).settings(), "");
+}
+
+TEST(DistributedSampler, TellsWhatDecidesTheOrderButNotTheRank) {
+  const auto settings = [](const DistributedSamplerOptions& options) {
+    return DistributedSampler(10, options).settings();
+  };
+  EXPECT_EQ(settings({.seed = 3}), "10 samples (shuffled, seed 3)");
+  EXPECT_EQ(settings({.shuffle = false, .drop_last = true}),
+            "10 samples (in order, seed 0, drop_last)");
+  EXPECT_EQ(settings({.num_replicas = 2, .rank = 1}), settings({.num_replicas = 2, .rank = 0}));
+}
+
 TEST(DistributedSampler, OfNothingGivesNothing) {
   EXPECT_TRUE(DistributedSampler(0, {.num_replicas = 3, .rank = 1}).indices(0).empty());
 }

@@ -86,6 +86,53 @@ TEST(ShardedEpoch, ADistributedSamplersReplicaIsAShard) {
   }
 }
 
+// Shard s of n has the samples of the s-th of n equal blocks.
+class Blocks : public Sampler {
+ public:
+  explicit Blocks(std::int64_t samples, ShardIndex shard = {}) : samples_(samples), shard_(shard) {}
+
+  std::int64_t size() const override { return samples_ / shard_.count; }
+  std::vector<std::int64_t> indices(std::int64_t) const override {
+    std::vector<std::int64_t> mine(static_cast<std::size_t>(size() - missing));
+    std::iota(mine.begin(), mine.end(), shard_.index * size());
+    return mine;
+  }
+  std::shared_ptr<const Sampler> of_shard(const ShardIndex& shard) const override {
+    auto made = std::make_shared<Blocks>(samples_, shard);
+    made->missing = shard.index == 1 ? missing_in_second : 0;
+    return made;
+  }
+  std::int64_t missing_in_second = 0;
+  std::int64_t missing = 0;
+
+ private:
+  std::int64_t samples_;
+  ShardIndex shard_;
+};
+
+TEST(ShardedEpoch, AnySamplerMayDivideTheDataSet) {
+  const auto sampler = std::make_shared<Blocks>(12);
+  const ShardedEpoch epoch(loader(12, {.batch_size = 4, .sampler = sampler}), {}, 2);
+  EXPECT_EQ(epoch.batches(), 2);
+  std::vector<std::vector<std::int64_t>> firsts;
+  for (const std::int64_t shard : {0, 1}) {
+    for (const Batch& batch : epoch.stream({.first_shard = shard})) {
+      firsts.push_back({batch["features"][0].item<std::int64_t>(), batch.size()});
+    }
+  }
+  EXPECT_THAT(firsts, testing::ElementsAre(
+                          std::vector<std::int64_t>{0, 4}, std::vector<std::int64_t>{4, 2},
+                          std::vector<std::int64_t>{6, 4}, std::vector<std::int64_t>{10, 2}));
+  EXPECT_THROW(batch_split(loader(12, {.sampler = sampler, .global_batch_size = 5}), 2),
+               ConfigError);
+}
+
+TEST(ShardedEpoch, RefusesShardsOfDifferentSizes) {
+  const auto sampler = std::make_shared<Blocks>(12);
+  sampler->missing_in_second = 1;
+  EXPECT_THROW(ShardedEpoch(loader(12, {.batch_size = 4, .sampler = sampler}), {}, 2), DataError);
+}
+
 TEST(ShardedEpoch, RefusesASamplerForAnotherNumberOfReplicas) {
   const auto sampler = std::make_shared<DistributedSampler>(
       10, DistributedSamplerOptions{.num_replicas = 3, .rank = 0});

@@ -8,7 +8,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
-hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"; }
 
 mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
 SECONDS=0

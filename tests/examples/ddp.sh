@@ -9,7 +9,6 @@ mnist=$1
 work=$(mktemp -d)
 trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 fail() { echo "ddp.sh: $*" >&2; [ -f "$work/out" ] && tail -n 5 "$work/out" "$work/err" >&2; exit 1; }
-hash_of() { sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json"; }
 leftovers() { ls -A /dev/shm; find /tmp -maxdepth 1 -newer "$work/stamp" ! -path "$work*" -name '*lockstep*'; }
 
 # --- The same weights for any number of workers, over shared memory and TCP, stopped and resumed,
@@ -17,7 +16,7 @@ leftovers() { ls -A /dev/shm; find /tmp -maxdepth 1 -newer "$work/stamp" ! -path
 epochs=1
 run() { local name=$1; shift; "$mnist" --epochs $epochs --quiet --logdir "$work/$name" "$@" >"$work/out" 2>"$work/err" || fail "$name failed"; hash_of "$work/$name"; }
 expected=$(run one --workers 1 --shards 4)
-[ -n "$expected" ] || fail "no hash in summary.json"
+[[ $expected =~ ^[0-9a-f]{16}$ ]] || fail "no hash in summary.json"
 for n in 2 3 4; do
   found=$(run "shm$n" --workers $n --shards 4 --backend shm)
   [ "$found" = "$expected" ] || fail "shm with $n workers: $found, expected $expected"

@@ -9,7 +9,6 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
-hash_of() { grep -o '"weights_hash": *"[0-9a-f]*"' "$1/summary.json" | grep -o '[0-9a-f]\{16\}'; }
 mnist() { "$mnist" --quiet "$@" > out.txt 2> err.txt; }
 run() { mnist --batch-size 256 "$@"; }
 
@@ -27,17 +26,9 @@ run --epochs 2 --logdir twice --resume last || fail "resumed: $(cat err.txt)"
 [ "$(hash_of twice)" = "$want" ] || fail "resumed between epochs: $(hash_of twice), expected $want"
 [ "$(wc -l < twice/logs/valid.csv)" -eq 3 ] || fail "valid.csv: $(cat twice/logs/valid.csv)"
 
-# Killed without warning, somewhere in the second epoch.
-"$mnist" --batch-size 256 --quiet --epochs 2 --logdir killed --save-every 10 > out.txt 2>&1 &
-pid=$!
-for _ in $(seq 6000); do
-  [ killed/checkpoints/last.pth -nt killed/logs/_epoch_.csv ] && break
-  sleep 0.01
-done
-kill -9 $pid 2>/dev/null || true
-code=0
-wait $pid 2>/dev/null || code=$?
-[ "$code" -eq 137 ] || fail "the run was over (exit $code) before it could be killed"
+# Killed without warning, inside an epoch.
+kill_when_saved killed "$mnist" --batch-size 256 --quiet --epochs 2 --logdir killed --save-every 10 ||
+  fail "the run was over before it could be killed: $(cat err.txt)"
 run --epochs 2 --logdir killed --resume last || fail "after kill -9: $(cat err.txt)"
 [ "$(hash_of killed)" = "$want" ] || fail "after kill -9: $(hash_of killed), expected $want"
 [ -z "$(find killed -name '*.tmp.*')" ] || fail "left behind: $(find killed -name '*.tmp.*')"
@@ -55,7 +46,7 @@ grep -q 'Interrupted by SIGTERM in epoch .*; the last checkpoint is ended/checkp
 grep -q 'To go on from there: --resume last' out.txt || fail "does not say how to go on: $(tail -n 3 out.txt)"
 
 # On a terminal there is a bar for each pass, whose last line has numbers. No line is wider than the window.
-if command -v script > /dev/null; then
+if have_script "the output on a terminal"; then
   LC_ALL=C script -qec "stty cols 80; $mnist --epochs 1 --batch-size 256" /dev/null > terminal.txt < /dev/null
   tr '\r' '\n' < terminal.txt | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' > screen.txt
   grep -q 'Epoch (valid): 100%' screen.txt || fail "no bar on a terminal: $(cat screen.txt)"
@@ -72,8 +63,6 @@ if command -v script > /dev/null; then
   [ "$code" -eq 1 ] || fail "a warning above the bar of two workers: exit $code (124: it hangs): $(cat screen.txt)"
   grep -q '^lockstep: warning: .* is -\?nan, and the run goes on' screen.txt || fail "no warning: $(cat screen.txt)"
   grep -q '^mnist: .* is NaN in sample' screen.txt || fail "no error after the warning: $(cat screen.txt)"
-else
-  echo "mnist: script is not installed, so the output on a terminal was not checked" >&2
 fi
 
 refused() { if mnist "${@:2}"; then fail "accepted: ${*:2}"; fi; grep -q -- "$1" err.txt || fail "expected '$1' in: $(cat err.txt)"; }

@@ -22,7 +22,7 @@ struct Printed {
 
 constexpr Progress kFirst = {.epoch = 1, .num_epochs = 8};
 
-TEST(ConsoleLogger, ALineALoader) {
+TEST(ConsoleLogger, OneLinePerLoader) {
   EXPECT_EQ(Printed().log({.scope = Scope::kLoader,
                            .loader = "train",
                            .progress = kFirst,
@@ -30,7 +30,7 @@ TEST(ConsoleLogger, ALineALoader) {
             "train (1/8) loss: 0.534 | accuracy01: 0.812\n");
 }
 
-TEST(ConsoleLogger, ALineAnEpoch) {
+TEST(ConsoleLogger, OneLinePerEpoch) {
   EXPECT_EQ(Printed().log({.scope = Scope::kEpoch,
                            .loader = kEpochKey,
                            .progress = kFirst,

@@ -15,7 +15,7 @@ Record loader_record(const std::string& loader, std::int64_t epoch, Metrics metr
           .metrics = std::move(metrics)};
 }
 
-TEST(CsvLogger, AFileALoaderAndOneForTheEpochs) {
+TEST(CsvLogger, OneFilePerLoaderAndOneForTheEpochs) {
   TemporaryDirectory logdir;
   CsvLogger logger(logdir.path());
   logger.start({.hparams = {{"lr", 0.02}}});

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(CsvTable, AHeaderAndARowAStep) {
+TEST(CsvTable, AHeaderAndOneRowPerStep) {
   TemporaryDirectory folder;
   CsvTable table(folder / "train.csv");
   table.add(1, {{"loss", 0.5}, {"accuracy", 0.25}});

@@ -43,7 +43,7 @@ std::vector<Point> points(const std::filesystem::path& folder) {
   return found;
 }
 
-TEST(TensorBoardLogger, AFolderALoader) {
+TEST(TensorBoardLogger, OneFolderPerLoader) {
   TemporaryDirectory logdir;
   TensorBoardLogger logger(logdir.path());
   logger.start({});

@@ -31,7 +31,7 @@ TEST(AUC, IsWhatScikitLearnSays) {
   }
 }
 
-TEST(AUC, TakesSeveralLabelsASample) {
+TEST(AUC, TakesSeveralLabelsPerSample) {
   const auto& set = golden().at("multilabel");
   for (const auto type : {torch::kInt64, torch::kFloat32, torch::kBool}) {
     AUC auc({.num_classes = 4, .per_class = true});
@@ -40,7 +40,7 @@ TEST(AUC, TakesSeveralLabelsASample) {
   }
 }
 
-TEST(AUC, TakesOneScoreASample) {
+TEST(AUC, TakesOneScorePerSample) {
   const auto& set = golden().at("binary");
   const torch::Tensor scores = matrix_of<float>(set.at("scores"));
   const torch::Tensor positive = matrix_of<int>(set.at("positive"));

@@ -52,7 +52,7 @@ TEST(Adam, ResumesToTheBit) {
   expect_resumes(AdamW{.lr = 0.02, .amsgrad = true}, AdamW{});
 }
 
-TEST(Adam, StateHasOneTensorAParameter) {
+TEST(Adam, StateHasOneTensorPerParameter) {
   Training training(Adam{.lr = 0.02, .amsgrad = true}, torch::kFloat32);
   training.run(1, 3);
   const StateDict state = training.optimizer->state();

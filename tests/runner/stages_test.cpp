@@ -104,6 +104,20 @@ TEST(Stages, ResumeContinuesInTheRightStage) {
   }
 }
 
+TEST(Stages, ResumeWithoutASeedKeepsTheSeedOfTheEarlierRunInAllStages) {
+  const TemporaryDirectory folder;
+  const auto stages = [&](const char* name, std::optional<std::uint64_t> seed) {
+    std::vector<Stage> made = two_stages(folder / name);
+    for (Stage& stage : made) stage.options.seed = seed;
+    return made;
+  };
+  const std::string straight = Staged().train_stages(stages("straight", 7)).weights_hash;
+  std::vector<Stage> only_first = stages("parts", 7);
+  only_first.pop_back();
+  Staged().train_stages(only_first);
+  EXPECT_EQ(Staged().train_stages(stages("parts", {}), {.resume = "last"}).weights_hash, straight);
+}
+
 TEST(Stages, AFinishedStageEndsWithItsBestWeightsIfItSaysSo) {
   const TemporaryDirectory folder;
   const auto stages = [&](const std::filesystem::path& logdir) {

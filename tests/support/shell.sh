@@ -14,8 +14,36 @@ skip() {
 # builds set that variable to an integer, because their programs run slower.
 scaled() { echo $(($1 * ${LOCKSTEP_TEST_SLOWDOWN:-1})); }
 
-# have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true if the tool
+# hash_of LOGDIR: the hash of the weights with which a run ended, or a text that equals no other.
+hash_of() {
+  sed -nE 's/.*"weights_hash": *"([0-9a-f]+)".*/\1/p' "$1/summary.json" | grep . || echo "none of $1"
+}
+
+# kill_when_saved LOGDIR COMMAND...: starts the command in the background and kills it without warning as
+# soon as it has saved a checkpoint inside an epoch. Its output is in out.txt and err.txt. False if the
+# command was over before.
+kill_when_saved() {
+  local logdir=$1 pid code=0
+  shift
+  "$@" > out.txt 2> err.txt &
+  pid=$!
+  for _ in $(seq $(scaled 6000)); do
+    [ "$logdir/checkpoints/last.pth" -nt "$logdir/logs/_epoch_.csv" ] && break
+    kill -0 $pid 2> /dev/null || break
+    sleep 0.01
+  done
+  kill -9 $pid 2> /dev/null || true
+  wait $pid 2> /dev/null || code=$?
+  [ "$code" -eq 137 ]
+}
+
+# have_script CASE, have_mpirun CASE, have_mpich CASE, have_torchrun CASE, have_python_torch CASE: true if the tool
 # works; otherwise the case is skipped.
+have_script() {
+  command -v script > /dev/null && return
+  skip "$1" "script is not here; install bsdutils"
+  return 1
+}
 have_mpirun() {
   command -v mpirun > /dev/null && return
   skip "$1" "mpirun is not here; install openmpi-bin"

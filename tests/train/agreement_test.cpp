@@ -136,6 +136,16 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
             text(loader({.collate = data::pad({.value = 1})})));
   EXPECT_NE(text(loader({.sampler = std::make_shared<Odd>(1)})),
             text(loader({.sampler = std::make_shared<Odd>(2)})));
+  struct Told : Odd {
+    Told(std::int64_t by, std::string said) : Odd(by), said_(std::move(said)) {}
+    std::string settings() const override { return said_; }
+    std::string said_;
+  };
+  EXPECT_EQ(text(loader({.sampler = std::make_shared<Told>(1, "a")})),
+            text(loader({.sampler = std::make_shared<Told>(2, "a")})))
+      << "a sampler that tells its settings is compared by them";
+  EXPECT_NE(text(loader({.sampler = std::make_shared<Told>(1, "a")})),
+            text(loader({.sampler = std::make_shared<Told>(1, "b")})));
   const auto distributed = [&](const data::DistributedSamplerOptions& options) {
     return text(loader({.sampler = std::make_shared<data::DistributedSampler>(50, options)}));
   };

@@ -58,25 +58,42 @@ double LRFinderCallback::lr_of(std::int64_t step) const {
 void LRFinderCallback::on_run_start(State& state) {
   before_ = state.model.state();
   points_.clear();
-  average_ = sum_ = samples_ = 0;
+  average_ = sum_ = weight_ = 0;
   is_done_ = false;
   state.optimizer->set_lr(lr_of(0));
+}
+
+void LRFinderCallback::on_forward(State& state) {
+  has_phases_ = !state.phase.empty();
+}
+
+// With phases the loss is a sum, and each term may be a mean over something else: then samples are
+// counted.
+double LRFinderCallback::weight_of_loss(const State& state) const {
+  const LossOver over = state.loss_over();
+  const bool is_weighted = !has_phases_ && over.kind == LossOver::Kind::kWeight;
+  return is_weighted ? over.weight : static_cast<double>(state.batch.size());
 }
 
 void LRFinderCallback::on_batch_end(State& state) {
   const auto loss = state.batch_metrics.find(state.loss_key);
   if (!state.is_train || loss == state.batch_metrics.end()) return;
-  const auto samples = static_cast<double>(state.batch.size());
-  sum_ += samples * loss->second;
-  samples_ += samples;
+  const double weight = weight_of_loss(state);
+  sum_ += weight * loss->second;
+  weight_ += weight;
 }
 
 void LRFinderCallback::on_step(State& state) {
   if (is_done_) state.request_loader_end();
   // While gradients wait for a later batch, no step has been made.
   if (!state.is_train || is_done_ || !state.can_snapshot) return;
-  const double loss = sum_of(sum_, *state.comm) / sum_of(samples_, *state.comm);
-  sum_ = samples_ = 0;
+  const double sum = sum_of(sum_, *state.comm);
+  const double weight = sum_of(weight_, *state.comm);
+  sum_ = weight_ = 0;
+  // Nothing in the step counted, on any worker, so there is no loss. The next step has the same
+  // learning rate.
+  if (weight == 0) return;
+  const double loss = sum / weight;
   const auto step = static_cast<std::int64_t>(points_.size());
   average_ = kSmoothing * average_ + (1 - kSmoothing) * loss;
   const double smooth = average_ / (1 - std::pow(kSmoothing, static_cast<double>(step + 1)));

@@ -48,18 +48,21 @@ class LRFinderCallback : public Callback {
   }
   void check(const State& state) const override;
   void on_run_start(State& state) override;
+  void on_forward(State& state) override;
   void on_batch_end(State& state) override;
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 
  private:
   double lr_of(std::int64_t step) const;
+  double weight_of_loss(const State& state) const;
   void finish(State& state);
 
   LRFinderCallbackOptions options_;
   StateDict before_;
-  double sum_ = 0;  // of the step's losses on this worker, weighted by samples
-  double samples_ = 0;
+  double sum_ = 0;  // of the step's losses on this worker, each times its weight
+  double weight_ = 0;
+  bool has_phases_ = false;
   double average_ = 0;
   bool is_done_ = false;
   std::vector<Point> points_;

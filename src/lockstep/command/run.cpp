@@ -8,6 +8,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/store.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/document.h"
 #include "lockstep/command/subcommand.h"
@@ -18,7 +19,9 @@
 #include "lockstep/process/forked_workers.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
+#include "lockstep/runner/stages.h"
 #include "lockstep/state/hash.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep::command {
 namespace {
@@ -108,11 +111,27 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   options.configs = std::move(configs);
 }
 
-// Writes the seed and the shards into the document if the machine or a default decided them.
-// Results depend on them, so the config gives the same results on another machine.
-void write_out(const recipe::Recipe& recipe, Node& document) {
+// The seed that the stage will use: a resumed run without a seed of its own keeps the checkpoint's.
+// Only the rank that writes the config needs it, and the others may not have access to the file.
+std::uint64_t seed_of(const Stage& stage) {
+  const TrainOptions options = options_of(stage);
+  if (options.seed) return *options.seed;
+  if (!options.resume || !process::is_primary_process()) return 42;
+  std::optional<fs::path> folder;
+  if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
+  const StateDict state = checkpoint::load_by_name(*options.resume, folder).state;
+  return state.contains("run") ? snapshot_seed(state) : 42;
+}
+
+void write_seed(const recipe::Recipe& recipe, Node& document) {
+  const std::uint64_t seed = seed_of(recipe.stages.front());
+  config::set_at(document, "seed", number(static_cast<std::int64_t>(seed)));
+}
+
+// Writes the shards into the document if the machine decided them. Results depend on them and on
+// the seed, so the config gives the same results on another machine.
+void write_shards(const recipe::Recipe& recipe, Node& document) {
   const TrainOptions& options = recipe.stages.front().options;
-  config::set_at(document, "seed", number(static_cast<std::int64_t>(options.seed.value_or(42))));
   const Engine& engine = *options.engine;
   const Node* const section = document.find("engine");
   if (section != nullptr && !section->is_null()) {
@@ -135,14 +154,15 @@ int run(const RunOptions& options) {
         "--resume needs a config with one stage, this one has {}; use --autoresume last instead",
         recipe.stages.size());
   }
-  write_out(recipe, document);
+  write_shards(recipe, document);
+  if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
+  write_seed(recipe, document);
   if (options.print_config) {
     std::cout << recipe::resolved_config(document);
     return kDone;
   }
   const auto documents = recipe::run_documents(document);
   for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
-  if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
   if (const auto logdir = logdir_of(document); logdir && !recipe.stages.empty()) {
     recipe.stages.front().options.callbacks.add(recipe::RecordCallback(*logdir, documents));
   }

@@ -1,5 +1,5 @@
-// Optimisations that make training faster without changing its results. Each can be switched off,
-// for comparison:
+// Optimisations that make training faster. Results with and without them agree within rounding, not
+// always to the bit (docs/decisions/speed.md). Each can be switched off, for comparison:
 //
 //   LOCKSTEP_DISABLE=plan,pool build/bin/mnist
 #pragma once

@@ -44,6 +44,14 @@ std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed) {
   return {first, first + n};
 }
 
+std::shared_ptr<const Sampler> Sampler::of_shard(const ShardIndex&) const {
+  return nullptr;
+}
+
+std::string Sampler::settings() const {
+  return "";
+}
+
 SequentialSampler::SequentialSampler(std::int64_t dataset_size)
     : dataset_size_(checked_size("SequentialSampler", dataset_size)) {}
 
@@ -84,6 +92,16 @@ DistributedSampler DistributedSampler::of_replica(const ReplicaIndex& replica) c
   options.num_replicas = replica.count;
   options.rank = replica.index;
   return DistributedSampler(dataset_size_, options);
+}
+
+std::shared_ptr<const Sampler> DistributedSampler::of_shard(const ShardIndex& shard) const {
+  return std::make_shared<DistributedSampler>(of_replica(shard));
+}
+
+std::string DistributedSampler::settings() const {
+  return fmt::format("{} samples ({}, seed {}{})", dataset_size_,
+                     options_.shuffle ? "shuffled" : "in order", options_.seed,
+                     options_.drop_last ? ", drop_last" : "");
 }
 
 std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const {

@@ -3,13 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lockstep::data {
 
 // The same indices as torch.randperm(n, generator=torch.Generator().manual_seed(seed)).
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed);
+
+// One of the `count` equal parts that a run splits every batch into.
+struct ShardIndex {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
 
 class Sampler {
  public:
@@ -20,6 +28,15 @@ class Sampler {
 
   // size() sample indices.
   virtual std::vector<std::int64_t> indices(std::int64_t epoch) const = 0;
+
+  // For a sampler that divides the data set among the shards of a run by itself: the sampler of one
+  // shard. All shards must have the same size(). Most samplers return nothing: then the run splits
+  // their order, and a shard is a slice of a batch.
+  virtual std::shared_ptr<const Sampler> of_shard(const ShardIndex& shard) const;
+
+  // The settings that decide the order, as a text that is the same on every rank. The ranks of a
+  // run compare it. If it is empty, they compare a hash of the order of the first epoch.
+  virtual std::string settings() const;
 };
 
 // 0, 1, 2, ...
@@ -70,10 +87,7 @@ class DistributedSampler : public Sampler {
   explicit DistributedSampler(std::int64_t dataset_size,
                               const DistributedSamplerOptions& options = {});
 
-  struct ReplicaIndex {
-    std::int64_t index = 0;
-    std::int64_t count = 1;
-  };
+  using ReplicaIndex = ShardIndex;
   // The same sampler for one of `count` replicas. Throws ConfigError if its options have another
   // number of replicas.
   DistributedSampler of_replica(const ReplicaIndex& replica) const;
@@ -83,6 +97,10 @@ class DistributedSampler : public Sampler {
 
   std::int64_t size() const override { return samples_; }
   std::vector<std::int64_t> indices(std::int64_t epoch) const override;
+  std::shared_ptr<const Sampler> of_shard(const ShardIndex& shard) const override;
+  // Without the rank: each rank may have made the sampler for itself, and the run decides which
+  // shards a rank has.
+  std::string settings() const override;
 
  private:
   std::int64_t dataset_size_;

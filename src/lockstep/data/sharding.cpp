@@ -7,8 +7,10 @@
 namespace lockstep::data {
 namespace {
 
-const DistributedSampler* distributed(const Loader& loader) {
-  return dynamic_cast<const DistributedSampler*>(loader.options().sampler.get());
+// Nothing if there is one order for all shards.
+std::shared_ptr<const Sampler> sampler_of(const Loader& loader, const ShardIndex& shard) {
+  const auto& sampler = loader.options().sampler;
+  return sampler ? sampler->of_shard(shard) : nullptr;
 }
 
 std::int64_t divided_up(std::int64_t a, std::int64_t b) {
@@ -32,10 +34,10 @@ BatchSplit batch_split(const Loader& loader, std::int64_t shards) {
         "loader: global_batch_size: expected at least one sample for each of {} shards, got {}",
         shards, *global);
   }
-  if (distributed(loader) != nullptr && *global % shards != 0) {
+  if (*global % shards != 0 && sampler_of(loader, {.count = shards}) != nullptr) {
     throw ConfigError(
-        "loader: global_batch_size: with a DistributedSampler, expected a multiple of the {} "
-        "shards, got {}",
+        "loader: global_batch_size: with a sampler that divides the data set among the shards, as "
+        "DistributedSampler does, expected a multiple of the {} shards, got {}",
         shards, *global);
   }
   return {
@@ -54,8 +56,8 @@ EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
   const auto limited = [&](std::int64_t batches) {
     return std::min(batches, loader.options().max_batches.value_or(batches));
   };
-  if (const auto* sampler = distributed(loader)) {
-    const std::int64_t each = sampler->of_replica({.index = 0, .count = shards}).size();
+  if (const auto sampler = sampler_of(loader, {.count = shards})) {
+    const std::int64_t each = sampler->size();
     const std::int64_t size = split.least;
     const std::int64_t batches = limited(drop_last ? each / size : divided_up(each, size));
     return {.batches = batches, .samples = std::min(each, batches * size) * shards};
@@ -69,24 +71,27 @@ EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
 
 ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64_t shards)
     : loader_(loader), split_(batch_split(loader, shards)), size_(epoch_size(loader, shards)) {
-  const auto* sampler = distributed(loader);
-  if (sampler == nullptr) {
+  if (sampler_of(loader, {.count = shards}) == nullptr) {
     order_ = loader.full_order(key);
     order_.resize(static_cast<std::size_t>(size_.samples));
     return;
   }
+  per_shard_ = size_.samples / shards;
   for (std::int64_t shard = 0; shard < shards; ++shard) {
-    const auto indices = sampler->of_replica({.index = shard, .count = shards}).indices(key.epoch);
-    per_replica_ = size_.samples / shards;
-    order_.insert(order_.end(), indices.begin(), indices.begin() + per_replica_);
+    const auto indices = sampler_of(loader, {.index = shard, .count = shards})->indices(key.epoch);
+    if (static_cast<std::int64_t>(indices.size()) < *per_shard_) {
+      throw DataError("loader: the sampler of shard {} gave {} samples, that of shard 0 said {}",
+                      shard, indices.size(), *per_shard_);
+    }
+    order_.insert(order_.end(), indices.begin(), indices.begin() + *per_shard_);
   }
 }
 
 SampleSlice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
-  if (distributed(loader_) != nullptr) {
+  if (per_shard_) {
     const std::int64_t first = batch * split_.least;
-    return {.first = shard * per_replica_ + first,
-            .count = std::min(split_.least, per_replica_ - first)};
+    return {.first = shard * *per_shard_ + first,
+            .count = std::min(split_.least, *per_shard_ - first)};
   }
   const std::int64_t first =
       std::min(batch * split_.global + split_.first_of(shard), size_.samples);

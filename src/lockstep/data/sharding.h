@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ struct BatchSplit {
   std::int64_t size_of(std::int64_t shard) const { return least + (shard < larger ? 1 : 0); }
 };
 
-// Throws ConfigError if global_batch_size is smaller than the number of shards, or if the replicas
-// of a DistributedSampler would get parts of different sizes.
+// Throws ConfigError if global_batch_size is smaller than the number of shards, or if a sampler
+// that divides the data set by itself (Sampler::of_shard) would get parts of different sizes.
 BatchSplit batch_split(const Loader& loader, std::int64_t shards);
 
 // "64 = 2 shards x 32", "100 = 3 shards x 33 or 34", "32"
@@ -45,8 +46,8 @@ class ShardedEpoch {
   std::int64_t batches() const { return size_.batches; }
 
   // Shard s of global batch k. With batch_size, these are the samples that one process would have
-  // as batch k * shards + s. At the end of the epoch a shard may have fewer samples, or none. With
-  // a DistributedSampler, it is batch k of replica s.
+  // as batch k * shards + s. At the end of the epoch a shard may have fewer samples, or none. If
+  // the sampler has one sampler for each shard, it is batch k of that of shard s.
   SampleSlice slice(std::int64_t batch, std::int64_t shard) const;
 
   // The number of samples in global batch k.
@@ -66,7 +67,7 @@ class ShardedEpoch {
   BatchSplit split_;
   EpochSize size_;
   std::vector<std::int64_t> order_;
-  std::int64_t per_replica_ = 0;  // samples of each replica of a DistributedSampler
+  std::optional<std::int64_t> per_shard_;  // samples of each, if the sampler divides the data set
 };
 
 }  // namespace lockstep::data

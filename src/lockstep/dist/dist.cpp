@@ -164,8 +164,8 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
       options.world_size ? fmt::to_string(*options.world_size) : "?");
 }
 
-// One rank's part of the data set. It is not a data::DistributedSampler, because a run would split
-// that once more.
+// One rank's part of the data set. It is not a data::DistributedSampler, whose of_shard() would
+// make a run divide the data set once more.
 class RankSampler : public data::Sampler {
  public:
   RankSampler(std::int64_t dataset_size, const data::DistributedSamplerOptions& options, bool pad)

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep {
 namespace {
@@ -68,6 +69,13 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
       options.num_steps
           ? run.get_or("update_step", run.get<std::int64_t>("batch_step")) >= *options.num_steps
           : run.get<std::int64_t>("epoch") >= options.num_epochs;
+  // A seed of the earlier run's command line was the seed of all stages.
+  if (!options.seed) {
+    for (std::size_t i = *last; i < stages.size(); ++i) {
+      auto& seed = stages[i].options.seed;
+      if (!seed) seed = snapshot_seed(saved.state);
+    }
+  }
   std::size_t first = *last;
   if (is_finished && *last + 1 < stages.size()) {
     // The weights with which the finished stage ended.

@@ -29,20 +29,16 @@ std::string text_of(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
-// The sampler's type and size. For a user's sampler also a hash of its first order, because nothing
-// else identifies the order. Orders that are too long for a hash are compared only by their size.
+// The sampler's type, size and settings. If it does not tell its settings, a hash of its first
+// order, because nothing else identifies the order. Orders that are too long for a hash are
+// compared only by their size.
 std::string describe(const data::Sampler& sampler) {
   constexpr std::int64_t kMost = 1'000'000;
   std::string text = fmt::format("{} of {}", c10::demangle(typeid(sampler).name()), sampler.size());
-  if (sampler.size() > kMost) return text;
-  // Each rank may have made the sampler for its own rank. The run decides which shard a rank gets,
-  // so the rank is not compared.
-  if (const auto* known = dynamic_cast<const data::DistributedSampler*>(&sampler)) {
-    const data::DistributedSamplerOptions& options = known->options();
-    return text + fmt::format(" of {} samples ({}, seed {}{})", known->dataset_size(),
-                              options.shuffle ? "shuffled" : "in order", options.seed,
-                              options.drop_last ? ", drop_last" : "");
+  if (const std::string settings = sampler.settings(); !settings.empty()) {
+    return text + " of " + settings;
   }
+  if (sampler.size() > kMost) return text;
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const std::int64_t index : sampler.indices(1)) {
     hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
