@@ -97,7 +97,7 @@ TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   const auto spec =
       spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).weight_decay(0.5).momentum(0.5));
   const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
-    flat.wake_unfrozen();
+    flat.make_unfrozen_trainable();
     (parameters[0].second.sum() + parameters[2].second.sum()).backward();
     optimizer.step();
   };
@@ -136,7 +136,7 @@ TEST(TorchOptimizer, AStateFindsItsParametersByName) {
   };
   const auto spec = spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).momentum(0.5));
   const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
-    flat.wake_unfrozen();
+    flat.make_unfrozen_trainable();
     (parameters[0].second.sum() + 3 * parameters[1].second.sum()).backward();
     optimizer.step();
   };

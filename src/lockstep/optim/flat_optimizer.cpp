@@ -94,7 +94,7 @@ void FlatOptimizer::use_slot(std::size_t slot, double initial) {
   slots_[slot].initial = initial;
   slots_[slot].flat.resize(parameters_.buffers().size());
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i, Part());
+    if (parameters_.buffers()[i].is_trainable()) make_room(slots_[slot], i, Part());
   }
 }
 
@@ -113,7 +113,7 @@ void FlatOptimizer::count_step() {
   ++num_steps_;
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
     const auto& buffer = parameters_.buffers()[i];
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (Slot& slot : slots_) {
       if (slot.in_use) make_room(slot, i, part_);
     }
@@ -187,7 +187,7 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
     const auto& buffer = parameters_.buffers()[i];
     for (std::size_t j = 0; j < accounts[i].size(); ++j) {
       const std::string& name = buffer.slices[j].name;
-      const bool begun = buffer.is_awake() || has_tensors(name);
+      const bool begun = buffer.is_trainable() || has_tensors(name);
       accounts[i][j].steps = steps.get_or<std::int64_t>(name, begun ? num_steps : 0);
     }
   }
@@ -207,7 +207,7 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
       const auto& slice = buffer.slices[j];
       known.push_back(slice.name);
       const bool there = saved.tensors.contains(slice.name);
-      if (there || buffer.is_awake()) make_room(slot, i, filled);
+      if (there || buffer.is_trainable()) make_room(slot, i, filled);
       if (!there) {
         if (accounts[i][j].steps == 0) continue;
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",

@@ -69,7 +69,7 @@ class TorchOptimizerAdapter final : public Optimizer {
           name());
     }
     check_parameters(name(), *optimizer_, parameters);
-    for (const auto& buffer : parameters.buffers()) was_asleep_.push_back(!buffer.is_awake());
+    for (const auto& buffer : parameters.buffers()) was_frozen_.push_back(!buffer.is_trainable());
     const double first = lr();
     for (const auto& group : optimizer_->param_groups()) {
       lr_ratios_.push_back(first > 0.0 ? group.options().get_lr() / first : 1.0);
@@ -85,9 +85,9 @@ class TorchOptimizerAdapter final : public Optimizer {
     parameters_.collect_grads();
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
       const FlatParameters::Buffer& buffer = parameters_.buffers()[i];
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
-      if (options_.adds_unfrozen && was_asleep_[i]) add_unfrozen(buffer);
+      if (options_.adds_unfrozen && was_frozen_[i]) add_unfrozen(buffer);
     }
     // Torch's optimizers skip parameters without a gradient.
     bind_grads(/*all=*/false);
@@ -196,7 +196,7 @@ class TorchOptimizerAdapter final : public Optimizer {
   // Binds the gradients of all parameters, or only those of parameters that take part in this step.
   void bind_grads(bool all) {
     for (const auto& buffer : parameters_.buffers()) {
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       for (const auto& slice : buffer.slices) {
         slice.parameter.mutable_grad() = all || slice.used ? slice.grad : torch::Tensor();
       }
@@ -288,7 +288,7 @@ class TorchOptimizerAdapter final : public Optimizer {
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
   TorchOptimizerOptions options_;
-  std::vector<bool> was_asleep_;            // by buffer: frozen when the optimizer was made
+  std::vector<bool> was_frozen_;            // by buffer: frozen when the optimizer was made
   std::set<const c10::TensorImpl*> known_;  // parameters of all groups; filled by has()
   std::vector<double> lr_ratios_;           // each group's lr to the first's, when it was made
 };
