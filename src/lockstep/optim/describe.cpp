@@ -1,13 +1,12 @@
 #include "lockstep/optim/describe.h"
 
 #include <optional>
-#include <typeinfo>
 #include <utility>
-#include <vector>
 
-#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "lockstep/optim/torch_optimizer.h"
 
 namespace lockstep::optim {
 namespace {
@@ -78,11 +77,7 @@ struct DescribeOptimizer {
         .with("eps", o.eps);
   }
   std::string operator()(const OptimizerSpec::TorchOptimizer& optimizer) const {
-    if (optimizer == nullptr) return "none";
-    const torch::optim::Optimizer& object = *optimizer;
-    std::vector<double> rates;
-    for (const auto& group : object.param_groups()) rates.push_back(group.options().get_lr());
-    return Text(c10::demangle(typeid(object).name()).c_str()).with("lr", rates);
+    return optimizer == nullptr ? "none" : describe(*optimizer);
   }
   std::string operator()(const OptimizerSpec::TorchFactory&) const { return "made by a function"; }
   std::string operator()(const OptimizerSpec::Factory&) const { return "made by a function"; }
@@ -167,8 +162,12 @@ struct DescribeScheduler {
 }  // namespace
 
 std::string describe(const OptimizerSpec& optimizer) {
-  std::string text = std::visit(DescribeOptimizer{}, optimizer.choice());
-  for (const ParameterSettings& some : optimizer.settings()) {
+  return std::visit(DescribeOptimizer{}, optimizer.choice()) + describe(optimizer.settings());
+}
+
+std::string describe(const std::vector<ParameterSettings>& settings) {
+  std::string text;
+  for (const ParameterSettings& some : settings) {
     text += fmt::format(
         " with {}",
         std::string(

@@ -59,6 +59,12 @@ void Optimizer::set_momentum(double momentum) {
   throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
 }
 
+std::string Optimizer::describe() const {
+  const auto momentum = this->momentum();
+  return fmt::format("{}(lr={}{})", name(), lr(),
+                     momentum ? fmt::format(", momentum={}", *momentum) : "");
+}
+
 void update_each(FlatParameters& parameters, const StepOptions& options,
                  const UpdateParameter& update) {
   const torch::NoGradGuard no_grad;
