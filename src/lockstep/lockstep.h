@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 #include "lockstep/callback/batch_overfit.h"
 #include "lockstep/callback/check_run.h"

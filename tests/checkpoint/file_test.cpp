@@ -255,6 +255,41 @@ TEST_F(Hostile, ManyKeys) {
   expect_refused(value + "u", "carries no checksum");
 }
 
+// Calls of a few bytes that make nothing, but look through something large. Two megabytes took
+// minutes.
+std::string calls(int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += "h\3h\4R0";  // of function 3 with arguments 4
+  return out;
+}
+
+TEST_F(Hostile, OneTextThatIsEncodedManyTimes) {
+  std::string value = "(c_codecs\nencode\nq\3X";
+  put(value, std::uint32_t{1'000'000});
+  value += std::string(1'000'000, 'a') + "\x85q\4";
+  expect_refused(value + calls(175'000) + "t", "more than");
+}
+
+TEST_F(Hostile, ManyTensorsWithOneLargeDictionaryOfNotes) {
+  using namespace std::string_literals;
+  const std::string tensor =
+      "(ctorch._utils\n_rebuild_tensor_v2\nq\3((U\7storagectorch\nFloatStorage\nU\1"
+      "0U\3cpuK\1tQK\0(K\1t(K\1t\x89N}("s;
+  expect_refused(tensor + std::string(1'000'000, 'N') + "utq\4" + calls(100'000) + "t",
+                 "more than");
+}
+
+TEST_F(Hostile, OneStorageOfALongNameThatIsReadManyTimes) {
+  const std::string name(60'000, 'a');
+  std::string program = "}U\1k((U\7storagectorch\nFloatStorage\nX";
+  put(program, static_cast<std::uint32_t>(name.size()));
+  program += name + "U\3cpuK\1tq\4";
+  for (int i = 0; i < 500'000; ++i) program += "h\4Q0";
+  expect_file_refused(zip({{.name = "archive/data.pkl", .content = program + "ts."},
+                           {.name = "archive/data/" + name, .content = std::string(4, '\0')}}),
+                      "more than");
+}
+
 TEST_F(Hostile, CompressedEntries) {
   expect_file_refused(zip({{.name = "a/data.pkl", .content = "x", .method = 8}}), "compressed");
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -104,6 +105,22 @@ TEST_F(DownloadTest, KeepsTheOldFileWhenItFails) {
   EXPECT_NE(error_of(from({server_.url("/half")})), "");
   EXPECT_EQ(read_file(path()), "old");
   EXPECT_EQ(files(), 1);
+}
+
+// Another user of a shared folder may put links where temporary files are expected.
+TEST_F(DownloadTest, IsNotRedirectedByALinkInTheFolder) {
+  fs::create_directories(path().parent_path());
+  write_bytes(folder_ / "victim", "old");
+  const std::string target = path().string();
+  const std::string pid = std::to_string(::getpid());
+  for (const std::string& link :
+       {target, target + ".part", target + ".part." + pid, target + ".tmp." + pid}) {
+    fs::create_symlink(folder_ / "victim", link);
+  }
+  download(from({server_.url("/good")}));
+  EXPECT_EQ(read_file(folder_ / "victim"), "old");
+  EXPECT_FALSE(fs::is_symlink(path()));
+  EXPECT_EQ(read_file(path()), kBody);
 }
 
 TEST_F(DownloadTest, StopsAtTheLimit) {

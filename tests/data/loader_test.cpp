@@ -117,6 +117,8 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   EXPECT_THROW(Loader(nullptr), ConfigError);
   EXPECT_EQ(error_text<ConfigError>([] { Loader(numbers(5), {.batch_size = -3}); }),
             "loader: batch_size: expected a positive integer, got -3");
+  EXPECT_EQ(error_text<ConfigError>([] { Loader(numbers(5), {.global_batch_size = 1L << 31}); }),
+            "loader: global_batch_size: expected at most 2147483647, got 2147483648");
   EXPECT_THROW(Loader(numbers(5), {.prefetch = -1}), ConfigError);
   EXPECT_THROW(
       Loader(numbers(5), {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(5)}),

@@ -1,5 +1,6 @@
 #include "lockstep/optim/describe.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim.h>
 
@@ -15,10 +16,35 @@ TEST(Describe, AnOptimizerHasAllItsNumbers) {
   EXPECT_EQ(describe(OptimizerSpec(Adagrad{}, {{.names = "*.bias", .lr = 0.5}})),
             "Adagrad(lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10) "
             "with *.bias(lr=0.5, weight_decay=none)");
-  const auto weight = torch::ones({2}).requires_grad_();
-  EXPECT_EQ(describe(OptimizerSpec(
-                std::make_shared<torch::optim::SGD>(std::vector<torch::Tensor>{weight}, 0.25))),
-            "torch::optim::SGD(lr=[0.25])");
+}
+
+TEST(Describe, ATorchOptimizerHasAllOptionsOfEveryGroup) {
+  const auto text = [](const torch::optim::SGDOptions& second) {
+    const auto weight = [] { return std::vector{torch::ones({2}).requires_grad_()}; };
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(weight());
+    groups.emplace_back(weight(), std::make_unique<torch::optim::SGDOptions>(second));
+    return describe(
+        OptimizerSpec(std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.25))));
+  };
+  const std::string plain = text(torch::optim::SGDOptions(0.5));
+  EXPECT_THAT(plain, ::testing::MatchesRegex(
+                         "torch::optim::SGD\\(.*lr=0.25.*\\)\\(.*lr=0.5.*weight_decay=0.*\\)"));
+  EXPECT_EQ(text(torch::optim::SGDOptions(0.5)), plain);
+  EXPECT_NE(text(torch::optim::SGDOptions(0.5).weight_decay(0.1)), plain);
+}
+
+// A function may make one of Lockstep's optimizers.
+TEST(Describe, AnOptimizerThatWasMadeHasTheTextOfItsOptions) {
+  const std::vector<ParameterSettings> settings = {{.names = "weight", .weight_decay = 0.5}};
+  for (const OptimizerSpec& spec : std::vector<OptimizerSpec>{{Adam{.beta2 = 0.5}, settings},
+                                                              AdamW{.amsgrad = true},
+                                                              SGD{.momentum = 0.9},
+                                                              RMSprop{.centered = true},
+                                                              Adagrad{.lr_decay = 0.1}}) {
+    FlatParameters parameters({{"weight", torch::ones({2}).requires_grad_()}});
+    EXPECT_EQ(spec.make(parameters)->describe(), describe(spec));
+  }
 }
 
 TEST(Describe, ASchedulerHasAllItsNumbers) {

@@ -136,7 +136,7 @@ class Changing {
   void run(FlatParameters& flat, Optimizer& optimizer, int first, int last) const {
     for (int step = first; step <= last; ++step) {
       freeze(step);
-      flat.wake_unfrozen();
+      flat.make_unfrozen_trainable();
       backward(step);
       optimizer.step({.grad_scale = 0.5});
     }
@@ -444,7 +444,7 @@ TEST(FlatOptimizer, ABufferThatWakesUpIsFilledByParts) {
   const auto optimizer =
       OptimizerSpec(Adagrad{.lr = 0.1, .initial_accumulator_value = 0.5}).make(flat);
   parameters[1].second.requires_grad_(true);
-  flat.wake_unfrozen();
+  flat.make_unfrozen_trainable();
   (parameters[0].second.sum() + parameters[1].second.sum()).backward();
   flat.collect_grads();
   const Part half{.index = 0, .count = 2};

@@ -298,19 +298,19 @@ TEST(FlatParameters, FrozenOnesGetMemoryForGradientsWhenTheyAreUnfrozen) {
                        {"same", view},
                        {"integers", integers}});
   ASSERT_EQ(flat.buffers().size(), 2U);
-  EXPECT_FALSE(flat.buffers()[1].is_awake());
+  EXPECT_FALSE(flat.buffers()[1].is_trainable());
   EXPECT_EQ(flat.left_alone().size(), 3U);
-  EXPECT_FALSE(flat.wake_unfrozen());
+  EXPECT_FALSE(flat.make_unfrozen_trainable());
   EXPECT_FALSE(frozen.grad().defined());
   EXPECT_EQ(flat.grad_norm(), 0.0);
   frozen.requires_grad_(true);
-  EXPECT_TRUE(flat.wake_unfrozen());
+  EXPECT_TRUE(flat.make_unfrozen_trainable());
   (2 * frozen).sum().backward();
   flat.collect_grads();
   EXPECT_TRUE(flat.buffers()[1].slices[0].used);
   EXPECT_DOUBLE_EQ(flat.grad_norm(), std::sqrt(12.0));
   view.requires_grad_(true);
-  EXPECT_THAT(message_of<ConfigError>([&] { flat.wake_unfrozen(); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { flat.make_unfrozen_trainable(); }),
               HasSubstr("parameter same: it requires a gradient now, but it shares memory"));
 }
 

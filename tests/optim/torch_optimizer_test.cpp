@@ -97,7 +97,7 @@ TEST(TorchOptimizer, LeavesUnusedParametersAloneAndTrainsUnfrozenOnes) {
   const auto spec =
       spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).weight_decay(0.5).momentum(0.5));
   const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
-    flat.wake_unfrozen();
+    flat.make_unfrozen_trainable();
     (parameters[0].second.sum() + parameters[2].second.sum()).backward();
     optimizer.step();
   };
@@ -136,7 +136,7 @@ TEST(TorchOptimizer, AStateFindsItsParametersByName) {
   };
   const auto spec = spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.5).momentum(0.5));
   const auto step = [](const NamedTensors& parameters, FlatParameters& flat, Optimizer& optimizer) {
-    flat.wake_unfrozen();
+    flat.make_unfrozen_trainable();
     (parameters[0].second.sum() + 3 * parameters[1].second.sum()).backward();
     optimizer.step();
   };
@@ -168,6 +168,67 @@ TEST(TorchOptimizer, AStateFindsItsParametersByName) {
   EXPECT_THROW(spec.make(flat)->load_state(twice), CheckpointError);
   twice.set("parameters", StateList{StateList{std::string("nowhere")}});
   EXPECT_THROW(spec.make(flat)->load_state(twice), CheckpointError);
+}
+
+// Its state is missing then, and not every optimizer of torch makes one in step().
+TEST(TorchOptimizer, EveryKindTrainsAParameterThatItGetsLater) {
+  const std::vector<OptimizerSpec> specs = {
+      spec_of<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.5)),
+      spec_of<torch::optim::Adam>(torch::optim::AdamOptions(0.1).amsgrad(true)),
+      spec_of<torch::optim::AdamW>(torch::optim::AdamWOptions(0.1)),
+      spec_of<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.1).momentum(0.5)),
+      spec_of<torch::optim::Adagrad>(
+          torch::optim::AdagradOptions(0.1).initial_accumulator_value(0.5))};
+  struct Run {
+    Run(const OptimizerSpec& spec, bool is_frozen)
+        : first(torch::ones({4}).requires_grad_()),
+          later(torch::ones({4}).requires_grad_(!is_frozen)),
+          flat(NamedTensors{{"first", first}, {"later", later}}),
+          optimizer(spec.make(flat)) {}
+    void step() {
+      flat.make_unfrozen_trainable();
+      (first.sum() + 3 * later.sum()).backward();
+      optimizer->step();
+    }
+    torch::Tensor first, later;
+    FlatParameters flat;
+    std::unique_ptr<Optimizer> optimizer;
+  };
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    SCOPED_TRACE(i);
+    Run expected(specs[i], /*is_frozen=*/false);
+    expected.step();
+
+    Run unfrozen(specs[i], /*is_frozen=*/true);
+    unfrozen.step();
+    const StateDict before = unfrozen.optimizer->state();
+    unfrozen.later.requires_grad_(true);
+    unfrozen.step();
+    expect_same_bits(unfrozen.later, expected.later);
+
+    Run resumed(specs[i], /*is_frozen=*/false);
+    resumed.optimizer->load_state(before);
+    resumed.step();
+    expect_same_bits(resumed.later, expected.later);
+  }
+}
+
+// Ranks compare it, because different options would make their weights differ.
+TEST(TorchOptimizer, TheTextOfOneThatAFunctionMadeHasAllOptions) {
+  const auto text = [](const torch::optim::AdamWOptions& options) {
+    return Training(spec_of<torch::optim::AdamW>(options), torch::kFloat32).optimizer->describe();
+  };
+  using Options = torch::optim::AdamWOptions;
+  const std::string plain = text(Options(0.1));
+  EXPECT_EQ(text(Options(0.1)), plain);
+  EXPECT_THAT(plain, ::testing::AllOf(::testing::StartsWith("torch::optim::AdamW("),
+                                      ::testing::HasSubstr("lr=0.1"),
+                                      ::testing::HasSubstr("betas=(0.9, 0.999)")));
+  for (const Options& other :
+       {Options(0.2), Options(0.1).weight_decay(0.2), Options(0.1).betas({0.9, 0.99}),
+        Options(0.1).eps(1e-7), Options(0.1).amsgrad(true)}) {
+    EXPECT_NE(text(other), plain);
+  }
 }
 
 TEST(TorchOptimizer, RefusesOtherParameters) {
@@ -227,6 +288,7 @@ TEST(TorchOptimizer, OneThatCannotBeSavedSaysSoBeforeItIsNeeded) {
   const Training adam(spec_of<torch::optim::Adam>(torch::optim::AdamOptions(0.02)),
                       torch::kFloat32);
   adam.optimizer->check_state();
+  EXPECT_THAT(training.optimizer->describe(), ::testing::HasSubstr("OwnOptimizer(lr=0.1)"));
   Training(Adam{}, torch::kFloat32).optimizer->check_state();
 }
 
@@ -234,7 +296,7 @@ TEST(TorchOptimizer, OneThatCannotBeSavedSaysSoBeforeItIsNeeded) {
 template <typename States>
 auto& state_of(States& states, const torch::Tensor& parameter) {
   if constexpr (std::is_same_v<typename States::key_type, std::string>) {
-    return states[c10::guts::to_string(parameter.unsafeGetTensorImpl())];
+    return states[c10::str(parameter.unsafeGetTensorImpl())];
   } else {
     return states[parameter.unsafeGetTensorImpl()];
   }

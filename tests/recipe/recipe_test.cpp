@@ -391,6 +391,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"stages={a: {num_epochs: 2}, b: {num_epochs: -5}}", "num_epochs"},
         Mutation{"loaders.train.batch_size=9223372036854775807",
                  "loaders/train/batch_size: expected at most 2147483647"},
+        Mutation{"loaders.train.global_batch_size=9223372036854775807",
+                 "loaders/train/global_batch_size: expected at most 2147483647"},
         Mutation{"optimizer.lr=-1", "optimizer/lr: expected a number >= 0, got -1"},
         Mutation{"optimizer.beta1=1", "optimizer/beta1"},
         Mutation{"loaders.train.batch_size=0", "loaders/train/batch_size"},

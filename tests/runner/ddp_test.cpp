@@ -115,6 +115,19 @@ TEST(Ddp, ARunOfAnyLengthHasTheSameBitsForAnyNumberOfWorkers) {
   }
 }
 
+// The function is called on every rank, so only what it made can be compared.
+TEST(Ddp, RanksWhoseFunctionsMakeDifferentOptimizersAreRefused) {
+  TrainOptions options = with({.workers = 2});
+  options.optimizer = [caller = ::getpid()](std::vector<torch::Tensor> parameters) {
+    const double weight_decay = ::getpid() == caller ? 0.25 : 0.5;
+    return std::make_unique<torch::optim::AdamW>(
+        std::move(parameters), torch::optim::AdamWOptions(0.1).weight_decay(weight_decay));
+  };
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::AllOf(HasSubstr("ranks disagree about the optimizer"),
+                             HasSubstr("weight_decay=0.25"), HasSubstr("weight_decay=0.5")));
+}
+
 // All layers of the model are known, and it has several megabytes. Gradients are written directly
 // if memory is shared, and reduced in buckets if it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {

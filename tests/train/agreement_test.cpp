@@ -1,9 +1,26 @@
 #include "lockstep/train/agreement.h"
 
+#include <set>
+#include <sstream>
+#include <typeinfo>
+
+#include <c10/util/Type.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/option_text.h"
+#include "lockstep/callback/batch_overfit.h"
+#include "lockstep/callback/check_run.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
+#include "lockstep/callback/confusion_matrix.h"
+#include "lockstep/callback/control_flow.h"
+#include "lockstep/callback/criterion.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/lambda.h"
+#include "lockstep/callback/lr_finder.h"
+#include "lockstep/callback/periodic_loader.h"
+#include "lockstep/callback/scheduler.h"
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/shared.h"
 #include "lockstep/train/plan.h"
@@ -51,31 +68,33 @@ TEST(Agreement, EveryDifferenceIsNamedWithValuesAndRanks) {
               HasSubstr("ATEN_CPU_CAPABILITY"));
 }
 
+// What ranks compare if their plan is a small one with a change.
+std::string text(const std::function<void(Plan&)>& change) {
+  TrainOptions options = toy::options();
+  Plan plan{.options = options,
+            .model = options.model,
+            .models = {{"model", options.model}},
+            .criterion = options.criterion,
+            .criterions = {{"criterion", options.criterion}},
+            .optimizers = {{.spec = options.optimizer, .networks = {"model"}}},
+            .phases = {{.name = "", .optimizers = {"optimizer"}}},
+            .loaders = options.loaders,
+            .callbacks = {},
+            .engine = std::make_shared<DeviceEngine>(),
+            .loss_key = "loss",
+            .handle_batch = {},
+            .keys = {},
+            .known_metrics = {},
+            .selection = {},
+            .step = {}};
+  change(plan);
+  std::string all;
+  for (const auto& [name, value] : agreement_of(plan)) all += name + "=" + value + "\n";
+  return all;
+}
+
 // Every option that must be the same on all ranks is compared.
 TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
-  const auto text = [](const std::function<void(Plan&)>& change) {
-    TrainOptions options = toy::options();
-    Plan plan{.options = options,
-              .model = options.model,
-              .models = {{"model", options.model}},
-              .criterion = options.criterion,
-              .criterions = {{"criterion", options.criterion}},
-              .optimizers = {{.spec = options.optimizer, .networks = {"model"}}},
-              .phases = {{.name = "", .optimizers = {"optimizer"}}},
-              .loaders = options.loaders,
-              .callbacks = {},
-              .engine = std::make_shared<DeviceEngine>(),
-              .loss_key = "loss",
-              .handle_batch = {},
-              .keys = {},
-              .known_metrics = {},
-              .selection = {},
-              .step = {}};
-    change(plan);
-    std::string all;
-    for (const auto& [name, value] : agreement_of(plan)) all += name + "=" + value + "\n";
-    return all;
-  };
   const std::string before = text([](Plan&) {});
   EXPECT_EQ(text([](Plan&) {}), before);
   EXPECT_EQ(text([](Plan& p) { p.options.seed = 42; }), before) << "the default, given explicitly";
@@ -153,6 +172,105 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
   EXPECT_EQ(distributed({.num_replicas = 2, .rank = 1, .seed = 1}), first);
   EXPECT_NE(distributed({.num_replicas = 2, .rank = 1, .seed = 2}), first);
   EXPECT_NE(distributed({.num_replicas = 2, .rank = 1, .shuffle = false, .seed = 1}), first);
+}
+
+std::string with_callback(CallbackPtr callback) {
+  return text([&](Plan& p) { p.callbacks = {std::move(callback)}; });
+}
+
+// Expects that all callbacks of a kind are compared as different, and a copy as equal.
+template <typename C, typename Options>
+void expect_compared(const std::vector<Options>& options) {
+  std::set<std::string> texts;
+  for (const Options& some : options) {
+    texts.insert(with_callback(std::make_shared<C>(some)));
+    EXPECT_EQ(with_callback(std::make_shared<C>(some)), with_callback(std::make_shared<C>(some)));
+  }
+  EXPECT_EQ(texts.size(), options.size()) << c10::demangle(typeid(C).name());
+}
+
+// With another weight, for example, a rank would train another loss.
+TEST(Agreement, ComparesTheOptionsOfCallbacks) {
+  const Criterion loss = torch::nn::CrossEntropyLoss();
+  const MetricKey key{.loader = "valid", .metric = "loss"};
+  expect_compared<CriterionCallback>(
+      std::vector<CriterionCallbackOptions>{{.criterion = loss},
+                                            {.criterion = loss, .weight = 0.1},
+                                            {.criterion = loss, .loss_key = "other"},
+                                            {.criterion = loss, .input_key = "other"},
+                                            {.criterion = loss, .target_key = "other"},
+                                            {.criterion = torch::nn::MSELoss()}});
+  expect_compared<SchedulerCallback>(std::vector<SchedulerCallbackOptions>{{}, {.metric = key}});
+  expect_compared<EarlyStoppingCallback>(std::vector<EarlyStoppingCallbackOptions>{
+      {}, {.patience = 3}, {.metric = key}, {.minimize = true}, {.min_delta = 0.1}});
+  expect_compared<CheckpointCallback>(
+      std::vector<CheckpointCallbackOptions>{{},
+                                             {.metric = key},
+                                             {.minimize = false},
+                                             {.save_n_best = 3},
+                                             {.save_every_batches = 2},
+                                             {.mode = CheckpointMode::kModel}});
+  expect_compared<PeriodicLoaderCallback>(std::vector<PeriodicLoaderCallbackOptions>{
+      {.every = {{"valid", 2}}}, {.every = {{"valid", 3}}}, {.every = {{"test", 2}}}});
+  expect_compared<BatchOverfitCallback>(std::vector<BatchOverfitCallbackOptions>{
+      {}, {.batches = {{"train", std::int64_t{1}}}}, {.batches = {{"train", 1.0}}}});
+  expect_compared<CheckRunCallback>(
+      std::vector<CheckRunCallbackOptions>{{}, {.num_batches = 2}, {.num_epochs = 2}});
+  expect_compared<LRFinderCallback>(std::vector<LRFinderCallbackOptions>{
+      {}, {.first_lr = 1e-3}, {.final_lr = 2}, {.num_steps = 5}, {.scale = LRScale::kLinear}});
+  expect_compared<AccuracyCallback>(std::vector<AccuracyCallbackOptions>{
+      {}, {.input_key = "other"}, {.topk = {2}}, {.num_classes = 2}});
+  expect_compared<PrecisionRecallF1SupportCallback>(
+      std::vector<PrecisionRecallF1SupportCallbackOptions>{
+          {.num_classes = 2}, {.num_classes = 3}, {.num_classes = 2, .zero_division = 1}});
+  expect_compared<AUCCallback>(std::vector<AUCCallbackOptions>{{}, {.target_key = "other"}});
+  expect_compared<ConfusionMatrixCallback>(
+      std::vector<ConfusionMatrixCallbackOptions>{{.num_classes = 2}, {.num_classes = 3}});
+}
+
+TEST(Agreement, ComparesTheOptionsOfCallbacksThatHoldOthersOrFunctions) {
+  const auto nothing = [](State&) {};
+  const auto flow = [](const CheckRunCallbackOptions& held,
+                       const ControlFlowCallbackOptions& options) {
+    return with_callback(std::make_shared<ControlFlowCallback>(CheckRunCallback(held), options));
+  };
+  const std::string plain = flow({}, {.every = 2});
+  EXPECT_EQ(flow({}, {.every = 2}), plain);
+  EXPECT_NE(flow({}, {.every = 3}), plain);
+  EXPECT_NE(flow({}, {.loaders = {"train"}, .every = 2}), plain);
+  EXPECT_NE(flow({}, {.every = 2, .loader_epochs = {{"train", {1}}}}), plain);
+  EXPECT_NE(flow({.num_epochs = 9}, {.every = 2}), plain);
+  const auto lambda = [](const LambdaCallback& callback) {
+    return with_callback(std::make_shared<LambdaCallback>(callback));
+  };
+  EXPECT_EQ(lambda(on_step(nothing)), lambda(on_step(nothing)));
+  EXPECT_NE(lambda(on_step(nothing)), lambda(on_step(nothing).every(2)));
+  EXPECT_NE(lambda(on_step(nothing)), lambda(on_step(nothing).once()));
+}
+
+// Two callbacks of one name do not hide each other.
+TEST(Agreement, TheOptionsOfAUsersCallbackAreComparedAndNamed) {
+  struct Scaled : toy::Hooks {
+    explicit Scaled(double factor) : factor(factor) {}
+    std::string name() const override { return "Scaled"; }
+    std::string agreed_options() const override {
+      return OptionText().with("factor", factor).str();
+    }
+    double factor;
+  };
+  const auto agreed = [](double first) {
+    Agreement agreement;
+    std::istringstream lines(text([&](Plan& p) {
+      p.callbacks = {std::make_shared<Scaled>(first), std::make_shared<Scaled>(2)};
+    }));
+    for (std::string line; std::getline(lines, line);) {
+      agreement.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
+    }
+    return agreement;
+  };
+  EXPECT_EQ(complaint({agreed(1), agreed(0.5)}),
+            "ranks disagree about the callback 1 (Scaled): rank 0 has factor=1, rank 1 has "
+            "factor=0.5; start every rank with the same options");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/sharding.h"
@@ -56,6 +57,16 @@ BatchOverfitCallback::BatchOverfitCallback(BatchOverfitCallbackOptions options)
                         name, *share);
     }
   }
+}
+
+std::string BatchOverfitCallback::agreed_options() const {
+  std::map<std::string, std::string> amounts;
+  for (const auto& [name, amount] : options_.batches) {
+    const auto* const count = std::get_if<std::int64_t>(&amount);
+    amounts[name] = count != nullptr ? fmt::format("{} batches", *count)
+                                     : fmt::format("a share of {}", std::get<double>(amount));
+  }
+  return OptionText().with("batches", amounts).str();
 }
 
 void BatchOverfitCallback::check(const State& state) const {

@@ -30,6 +30,7 @@ class BatchOverfitCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void check(const State& state) const override;
   void on_epoch_start(State& state) override;
   void on_epoch_end(State& state) override;

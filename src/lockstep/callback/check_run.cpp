@@ -1,6 +1,7 @@
 #include "lockstep/callback/check_run.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 
 namespace lockstep {
 
@@ -9,6 +10,13 @@ CheckRunCallback::CheckRunCallback(CheckRunCallbackOptions options) : options_(o
     throw ConfigError("CheckRunCallback: expected 1 or more batches and epochs, got {} and {}",
                       options_.num_batches, options_.num_epochs);
   }
+}
+
+std::string CheckRunCallback::agreed_options() const {
+  return OptionText()
+      .with("num_batches", options_.num_batches)
+      .with("num_epochs", options_.num_epochs)
+      .str();
 }
 
 void CheckRunCallback::on_step(State& state) {

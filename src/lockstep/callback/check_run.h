@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/train/callback.h"
 
@@ -22,6 +23,7 @@ class CheckRunCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 

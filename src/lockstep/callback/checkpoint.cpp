@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lockstep/base/option_text.h"
 #include "lockstep/train/checkpointer.h"
 
 namespace lockstep {
@@ -9,6 +10,16 @@ namespace lockstep {
 CheckpointCallback::CheckpointCallback(CheckpointCallbackOptions options)
     : options_(std::move(options)) {
   check_checkpoints(options_);
+}
+
+std::string CheckpointCallback::agreed_options() const {
+  return OptionText()
+      .with("metric", describe(options_.metric))
+      .with("minimize", options_.minimize)
+      .with("save_n_best", options_.save_n_best)
+      .with("save_every_batches", options_.save_every_batches)
+      .with("mode", options_.mode == CheckpointMode::kFull ? "full" : "model")
+      .str();
 }
 
 void CheckpointCallback::on_run_start(State& state) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "lockstep/train/callback.h"
 #include "lockstep/train/checkpoint_series.h"
@@ -31,6 +32,7 @@ class CheckpointCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void check(const State& state) const override { check_checkpoints(options_, state); }
   void on_run_start(State& state) override;
   void on_step(State&) override { series_->after_step(); }

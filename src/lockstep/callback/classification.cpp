@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/metric/accuracy.h"
 #include "lockstep/metric/auc.h"
 #include "lockstep/metric/precision_recall.h"
@@ -10,8 +11,9 @@
 
 namespace lockstep {
 
-MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys)
-    : metric_(std::move(metric)), keys_(std::move(keys)) {
+MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys,
+                               std::string options)
+    : metric_(std::move(metric)), keys_(std::move(keys)), options_(std::move(options)) {
   if (metric_ == nullptr) throw ConfigError("MetricCallback: expected a metric, got none");
 }
 
@@ -20,6 +22,15 @@ CallbackTraits MetricCallback::traits() const {
           .uses_gradients = false,
           .changes_batch = false,
           .metric_names = metric_->names()};
+}
+
+std::string MetricCallback::agreed_options() const {
+  return OptionText()
+      .with("input_key", keys_.input_key)
+      .with("target_key", keys_.target_key)
+      .with("metrics", metric_->names())
+      .with("metric", "(" + options_ + ")")
+      .str();
 }
 
 std::optional<Better> MetricCallback::better(std::string_view metric) const {
@@ -69,7 +80,8 @@ AccuracyCallback::AccuracyCallback(AccuracyCallbackOptions options)
                                                  .num_classes = options.num_classes,
                                                  .prefix = options.prefix,
                                                  .suffix = options.suffix}),
-                     {options.input_key, options.target_key}) {}
+                     {options.input_key, options.target_key},
+                     OptionText().with("num_classes", options.num_classes).str()) {}
 
 Metrics AccuracyCallback::running_metrics() const {
   Metrics running = metric().compute();
@@ -86,7 +98,11 @@ PrecisionRecallF1SupportCallback::PrecisionRecallF1SupportCallback(
                                                       .per_class = options.per_class,
                                                       .prefix = options.prefix,
                                                       .suffix = options.suffix}),
-          {options.input_key, options.target_key}) {}
+          {options.input_key, options.target_key},
+          OptionText()
+              .with("num_classes", options.num_classes)
+              .with("zero_division", options.zero_division)
+              .str()) {}
 
 AUCCallback::AUCCallback(AUCCallbackOptions options)
     : MetricCallback(
@@ -94,6 +110,7 @@ AUCCallback::AUCCallback(AUCCallbackOptions options)
                                                            .per_class = options.per_class,
                                                            .prefix = options.prefix,
                                                            .suffix = options.suffix}),
-          {options.input_key, options.target_key}) {}
+          {options.input_key, options.target_key},
+          OptionText().with("num_classes", options.num_classes).str()) {}
 
 }  // namespace lockstep

@@ -20,9 +20,13 @@ class MetricCallback : public Callback {
     std::string target_key = "targets";  // the expected outputs
   };
 
-  MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys);
+  // `options`: those of the metric that must be the same on all ranks, as text: see
+  // Callback::agreed_options().
+  MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys,
+                 std::string options = "");
 
   CallbackTraits traits() const override;
+  std::string agreed_options() const override;
   std::optional<Better> better(std::string_view metric) const override;
   void dry_run(const std::string& loader, Batch& batch) override;
   void on_loader_start(State& state) override;
@@ -38,6 +42,7 @@ class MetricCallback : public Callback {
  private:
   std::unique_ptr<metric::ClassificationMetric> metric_;
   Keys keys_;
+  std::string options_;
 };
 
 struct AccuracyCallbackOptions {

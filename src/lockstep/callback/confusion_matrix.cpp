@@ -1,6 +1,7 @@
 #include "lockstep/callback/confusion_matrix.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/plot/confusion_image.h"
 #include "lockstep/train/merge.h"
 
@@ -33,6 +34,14 @@ void ConfusionMatrixCallback::dry_run(const std::string&, Batch& batch) {
   metric_.reset();
   metric_.update(batch[options_.input_key], batch[options_.target_key]);
   metric_.reset();
+}
+
+std::string ConfusionMatrixCallback::agreed_options() const {
+  return OptionText()
+      .with("input_key", options_.input_key)
+      .with("target_key", options_.target_key)
+      .with("num_classes", options_.num_classes)
+      .str();
 }
 
 void ConfusionMatrixCallback::on_loader_start(State& state) {

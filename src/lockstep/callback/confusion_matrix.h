@@ -28,6 +28,7 @@ class ConfusionMatrixCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void dry_run(const std::string& loader, Batch& batch) override;
   void on_loader_start(State& state) override;
   void on_batch_end(State& state) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -30,6 +31,21 @@ ControlFlowCallback::ControlFlowCallback(Callbacks::Item callback,
   if (o.every && *o.every < 1) {
     throw ConfigError("ControlFlowCallback: every: expected a positive integer, got {}", *o.every);
   }
+}
+
+std::string ControlFlowCallback::agreed_options() const {
+  const auto& o = options_;
+  return OptionText()
+      .with("callback", "(" + held_->agreed_options() + ")")
+      .with("loaders", o.loaders)
+      .with("ignore_loaders", o.ignore_loaders)
+      .with("every", o.every)
+      .with("epochs", o.epochs)
+      .with("ignore_epochs", o.ignore_epochs)
+      .with("loader_epochs", o.loader_epochs)
+      .with("ignore_loader_epochs", o.ignore_loader_epochs)
+      .with("filter", o.filter != nullptr)
+      .str();
 }
 
 void ControlFlowCallback::check(const State& state) const {

@@ -41,6 +41,7 @@ class ControlFlowCallback : public Callback {
   std::string name() const override { return held_->name(); }
   const Callback& inner() const override { return held_->inner(); }
   CallbackTraits traits() const override { return held_->traits(); }
+  std::string agreed_options() const override;
   std::optional<Better> better(std::string_view metric) const override {
     return held_->better(metric);
   }

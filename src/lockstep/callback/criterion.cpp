@@ -1,6 +1,7 @@
 #include "lockstep/callback/criterion.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 
 namespace lockstep {
 
@@ -22,6 +23,17 @@ CallbackTraits CriterionCallback::traits() const {
           .uses_gradients = false,
           .changes_batch = false,
           .metric_names = std::vector<std::string>{key, key + "/std"}};
+}
+
+std::string CriterionCallback::agreed_options() const {
+  return OptionText()
+      .with("criterion", options_.criterion.describe())
+      .with("input_key", options_.input_key)
+      .with("target_key", options_.target_key)
+      .with("metric_key", options_.metric_key)
+      .with("weight", options_.weight)
+      .with("loss_key", options_.loss_key)
+      .str();
 }
 
 std::optional<Better> CriterionCallback::better(std::string_view metric) const {

@@ -23,6 +23,7 @@ class CriterionCallback : public Callback {
   explicit CriterionCallback(CriterionCallbackOptions options);
 
   CallbackTraits traits() const override;
+  std::string agreed_options() const override;
   std::optional<Better> better(std::string_view metric) const override;
   void dry_run(const std::string& loader, Batch& batch) override;
   void on_run_start(State& state) override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -21,6 +22,15 @@ EarlyStoppingCallback::EarlyStoppingCallback(EarlyStoppingCallbackOptions option
     throw ConfigError("{}: min_delta: expected 0 or more, got {}", kEarlyStopping,
                       options_.min_delta);
   }
+}
+
+std::string EarlyStoppingCallback::agreed_options() const {
+  return OptionText()
+      .with("patience", options_.patience)
+      .with("metric", describe(options_.metric))
+      .with("minimize", options_.minimize)
+      .with("min_delta", options_.min_delta)
+      .str();
 }
 
 void EarlyStoppingCallback::check(const State& state) const {

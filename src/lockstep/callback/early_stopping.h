@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "lockstep/train/callback.h"
 
@@ -29,6 +30,7 @@ class EarlyStoppingCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_epoch_end(State& state) override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 
 namespace lockstep {
 namespace {
@@ -131,6 +132,15 @@ CallbackTraits LambdaCallback::traits() const {
   CallbackTraits traits = traits_;
   if (counts()) traits.ranks = Ranks::kAll;
   return traits;
+}
+
+// Ranks count together, and with once() they vote.
+std::string LambdaCallback::agreed_options() const {
+  return OptionText()
+      .with("every", every_)
+      .with("once", once_)
+      .with("only_if", only_if_ != nullptr)
+      .str();
 }
 
 bool LambdaCallback::is_per_shard() const {

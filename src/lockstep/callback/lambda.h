@@ -86,6 +86,7 @@ class LambdaCallback : public Callback {
 
   std::string name() const override { return name_; }
   CallbackTraits traits() const override;
+  std::string agreed_options() const override;
 
   void on_run_start(State& state) override;
   void on_epoch_start(State& state) override;

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_text.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,15 @@ LRFinderCallback::LRFinderCallback(LRFinderCallbackOptions options) : options_(o
     throw ConfigError("LRFinderCallback: num_steps: expected 2 or more, got {}",
                       options_.num_steps);
   }
+}
+
+std::string LRFinderCallback::agreed_options() const {
+  return OptionText()
+      .with("first_lr", options_.first_lr)
+      .with("final_lr", options_.final_lr)
+      .with("num_steps", options_.num_steps)
+      .with("scale", options_.scale == LRScale::kLog ? "log" : "linear")
+      .str();
 }
 
 void LRFinderCallback::check(const State& state) const {

@@ -46,6 +46,7 @@ class LRFinderCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_forward(State& state) override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -21,6 +22,10 @@ PeriodicLoaderCallback::PeriodicLoaderCallback(PeriodicLoaderCallbackOptions opt
     throw ConfigError("{}: every: {}: expected 0 or more epochs, got {}", kPeriodicLoader, name,
                       period);
   }
+}
+
+std::string PeriodicLoaderCallback::agreed_options() const {
+  return OptionText().with("every", options_.every).str();
 }
 
 bool PeriodicLoaderCallback::takes_part(const std::string& loader, std::int64_t epoch) const {

@@ -29,6 +29,7 @@ class PeriodicLoaderCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   // Throws ConfigError for an unknown loader, if an epoch would have no loader, and if the run is
   // too short for the valid_loader to take part.
   void check(const State& state) const override;

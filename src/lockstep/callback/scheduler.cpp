@@ -3,11 +3,16 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 
 namespace lockstep {
 
 SchedulerCallback::SchedulerCallback(SchedulerCallbackOptions options)
     : options_(std::move(options)) {}
+
+std::string SchedulerCallback::agreed_options() const {
+  return OptionText().with("metric", describe(options_.metric)).str();
+}
 
 const std::optional<MetricKey>& SchedulerCallback::metric(const State& state) const {
   return options_.metric ? options_.metric : state.selection.key;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
@@ -26,6 +27,7 @@ class SchedulerCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
+  std::string agreed_options() const override;
   void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_step(State& state) override;

@@ -115,13 +115,20 @@ Ref argument(const Arguments& arguments, std::size_t index) {
 }
 
 // A call returns a new object, or one that exists already. An existing object is never copied,
-// because a pickle of a few bytes could copy a large object any number of times.
+// because a pickle of a few bytes could copy a large object any number of times. For the same
+// reason a call charges what it makes, and also what it only looks through, before it does so.
 using Result = std::variant<Object, Ref>;
 
+// Text is looked through faster than objects are made.
+std::uint64_t work_of(const std::string& text) {
+  return text.size() / 8;
+}
+
 // PyTorch 2 saves a conjugated or negated view as the plain numbers and a note.
-void refuse_lazy_views(Ref notes) {
+void refuse_lazy_views(Ref notes, Budget& budget) {
   const auto* const dict = std::get_if<Dict>(&notes->value);
   if (dict == nullptr) return;
+  budget.charge(dict->items.size());
   for (const auto& [key, value] : dict->items) {
     const auto* const is_set = std::get_if<bool>(&value->value);
     if (is_set == nullptr || !*is_set) continue;
@@ -133,30 +140,34 @@ void refuse_lazy_views(Ref notes) {
 }
 
 // (storage, offset, sizes, strides, requires_grad, hooks, notes)
-Result rebuild_tensor(const Arguments& arguments) {
+Result rebuild_tensor(const Arguments& arguments, Budget& budget) {
   constexpr std::size_t kNotes = 6;
-  if (arguments.size() > kNotes) refuse_lazy_views(arguments[kNotes]);
+  constexpr std::uint64_t kWork = 10;
+  budget.charge(kWork);
+  if (arguments.size() > kNotes) refuse_lazy_views(arguments[kNotes], budget);
   return Object{view(expect<Storage>(argument(arguments, 0), "a storage").numbers,
                      expect<std::int64_t>(argument(arguments, 1), "an offset"),
                      integers(argument(arguments, 2)), integers(argument(arguments, 3)))};
 }
 
-Result first_argument(const Arguments& arguments) {
+Result first_argument(const Arguments& arguments, Budget&) {
   return argument(arguments, 0);
 }
 
 // () or ({key: count, ...})
-Result make_counter(const Arguments& arguments) {
+Result make_counter(const Arguments& arguments, Budget&) {
   if (arguments.empty()) return Object{Dict()};
   expect<Dict>(arguments[0], "a dictionary of counts");
   return arguments[0];
 }
 
 // () or ([(key, value), ...])
-Result make_dict(const Arguments& arguments) {
+Result make_dict(const Arguments& arguments, Budget& budget) {
   Dict dict;
   if (!arguments.empty()) {
-    for (const Ref pair : expect<List>(arguments[0], "a list of pairs").items) {
+    const auto& pairs = expect<List>(arguments[0], "a list of pairs").items;
+    budget.charge(pairs.size());
+    for (const Ref pair : pairs) {
       const auto& items = expect<List>(pair, "a pair").items;
       dict.items.emplace_back(argument(items, 0), argument(items, 1));
     }
@@ -164,13 +175,13 @@ Result make_dict(const Arguments& arguments) {
   return Object{std::move(dict)};
 }
 
-Result make_list(const Arguments& arguments) {
+Result make_list(const Arguments& arguments, Budget&) {
   if (arguments.empty()) return Object{List()};
   return arguments[0];
 }
 
 // ("cuda", 1): "cuda:1"
-Result make_device(const Arguments& arguments) {
+Result make_device(const Arguments& arguments, Budget&) {
   const auto& name = expect<std::string>(argument(arguments, 0), "the name of a device");
   if (arguments.size() == 1) return arguments[0];
   constexpr std::size_t kLongestName = 32;
@@ -181,8 +192,9 @@ Result make_device(const Arguments& arguments) {
 
 // (text, "latin1"): the bytes whose numbers are the characters of the text. Protocols before 3
 // write bytes in this way.
-Result encode(const Arguments& arguments) {
+Result encode(const Arguments& arguments, Budget& budget) {
   const auto& text = expect<std::string>(argument(arguments, 0), "text");
+  budget.charge(work_of(text));
   const bool is_ascii = std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
   if (is_ascii) return arguments[0];
   if (expect<std::string>(argument(arguments, 1), "the name of an encoding") != "latin1") {
@@ -202,10 +214,10 @@ Result encode(const Arguments& arguments) {
   return Object{std::move(bytes)};
 }
 
-Result rebuild_from_type(const Arguments& arguments);
+Result rebuild_from_type(const Arguments& arguments, Budget& budget);
 
 // The functions that a pickle may call.
-using PickledFunction = Result (*)(const Arguments&);
+using PickledFunction = Result (*)(const Arguments&, Budget&);
 PickledFunction function_named(std::string_view name) {
   static const std::unordered_map<std::string_view, PickledFunction> functions = {
       {"collections.OrderedDict", make_dict},
@@ -250,12 +262,12 @@ PickledFunction function_of(Ref callee) {
 }
 
 // (function, type, arguments, attributes)
-Result rebuild_from_type(const Arguments& arguments) {
+Result rebuild_from_type(const Arguments& arguments, Budget& budget) {
   const Ref callee = argument(arguments, 0);
   if (function_named(expect<Name>(callee, "a function").text) == rebuild_from_type) {
     throw CheckpointError("damaged: a tensor that is rebuilt by its own rebuilding");
   }
-  return function_of(callee)(expect<List>(argument(arguments, 2), "arguments").items);
+  return function_of(callee)(expect<List>(argument(arguments, 2), "arguments").items, budget);
 }
 
 // clang-format off
@@ -336,22 +348,12 @@ class Unpickler {
   // clang-format on
 
   void call(Ref callee, Ref arguments) {
-    Result result = function_of(callee)(expect<List>(arguments, "arguments").items);
+    Result result = function_of(callee)(expect<List>(arguments, "arguments").items, made_);
     if (const Ref* const same = std::get_if<Ref>(&result)) {
       repeat(*same);
     } else {
-      auto& made = std::get<Object>(result);
-      made_.charge(cost(made));
-      push(std::move(made));
+      push(std::move(std::get<Object>(result)));
     }
-  }
-
-  // The cost of what a call makes, beyond one object: a call of a few bytes may make a large
-  // object.
-  static std::uint64_t cost(const Object& object) {
-    if (const auto* const dict = std::get_if<Dict>(&object.value)) return dict->items.size();
-    if (const auto* const text = std::get_if<std::string>(&object.value)) return text->size() / 8;
-    return std::holds_alternative<torch::Tensor>(object.value) ? 10 : 0;
   }
 
   std::span<const char> take(std::uint64_t count) {
@@ -482,9 +484,10 @@ class Unpickler {
     if (!known) {
       throw CheckpointError("holds a storage of Python's {}, which Lockstep does not know", type);
     }
-    return {
-        Storage{read_storage_(expect<std::string>(argument(items, 2), "a storage's key"), *known,
-                              expect<std::int64_t>(argument(items, 4), "a storage's size"))}};
+    const auto& key = expect<std::string>(argument(items, 2), "a storage's key");
+    made_.charge(work_of(key));  // it is compared with other keys
+    return {Storage{
+        read_storage_(key, *known, expect<std::int64_t>(argument(items, 4), "a storage's size"))}};
   }
 
   std::span<const char> rest_;

@@ -1,14 +1,9 @@
 #include "lockstep/data/download.h"
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -19,44 +14,6 @@
 namespace lockstep::data {
 namespace fs = std::filesystem;
 namespace {
-
-// The file while it is incomplete. It is in the same folder as the target, and is removed unless
-// finish() was called.
-class PartFile {
- public:
-  explicit PartFile(const fs::path& target)
-      : target_(target), path_(target.string() + ".part." + std::to_string(::getpid())) {
-    fd_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!fd_) throw DataError("{}: cannot create: {}", path_.string(), std::strerror(errno));
-  }
-  ~PartFile() {
-    if (!finished_) ::unlink(path_.c_str());
-  }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-
-  void append(std::span<const char> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw DataError("{}: cannot write: {}", path_.string(), std::strerror(errno));
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-
-  void finish() {
-    if (::fsync(fd_.get()) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) {
-      throw DataError("{}: cannot put in place: {}", target_.string(), std::strerror(errno));
-    }
-    finished_ = true;
-  }
-
- private:
-  fs::path target_;
-  fs::path path_;
-  FileDescriptor fd_;
-  bool finished_ = false;
-};
 
 // Makes the folder of the file, with its parents. The folders that were made are removed again
 // unless keep() is called.
@@ -90,10 +47,10 @@ class Transfer {
   Transfer(const DownloadOptions& options, const std::string& url)
       : options_(options),
         url_(url),
-        part_(options.path),
+        file_(options.path),
         progress_(options.path.filename(), url) {}
 
-  // Throws DataError with the reason.
+  // Throws Error with the reason.
   void run() {
     const Curl curl(library_.easy_init());
     if (!curl) throw Error("libcurl: cannot start");
@@ -108,7 +65,7 @@ class Transfer {
       throw DataError("wrong file: SHA-256 of the {} bytes is {}, expected {}", received_, found,
                       options_.sha256);
     }
-    part_.finish();
+    file_.commit();
     progress_.done(received_);
   }
 
@@ -168,13 +125,13 @@ class Transfer {
       throw DataError("it sends more than the {} bytes that are allowed", options_.max_bytes);
     }
     digest_.update(bytes);
-    part_.append(bytes);
+    file_.write({bytes.data(), bytes.size()});
   }
 
   const CurlLibrary& library_ = curl_library();
   const DownloadOptions& options_;
   const std::string& url_;
-  PartFile part_;
+  AtomicFile file_;
   DownloadProgress progress_;
   Sha256 digest_;
   std::int64_t received_ = 0;
@@ -194,7 +151,7 @@ void download(const DownloadOptions& options) {
       Transfer(options, url).run();
       destination.keep();
       return;
-    } catch (const DataError& error) {
+    } catch (const Error& error) {  // of the mirror, or of writing the file
       failures += fmt::format("\n  {}: {}", url, error.what());
     }
   }

@@ -7,23 +7,29 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
+namespace {
+
+// With this limit, batch_size times the number of shards cannot overflow, nor can the number of
+// samples plus a batch.
+constexpr std::int64_t kLargestBatch = std::numeric_limits<std::int32_t>::max();
+
+void check_batch_size(const char* option, std::int64_t size) {
+  if (size < 1) {
+    throw ConfigError("loader: {}: expected a positive integer, got {}", option, size);
+  }
+  if (size > kLargestBatch) {
+    throw ConfigError("loader: {}: expected at most {}, got {}", option, kLargestBatch, size);
+  }
+}
+
+}  // namespace
 
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
   if (!dataset_) throw ConfigError("loader: expected a data set, got a null pointer");
-  // With this limit, batch_size times the number of shards cannot overflow.
-  constexpr std::int64_t kLargestBatch = std::numeric_limits<std::int32_t>::max();
-  if (options_.batch_size < 1) {
-    throw ConfigError("loader: batch_size: expected a positive integer, got {}",
-                      options_.batch_size);
-  }
-  if (options_.batch_size > kLargestBatch) {
-    throw ConfigError("loader: batch_size: expected at most {}, got {}", kLargestBatch,
-                      options_.batch_size);
-  }
-  if (options_.global_batch_size && *options_.global_batch_size < 1) {
-    throw ConfigError("loader: global_batch_size: expected a positive integer, got {}",
-                      *options_.global_batch_size);
+  check_batch_size("batch_size", options_.batch_size);
+  if (options_.global_batch_size) {
+    check_batch_size("global_batch_size", *options_.global_batch_size);
   }
   if (options_.global_batch_size && options_.batch_size != LoaderOptions().batch_size) {
     throw ConfigError(

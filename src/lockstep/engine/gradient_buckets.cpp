@@ -17,7 +17,7 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
               BucketOptions options)
       : parameters_(parameters), options_(std::move(options)), sums_(communicator) {
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-      if (parameters_.buffers()[i].is_awake()) fill(i);
+      if (parameters_.buffers()[i].is_trainable()) fill(i);
     }
   }
 

@@ -92,7 +92,7 @@ void Replica::send() {
   if (communicator_.size() == 1) return;
   for (const auto& buffer : parameters_->buffers()) {
     if (!shared_) communicator_.broadcast(buffer.values);
-    if (!shared_ || buffer.is_awake()) continue;
+    if (!shared_ || buffer.is_trainable()) continue;
     // Frozen parameters: each rank has its own tensor, which the user may have replaced by another.
     for (const auto& slice : buffer.slices) communicator_.broadcast(slice.parameter);
   }
@@ -128,13 +128,13 @@ std::int64_t Replica::set_of(int local) const {
 }
 
 void Replica::begin_shard(int local, bool last) {
-  if (local == 0) wake_unfrozen();
+  if (local == 0) make_unfrozen_trainable();
   if (shared_ || range_.count() > 1) parameters_->bind_grads(set_of(local));
   last_shard_ = last && local + 1 == range_.count();
 }
 
-void Replica::wake_unfrozen() {
-  if (parameters_->wake_unfrozen() && buckets_ != nullptr) make_buckets();
+void Replica::make_unfrozen_trainable() {
+  if (parameters_->make_unfrozen_trainable() && buckets_ != nullptr) make_buckets();
 }
 
 // The buckets are not armed earlier, because the user may call backward() in between, and its
@@ -153,7 +153,7 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
   const Profiler::TimedScope scope(options_.profiler, Activity::kReduce);
   static const comm::Tree pair(comm::leaf_nodes({0, 2}), 2);
   for (const auto& buffer : parameters_->buffers()) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     const torch::Tensor& to = buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.to)];
     const torch::Tensor& from =
         buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.from)];
@@ -275,7 +275,7 @@ std::span<double> Replica::block_norms() const {
 void Replica::sum_gradients() {
   if (shared_) {
     for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
-      if (parameters_->buffers()[i].is_awake()) parameters_->write_marks(i, first_set_);
+      if (parameters_->buffers()[i].is_trainable()) parameters_->write_marks(i, first_set_);
     }
     wait_for_all();
   }
@@ -296,7 +296,7 @@ void Replica::exchange_sums() {
   } else {
     for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
       const auto& buffer = parameters_->buffers()[i];
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       parameters_->write_marks(i, 0);
       communicator_.sum_parts(
           {.leaves = options_.shards,
@@ -310,7 +310,7 @@ void Replica::exchange_sums() {
   parameters_->read_marks(sum);
   // The sum is in the first set, which the optimizer clears. The other sets are cleared here.
   for (const auto& buffer : parameters_->buffers()) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (std::size_t i = 1; i < terms; ++i) buffer.messages[i].zero_();
   }
 }
@@ -320,7 +320,7 @@ void Replica::exchange_sums() {
 void Replica::sum_own_part() {
   const Part part{communicator_.rank(), communicator_.size()};
   for (const auto& buffer : parameters_->buffers()) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     const ElementRange range = optim::range_of(part, buffer.grads.numel());
     const auto width = static_cast<std::int64_t>(buffer.grads.element_size());
     std::vector<const void*> inputs(terms_.size());

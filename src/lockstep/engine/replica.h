@@ -110,7 +110,7 @@ class Replica {
   bool can_share(const NamedTensors& parameters) const;
   comm::RunningSums sums_of(int rank) const;
   std::int64_t plan_shared_sets();
-  void wake_unfrozen();
+  void make_unfrozen_trainable();
   void make_buckets();
   std::int64_t set_of(int local) const;
   void add_sets(const comm::RunningSums::Addition& addition);

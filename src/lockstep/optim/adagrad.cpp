@@ -1,17 +1,11 @@
 #include "lockstep/optim/adagrad.h"
 
 #include "lockstep/base/check.h"
-#include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/option_tables.h"
 
 namespace lockstep::optim {
 namespace {
-
-constexpr auto kFields =
-    std::tuple(OptionField("lr", &Adagrad::lr), OptionField("lr_decay", &Adagrad::lr_decay),
-               OptionField("weight_decay", &Adagrad::weight_decay),
-               OptionField("initial_accumulator_value", &Adagrad::initial_accumulator_value),
-               OptionField("eps", &Adagrad::eps));
 
 Check check() {
   return Check("optimizer Adagrad");
@@ -57,14 +51,14 @@ class AdagradOptimizer final : public FlatOptimizer {
     });
   }
 
-  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+  StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
   double initial_in(const StateDict& state, std::size_t) const override {
     return state.get<double>("initial_accumulator_value");
   }
 
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
-    const Adagrad options = checked(fields_from_state(kFields, state));
+    const Adagrad options = checked(fields_from_state<Adagrad>(state));
     require_in_use(slots[kSum]);
     options_ = options;
   }

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "lockstep/base/check.h"
-#include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/option_tables.h"
 
 namespace lockstep::optim {
 namespace {
@@ -39,12 +39,7 @@ class AdamOptimizer final : public FlatOptimizer {
  private:
   enum SlotIndex { kExpAvg, kExpAvgSq, kMaxExpAvgSq };
   static constexpr bool kDecoupled = std::is_same_v<Options, AdamW>;
-  static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
-  static constexpr auto kFields =
-      std::tuple(OptionField("lr", &Options::lr), OptionField("beta1", &Options::beta1),
-                 OptionField("beta2", &Options::beta2), OptionField("eps", &Options::eps),
-                 OptionField("weight_decay", &Options::weight_decay),
-                 OptionField("amsgrad", &Options::amsgrad));
+  static constexpr const char* kName = OptionTable<Options>::kName;
 
   static Check check() { return Check(std::string("optimizer ") + kName); }
 
@@ -74,10 +69,10 @@ class AdamOptimizer final : public FlatOptimizer {
     });
   }
 
-  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+  StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
-    const Options options = checked(fields_from_state(kFields, state));
+    const Options options = checked(fields_from_state<Options>(state));
     require_in_use(slots[kExpAvg]);
     require_in_use(slots[kExpAvgSq]);
     if (options.amsgrad) require_in_use(slots[kMaxExpAvgSq]);

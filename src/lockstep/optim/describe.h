@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
@@ -10,9 +11,13 @@
 namespace lockstep::optim {
 
 // "SGD(lr=0.1, momentum=0.9, …)", with the settings of single parameters; "none" for nothing. Two
-// that differ in a number have different texts. The text of a torch optimizer has its name and the
-// learning rates of its groups. A function is not called, and the text only says that it is one.
+// that differ in a number have different texts, also if they are torch optimizers. A function is
+// not called, and the text only says that it is one: see Optimizer::describe() of the optimizer
+// that it makes.
 std::string describe(const OptimizerSpec& optimizer);
 std::string describe(const SchedulerSpec& scheduler);
+
+// " with *.bias(lr=0.5, weight_decay=none)", one after the other; empty for no settings.
+std::string describe(const std::vector<ParameterSettings>& settings);
 
 }  // namespace lockstep::optim

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
+#include "lockstep/optim/describe.h"
 
 namespace lockstep::optim {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // The key in a state whose tensors are sent later; no file contains it.
 constexpr const char* kSent = "tensors_are_sent";
 
-std::string describe(const torch::Tensor& tensor) {
+std::string type_and_shape(const torch::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
                      fmt::join(tensor.sizes(), ", "));
 }
@@ -35,8 +36,19 @@ FlatOptimizer::FlatOptimizer(FlatParameters& parameters, std::vector<std::string
   for (const auto& buffer : parameters_.buffers()) accounts_.emplace_back(buffer.slices.size());
 }
 
+std::string FlatOptimizer::describe() const {
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : hyper_parameters()) {
+    const bool* const is_set = value.get_if<bool>();
+    fields.push_back(is_set != nullptr ? fmt::format("{}={}", name, *is_set)
+                                       : fmt::format("{}={}", name, *value.get_if<double>()));
+  }
+  return fmt::format("{}({}){}", name(), fmt::join(fields, ", "), optim::describe(settings_));
+}
+
 void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) {
   if (settings.empty()) return;
+  settings_ = settings;
   const Check check("optimizer " + name());
   std::vector<bool> used(settings.size(), false);
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
@@ -94,7 +106,7 @@ void FlatOptimizer::use_slot(std::size_t slot, double initial) {
   slots_[slot].initial = initial;
   slots_[slot].flat.resize(parameters_.buffers().size());
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
-    if (parameters_.buffers()[i].is_awake()) make_room(slots_[slot], i, Part());
+    if (parameters_.buffers()[i].is_trainable()) make_room(slots_[slot], i, Part());
   }
 }
 
@@ -113,7 +125,7 @@ void FlatOptimizer::count_step() {
   ++num_steps_;
   for (std::size_t i = 0; i < accounts_.size(); ++i) {
     const auto& buffer = parameters_.buffers()[i];
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (Slot& slot : slots_) {
       if (slot.in_use) make_room(slot, i, part_);
     }
@@ -187,7 +199,7 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
     const auto& buffer = parameters_.buffers()[i];
     for (std::size_t j = 0; j < accounts[i].size(); ++j) {
       const std::string& name = buffer.slices[j].name;
-      const bool begun = buffer.is_awake() || has_tensors(name);
+      const bool begun = buffer.is_trainable() || has_tensors(name);
       accounts[i][j].steps = steps.get_or<std::int64_t>(name, begun ? num_steps : 0);
     }
   }
@@ -207,7 +219,7 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
       const auto& slice = buffer.slices[j];
       known.push_back(slice.name);
       const bool there = saved.tensors.contains(slice.name);
-      if (there || buffer.is_awake()) make_room(slot, i, filled);
+      if (there || buffer.is_trainable()) make_room(slot, i, filled);
       if (!there) {
         if (accounts[i][j].steps == 0) continue;
         throw CheckpointError("optimizer {}: {}: nothing for the model's parameter {}",
@@ -219,7 +231,8 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
       if (tensor.sizes() != slice.parameter.sizes() ||
           tensor.scalar_type() != slice.parameter.scalar_type()) {
         throw CheckpointError("optimizer {}: {}: parameter {}: expected {}, found {}", this->name(),
-                              name, slice.name, describe(slice.parameter), describe(tensor));
+                              name, slice.name, type_and_shape(slice.parameter),
+                              type_and_shape(tensor));
       }
       slice_view(slice, flat).copy_(tensor);
     }

@@ -24,6 +24,9 @@ class FlatOptimizer : public Optimizer {
   // matches no parameter, or a value is out of its range.
   void distinguish(const std::vector<ParameterSettings>& settings);
 
+  // The name, all hyper-parameters and the settings of distinguish().
+  std::string describe() const final;
+
   void step(const StepOptions& options) final;
   bool steps_in_parts() const final { return true; }
   StateDict state() const final;
@@ -46,6 +49,7 @@ class FlatOptimizer : public Optimizer {
   // Called by step(), after the steps of the parameters that take part have been counted.
   virtual void update(const GradientUse& gradient) = 0;
 
+  // Numbers and truth values by name.
   virtual StateDict hyper_parameters() const = 0;
   // The first value of a slot's elements, from the options in a state.
   virtual double initial_in(const StateDict& /*state*/, std::size_t /*slot*/) const { return 0.0; }
@@ -104,6 +108,7 @@ class FlatOptimizer : public Optimizer {
   Slot load_slot(Slot slot, const SavedSlot& saved, const Accounts& accounts) const;
 
   FlatParameters& parameters_;
+  std::vector<ParameterSettings> settings_;
   std::vector<Slot> slots_;
   Accounts accounts_;
   std::vector<Run> runs_;       // of the current buffer

@@ -122,8 +122,8 @@ bool shares_memory(const torch::Tensor& tensor, const NamedTensors& all) {
 }
 
 struct Sorted {
-  std::vector<Buffer> awake;
-  std::vector<Buffer> asleep;
+  std::vector<Buffer> trainable;
+  std::vector<Buffer> frozen;
   NamedTensors left_alone;
 };
 
@@ -141,8 +141,8 @@ Sorted sorted(const NamedTensors& parameters) {
       result.left_alone.push_back(item);
     }
   }
-  result.awake = sort_into_buffers(trained);
-  result.asleep = sort_into_buffers(frozen);
+  result.trainable = sort_into_buffers(trained);
+  result.frozen = sort_into_buffers(frozen);
   return result;
 }
 
@@ -187,7 +187,7 @@ void move_into(Buffer& buffer, const FlatOptions& how) {
 }
 
 // Makes a buffer trainable: allocates its gradients and binds them to the parameters.
-void wake(Buffer& buffer, const FlatOptions& how) {
+void make_trainable(Buffer& buffer, const FlatOptions& how) {
   const std::int64_t total = buffer.values.numel();
   const std::int64_t marks =
       aligned(static_cast<std::int64_t>(buffer.slices.size()) + 1, buffer.values.element_size());
@@ -290,20 +290,20 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
   if (!options_.memory) options_.memory = own_memory;
   // A frozen parameter stays in memory of this process until it is trained, because callbacks and
   // handle_batch() may change it on every rank. The weights of a target network are an example.
-  const FlatOptions asleep{.memory = own_memory};
+  const FlatOptions frozen{.memory = own_memory};
   torch::NoGradGuard no_grad;
-  for (std::vector<Buffer>* const some : {&found.awake, &found.asleep}) {
+  for (std::vector<Buffer>* const some : {&found.trainable, &found.frozen}) {
     for (Buffer& buffer : *some) {
-      const bool is_awake = some == &found.awake;
-      move_into(buffer, is_awake ? options_ : asleep);
-      if (is_awake) wake(buffer, options_);
+      const bool is_trainable = some == &found.trainable;
+      move_into(buffer, is_trainable ? options_ : frozen);
+      if (is_trainable) make_trainable(buffer, options_);
       for (const Slice& slice : buffer.slices) size_ += slice.size;
       buffers_.push_back(std::move(buffer));
     }
   }
 }
 
-bool FlatParameters::wake_unfrozen() {
+bool FlatParameters::make_unfrozen_trainable() {
   for (const auto& [name, tensor] : left_alone_) {
     if (!tensor.requires_grad()) continue;
     check_parameter(name, tensor);
@@ -315,12 +315,12 @@ bool FlatParameters::wake_unfrozen() {
   bool any = false;
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
-    if (buffer.is_awake()) continue;
+    if (buffer.is_trainable()) continue;
     const bool unfrozen = std::ranges::any_of(
         buffer.slices, [](const Slice& slice) { return slice.parameter.requires_grad(); });
     if (!unfrozen) continue;
     move_into(buffer, options_);
-    wake(buffer, options_);
+    make_trainable(buffer, options_);
     any = true;
   }
   return any;
@@ -329,7 +329,7 @@ bool FlatParameters::wake_unfrozen() {
 void FlatParameters::bind_grads(std::int64_t set) {
   const auto index = static_cast<std::size_t>(set);
   for (Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (Slice& slice : buffer.slices) {
       slice.bound = index;
       slice.grad = slice.set_grads[index];
@@ -363,7 +363,7 @@ void FlatParameters::move_to_own_memory() {
 void FlatParameters::collect_grads() {
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (Slice& slice : buffer.slices) {
       check_place(buffer, slice);
       const torch::Tensor& grad = slice.parameter.grad();
@@ -403,7 +403,7 @@ void FlatParameters::write_marks(std::size_t buffer, std::int64_t set) {
 void FlatParameters::read_marks(std::span<const std::int64_t> sets) {
   mark_ = false;
   for (Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (Slice& slice : buffer.slices) slice.used = false;
     for (const std::int64_t set : sets) {
       const torch::Tensor& message = buffer.messages[static_cast<std::size_t>(set)];
@@ -432,7 +432,7 @@ void FlatParameters::forget_use() {
 
 void FlatParameters::zero_grad() {
   for (Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     for (const torch::Tensor& set : buffer.grad_sets) set.zero_();
     for (Slice& slice : buffer.slices) {
       // A gradient that was replaced is dropped: only the flat gradient counts.
@@ -445,7 +445,7 @@ void FlatParameters::zero_grad() {
 
 double FlatParameters::grad_norm() const {
   const bool all = std::ranges::all_of(
-      buffers_, [](const Buffer& b) { return !b.is_awake() || has_kernels(b.grads); });
+      buffers_, [](const Buffer& b) { return !b.is_trainable() || has_kernels(b.grads); });
   if (all) {
     std::vector<double> blocks(static_cast<std::size_t>(num_blocks()));
     block_norms({}, blocks);
@@ -453,7 +453,7 @@ double FlatParameters::grad_norm() const {
   }
   double total = 0.0;
   for (const Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     total += buffer.grads.to(torch::kFloat64).square().sum().item<double>();
   }
   return std::sqrt(total);
@@ -470,7 +470,7 @@ void FlatParameters::block_norms(const Part& part, std::span<double> blocks) con
   for (const Buffer& buffer : buffers_) {
     // The blocks of a frozen buffer stay as they are: zero.
     const ElementRange range = range_of(part, buffer.values.numel());
-    if (buffer.is_awake() && range.size() > 0) {
+    if (buffer.is_trainable() && range.size() > 0) {
       squared_norms_of(buffer.grads, range, first + range.begin / kernels::kSumBlock);
     }
     first += blocks_in(buffer.values.numel());
@@ -488,7 +488,7 @@ void FlatParameters::clip_grad_value(double limit, const Part& part) {
     throw ConfigError("clip_grad_value: expected a limit that is not negative, got {}", limit);
   }
   for (Buffer& buffer : buffers_) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     const ElementRange range = range_of(part, buffer.grads.numel());
     buffer.grads.narrow(0, range.begin, range.size()).clamp_(-limit, limit);
   }

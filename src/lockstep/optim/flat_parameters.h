@@ -49,8 +49,8 @@ ElementRange range_of(const Part& part, std::int64_t size);
 // module is saved and copied as usual.
 //
 // Parameters that do not require a gradient have separate, frozen buffers. A frozen buffer has no
-// memory for gradients, and its values are in memory of this process only, until wake_unfrozen()
-// finds that one of its parameters requires a gradient.
+// memory for gradients, and its values are in memory of this process only, until
+// make_unfrozen_trainable() finds that one of its parameters requires a gradient.
 //
 // A parameter takes part in an update if a backward() since the last update reached it, as in
 // PyTorch, where the other parameters have no gradient. So requires_grad_() has an effect at any
@@ -91,7 +91,7 @@ class FlatParameters {
     std::vector<torch::Tensor> messages;
     std::vector<Slice> slices;
 
-    bool is_awake() const { return grads.defined(); }  // not frozen
+    bool is_trainable() const { return grads.defined(); }  // else frozen
   };
 
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -108,7 +108,7 @@ class FlatParameters {
   // so. Gradients that such parameters have already are dropped. If the memory of the buffers is
   // shared, all ranks must make the same call. Throws ConfigError if a parameter in left_alone()
   // requires a gradient.
-  bool wake_unfrozen();
+  bool make_unfrozen_trainable();
 
   // Call it after backward(): it records which parameters were reached. If autograd or the user
   // replaced a gradient (by none, by another tensor, by a sparse one), its values are copied into

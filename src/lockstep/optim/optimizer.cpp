@@ -26,7 +26,7 @@ struct MakeOptimizer {
   std::unique_ptr<Optimizer> operator()(const OptimizerSpec::TorchFactory& factory) const {
     std::vector<torch::Tensor> tensors;
     for (const auto& buffer : parameters.buffers()) {
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       for (const auto& slice : buffer.slices) tensors.push_back(slice.parameter);
     }
     return make_optimizer(OptimizerSpec::TorchOptimizer(factory(std::move(tensors))), parameters,
@@ -59,12 +59,18 @@ void Optimizer::set_momentum(double momentum) {
   throw Error("optimizer {}: it has no momentum that could be set to {}", name(), momentum);
 }
 
+std::string Optimizer::describe() const {
+  const auto momentum = this->momentum();
+  return fmt::format("{}(lr={}{})", name(), lr(),
+                     momentum ? fmt::format(", momentum={}", *momentum) : "");
+}
+
 void update_each(FlatParameters& parameters, const StepOptions& options,
                  const UpdateParameter& update) {
   const torch::NoGradGuard no_grad;
   parameters.collect_grads();
   for (const auto& buffer : parameters.buffers()) {
-    if (!buffer.is_awake()) continue;
+    if (!buffer.is_trainable()) continue;
     if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
     for (const auto& slice : buffer.slices) {
       if (slice.used) update(slice, slice.grad);
@@ -75,7 +81,7 @@ void update_each(FlatParameters& parameters, const StepOptions& options,
 }
 
 std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const {
-  if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_awake)) {
+  if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_trainable)) {
     throw ConfigError("optimizer: the model has no parameter that requires a gradient");
   }
   return std::visit(MakeOptimizer{parameters, settings_}, choice_);

@@ -65,6 +65,11 @@ class Optimizer {
   virtual std::optional<double> momentum() const { return std::nullopt; }
   virtual void set_momentum(double momentum);
 
+  // The options on which all ranks of a run must agree, as text; for example
+  // "SGD(lr=0.1, momentum=0.9, …)". It is compared when the optimizers of all ranks are made. By
+  // default it has the name, lr and momentum: override it if your class has other options.
+  virtual std::string describe() const;
+
   // Everything that the next step depends on besides the parameters and their gradients, the
   // learning rate included. It is a copy, which later steps do not change. Lockstep's optimizers
   // have {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,

@@ -1,16 +1,11 @@
 #include "lockstep/optim/rmsprop.h"
 
 #include "lockstep/base/check.h"
-#include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/option_tables.h"
 
 namespace lockstep::optim {
 namespace {
-
-constexpr auto kFields = std::tuple(
-    OptionField("lr", &RMSprop::lr), OptionField("alpha", &RMSprop::alpha),
-    OptionField("eps", &RMSprop::eps), OptionField("weight_decay", &RMSprop::weight_decay),
-    OptionField("momentum", &RMSprop::momentum), OptionField("centered", &RMSprop::centered));
 
 Check check() {
   return Check("optimizer RMSprop");
@@ -67,10 +62,10 @@ class RMSpropOptimizer final : public FlatOptimizer {
     });
   }
 
-  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+  StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>& slots) override {
-    const RMSprop options = checked(fields_from_state(kFields, state));
+    const RMSprop options = checked(fields_from_state<RMSprop>(state));
     require_in_use(slots[kSquareAvg]);
     if (options.centered) require_in_use(slots[kGradAvg]);
     options_ = options;

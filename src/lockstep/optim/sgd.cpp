@@ -1,16 +1,11 @@
 #include "lockstep/optim/sgd.h"
 
 #include "lockstep/base/check.h"
-#include "lockstep/optim/fields.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/option_tables.h"
 
 namespace lockstep::optim {
 namespace {
-
-constexpr auto kFields = std::tuple(
-    OptionField("lr", &SGD::lr), OptionField("momentum", &SGD::momentum),
-    OptionField("dampening", &SGD::dampening), OptionField("weight_decay", &SGD::weight_decay),
-    OptionField("nesterov", &SGD::nesterov));
 
 Check check() {
   return Check("optimizer SGD");
@@ -69,10 +64,10 @@ class SGDOptimizer final : public FlatOptimizer {
     });
   }
 
-  StateDict hyper_parameters() const override { return fields_to_state(kFields, options_); }
+  StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>&) override {
-    options_ = checked(fields_from_state(kFields, state));
+    options_ = checked(fields_from_state<SGD>(state));
   }
 
   SGD options_;

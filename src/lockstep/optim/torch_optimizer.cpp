@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,68 @@ void set_momentum_of(torch::optim::OptimizerOptions& options, double momentum) {
   if (auto* adamw = dynamic_cast<AdamWOptions*>(&options)) std::get<0>(adamw->betas()) = momentum;
 }
 
+std::string name_of(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
+}
+
+std::string text_of(const c10::IValue& value) {
+  if (value.isDouble()) return fmt::format("{}", value.toDouble());
+  if (!value.isTuple()) return c10::str(value);
+  std::vector<std::string> elements;
+  for (const c10::IValue& element : value.toTupleRef().elements()) {
+    elements.push_back(text_of(element));
+  }
+  return fmt::format("({})", fmt::join(elements, ", "));
+}
+
+// "lr=0.1, momentum=0.9, …": all that serialize() of the options writes, because torch has no other
+// list of an optimizer's options. Options of a user's class without serialize() have only "lr=0.1".
+std::string text_of(const torch::optim::OptimizerOptions& options) {
+  std::vector<std::string> fields;
+  try {
+    torch::serialize::OutputArchive written;
+    options.serialize(written);
+    std::stringstream stream;
+    written.save_to(stream);
+    torch::serialize::InputArchive archive;
+    archive.load_from(stream);
+    for (const std::string& name : archive.keys()) {
+      c10::IValue value;
+      archive.read(name, value);
+      fields.push_back(fmt::format("{}={}", name, text_of(value)));
+    }
+  } catch (const c10::Error&) {
+    fields.clear();
+  }
+  if (fields.empty()) return fmt::format("lr={}", options.get_lr());
+  return fmt::format("{}", fmt::join(fields, ", "));
+}
+
+// The key of a parameter's state is text or a pointer, depending on the version of LibTorch.
+template <typename States>
+auto& state_of(States& states, const torch::Tensor& parameter) {
+  if constexpr (std::is_same_v<typename States::key_type, std::string>) {
+    return states[c10::str(parameter.unsafeGetTensorImpl())];
+  } else {
+    return states[parameter.unsafeGetTensorImpl()];
+  }
+}
+
+// Torch's Adagrad makes the state of a parameter in its constructor, and fails in step() for a
+// parameter that it got later. Torch's other optimizers make a missing state in step().
+void make_missing_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter) {
+  const auto* const adagrad = dynamic_cast<const torch::optim::Adagrad*>(&optimizer);
+  if (adagrad == nullptr) return;
+  auto& held = state_of(optimizer.state(), parameter);
+  if (held != nullptr) return;
+  const auto& options = static_cast<const torch::optim::AdagradOptions&>(adagrad->defaults());
+  auto state = std::make_unique<torch::optim::AdagradParamState>();
+  state->step(0);
+  state->sum(torch::full_like(parameter.detach(), options.initial_accumulator_value(),
+                              torch::MemoryFormat::Preserve));
+  held = std::move(state);
+}
+
 class TorchOptimizerAdapter final : public Optimizer {
  public:
   TorchOptimizerAdapter(std::shared_ptr<torch::optim::Optimizer> optimizer,
@@ -69,25 +132,24 @@ class TorchOptimizerAdapter final : public Optimizer {
           name());
     }
     check_parameters(name(), *optimizer_, parameters);
-    for (const auto& buffer : parameters.buffers()) was_asleep_.push_back(!buffer.is_awake());
+    for (const auto& buffer : parameters.buffers()) was_frozen_.push_back(!buffer.is_trainable());
     const double first = lr();
     for (const auto& group : optimizer_->param_groups()) {
       lr_ratios_.push_back(first > 0.0 ? group.options().get_lr() / first : 1.0);
     }
   }
 
-  std::string name() const override {
-    const torch::optim::Optimizer& optimizer = *optimizer_;
-    return c10::demangle(typeid(optimizer).name());
-  }
+  std::string name() const override { return name_of(*optimizer_); }
+
+  std::string describe() const override { return optim::describe(*optimizer_); }
 
   void step(const StepOptions& options) override {
     parameters_.collect_grads();
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
       const FlatParameters::Buffer& buffer = parameters_.buffers()[i];
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       if (options.grad_scale != 1.0) buffer.grads.mul_(options.grad_scale);
-      if (options_.adds_unfrozen && was_asleep_[i]) add_unfrozen(buffer);
+      if (options_.adds_unfrozen && was_frozen_[i]) add_unfrozen(buffer);
     }
     // Torch's optimizers skip parameters without a gradient.
     bind_grads(/*all=*/false);
@@ -175,8 +237,7 @@ class TorchOptimizerAdapter final : public Optimizer {
                             error.what_without_backtrace());
     }
     for (std::size_t i = 0; i < rest.size(); ++i) {
-      auto& parameters = groups[i].params();
-      parameters.insert(parameters.end(), rest[i].begin(), rest[i].end());
+      for (const torch::Tensor& parameter : rest[i]) add(parameter, groups[i]);
     }
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (const double* lr = lrs[i].get_if<double>()) groups[i].options().set_lr(*lr);
@@ -196,7 +257,7 @@ class TorchOptimizerAdapter final : public Optimizer {
   // Binds the gradients of all parameters, or only those of parameters that take part in this step.
   void bind_grads(bool all) {
     for (const auto& buffer : parameters_.buffers()) {
-      if (!buffer.is_awake()) continue;
+      if (!buffer.is_trainable()) continue;
       for (const auto& slice : buffer.slices) {
         slice.parameter.mutable_grad() = all || slice.used ? slice.grad : torch::Tensor();
       }
@@ -205,7 +266,10 @@ class TorchOptimizerAdapter final : public Optimizer {
 
   void add_unfrozen(const FlatParameters::Buffer& buffer) {
     for (const auto& slice : buffer.slices) {
-      if (slice.used && !has(slice.parameter)) add(slice);
+      if (slice.used && !has(slice.parameter)) {
+        add(slice.parameter, optimizer_->param_groups().front());
+        known_.insert(slice.parameter.unsafeGetTensorImpl());
+      }
     }
   }
 
@@ -218,9 +282,9 @@ class TorchOptimizerAdapter final : public Optimizer {
     return known_.contains(parameter.unsafeGetTensorImpl());
   }
 
-  void add(const FlatParameters::Slice& slice) {
-    optimizer_->param_groups().front().params().push_back(slice.parameter);
-    known_.insert(slice.parameter.unsafeGetTensorImpl());
+  void add(const torch::Tensor& parameter, torch::optim::OptimizerParamGroup& group) {
+    group.params().push_back(parameter);
+    make_missing_state(*optimizer_, parameter);
   }
 
   // One list of names for each group, in the group's order.
@@ -288,12 +352,20 @@ class TorchOptimizerAdapter final : public Optimizer {
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   FlatParameters& parameters_;
   TorchOptimizerOptions options_;
-  std::vector<bool> was_asleep_;            // by buffer: frozen when the optimizer was made
+  std::vector<bool> was_frozen_;            // by buffer: frozen when the optimizer was made
   std::set<const c10::TensorImpl*> known_;  // parameters of all groups; filled by has()
   std::vector<double> lr_ratios_;           // each group's lr to the first's, when it was made
 };
 
 }  // namespace
+
+std::string describe(const torch::optim::Optimizer& optimizer) {
+  std::string text = name_of(optimizer);
+  for (const auto& group : optimizer.param_groups()) {
+    text += fmt::format("({})", text_of(group.options()));
+  }
+  return text;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                                           FlatParameters& parameters,

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <torch/optim/optimizer.h>
 
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep::optim {
+
+// "torch::optim::SGD(lr=0.1, momentum=0.9, …)": its name, and all options of each of its groups. If
+// the options of a user's class have no serialize(), only their learning rate is known.
+std::string describe(const torch::optim::Optimizer& optimizer);
 
 struct TorchOptimizerOptions {
   // If true, parameters that were frozen when the run began are added to the first group when they

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/scheduler.h"
@@ -36,6 +37,9 @@ class Follower : public Callback {
             .uses_gradients = false,
             .changes_batch = false,
             .metric_names = no_metrics()};
+  }
+  std::string agreed_options() const override {
+    return OptionText().with("is_loaded", is_loaded_).str();
   }
   void on_run_start(State& state) override {
     if (!is_loaded_) return;

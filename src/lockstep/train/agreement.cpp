@@ -198,11 +198,18 @@ void add_parts(Agreement& agreement, const Plan& plan) {
 // Callbacks that run only on rank 0, or only on the other ranks, are not compared.
 void add_callbacks(Agreement& agreement, const std::vector<CallbackPtr>& callbacks) {
   std::vector<std::string> names;
+  Agreement options;
   for (const auto& callback : callbacks) {
-    if (callback->traits().ranks == Ranks::kAll) names.push_back(callback->name());
+    if (callback->traits().ranks != Ranks::kAll) continue;
+    names.push_back(callback->name());
+    const std::string text = callback->agreed_options();
+    // The number tells callbacks of one name apart.
+    options.emplace_back(fmt::format("callback {} ({})", names.size(), names.back()),
+                         text.empty() ? "no options" : text);
   }
   agreement.emplace_back("callbacks",
                          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  agreement.insert(agreement.end(), options.begin(), options.end());
 }
 
 void add_engine(Agreement& agreement, const Engine& engine) {

@@ -100,8 +100,15 @@ class Callback {
   // Its place in the run and what it needs. The defaults suit any callback.
   virtual CallbackTraits traits() const { return {}; }
 
+  // The options that must be the same on all ranks, as text (base/option_text.h):
+  // OptionText().with("weight", weight_).str(), for example. Ranks that a launcher started compare
+  // it before the run, together with name(). Put in everything that changes what is trained, which
+  // decisions are made or when ranks communicate; leave out paths and what only one rank uses. It
+  // is not called for callbacks that are not on all ranks.
+  virtual std::string agreed_options() const { return ""; }
+
   // The callback that does the work, if this one only forwards calls to it. Such a callback
-  // forwards traits(), too.
+  // forwards traits() and agreed_options(), too.
   virtual const Callback& inner() const { return *this; }
 
   // Whether a smaller or a larger value of its metric of that name is better. The best epoch, early

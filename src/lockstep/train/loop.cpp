@@ -146,7 +146,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
     initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
   }
-  check_agreement(made_optimizers(plan), comm);
+  if (comm.size() > 1) check_agreement(made_optimizers(plan), comm);
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
     const PlannedOptimizer& planned = plan.optimizers[i];
     schedulers.emplace_back();
@@ -170,12 +170,9 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
 Agreement Loop::TrainingParts::made_optimizers(const Plan& plan) const {
   Agreement made;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    const optim::Optimizer& optimizer = *optimizers[i];
     const std::string of =
         optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
-    made.emplace_back("optimizer" + of, optimizer.name());
-    made.emplace_back("learning rate" + of, fmt::format("{}", optimizer.lr()));
-    made.emplace_back("momentum" + of, fmt::format("{}", optimizer.momentum().value_or(0)));
+    made.emplace_back("optimizer" + of, optimizers[i]->describe());
   }
   return made;
 }

@@ -2,6 +2,10 @@
 
 namespace lockstep {
 
+std::string describe(const std::optional<MetricKey>& key) {
+  return key ? key->loader + "/" + key->metric : "default";
+}
+
 std::optional<double> find_metric(const EpochMetrics& metrics, const MetricKey& key) {
   const auto loader = metrics.find(key.loader);
   if (loader == metrics.end()) return std::nullopt;

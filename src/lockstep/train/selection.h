@@ -16,6 +16,9 @@ struct MetricKey {
   std::string metric = "loss";
 };
 
+// "valid/loss"; "default" for nothing.
+std::string describe(const std::optional<MetricKey>& key);
+
 // The metric's value; nothing if the epoch does not have it.
 std::optional<double> find_metric(const EpochMetrics& metrics, const MetricKey& key);
 
