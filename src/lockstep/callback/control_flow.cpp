@@ -36,7 +36,7 @@ ControlFlowCallback::ControlFlowCallback(Callbacks::Item callback,
 std::string ControlFlowCallback::agreed_options() const {
   const auto& o = options_;
   return OptionText()
-      .with("callback", "(" + held_->agreed_options() + ")")
+      .with("callback", fmt::format("({})", held_->agreed_options()))
       .with("loaders", o.loaders)
       .with("ignore_loaders", o.ignore_loaders)
       .with("every", o.every)
