@@ -44,36 +44,6 @@ TEST(ProcessGroup, GlooIsThereAndFindsItsRanksAtTheMeetingPlace) {
   });
 }
 
-// Rank 1 never comes. The store is not ours and has no time limit of its own.
-TEST(ProcessGroup, TheStartHasItsOwnTimeLimit) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_THROW(
-      make_process_group(
-          c10::make_intrusive<c10d::HashStore>(),
-          {.address = "127.0.0.1", .rank = 0, .size = 2, .start_timeout = 500ms, .timeout = 1h}),
-      std::exception);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, scaled(5s));
-}
-
-TEST(ProcessGroup, AnOperationMayTakeLongerThanTheStart) {
-  run_ranks(2, [](process::HostGroup& host_group) {
-    Shared shared(host_group);
-    const RendezvousSession session = meet_through(shared, {.answer = kLimit});
-    const auto store = c10::make_intrusive<RendezvousStore>(session.rendezvous, "test/", kLimit);
-    const auto group = make_process_group(store, {.address = "127.0.0.1",
-                                                  .rank = host_group.rank(),
-                                                  .size = 2,
-                                                  .start_timeout = scaled(1s),
-                                                  .timeout = kLimit});
-    if (host_group.rank() == 1) std::this_thread::sleep_for(scaled(1s) + 500ms);
-    std::vector<torch::Tensor> inputs{torch::full({3}, host_group.rank() + 1.0F)};
-    std::vector<std::vector<torch::Tensor>> outputs{{torch::empty(3), torch::empty(3)}};
-    group->allgather(outputs, inputs)->wait();
-    EXPECT_TRUE(outputs[0][1].equal(torch::full({3}, 2.0F)));
-    shared.barrier();
-  });
-}
-
 // For every thread of this process: whether SIGPIPE is not blocked in it, so that writing to a
 // closed connection would kill the process.
 std::map<std::string, bool> threads_that_broken_pipes_kill() {

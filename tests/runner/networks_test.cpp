@@ -280,6 +280,72 @@ TEST(Networks, ASchedulerStepsWithItsOptimizer) {
   EXPECT_DOUBLE_EQ(result.last_metrics.at(kEpochKey).at("lr/generator"), 0.01 / 4);
 }
 
+// The only update of the generator in an epoch is at its last occurrence, before the last batch.
+TEST(Networks, ASchedulerSeesAnUpdateThatAccumulatesToTheEndOfAnEpoch) {
+  TrainOptions options = gan_options();
+  options.phases = {"discriminator", Phase{.name = "generator", .every = 2}};
+  options.accumulation_steps = 2;
+  options.num_epochs = 1;
+  options.loaders = {{"train", {toy::points(6), {.batch_size = 2}}}};
+  options.valid_loader.reset();
+  options.scheduler = optim::ExponentialLR{.gamma = 0.5, .per = optim::Per::kBatch};
+  const auto result = Gan().train(options);
+  EXPECT_DOUBLE_EQ(result.last_metrics.at(kEpochKey).at("lr/discriminator"), 0.05 / 4);
+  EXPECT_DOUBLE_EQ(result.last_metrics.at(kEpochKey).at("lr/generator"), 0.01 / 2);
+}
+
+// on_batch_start is no part of a phase, so parameters are as the user left them.
+TEST(Networks, FreezingBeforeABatchIsObeyedInEveryPhase) {
+  const auto train = [](bool frozen_first, bool frozen_later) {
+    TrainOptions options = gan_options();
+    const Model generator = options.models["generator"];
+    for (const auto& [name, parameter] : generator.parameters()) {
+      parameter.set_requires_grad(!frozen_first);
+    }
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_start = [generator, frozen_later](State& s) {
+      if (!s.is_train) return;
+      for (const auto& [name, parameter] : generator.parameters()) {
+        parameter.set_requires_grad(!frozen_later);
+      }
+    };
+    options.callbacks = {hooks};
+    options.engine = gan_engine({});
+    const auto before = weights_hash(generator.parameters());
+    const auto result = Gan().train(options);
+    return std::pair(weights_hash(generator.parameters()) != before, result.weights_hash);
+  };
+  EXPECT_FALSE(train(false, true).first) << "frozen before the first batch";
+  const auto [is_trained, hash] = train(true, false);
+  EXPECT_TRUE(is_trained) << "unfrozen before the first batch";
+  EXPECT_EQ(hash, train(false, false).second) << "no gradient of another phase is left in it";
+}
+
+// A batch of lists has no tensor that shows the number of samples, and the loss is not one.
+TEST(Networks, ABatchOfListsIsTrainedAsABatchOfTensors) {
+  struct Listed : Runner {
+    void handle_batch(State& s) override {
+      const bool is_list = s.batch.find_list("features") != nullptr;
+      const auto stacked = [&](const char* key) {
+        return is_list ? torch::stack(s.batch.list(key)) : s.batch[key];
+      };
+      s.set_loss(torch::cross_entropy_loss(s.model(stacked("features")), stacked("targets")));
+    }
+  };
+  const auto train = [](data::Collate collate) {
+    TrainOptions options = toy::options();
+    options.criterion = {};
+    options.loaders = {{"train", {toy::points(50), {.batch_size = 8, .collate = collate}}}};
+    options.valid_loader.reset();
+    options.engine = gan_engine({});
+    return Listed().train(options);
+  };
+  const auto tensors = train({});
+  const auto lists = train(data::lists({"features", "targets"}));
+  EXPECT_EQ(lists.weights_hash, tensors.weights_hash);
+  EXPECT_EQ(lists.history, tensors.history);
+}
+
 TEST(Networks, EvaluationGoesThroughThePhasesOfTheTraining) {
   TrainOptions options = gan_options();
   options.phases = {"discriminator", Phase{.name = "generator", .every = 5}};

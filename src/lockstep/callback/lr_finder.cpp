@@ -82,7 +82,7 @@ void LRFinderCallback::on_forward(State& state) {
 double LRFinderCallback::weight_of_loss(const State& state) const {
   const LossOver over = state.loss_over();
   const bool is_weighted = !has_phases_ && over.kind == LossOver::Kind::kWeight;
-  return is_weighted ? over.weight : static_cast<double>(state.batch.size());
+  return is_weighted ? over.weight : static_cast<double>(state.samples());
 }
 
 void LRFinderCallback::on_batch_end(State& state) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -173,8 +175,7 @@ class C10d::Group {
                     .address = options.address,
                     .rank = rank_,
                     .size = options.topology.world_size,
-                    .start_timeout = group_timeout(1),
-                    .timeout = group_timeout(process::HostGroup::kAloneLimits)});
+                    .timeout = group_timeout()});
     });
   }
 
@@ -283,10 +284,7 @@ class C10d::Group {
       const auto now = Clock::now();
       if (now - looked < kCheckInterval) continue;
       scope.tell();
-      // A turn counts for 10 * kCheckInterval at most: if it took longer, this process was stopped
-      // itself, and no other rank was late.
-      (waits_for_lone_work() ? alone : waited) +=
-          std::min<Clock::duration>(now - looked, 10 * kCheckInterval);
+      (waits_for_lone_work() ? alone : waited) += counted(now - looked);
       looked = now;
       check();
       compare();
@@ -310,22 +308,51 @@ class C10d::Group {
     return any;
   }
 
-  // The process group's time limit for a wait that our code ends after `limits` times ours.
-  milliseconds group_timeout(int limits) const {
-    constexpr milliseconds kForever = std::chrono::hours(1000);
-    return kGroupTimeoutMargin + limits * std::min(timeout_, kForever);
+  // A turn of a wait counts for 10 * kCheckInterval at most: if it took longer, this process was
+  // stopped itself, and no other rank was late.
+  static Clock::duration counted(Clock::duration turn) {
+    return std::min<Clock::duration>(turn, 10 * kCheckInterval);
   }
 
-  // At the time limit, names the ranks that have not begun to start their group. If there are none,
-  // the group's own error says more, for example to which address it could not connect.
-  void start(const c10::intrusive_ptr<RendezvousStore>& store, const GroupOptions& options) {
-    const auto began = Clock::now();
+  milliseconds group_timeout() const {
+    constexpr milliseconds kForever = std::chrono::hours(1000);
+    return kGroupTimeoutMargin + process::HostGroup::kAloneLimits * std::min(timeout_, kForever);
+  }
+
+  // The process group has one time limit for its start and its operations, and that of operations
+  // is too long for a start. So another thread starts it, which is left behind if another rank
+  // fails or our time limit is over.
+  void start(const c10::intrusive_ptr<RendezvousStore>& store, GroupOptions options) {
+    const auto made = std::make_shared<std::promise<c10::intrusive_ptr<ProcessGroup>>>();
+    auto future = made->get_future();
+    std::thread([made, store, options = std::move(options)] {
+      try {
+        made->set_value(make_process_group(store, options));
+      } catch (...) {
+        made->set_exception(std::current_exception());
+      }
+    }).detach();
+    Clock::duration waited{};
+    for (auto looked = Clock::now();
+         future.wait_for(kCheckInterval) != std::future_status::ready;) {
+      const auto now = Clock::now();
+      waited += counted(now - looked);
+      looked = now;
+      check();
+      if (waited < timeout_) continue;
+      if (!arrivals().missing.empty()) time_out(waited);
+      throw CommError(
+          "{}: start: no connection to the other ranks after {}; check that no firewall stops "
+          "connections between the hosts, and choose another network with LOCKSTEP_INTERFACE",
+          backend_, format_duration(std::chrono::duration<double>(waited).count()));
+    }
     try {
-      group_ = make_process_group(store, options);
+      group_ = future.get();
     } catch (const std::exception&) {
       check();
-      const auto waited = Clock::now() - began;
-      if (waited >= timeout_ && !arrivals().missing.empty()) time_out(waited);
+      // The store has our time limit, too, and may be the first to reach it.
+      const bool was_late = waited + 10 * kCheckInterval >= timeout_;
+      if (was_late && !arrivals().missing.empty()) time_out(waited);
       throw;
     }
   }

@@ -36,27 +36,14 @@ class BrokenPipeBlocked {
   sigset_t before_{};
 };
 
-// Gloo has one time limit, which its contexts keep. The start and the operations need different
-// ones. An operation takes the limit that its context has when the operation starts; newer versions
-// of LibTorch take the limit from the options, of which the group and the caller share one object.
-class GlooGroup final : public c10d::ProcessGroupGloo {
- public:
-  GlooGroup(const c10::intrusive_ptr<c10d::Store>& store, const GroupOptions& options,
-            const c10::intrusive_ptr<Options>& settings)
-      : ProcessGroupGloo(store, options.rank, options.size, settings) {
-    settings->timeout = options.timeout;
-    for (const auto& context : contexts_) context->setTimeout(options.timeout);
-  }
-};
-
 c10::intrusive_ptr<ProcessGroup> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
                                            const GroupOptions& options) {
   const BrokenPipeBlocked blocked;
   auto settings = c10d::ProcessGroupGloo::Options::create();
-  settings->timeout = options.start_timeout;
+  settings->timeout = options.timeout;
   settings->threads = 2;
   settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
-  return c10::make_intrusive<GlooGroup>(store, options, settings);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, options.rank, options.size, settings);
 }
 
 }  // namespace

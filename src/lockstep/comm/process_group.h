@@ -27,9 +27,7 @@ struct GroupOptions {
   std::string address;           // the network address at which other hosts reach this one
   int rank = 0;
   int size = 1;
-  // How long the start of the group waits for another rank and for the connection to it.
-  std::chrono::milliseconds start_timeout = std::chrono::minutes(5);
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of each operation
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of the start and each operation
 };
 
 // Throws ConfigError, which lists the available backends, if there is no such backend.

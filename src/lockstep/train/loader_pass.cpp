@@ -172,10 +172,8 @@ bool LoaderPass::between_steps() const {
 
 void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updates) {
   TrainStep* const step = state_.is_train ? &steps_[phase] : nullptr;
-  std::span<const torch::Tensor> others;
-  if (step != nullptr) others = step->others();
-  const WithoutGradients without_others(others);
-  const bool last = state_.loader_batch == state_.loader_batches;
+  // Of the batches of this pass in which the phase takes place.
+  const bool last = state_.loader_batch + settings_.phases[phase].every > state_.loader_batches;
   if (step != nullptr) {
     step->begin_batch({.samples = at.epoch.samples(at.index),
                        .batch_size = state_.loader_batch_size,
@@ -226,6 +224,7 @@ void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
   seed_shard(at, Draws::kModel);
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_all(callbacks_, &Callback::on_batch_start, state_);
+  if (state_.batch.begin() == state_.batch.end()) state_.listed_samples = state_.batch.size();
 }
 
 // For another phase of the batch. It has what earlier phases put into the batch, but its own loss.
@@ -248,6 +247,9 @@ void LoaderPass::keep_shard(std::size_t index, std::size_t phase) {
 void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   if (phase > 0) seed_shard(at, Draws::kModel, phase);
   state_.phase = settings_.phases[phase].name;
+  std::span<const torch::Tensor> others;
+  if (state_.is_train) others = steps_[phase].others();
+  const WithoutGradients without_others(others);
   {
     Profiler::TimedScope scope(profiler_, Activity::kForward);
     if (state_.is_train && side_training_.watches(state_)) {
@@ -355,7 +357,7 @@ void LoaderPass::backward(TrainStep& step) {
   }
   {
     Profiler::TimedScope scope(profiler_, Activity::kBackward);
-    step.backward(loss, state_.loss_over(), state_.batch.size());
+    step.backward(loss, state_.loss_over(), state_.samples());
   }
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_all(callbacks_, &Callback::on_backward, state_);
@@ -379,7 +381,7 @@ std::optional<double> LoaderPass::shown_loss(const std::string& name, const torc
   // A sum is shown per sample, because otherwise it would change with the batch size and the
   // shards.
   const bool is_sum = over.kind == LossOver::Kind::kSum;
-  return is_sum ? value / static_cast<double>(state_.batch.size()) : value;
+  return is_sum ? value / static_cast<double>(state_.samples()) : value;
 }
 
 // The losses of the phases that took place, and their sum.
@@ -439,7 +441,7 @@ void LoaderPass::record(const std::string& name, double value, const LossOver& o
   if (average == averages_.end()) {
     average = averages_.emplace(name, metric::Additive({.name = name})).first;
   }
-  const std::int64_t samples = state_.batch.size();
+  const std::int64_t samples = state_.samples();
   const bool weighted = over.kind == LossOver::Kind::kWeight;
   average->second.update({.value = value,
                           .weight = weighted ? over.weight : static_cast<double>(samples),

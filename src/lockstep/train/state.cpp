@@ -37,7 +37,7 @@ void State::add_loss(const torch::Tensor& term, const LossOver& over) {
   }
   // Two terms with equal weights have a sum with that weight, even if one weight was given as
   // samples.
-  const auto size = static_cast<double>(batch.size());
+  const auto size = static_cast<double>(samples());
   const auto weighted = [&](const LossOver& given) {
     return given.kind == LossOver::Kind::kSamples ? mean_over(size) : given;
   };

@@ -145,6 +145,11 @@ struct ShardState {
     std::map<std::string, LossOver, std::less<>> metrics;
   };
   Said said = {};
+  // The number of samples, if the loader's batch had no tensor that shows it, only lists or nested
+  // batches. Tensors that handle_batch adds need not have one row per sample.
+  std::optional<std::int64_t> listed_samples = {};
+
+  std::int64_t samples() const { return listed_samples.value_or(batch.size()); }
 };
 
 // What callbacks request. A request of one worker applies to all workers.

@@ -124,7 +124,7 @@ void forward_keys(const Model& model, const SupervisedKeys& keys, const Batch& f
 
 void set_losses(State& state, const SupervisedKeys& keys, const std::vector<LossTerm>& terms) {
   if (!has_criterion(state)) return;
-  const double samples = static_cast<double>(state.batch.size());
+  const double samples = static_cast<double>(state.samples());
   bool is_first = true;
   for (const LossTerm& term : terms) {
     const Criterion& criterion = criterion_of(state, term.criterion);
