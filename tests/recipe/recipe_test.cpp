@@ -330,7 +330,8 @@ INSTANTIATE_TEST_SUITE_P(
     Configs, Broken,
     ::testing::Values(
         // Keys that do not exist.
-        Mutation{"optimzer={}", "optimzer: unknown key 'optimzer'; did you mean 'optimizer'?"},
+        Mutation{"optimzer={}",
+                 "optimzer: unknown key 'optimzer'; did you mean 'optimizer' or 'optimizers'?"},
         Mutation{"nmu_epochs=3", "did you mean 'num_epochs'?"},
         Mutation{"optimizer.learning_rate=1", "optimizer/learning_rate: unknown key"},
         Mutation{"loaders.train.batchsize=3", "did you mean 'batch_size'?"},

@@ -67,7 +67,7 @@ TEST(Schedulers, OfAUserHaveAName) {
     double factor = 0.5;
   };
   targets().schedulers.add<Options>(
-      "OnceOfUser", "Multiplies by a factor once.", {{"factor", &Options::factor, ""}},
+      "OnceOfUser", "Multiplies by a factor once.", {{"factor", &Options::factor, "the factor"}},
       [](const Options& o) {
         return [o](optim::Optimizer& optimizer, const optim::ScheduleContext& run) {
           return optim::SchedulerSpec(optim::MultiStepLR{.milestones = {1}, .gamma = o.factor})

@@ -296,29 +296,50 @@ TEST(Networks, ASchedulerSeesAnUpdateThatAccumulatesToTheEndOfAnEpoch) {
 
 // on_batch_start is no part of a phase, so parameters are as the user left them.
 TEST(Networks, FreezingBeforeABatchIsObeyedInEveryPhase) {
-  const auto train = [](bool frozen_first, bool frozen_later) {
+  struct Outcome {
+    bool is_trained = false;  // the first layer of the generator
+    std::string hash;
+  };
+  const auto train = [](bool frozen_at_first, bool frozen_in_batches) {
     TrainOptions options = gan_options();
-    const Model generator = options.models["generator"];
-    for (const auto& [name, parameter] : generator.parameters()) {
-      parameter.set_requires_grad(!frozen_first);
-    }
+    NamedTensors layer = options.models["generator"].parameters();
+    layer.resize(2);  // weight and bias
+    const auto freeze = [layer](bool frozen) {
+      for (const auto& [name, parameter] : layer) parameter.set_requires_grad(!frozen);
+    };
+    freeze(frozen_at_first);
     auto hooks = std::make_shared<toy::Hooks>();
-    hooks->batch_start = [generator, frozen_later](State& s) {
-      if (!s.is_train) return;
-      for (const auto& [name, parameter] : generator.parameters()) {
-        parameter.set_requires_grad(!frozen_later);
-      }
+    hooks->batch_start = [=](State& s) {
+      if (s.is_train) freeze(frozen_in_batches);
     };
     options.callbacks = {hooks};
     options.engine = gan_engine({});
-    const auto before = weights_hash(generator.parameters());
+    const auto before = weights_hash(layer);
     const auto result = Gan().train(options);
-    return std::pair(weights_hash(generator.parameters()) != before, result.weights_hash);
+    return Outcome{.is_trained = weights_hash(layer) != before, .hash = result.weights_hash};
   };
-  EXPECT_FALSE(train(false, true).first) << "frozen before the first batch";
-  const auto [is_trained, hash] = train(true, false);
-  EXPECT_TRUE(is_trained) << "unfrozen before the first batch";
-  EXPECT_EQ(hash, train(false, false).second) << "no gradient of another phase is left in it";
+  EXPECT_FALSE(train(false, true).is_trained) << "frozen before the first batch";
+  const Outcome unfrozen = train(true, false);
+  EXPECT_TRUE(unfrozen.is_trained) << "unfrozen before the first batch";
+  EXPECT_EQ(unfrozen.hash, train(false, false).hash) << "it has no gradient of another phase";
+}
+
+// All that a phase trains may be frozen for some batches.
+TEST(Networks, APhaseMayHaveNothingToTrainForSomeBatches) {
+  TrainOptions options = gan_options();
+  const NamedTensors parameters = options.models["generator"].parameters();
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->epoch_start = [parameters](State& s) {
+    for (const auto& [name, parameter] : parameters) {
+      parameter.set_requires_grad(s.progress.epoch != 2);
+    }
+  };
+  std::vector<std::string> hashes;
+  hooks->epoch_end = [&](State&) { hashes.push_back(weights_hash(parameters)); };
+  options.callbacks = {hooks};
+  Gan().train(options);
+  EXPECT_EQ(hashes.at(0), hashes.at(1)) << "frozen in the second epoch";
+  EXPECT_NE(hashes.at(1), hashes.at(2)) << "trained again in the third epoch";
 }
 
 // A batch of lists has no tensor that shows the number of samples, and the loss is not one.

@@ -182,14 +182,16 @@ void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updat
   std::size_t next = 0;  // of the shards that have samples
   for (int local = 0; local < shards_.count(); ++local) {
     const std::int64_t shard = shards_.begin + local;
+    const bool has_samples = at.epoch.slice(at.index, shard).count > 0;
+    if (has_samples && is_read_) {
+      return_to_shard(next);
+    } else if (has_samples) {
+      read_shard(at, shard);
+      done_.emplace_back();
+    }
+    // After on_batch_start, which may unfreeze parameters.
     if (step != nullptr) step->begin_shard(local);
-    if (at.epoch.slice(at.index, shard).count > 0) {
-      if (is_read_) {
-        return_to_shard(next);
-      } else {
-        read_shard(at, shard);
-        done_.emplace_back();
-      }
+    if (has_samples) {
       handle_shard(at, phase);
       keep_shard(next++, phase);
     }

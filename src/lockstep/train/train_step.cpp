@@ -85,6 +85,7 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
         "there, for example a sum divided by max(weight, 1)",
         loss.item<double>());
   }
+  if (!loss.requires_grad() && !needs_gradients()) return;  // all is frozen at the moment
   for (const auto& item : parts_.trained) item.replica.before_backward();
   if (weight == 0) {
     loss.backward(torch::zeros_like(loss));
@@ -99,6 +100,17 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
   } else {
     loss.backward(torch::full_like(loss, factor));
   }
+}
+
+bool TrainStep::needs_gradients() const {
+  for (const auto& item : parts_.trained) {
+    for (const auto& buffer : item.replica.parameters().buffers()) {
+      for (const auto& slice : buffer.slices) {
+        if (slice.parameter.requires_grad()) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void TrainStep::note_weight(double weight, std::int64_t samples) {

@@ -76,6 +76,7 @@ class TrainStep {
  private:
   // Whether a batch, or the set of batches of an update, is split into parts.
   bool is_split() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
+  bool needs_gradients() const;  // whether a parameter requires one
   void note_weight(double weight, std::int64_t samples);
   // The factor that turns the sum of all gradients into a mean. `weights` are those of all shards,
   // or empty if every shard's weight is its number of samples.
