@@ -1,30 +1,14 @@
-// Trains two networks against each other: a generator learns to draw points from a ring of eight
-// blobs, and a discriminator learns to tell its points from real ones.
-#include <cmath>
+// Trains two networks against each other. The runner and the data are in gan.h.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
 
-namespace ls = lockstep;
+#include "gan.h"
+
 namespace nn = torch::nn;
 
 namespace {
-
-constexpr std::int64_t kBlobs = 8;
-constexpr std::int64_t kNoise = 4;  // numbers from which the generator makes a point
-
-// The centers of the blobs, on a circle.
-torch::Tensor centers() {
-  const auto angle = torch::arange(kBlobs) * (2 * M_PI / kBlobs);
-  return 2 * torch::stack({angle.cos(), angle.sin()}, 1);
-}
-
-ls::data::DatasetPtr real_points(std::int64_t count) {
-  const auto blob = torch::randint(kBlobs, {count}, torch::kLong);
-  return ls::data::tensor_dataset(
-      {{"points", centers().index_select(0, blob) + 0.1 * torch::randn({count, 2})}});
-}
 
 nn::Sequential make_generator() {
   return nn::Sequential(nn::Linear(kNoise, 64), nn::BatchNorm1d(64), nn::ReLU(), nn::Linear(64, 64),
@@ -35,24 +19,6 @@ nn::Sequential make_discriminator() {
   const auto leaky = [] { return nn::LeakyReLU(nn::LeakyReLUOptions().negative_slope(0.2)); };
   return nn::Sequential(nn::Linear(2, 64), leaky(), nn::Linear(64, 64), leaky(), nn::Linear(64, 1));
 }
-
-class Gan : public ls::Runner {
-  // Called in both phases of every batch. During a phase the other network is not trained.
-  void handle_batch(ls::State& state) override {
-    const auto real = state.batch["points"];
-    const auto made = state.models["generator"](torch::randn({real.size(0), kNoise}));
-    const ls::Model& discriminator = state.models["discriminator"];
-    if (state.phase == "discriminator") {
-      state.set_loss(loss(discriminator(real), 1) + loss(discriminator(made), 0));
-    } else {
-      state.set_loss(loss(discriminator(made), 1));
-    }
-  }
-
-  static torch::Tensor loss(const torch::Tensor& logits, double target) {
-    return torch::binary_cross_entropy_with_logits(logits, torch::full_like(logits, target));
-  }
-};
 
 // How many of the generator's points are near a blob, and how many blobs have such points.
 struct Quality {

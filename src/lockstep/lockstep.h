@@ -16,6 +16,7 @@
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/freeze.h"
 #include "lockstep/callback/lambda.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/periodic_loader.h"

@@ -19,8 +19,8 @@ using testing::run_command;
 
 TEST(Command, HelpIsEverywhereAndHasExamples) {
   EXPECT_THAT(run_command({"--help"}).output, HasSubstr("Examples:"));
-  for (const char* const name :
-       {"run", "launch", "create", "targets", "inspect", "swa", "doctor", "completion"}) {
+  for (const char* const name : {"run", "evaluate", "predict", "launch", "create", "targets",
+                                 "inspect", "swa", "doctor", "completion"}) {
     const auto ran = run_command({name, "--help"});
     EXPECT_EQ(ran.code, kDone) << name;
     EXPECT_THAT(ran.output, HasSubstr("Examples:")) << name;

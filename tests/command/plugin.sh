@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A user's plugin, built as its documentation says.
-# usage: plugin.sh PATH_TO_LOCKSTEP BUILD_TREE FOLDER_OF_PLUGIN
+# Plugins of a user, built as their documentation says: a model, and the runner and the data of a GAN.
+# usage: plugin.sh PATH_TO_LOCKSTEP BUILD_TREE FOLDER_OF_EXAMPLES
 set -euo pipefail
-lockstep=$1 build=$2 source=$3
+. "$(dirname "$0")/../support/shell.sh"
+lockstep=$1 build=$2 source=$3/plugin configs=$3/configs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -23,6 +24,26 @@ grep -q "256 samples of loader 'train'" out || fail "cannot be evaluated"
 [ "$(wc -l < x.csv)" -eq 257 ] || fail "does not predict"
 if "$lockstep" run -C "$source/config.yml" > out 2> err; then fail "trains without the plugin"; fi
 grep -q "unknown model 'WideNet'" err || fail "does not name the model that is missing"
+
+# A GAN from a config: the same weights for one worker and two, and after a kill.
+gan() { "$lockstep" run -C "$configs/gan.yml" --plugin build/libgan.so --shards 2 --num-epochs 3 "$@" > out 2> err || fail "gan.yml $*: failed"; }
+gan --workers 1 --logdir one
+gan --workers 2 --logdir two
+[ "$(hash_of two)" = "$(hash_of one)" ] || fail "gan.yml: two workers: $(hash_of two), one: $(hash_of one)"
+grep -q 'loss/generator' two/logs/train.csv || fail "gan.yml: the loss of a phase is not logged"
+kill_when_saved killed "$lockstep" run -C "$configs/gan.yml" --plugin build/libgan.so --shards 2 --num-epochs 3 --workers 1 \
+  --logdir killed 'callbacks=[{CheckpointCallback: {save_every_batches: 1}}]' ||
+  fail "gan.yml: the run was over before it could be killed"
+gan --workers 2 --logdir killed --resume last
+[ "$(hash_of killed)" = "$(hash_of one)" ] || fail "gan.yml: after kill -9: $(hash_of killed), expected $(hash_of one)"
+"$lockstep" evaluate one --output gan.json > out 2> err || fail "gan.yml: cannot be evaluated"
+grep -q "4,096 samples of loader 'train'" out || fail "gan.yml: cannot be evaluated"
+for metric in loss loss/discriminator loss/generator; do
+  grep -q "\"$metric\"" gan.json || fail "gan.yml: evaluate does not compute $metric"
+done
+"$lockstep" predict one --output points.csv > out 2> err || fail "gan.yml: does not predict"
+[ "$(wc -l < points.csv)" -eq 4097 ] || fail "gan.yml: does not predict one point per sample"
+grep -q '^index,points_0,points_1$' points.csv || fail "gan.yml: does not predict points"
 
 # A plugin that was built for an earlier version, whose classes had other virtual functions.
 echo 'extern "C" { const char* lockstep_plugin_for() { return "0.1.0"; } void lockstep_plugin(void*) {} }' |

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
+#include "lockstep/checkpoint/file.h"
 #include "tests/command/trained.h"
 
 namespace lockstep::command {
@@ -64,6 +66,56 @@ TEST_F(Predict, EverySampleOfALoaderThatShufflesAndDropsSome) {
                 .code,
             kDone);
   EXPECT_EQ(lines("shuffled.csv"), lines("plain.csv"));
+}
+
+TEST_F(Predict, EverySampleInTheOrderOfTheDataDespiteASamplerAndALimit) {
+  train();
+  ASSERT_EQ(predict("plain.csv", {"loaders.valid.batch_size=3"}).code, kDone);
+  for (const char* const other : {"loaders.valid.sampler={RandomSampler: {seed: 3}}",
+                                  "loaders.valid.max_batches=1", "limit_batches={valid: 1}"}) {
+    const Ran ran = predict("other.csv", {"loaders.valid.batch_size=3", other});
+    ASSERT_EQ(ran.code, kDone) << ran.errors;
+    EXPECT_EQ(lines("other.csv"), lines("plain.csv")) << other;
+  }
+}
+
+// Every example of the help has keys that a run has by default.
+TEST_F(Predict, TheKeysOfTheHelpExist) {
+  train();
+  const std::string help = run_command({"predict", "--help"}).output;
+  EXPECT_THAT(help, HasSubstr("--output logits.csv --keys logits"));
+  EXPECT_EQ(predict("logits.csv", {"--keys", "logits"}).code, kDone);
+}
+
+// Each batch of a loader that pads has its own length, but a file has rows of one shape.
+TEST_F(Predict, PaddedSequencesNeedOneBatch) {
+  StateList tokens, tags;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    tokens.push_back(torch::arange(2 + i));
+    tags.push_back(torch::arange(2 + i).remainder(3));
+  }
+  checkpoint::save(folder_ / "s.pt", StateDict{{"tokens", tokens}, {"tags", tags}});
+  write_file_atomically(
+      folder_ / "tiny.yml",
+      fmt::format(R"(model: {{LSTMTagger: {{vocabulary: 10, classes: 3, embedding: 4, hidden: 4}}}}
+criterion: CrossEntropyLoss
+optimizer: SGD
+runner: {{SupervisedRunner: {{input_keys: [tokens, tokens_length], target_key: tags}}}}
+loaders:
+  train:
+    dataset: {{TensorFile: {{path: {}, keys: {{tokens: tokens, tags: tags}}}}}}
+    collate: {{pad: {{keys: [tokens, tags], values: {{tags: -100}}}}}}
+    batch_size: 2
+)",
+                  path("s.pt")));
+  train();
+  const Ran several = predict("x.csv");
+  EXPECT_NE(several.code, kDone);
+  EXPECT_THAT(several.errors, HasSubstr("set the loader's batch_size (or global_batch_size) to 6"));
+  EXPECT_FALSE(std::filesystem::exists(path("x.csv")));
+  const Ran one = predict("x.csv", {"loaders.train.batch_size=6"});
+  ASSERT_EQ(one.code, kDone) << one.errors;
+  EXPECT_EQ(lines("x.csv").size(), 7u);
 }
 
 TEST_F(Predict, AFailureLeavesNoFile) {

@@ -26,6 +26,8 @@ TEST(Callbacks, EachCanBeMade) {
         "{ControlFlowCallback: {callback: {AccuracyCallback: {topk: 1}}, loaders: valid}}",
         "{ControlFlowCallback: {callback: {_target_: EarlyStoppingCallback}, every: 2, "
         "loader_epochs: {valid: [1, 2], train: 3}}}",
+        "{FreezeCallback: {names: encoder.*, epochs: 2}}",
+        "{FreezeCallback: {names: [\"0.*\", \"1.*\"], from_epoch: 3}}",
         "{PeriodicLoaderCallback: {every: {valid: 5, test: 0}}}", "TimerCallback",
         "ProgressBarCallback"}) {
     EXPECT_NE(targets().callbacks.make(node(text)), nullptr) << text;

@@ -14,8 +14,10 @@
 namespace lockstep::recipe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 template <typename F>
 std::string message_from(F&& work) {
@@ -97,7 +99,14 @@ TEST(PredictionFile, ErrorsNameTheKeyAndWhatWasExpected) {
   EXPECT_THAT(message_from([&] {
                 x.write({{"a", torch::zeros({1, 4})}});
               }),
-              HasSubstr("output 'a': expected Float [1, 3] for samples from 2 on"));
+              AllOf(HasSubstr("output 'a': expected Float [1, 3] for samples from 2 on"),
+                    HasSubstr("padded sequences, put all samples into one batch"),
+                    HasSubstr("set the loader's batch_size (or global_batch_size) to 3")));
+  EXPECT_THAT(message_from([&] {
+                x.write({{"a", torch::zeros({1, 3}, torch::kInt64)}});
+              }),
+              AllOf(HasSubstr("expected Float [1, 3]"), Not(HasSubstr("padded"))))
+      << "another length would not help";
   EXPECT_THAT(message_from([&] { x.write({{"b", torch::zeros({1, 3})}}); }), HasSubstr("'a'"));
   EXPECT_THAT(message_from([&] {
                 x.write({{"a", torch::zeros({2, 3})}});

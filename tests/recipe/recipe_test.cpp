@@ -425,6 +425,12 @@ INSTANTIATE_TEST_SUITE_P(
                  "momentum"},
         Mutation{"runner={SupervisedRunner: {input_key: images}}", "its batches have no 'images'"},
         Mutation{"runner={SupervisedRunner: {target_key: labels}}", "its batches have no 'labels'"},
+        Mutation{"runner={SupervisedRunner: {losses: [{name: a}, {name: b, criterion: mse}]}}",
+                 "runner/losses/1/criterion: the run has no criterion 'mse'"},
+        Mutation{"runner={_target_: SupervisedRunner, losses: [{target: labels}]}",
+                 "runner/losses/0/target: the batches of loader 'train' have no 'labels'"},
+        Mutation{"runner={_target_: SupervisedRunner, losses: [{name: a}, {name: b, output: x}]}",
+                 "runner/losses/1/output: the batches of loader 'train' have no 'x'"},
         Mutation{"loaders.train={dataset: {_target_: Noise, shape: [2, 4], classes: 3}, shuffle: "
                  "true, sampler: SequentialSampler}",
                  "loaders/train"},
@@ -471,6 +477,31 @@ TEST(Evaluation, WithoutValidItIsTheOnlyLoader) {
               AllOf(HasSubstr("train"), HasSubstr("test")));
   EXPECT_THAT(error_of([&] { read_evaluation(document, {.loader = "tets"}); }),
               HasSubstr("did you mean 'test'"));
+}
+
+TEST(Evaluation, TheValidLoaderOfTheConfigComesFirst) {
+  config::Node document = config_with();
+  const config::Node copy = *document.find("loaders")->find("train");
+  document.find("loaders")->set("test", copy);
+  EXPECT_EQ(read_evaluation(document).loader_name, "valid");
+  config::apply_override(document, "valid_loader=test");
+  EXPECT_EQ(read_evaluation(document).loader_name, "test") << "and not the one called valid";
+  document.find("loaders")->erase("valid");
+  EXPECT_EQ(read_evaluation(document).loader_name, "test");
+  EXPECT_EQ(read_evaluation(document, {.loader = "train"}).loader_name, "train");
+  document.erase("valid_loader");
+  EXPECT_THAT(error_of([&] { read_evaluation(document); }),
+              HasSubstr("no valid_loader and no loader 'valid'; choose one of train, test"));
+}
+
+// The short form, as a user writes it.
+TEST(Recipe, AWrongNameInALossIsFoundThere) {
+  const auto document =
+      config_with({"runner={SupervisedRunner: {losses: [{name: a}, {name: b, output: logit}]}}"});
+  EXPECT_THAT(
+      error_of([&] { read_recipe(document); }),
+      HasSubstr("runner/SupervisedRunner/losses/1/output: the batches of loader 'train' have "
+                "no 'logit'; did you mean 'logits'?"));
 }
 
 TEST(Evaluation, OfAStage) {

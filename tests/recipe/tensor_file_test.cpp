@@ -28,6 +28,65 @@ TEST(TensorFile, RowsAreSamples) {
                    .contains("targets"));
 }
 
+TEST(TensorFile, KeysNameAnyNumberOfTensors) {
+  const TemporaryDirectory folder;
+  checkpoint::save(folder / "d.pt", StateDict{{"img", torch::arange(6).reshape({3, 2})},
+                                              {"wind", torch::arange(3)},
+                                              {"label", torch::arange(3) + 10}});
+  const auto data = tensor_file(
+      {.path = folder / "d.pt", .keys = {{"image", "img"}, {"weather", "wind"}, {"y", "label"}}});
+  EXPECT_EQ(data->size(), 3);
+  const Batch sample = data->sample(1);
+  EXPECT_TRUE(sample["image"].equal(torch::tensor({2, 3})));
+  EXPECT_EQ(sample["weather"].item<int>(), 1);
+  EXPECT_EQ(sample["y"].item<int>(), 11);
+  EXPECT_FALSE(sample.contains("features"));
+}
+
+TEST(TensorFile, AListHasSamplesOfDifferentLengths) {
+  const TemporaryDirectory folder;
+  checkpoint::save(folder / "d.pt",
+                   StateDict{{"tokens", StateList{torch::arange(2), torch::arange(5)}},
+                             {"kind", torch::tensor({7, 8})},
+                             {"short", StateList{torch::arange(2)}},
+                             {"words", StateList{"a", "b"}}});
+  const auto with = [&](std::map<std::string, std::string> keys) {
+    return tensor_file({.path = folder / "d.pt", .keys = std::move(keys)});
+  };
+  const auto data = with({{"tokens", "tokens"}, {"kind", "kind"}});
+  EXPECT_EQ(data->size(), 2);
+  EXPECT_EQ(data->sample(0)["tokens"].numel(), 2);
+  EXPECT_EQ(data->sample(1)["tokens"].numel(), 5);
+  EXPECT_EQ(data->sample(1)["kind"].item<int>(), 8);
+  const auto message = [&](std::map<std::string, std::string> keys) -> std::string {
+    try {
+      with(std::move(keys));
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({{"a", "tokens"}, {"b", "short"}}),
+              HasSubstr("'short' has 1 samples, but 'tokens' has 2"));
+  EXPECT_THAT(message({{"a", "words"}}), HasSubstr("'words': expected a tensor for each sample"));
+  EXPECT_THAT(message({{"a", "token"}}), HasSubstr("tokens")) << "the nearest key";
+}
+
+TEST(TensorFile, OptionsThatContradictEachOtherAreRefused) {
+  const auto message = [](const TensorFileOptions& options) -> std::string {
+    try {
+      tensor_file(options);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({.path = "d.pt", .targets = "y", .keys = {{"a", "a"}}}),
+              HasSubstr("keys: expected keys, or features and targets, got both"));
+  EXPECT_THAT(message({.path = "d.pt", .keys = {{"a", "a"}}, .transform = data::ToTensor()}),
+              HasSubstr("transform: it is for the key 'features'"));
+}
+
 TEST(TensorFile, OfPythonsTorchSave) {
   if (std::system("/usr/bin/python3 -c 'import torch' 2>/dev/null") != 0)
     GTEST_SKIP() << "Python cannot import torch; install python3-torch";

@@ -17,6 +17,7 @@
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/freeze.h"
 #include "lockstep/callback/lambda.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/periodic_loader.h"
@@ -210,6 +211,11 @@ TEST(Agreement, ComparesTheOptionsOfCallbacks) {
                                              {.save_n_best = 3},
                                              {.save_every_batches = 2},
                                              {.mode = CheckpointMode::kModel}});
+  expect_compared<FreezeCallback>(
+      std::vector<FreezeCallbackOptions>{{.names = {"0.*"}},
+                                         {.names = {"1.*"}},
+                                         {.names = {"0.*"}, .from_epoch = 2},
+                                         {.names = {"0.*"}, .epochs = 2}});
   expect_compared<PeriodicLoaderCallback>(std::vector<PeriodicLoaderCallbackOptions>{
       {.every = {{"valid", 2}}}, {.every = {{"valid", 3}}}, {.every = {{"test", 2}}}});
   expect_compared<BatchOverfitCallback>(std::vector<BatchOverfitCallbackOptions>{

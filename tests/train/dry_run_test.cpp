@@ -174,9 +174,16 @@ TEST(DryRun, AllInputsOutputsAndLossesAreTried) {
   keys.losses[1].target = "targets";
   EXPECT_EQ(found(tried_plan(options, keys)).part, "criterions/l1");
   keys.losses[1] = {.criterion = "l2", .output = "sum", .target = "features"};
-  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("criterion 'l2'"));
+  EXPECT_THAT(found(tried_plan(options, keys)).what,
+              HasSubstr("losses[1]: criterion: the run has no criterion 'l2'"));
+  EXPECT_EQ(found(tried_plan(options, keys)).part, "runner/losses/1");
   keys.losses[1] = {.criterion = "l1", .output = "some", .target = "features"};
-  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("no 'some'"));
+  EXPECT_THAT(found(tried_plan(options, keys)).what,
+              HasSubstr("output: the batches of loader 'train' have no 'some'"));
+  EXPECT_EQ(found(tried_plan(options, keys)).part, "runner/losses/1");
+  keys.losses[1] = {.criterion = "l1", .output = "sum", .target = "feature"};
+  EXPECT_THAT(found(tried_plan(options, keys)).what, HasSubstr("target: the batches of loader"));
+  EXPECT_EQ(found(tried_plan(options, keys)).part, "runner/losses/1");
   keys.losses.pop_back();
   options.loaders = {{"train", {with_more(torch::zeros({6, 5}))}}};
   EXPECT_THAT(found(tried_plan(options, keys)).what,

@@ -29,6 +29,10 @@ std::string suggest(std::string_view name, std::span<const std::string> candidat
 // "a, b, c". Of many names it lists the first ones: "a, b, …, l, … (78 more)".
 std::string list_some(std::span<const std::string> names);
 
+// Whether a name fits a pattern, as a shell compares them: * stands for anything, ? for one
+// character, [abc] for one of these.
+bool matches_pattern(const std::string& pattern, const std::string& name);
+
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
 // 1234567 -> "1,234,567"

@@ -99,7 +99,7 @@ void add_evaluate(CLI::App& app, Action& chosen) {
 The config is the one that the checkpoint was trained with. Its callbacks compute the metrics.
 
 Examples:
-  lockstep evaluate logs                                    the best checkpoint, loader valid
+  lockstep evaluate logs                                    the best checkpoint, the valid_loader
   lockstep evaluate logs --checkpoint last --loader train
   lockstep evaluate logs/checkpoints/epoch.0007.pth --output metrics.json
   lockstep evaluate logs --config test.yml --loader test    test.yml has another loader

@@ -21,11 +21,13 @@ struct PredictCommandOptions {
   bool verbose = true;
 };
 
-// Row i of the file is sample i of the data set, or sample i of the sampler.
+// Row i of the file is sample i of the data set.
 data::Loader every_sample(const data::Loader& loader) {
   data::LoaderOptions options = loader.options();
   options.shuffle = false;
+  options.sampler = nullptr;
   options.drop_last = false;
+  options.max_batches = {};
   return {loader.dataset(), options};
 }
 
@@ -70,16 +72,16 @@ void add_predict(CLI::App& app, Action& chosen) {
   auto* const command = app.add_subcommand("predict", "Write the outputs of a trained model");
   command->footer(R"(
 The config is the one that the checkpoint was trained with. Row i of the file belongs to sample i of
-the loader's data set: shuffle and drop_last of the loader have no effect.
+the loader's data set: shuffle, sampler, drop_last and max_batches of the loader have no effect.
 
-  x.npy   for numpy.load; several outputs are several files: x-logits.npy, x-labels.npy
+  x.npy   for numpy.load; several outputs are several files: x-class.npy, x-angle.npy
   x.h5    one dataset per output
   x.csv   one line per sample: index,logits_0,logits_1,…
 
 Examples:
   lockstep predict logs --output predictions.npy
   lockstep predict logs --output test.h5 --config test.yml --loader test --workers 4
-  lockstep predict logs/checkpoints/last.pth --output labels.csv --keys labels)");
+  lockstep predict logs/checkpoints/last.pth --output logits.csv --keys logits)");
   auto options = std::make_shared<PredictCommandOptions>();
   add_saved_run_options(*command, options->run);
   command->add_option("-o,--output", options->output, "File to write: .npy, .h5 or .csv")

@@ -159,8 +159,9 @@ void add_saved_run_options(CLI::App& command, SavedRunOptions& options) {
   command.add_option("overrides", options.overrides, "path=value");
   command.add_option("--checkpoint", options.checkpoint,
                      "best, last or epoch.N; default: best, or else last");
-  command.add_option("--loader", options.loader,
-                     "A loader of the config; default: valid, or else the only one");
+  command.add_option(
+      "--loader", options.loader,
+      "A loader of the config; default: its valid_loader, else valid, else the only one");
   command.add_option("-C,--config", options.configs, "A config that is merged over the run's own")
       ->allow_extra_args(false);
   command.add_option("--workers", options.workers, "Number of workers; default: one process");

@@ -19,7 +19,7 @@ struct SavedRunOptions {
   std::string run;                             // the folder of a run, or a checkpoint
   std::vector<std::string> overrides = {};     // path=value
   std::optional<std::string> checkpoint = {};  // best, last, epoch.N; default: best, else last
-  std::optional<std::string> loader = {};      // default: valid, else the only one
+  std::optional<std::string> loader = {};      // default: valid_loader, valid, or the only one
   std::vector<std::string> configs = {};       // merged over the config of the run
   std::vector<std::string> plugins = {};
   std::optional<std::int64_t> workers = {};  // default: one process

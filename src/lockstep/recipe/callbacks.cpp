@@ -6,6 +6,7 @@
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/freeze.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/periodic_loader.h"
 #include "lockstep/callback/progress_bar.h"
@@ -121,6 +122,12 @@ void add_callbacks(Targets& targets) {
        {"metric", &E::metric, "default: valid_loader's valid_metric"},
        {"minimize", &E::minimize, "whether smaller is better; default: the metric's own direction"},
        {"min_delta", &E::min_delta, "the smallest change that counts as an improvement"}});
+  using F = FreezeCallbackOptions;
+  add<FreezeCallback, F>(
+      targets, "FreezeCallback", "Does not train some parameters in some epochs.",
+      {config::required("names", &F::names, "of the parameters, or patterns: \"encoder.*\""),
+       {"from_epoch", &F::from_epoch, "the first epoch in which they are frozen"},
+       {"epochs", &F::epochs, "for how many epochs; default: until the end of the run"}});
   using L = LRFinderCallbackOptions;
   add<LRFinderCallback, L>(targets, "LRFinderCallback",
                            "Raises the learning rate step by step, and reports the best one.",

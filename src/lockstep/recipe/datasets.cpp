@@ -128,10 +128,12 @@ void add_datasets(Targets& targets) {
             data::fashion_mnist);
   using T = TensorFileOptions;
   targets.datasets.add<T>(
-      "TensorFile", "Tensors that torch.save wrote as a dictionary: rows are samples.",
+      "TensorFile",
+      "Tensors that torch.save wrote as a dictionary. Rows are samples, or the tensors of a list.",
       {config::required("path", &T::path, "of the file"),
        {"features", &T::features, "key of the model's input in the file"},
        {"targets", &T::targets, "key of the expected output in the file; none: no targets"},
+       {"keys", &T::keys, "instead of these two: keys of the batch to keys in the file"},
        {"transform", &T::transform, "of the features"}},
       [](const T& o) { return tensor_file(o); });
   using N = NoiseOptions;

@@ -130,6 +130,18 @@ class CsvFormat : public PredictionFormat {
   std::size_t written_ = 0;
 };
 
+// Padded sequences have another length in every batch.
+std::string advice_for(const torch::Tensor& values, const OutputColumn& column) {
+  const auto dimensions = static_cast<std::int64_t>(column.shape.size());
+  if (values.scalar_type() != column.type || values.dim() != dimensions || dimensions < 2)
+    return "";
+  return fmt::format(
+      "; all rows of a file have one shape. If these are padded sequences, put all samples into "
+      "one batch, so that they get the same length: set the loader's batch_size (or "
+      "global_batch_size) to {}",
+      column.shape.front());
+}
+
 std::unique_ptr<PredictionFormat> format_for(const PredictionFileOptions& options) {
   const std::string ending = options.path.extension().string();
   if (ending == ".npy") return std::make_unique<NpyFormat>(options.path);
@@ -191,9 +203,9 @@ void PredictionFile::write(const Batch& outputs) {
     auto expected = column.shape;
     expected.front() = all.empty() ? (values.dim() > 0 ? values.size(0) : 0) : all.front().size(0);
     if (values.scalar_type() != column.type || values.sizes() != torch::IntArrayRef(expected)) {
-      throw DataError("output '{}': expected {} for samples from {} on, got {}", column.key,
+      throw DataError("output '{}': expected {} for samples from {} on, got {}{}", column.key,
                       data::describe(torch::empty(expected, column.type)), written_,
-                      data::describe(values));
+                      data::describe(values), advice_for(values, column));
     }
     all.push_back(values);
   }

@@ -364,17 +364,22 @@ void Reader::read_optimizers(const Node& node, TrainOptions& options, Mistakes& 
   }
 }
 
-// The loader that the choice means, by its name in the config.
-std::string chosen_loader(const Node& loaders, const std::optional<std::string>& wanted) {
+// The loader that the choice means, by its name in the stage, which has loaders.
+std::string chosen_loader(const Node& stage, const std::optional<std::string>& wanted) {
+  const Node& loaders = *stage.find("loaders");
   const std::vector<std::string> names = loaders.keys();
   if (wanted && !loaders.contains(*wanted)) {
     throw ConfigError("loader '{}': the config has none of this name; {}", *wanted,
                       suggest(*wanted, names));
   }
   if (wanted) return *wanted;
+  const Node* const valid = section(stage, "valid_loader");
+  if (valid != nullptr && valid->is_scalar() && loaders.contains(valid->text())) {
+    return valid->text();
+  }
   if (loaders.contains("valid")) return "valid";
   if (names.size() == 1) return names.front();
-  loaders.fail("there is no loader 'valid', and there are several others; choose one of {}",
+  loaders.fail("there is no valid_loader and no loader 'valid'; choose one of {}",
                list_some(names));
 }
 
@@ -395,7 +400,7 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   if (loaders == nullptr || !loaders->is_map() || loaders->entries().empty()) {
     node.fail("loaders is missing: a mapping of names to loaders");
   }
-  const std::string name = chosen_loader(*loaders, choice.loader);
+  const std::string name = chosen_loader(node, choice.loader);
   std::erase_if(loaders->entries(), [&](const auto& entry) { return entry.first != name; });
   Mistakes mistakes;
   Recipe common;

@@ -49,7 +49,7 @@ Recipe read_recipe(const config::Node& document);
 
 // The part of a config that is evaluated.
 struct EvaluationChoice {
-  // A loader. None: "valid", or else the only one.
+  // A loader. None: valid_loader of the config, else "valid", else the only one.
   std::optional<std::string> loader = {};
   // A stage, whose criterion and callbacks are used. None: the last one.
   std::optional<std::string> stage = {};

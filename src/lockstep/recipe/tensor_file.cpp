@@ -1,23 +1,125 @@
 #include "lockstep/recipe/tensor_file.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/pickle.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::recipe {
+namespace {
+
+using Keys = std::map<std::string, std::string>;
+
+const char* const kFeatures = "features";
+
+// What all samples have under one key.
+struct SampleColumn {
+  std::string key;
+  std::vector<torch::Tensor> samples;
+};
+
+// Samples whose tensors may differ in their shapes.
+class SampleLists : public data::Dataset {
+ public:
+  explicit SampleLists(std::vector<SampleColumn> columns) : columns_(std::move(columns)) {}
+
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(columns_.front().samples.size());
+  }
+
+  Batch sample(std::int64_t index) const override {
+    Batch sample;
+    for (const SampleColumn& column : columns_) {
+      sample.set(column.key, column.samples.at(static_cast<std::size_t>(index)));
+    }
+    return sample;
+  }
+
+ private:
+  std::vector<SampleColumn> columns_;
+};
+
+// Keys of the batch, and where their tensors are in the file.
+Keys keys_of(const TensorFileOptions& options) {
+  const TensorFileOptions plain;
+  if (!options.keys.empty()) {
+    if (options.features != plain.features || options.targets != plain.targets) {
+      throw ConfigError(
+          "keys: expected keys, or features and targets, got both; write keys: {{features: …}}");
+    }
+    if (options.transform && !options.keys.contains(kFeatures)) {
+      throw ConfigError("transform: it is for the key 'features', which keys does not have");
+    }
+    return options.keys;
+  }
+  Keys keys = {{kFeatures, options.features}};
+  if (options.targets) keys.emplace("targets", *options.targets);
+  return keys;
+}
+
+bool is_list(const StateDict& file, const std::string& name) {
+  return file.at(name).get_if<StateList>() != nullptr;
+}
+
+// The tensors of a list, or the rows of a tensor.
+std::vector<torch::Tensor> samples_of(const StateDict& file, const std::string& name) {
+  if (!is_list(file, name)) {
+    const auto rows = file.get<torch::Tensor>(name);
+    if (rows.dim() == 0) throw DataError("'{}': expected a tensor with rows, got a number", name);
+    return rows.unbind();
+  }
+  std::vector<torch::Tensor> samples;
+  for (const StateValue& value : file.get<StateList>(name)) {
+    const auto* const tensor = value.get_if<torch::Tensor>();
+    if (tensor == nullptr) {
+      throw DataError("'{}': expected a tensor for each sample, got {} for sample {}", name,
+                      value.kind(), samples.size());
+    }
+    samples.push_back(*tensor);
+  }
+  return samples;
+}
+
+data::DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
+  std::vector<SampleColumn> columns;
+  for (const auto& [key, name] : keys) {
+    columns.push_back({.key = key, .samples = samples_of(file, name)});
+    const std::size_t expected = columns.front().samples.size();
+    if (columns.back().samples.size() == expected) continue;
+    throw DataError("'{}' has {} samples, but '{}' has {}", name, columns.back().samples.size(),
+                    keys.begin()->second, expected);
+  }
+  return std::make_shared<SampleLists>(std::move(columns));
+}
+
+data::DatasetPtr of_rows(const StateDict& file, const Keys& keys,
+                         const data::TransformPtr& transform) {
+  std::vector<data::Column> columns;
+  for (const auto& [key, name] : keys) {
+    columns.push_back(
+        {key, file.get<torch::Tensor>(name), key == kFeatures ? transform : data::TransformPtr()});
+  }
+  return data::tensor_dataset(std::move(columns));
+}
+
+}  // namespace
 
 data::DatasetPtr tensor_file(const TensorFileOptions& options) {
+  const Keys keys = keys_of(options);
   // With "path:" in front, an error in a config shows the line of that option.
   return reading<DataError>({.path = options.path, .kind = "path:"}, [&] {
-    const StateDict tensors = checkpoint::from_pickle(read_file(options.path));
-    std::vector<data::Column> columns = {
-        {"features", tensors.get<torch::Tensor>(options.features), options.transform}};
-    if (options.targets) {
-      columns.push_back({"targets", tensors.get<torch::Tensor>(*options.targets)});
+    const StateDict file = checkpoint::from_pickle(read_file(options.path));
+    const bool has_lists =
+        std::ranges::any_of(keys, [&](const auto& entry) { return is_list(file, entry.second); });
+    if (!has_lists) return of_rows(file, keys, options.transform);
+    if (options.transform) {
+      throw DataError("a transform takes rows of one shape, but the file has a list of tensors");
     }
-    return data::tensor_dataset(std::move(columns));
+    return with_lists(file, keys);
   });
 }
 

@@ -1,8 +1,10 @@
 // Tensors from a file as a data set: what torch.save({"features": x, "targets": y}, path) wrote in
-// Python, or checkpoint::save here.
+// Python, or checkpoint::save here. The samples are the rows of a tensor, or the tensors of a list,
+// which may have different lengths.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -15,10 +17,13 @@ struct TensorFileOptions {
   std::filesystem::path path = {};
   std::string features = "features";               // key in the file
   std::optional<std::string> targets = "targets";  // likewise; none: no targets
-  data::TransformPtr transform = {};               // of the features
+  // Instead of features and targets: keys of the batch to keys in the file.
+  std::map<std::string, std::string> keys = {};
+  data::TransformPtr transform = {};  // of the features, or of the key "features"
 };
 
-// Throws DataError if the file is missing, is not such a file, or lacks a key.
+// Throws ConfigError if options contradict each other, and DataError if the file is missing, is not
+// such a file, or lacks a key.
 data::DatasetPtr tensor_file(const TensorFileOptions& options);
 
 }  // namespace lockstep::recipe

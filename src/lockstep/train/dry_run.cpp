@@ -103,7 +103,11 @@ class Trial {
     if (!plan_.keys || changes_batch_) return;
     if (!device_.is_cpu()) batch = batch.to(device_);
     try_model(name, batch);
-    for (const LossTerm& term : loss_terms(*plan_.keys)) try_loss(name, loader, batch, term);
+    const std::vector<LossTerm> terms = loss_terms(*plan_.keys);
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      check_names(name, batch, terms[i], i);
+      try_loss(name, loader, batch, terms[i]);
+    }
     try_metrics(name, batch);
   }
 
@@ -124,6 +128,26 @@ class Trial {
                           message_of(error));
       }
     });
+  }
+
+  // Checks the names in an item of `losses`. If there is none, the only term has the names of
+  // criterion, output_key and target_key, and try_loss() finds what is wrong with them.
+  void check_names(const std::string& loader, const Batch& batch, const LossTerm& term,
+                   std::size_t index) const {
+    if (plan_.keys->losses.empty() || !has_criterion(state_)) return;
+    const PlanPart part = {.path = fmt::format("runner/losses/{}", index),
+                           .title = fmt::format("losses[{}]", index)};
+    if (!term.criterion.empty() && !state_.criterions.contains(term.criterion)) {
+      throw PlanError(part,
+                      fmt::format("criterion: the run has no criterion '{}'; {}", term.criterion,
+                                  suggest(term.criterion, state_.criterions.names())));
+    }
+    for (const auto& [option, key] :
+         {std::pair("output", term.output), std::pair("target", term.target)}) {
+      if (batch.contains(key)) continue;
+      throw PlanError(part, fmt::format("{}: the batches of loader '{}' have no '{}'; {}", option,
+                                        loader, key, suggest(key, batch.keys())));
+    }
   }
 
   void try_loss(const std::string& name, const data::Loader& loader, const Batch& batch,

@@ -1,0 +1,83 @@
+#include "lockstep/callback/freeze.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+constexpr const char* kFreeze = "FreezeCallback";
+}
+
+FreezeCallback::FreezeCallback(FreezeCallbackOptions options) : options_(std::move(options)) {
+  if (options_.names.empty()) {
+    throw ConfigError("{}: names: expected a parameter or a pattern, got none", kFreeze);
+  }
+  if (options_.from_epoch < 1) {
+    throw ConfigError("{}: from_epoch: expected 1 or more, got {}", kFreeze, options_.from_epoch);
+  }
+  if (options_.epochs && *options_.epochs < 1) {
+    throw ConfigError("{}: epochs: expected 1 or more, got {}", kFreeze, *options_.epochs);
+  }
+}
+
+std::string FreezeCallback::agreed_options() const {
+  return OptionText()
+      .with("names", options_.names)
+      .with("from_epoch", options_.from_epoch)
+      .with("epochs", options_.epochs)
+      .str();
+}
+
+void FreezeCallback::check(const State& state) const {
+  std::vector<std::string> names;
+  bool any_left = false;
+  for (const auto& [name, parameter] : state.model.parameters()) {
+    names.push_back(name);
+    any_left = any_left || (parameter.requires_grad() && !matches(name));
+  }
+  for (const std::string& pattern : options_.names) {
+    const auto fits = [&](const std::string& name) { return matches_pattern(pattern, name); };
+    if (std::ranges::any_of(names, fits)) continue;
+    throw ConfigError("{}: names: '{}' matches no parameter; {}", kFreeze, pattern,
+                      suggest(pattern, names));
+  }
+  if (any_left) return;
+  throw ConfigError(
+      "{}: names: {} would freeze all parameters, so there would be nothing to train; leave some "
+      "out",
+      kFreeze, join(options_.names, ", "));
+}
+
+void FreezeCallback::on_epoch_start(State& state) {
+  if (!is_frozen_in(state.progress.epoch)) return thaw();
+  for (auto& [name, parameter] : state.model.parameters()) {
+    if (!parameter.requires_grad() || !matches(name)) continue;
+    parameter.set_requires_grad(false);
+    frozen_.push_back(parameter);
+  }
+}
+
+void FreezeCallback::on_run_end(State&) {
+  thaw();
+}
+
+bool FreezeCallback::is_frozen_in(std::int64_t epoch) const {
+  const std::int64_t passed = epoch - options_.from_epoch;
+  return passed >= 0 && (!options_.epochs || passed < *options_.epochs);
+}
+
+bool FreezeCallback::matches(const std::string& name) const {
+  return std::ranges::any_of(
+      options_.names, [&](const std::string& pattern) { return matches_pattern(pattern, name); });
+}
+
+void FreezeCallback::thaw() {
+  for (const torch::Tensor& parameter : frozen_) parameter.set_requires_grad(true);
+  frozen_.clear();
+}
+
+}  // namespace lockstep
