@@ -163,6 +163,22 @@ TEST(Replicas, AChangeReachesEveryTensorOfEveryRank) {
   }
 }
 
+// set_data() and torch::load() give a parameter other memory than that in which the run began.
+TEST(Replicas, AChangeMayReplaceTheMemoryOfATeacher) {
+  for (const bool share_memory : {false, true}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      comm::Shared comm(host_group);
+      Networks networks(comm);
+      Replicas replicas(networks.tensors(true), comm, {.shards = 2, .share_memory = share_memory});
+      torch::Tensor teacher = networks.teacher[0].second;
+      replicas.change([&] { teacher.set_data(torch::full({5}, 7.0 + networks.offset)); });
+      EXPECT_TRUE(teacher.eq(7).all().item<bool>()) << "rank 0's " << share_memory;
+      replicas.finish();
+      comm.barrier();
+    });
+  }
+}
+
 // Rank 0 starts its update late, after all buckets were reduced. The other ranks must wait for its
 // buffers, not only for its gradients.
 TEST(Replicas, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {
