@@ -412,18 +412,23 @@ void Loop::run_epochs() {
   }
 }
 
-// Before on_run_end: a callback may forget its state there.
+// Before on_run_end: a callback may forget its state there. Every rank knows whether the run can go
+// on. Otherwise continue_training() would fail on rank 0, and the other ranks would wait for it.
 void Loop::keep_run() {
   if (!training_ || !plan_.options.keep_run) return;
   kept_run_ = std::make_shared<KeptRun>();
-  if (!comm_.is_primary()) return;
+  if (comm_.is_primary()) take_snapshot(*kept_run_);
+  kept_run_->unavailable = comm_.broadcast_bytes(kept_run_->unavailable);
+}
+
+void Loop::take_snapshot(KeptRun& kept) {
   state_.can_snapshot = true;
   try {
     for (const auto& optimizer : training_->optimizers) optimizer->check_state();
-    kept_run_->snapshot = checkpointer_->snapshot();
-    kept_run_->best_weights = checkpointer_->best_weights();
+    kept.snapshot = checkpointer_->snapshot();
+    kept.best_weights = checkpointer_->best_weights();
   } catch (const std::exception& error) {
-    kept_run_->unavailable = message_of(error);  // it matters only if the run is to go on
+    kept.unavailable = message_of(error);  // it matters only if the run is to go on
   }
   state_.can_snapshot = false;
 }

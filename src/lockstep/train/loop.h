@@ -78,6 +78,7 @@ class Loop {
   bool resume();
   void run_epochs();
   void keep_run();
+  void take_snapshot(KeptRun& kept);
   void run_epoch();
   void finish_loader();
   void record_epoch();
