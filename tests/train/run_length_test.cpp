@@ -270,6 +270,35 @@ TEST(RunLength, AResumeMayAskForMoreSteps) {
               testing::Contains(HasSubstr("finished 21 steps and num_steps is 21")));
 }
 
+// Another number would repeat samples of the epoch, or leave some out.
+TEST(RunLength, InsideAnEpochItsStepsMayNotChange) {
+  TemporaryDirectory folder;
+  const auto options = [&](std::optional<std::int64_t> steps) {
+    TrainOptions options = toy::options();
+    options.steps_per_epoch = steps;
+    options.logdir = folder / "run";
+    return options;
+  };
+  TrainOptions first = options(5);
+  first.callbacks = {power_cut(2, "train", 3), CheckpointCallback({.save_every_batches = 1})};
+  EXPECT_THAT(refused(first), testing::EndsWith("power cut"));
+  for (const auto& [steps, text] :
+       {std::pair(std::optional<std::int64_t>(4), "this run has 4 steps_per_epoch"),
+        std::pair(std::optional<std::int64_t>(), "this run has no steps_per_epoch")}) {
+    TrainOptions second = options(steps);
+    second.resume = "last";
+    EXPECT_THAT(refused(second), testing::AllOf(HasSubstr("inside an epoch with 5 steps_per_epoch"),
+                                                HasSubstr(text), HasSubstr("only between epochs")));
+  }
+  TrainOptions same = options(5);
+  same.resume = "last";
+  EXPECT_EQ(refused(same), "");
+  TrainOptions between = options(4);
+  between.resume = "last";
+  between.num_epochs = 4;
+  EXPECT_EQ(toy::train(between).steps, 4) << "the run has ended after epoch 3";
+}
+
 TEST(RunLength, EpochsWithoutValidationHaveNoScore) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();
