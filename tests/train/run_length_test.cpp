@@ -270,6 +270,30 @@ TEST(RunLength, AResumeMayAskForMoreSteps) {
               testing::Contains(HasSubstr("finished 21 steps and num_steps is 21")));
 }
 
+TEST(RunLength, AWarningSaysThatStepsAreMissing) {
+  const auto options = [](std::function<void(State&)> step) {
+    TrainOptions options = toy::options();
+    options.num_epochs = 1;
+    options.num_steps = 2 * kBatches;
+    options.keep_run = true;
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = std::move(step);
+    options.callbacks = {hooks};
+    return options;
+  };
+  const auto end_first = [](State& s) {
+    if (s.is_train && s.progress.epoch == 1 && s.loader_batch == 3) s.request_loader_end();
+  };
+  toy::Warnings warnings;
+  SupervisedRunner runner;
+  EXPECT_EQ(runner.train(options(end_first)).steps, 3 + kBatches);
+  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("ended after 10 of 14 steps")));
+  EXPECT_EQ(runner.continue_training({.num_steps = 2 * kBatches}).steps, 4) << "as it says";
+  EXPECT_EQ(warnings.texts.size(), 1u) << "now all steps are made";
+  toy::train(options([](State& s) { s.request_stop("enough"); }));
+  EXPECT_EQ(warnings.texts.size(), 1u) << "a run that is stopped says why itself";
+}
+
 // Another number would repeat samples of the epoch, or leave some out.
 TEST(RunLength, InsideAnEpochItsStepsMayNotChange) {
   TemporaryDirectory folder;

@@ -410,6 +410,21 @@ void Loop::run_epochs() {
     run_epoch();
     agree_to_stop();
   }
+  warn_of_missing_steps();
+}
+
+// The number of epochs is known from the beginning. If a callback left out a train pass or ended
+// one early, the run has fewer steps than the user asked for.
+void Loop::warn_of_missing_steps() const {
+  const auto& steps = plan_.length.num_steps;
+  const std::int64_t made = state_.progress.update_step;
+  if (!steps || made >= *steps || state_.stop_reason || plan_.options.check) return;
+  if (!comm_.is_primary()) return;
+  warn(fmt::format(
+      "num_steps: the run ended after {} of {} steps, because a callback left out the train loader "
+      "in an epoch or ended its pass early; to train the missing steps, call continue_training, or "
+      "resume, with the same num_steps",
+      made, *steps));
 }
 
 // Before on_run_end: a callback may forget its state there. Every rank knows whether the run can go
