@@ -348,6 +348,8 @@ torch::Tensor FlatParameters::zeros_like_values(std::size_t buffer) const {
 void FlatParameters::move_to_own_memory() {
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
+    // A frozen parameter is there already, or where the user has put it.
+    if (!buffer.is_trainable()) continue;
     buffer.values = buffer.values.clone();
     for (Slice& slice : buffer.slices) {
       slice.parameter.set_data(place_in(buffer.values, slice, slice.parameter.strides()));
