@@ -183,7 +183,9 @@ TEST(GradientReducer, OnlyOneOfSeveralSendsBeforeTheEnd) {
       });
     });
     EXPECT_EQ(error.empty(), trained) << error;
-    if (!trained) EXPECT_THAT(error, HasSubstr("reduction of gradients"));
+    if (!trained) {
+      EXPECT_THAT(error, HasSubstr("reduction of gradients"));
+    }
   }
 }
 
