@@ -45,6 +45,33 @@ TEST(BatchOverfit, TakesACountOrAShareOfBatches) {
   EXPECT_TRUE(half[4].equal(plain[0]));
 }
 
+// 50 samples in batches of 2 shards x 8 are 4 batches, of which the limit leaves 3.
+TEST(BatchOverfit, CountsBatchesOfAllShards) {
+  const auto sharded = [] {
+    TrainOptions options = toy::options();
+    options.num_epochs = 1;
+    options.ddp = true;
+    options.workers = 1;
+    options.shards = 2;
+    options.limit_batches = {{"train", 3}};
+    return options;
+  };
+  const auto plain = served(sharded()).at("train");
+  ASSERT_EQ(plain.size(), 3u * 2);
+  TrainOptions options = sharded();
+  options.overfit = true;
+  const auto one = served(options).at("train");
+  ASSERT_EQ(one.size(), plain.size()) << "the whole length";
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(plain[i % 2])) << i;
+  options = sharded();
+  options.callbacks = {BatchOverfitCallback({.batches = {{"train", 0.67}}})};
+  const auto two = served(options).at("train");
+  ASSERT_EQ(two.size(), plain.size());
+  for (std::size_t i = 0; i < two.size(); ++i) {
+    EXPECT_TRUE(two[i].equal(plain[i % 4])) << "two of three batches: " << i;
+  }
+}
+
 TEST(BatchOverfit, LosesNothingOfTheOriginals) {
   TrainOptions options = toy::options();
   options.overfit = true;

@@ -356,6 +356,28 @@ TEST(DistributedModel, TwoModelsInOneBackward) {
   });
 }
 
+// Both models have buffers, which their forward passes send before the messages of backward().
+TEST(DistributedModel, ARankMayHaveNoBatchForTwoModelsInOneBackward) {
+  run_workers({.count = 2}, [](int rank, int) {
+    auto generator = make_model(1);
+    torch::nn::Sequential critic(torch::nn::Linear(2, 3), torch::nn::BatchNorm1d(3));
+    const auto make = prepare_ddp_model(generator, kManyBuckets);
+    const auto judge = prepare_ddp_model(critic, kManyBuckets);
+    torch::manual_seed(5);
+    for (int step = 0; step < 4; ++step) {
+      generator->zero_grad();
+      critic->zero_grad();
+      if (rank == step % 2) {
+        judge(make(torch::randn({4, 3}))).square().sum().backward();
+      } else {
+        no_batch({make, judge});
+      }
+      expect_same_bits_on_all_ranks(generator);
+      expect_same_bits_on_all_ranks(critic);
+    }
+  });
+}
+
 TEST(DistributedModel, ADestroyedModelRemovesItsHooks) {
   run_workers({.count = 2}, [](int rank, int) {
     Branches net;

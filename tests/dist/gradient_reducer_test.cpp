@@ -138,6 +138,57 @@ TEST(GradientReducer, BucketsAreSentBeforeTheEndOfBackward) {
   EXPECT_THAT(error, HasSubstr("reduction of gradients"));
 }
 
+// Autograd goes from the term that was computed last to the first. The ranks have other orders, and
+// there are several buckets, which would be sent at once if a reducer were alone.
+TEST(GradientReducer, TheOrderInWhichRanksReachSeveralDoesNotMatter) {
+  run_workers({.count = 3}, [](int rank, int) {
+    const std::vector<NamedTensors> parts = {four_parameters(), four_parameters(),
+                                             four_parameters()};
+    std::vector<std::shared_ptr<GradientReducer>> reducers;
+    for (const auto& part : parts) reducers.push_back(reducer_of(part));
+    for (int step = 1; step <= 10; ++step) {
+      torch::Tensor loss = torch::zeros({});
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::size_t which = (i + static_cast<std::size_t>(rank + step)) % parts.size();
+        for (const auto& [name, parameter] : parts[which]) {
+          parameter.mutable_grad().reset();
+          loss = loss + (rank + 1) * static_cast<double>(which + 1) * parameter.sum();
+        }
+      }
+      loss.backward();
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        EXPECT_EQ(grad(parts[i], 0), 2.0 * static_cast<double>(i + 1));
+        EXPECT_EQ(reducers[i]->passes(), static_cast<std::uint64_t>(step));
+      }
+    }
+  });
+}
+
+// Only one of several sends before the end of backward(): the last one that is trained. If it is
+// the first one, because the other is frozen, the function's collective meets a bucket that only
+// rank 0 has computed, as in the test above.
+TEST(GradientReducer, OnlyOneOfSeveralSendsBeforeTheEnd) {
+  for (const bool trained : {true, false}) {
+    const std::string error = error_of([&] {
+      run_workers({.count = 2}, [&](int rank, int) {
+        const auto p = four_parameters();
+        const auto later = four_parameters();
+        const auto reducer = reducer_of(p);
+        const auto last = reducer_of(later);
+        for (const auto& [name, parameter] : later) parameter.requires_grad_(trained);
+        std::function<void()> call = [] { barrier(); };
+        const auto inner =
+            CallInBackward::apply(p[0].second * p[1].second, reinterpret_cast<std::int64_t>(&call));
+        (rank == 0 ? inner * p[3].second : inner).sum().backward();
+      });
+    });
+    EXPECT_EQ(error.empty(), trained) << error;
+    if (!trained) {
+      EXPECT_THAT(error, HasSubstr("reduction of gradients"));
+    }
+  }
+}
+
 TEST(GradientReducer, RefusesOverlappingCalls) {
   run_workers({.count = 2}, [](int, int) {
     const auto parameters = four_parameters();

@@ -163,6 +163,31 @@ TEST(Replicas, AChangeReachesEveryTensorOfEveryRank) {
   }
 }
 
+// set_data() and torch::load() give a parameter other memory than that in which the run began. The
+// parameters are those of a teacher, and a frozen one of a network that is trained.
+TEST(Replicas, AChangeMayReplaceTheMemoryOfAFrozenParameter) {
+  for (const bool share_memory : {false, true}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      comm::Shared comm(host_group);
+      Networks networks(comm);
+      networks.first.emplace_back("frozen", torch::zeros({5}));
+      Replicas replicas(networks.tensors(true), comm, {.shards = 2, .share_memory = share_memory});
+      const torch::Tensor changed[] = {networks.teacher[0].second, networks.first.back().second};
+      replicas.change([&] {
+        for (torch::Tensor tensor : changed) {
+          tensor.set_data(torch::full({5}, 7.0 + networks.offset));
+        }
+      });
+      for (const auto& tensor : changed) {
+        EXPECT_TRUE(tensor.eq(7).all().item<bool>()) << "rank 0's " << share_memory;
+      }
+      replicas.finish();
+      for (const auto& tensor : changed) EXPECT_TRUE(tensor.eq(7).all().item<bool>()) << "still";
+      comm.barrier();
+    });
+  }
+}
+
 // Rank 0 starts its update late, after all buckets were reduced. The other ranks must wait for its
 // buffers, not only for its gradients.
 TEST(Replicas, EveryRankHasTheBuffersOfTheFirstShardAfterAnUpdate) {

@@ -69,6 +69,35 @@ TEST(TorchOptimizer, SetsTheLearningRateOfEveryGroupInProportion) {
   }
 }
 
+// A scheduler may have ended at 0. The rates of the object then say nothing of their ratios.
+TEST(TorchOptimizer, ARunThatGoesOnWithTheSameObjectKeepsTheRatiosOfGroups) {
+  Problem problem(torch::kFloat32);
+  const auto& parameters = problem.parameters();
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector{parameters[0].second});
+  groups.emplace_back(std::vector{parameters[1].second},
+                      std::make_unique<torch::optim::SGDOptions>(0.01));
+  const auto torchs = std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.1));
+  FlatParameters flat(parameters);
+  const auto first = OptimizerSpec(torchs).make(flat);
+  first->set_lr(0);
+  const StateDict state = first->state();
+  const auto second = OptimizerSpec(torchs).make(flat);
+  second->load_state(state);
+  second->set_lr(0.5);
+  EXPECT_DOUBLE_EQ(torchs->param_groups()[1].options().get_lr(), 0.05);
+
+  StateDict damaged = state;
+  damaged.set("lr_ratios", StateList{1.0});
+  EXPECT_THAT(message_of<CheckpointError>([&] { second->load_state(damaged); }),
+              ::testing::HasSubstr("lr_ratios of 2 parameter groups, found 1"));
+  StateDict older = state;
+  older.erase("lr_ratios");
+  second->load_state(older);
+  second->set_lr(0.5);
+  EXPECT_DOUBLE_EQ(torchs->param_groups()[1].options().get_lr(), 0.05) << "as before";
+}
+
 TEST(TorchOptimizer, KnowsWhereMomentumIs) {
   using namespace torch::optim;
   for (const auto& [spec, expected] : std::vector<std::pair<OptimizerSpec, std::optional<double>>>{

@@ -721,6 +721,21 @@ TEST(Ddp, ALongCallbackOfRank0DoesNotEndTheRun) {
   }
 }
 
+// Calls the function, which returns an exit code, in another process.
+pid_t start_process(const std::function<int()>& work) {
+  const pid_t process = fork_with_autograd();
+  if (process != 0) return process;
+  int code = 1;
+  std::thread([&] {
+    try {
+      code = work();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "the other process: %s\n", error.what());
+    }
+  }).join();
+  _exit(code);
+}
+
 // Two nodes with two workers each: shared memory inside a node, Gloo between them.
 TEST(Ddp, SeveralHostsTrainToTheSameBits) {
   const auto alone = toy::train(with({.workers = 1}));
@@ -737,22 +752,46 @@ TEST(Ddp, SeveralHostsTrainToTheSameBits) {
                                        .timeout = std::chrono::seconds(30)});
     return toy::train(options);
   };
-  const pid_t other = fork_with_autograd();
+  const pid_t other =
+      start_process([&] { return node(2).weights_hash == alone.weights_hash ? 0 : 2; });
   ASSERT_GE(other, 0);
-  if (other == 0) {
-    int code = 1;
-    std::thread([&] {
-      try {
-        code = node(2).weights_hash == alone.weights_hash ? 0 : 2;
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "node 1: %s\n", error.what());
-      }
-    }).join();
-    _exit(code);
-  }
   const auto here = node(0);
   EXPECT_EQ(here.weights_hash, alone.weights_hash);
   EXPECT_EQ(here.history, alone.history);
+  int status = 0;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
+}
+
+// Only rank 0 takes a snapshot, and each process has its own runner.
+TEST(Ddp, EveryRankKnowsThatARunCannotGoOn) {
+  struct Unsaved : toy::Hooks {
+    StateDict state() const override { throw Error("a state that cannot be saved"); }
+  };
+  const int port = comm::free_port();
+  const auto refused = [&](int first_rank) {
+    TrainOptions options = with({});
+    options.num_epochs = 1;
+    options.keep_run = true;
+    options.callbacks.add(std::make_shared<Unsaved>());
+    options.engine = std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = 1,
+                                       .port = port,
+                                       .world_size = 2,
+                                       .first_rank = first_rank,
+                                       .token = "ours",
+                                       .timeout = 30s,
+                                       .join_timeout = 30s});
+    SupervisedRunner runner;
+    runner.train(options);
+    return toy::error_of([&] { runner.continue_training({.num_epochs = 2}); });
+  };
+  const auto is_right = [](const std::string& error) {
+    return error == "continue_training: the last run cannot go on: a state that cannot be saved";
+  };
+  const pid_t other = start_process([&] { return is_right(refused(1)) ? 0 : 2; });
+  ASSERT_GE(other, 0);
+  EXPECT_TRUE(is_right(refused(0)));
   int status = 0;
   ASSERT_EQ(waitpid(other, &status, 0), other);
   EXPECT_EQ(status, 0);

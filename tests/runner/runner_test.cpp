@@ -319,6 +319,31 @@ TEST(ContinueTraining, CountsStepsToo) {
   EXPECT_EQ(result.weights_hash, straight.weights_hash);
 }
 
+// The exceptions from "one longer run" in runner.h that do not refuse.
+TEST(ContinueTraining, KeepsTheEvaluationOfTheLastEpochAndItsEnd) {
+  TrainOptions options = toy::options();
+  options.num_epochs = 6;
+  options.valid_every = 2;
+  options.keep_run = true;
+  const auto straight = SupervisedRunner().train(options);
+  options.model = toy::model();
+  options.num_epochs = 3;
+  SupervisedRunner runner;
+  runner.train(options);
+  const auto result = runner.continue_training({.num_epochs = 6});
+  EXPECT_EQ(result.weights_hash, straight.weights_hash);
+  EXPECT_FALSE(straight.history.at(3).contains("valid"));
+  EXPECT_TRUE(result.history.at(3).contains("valid"));
+
+  options.model = toy::model();
+  options.num_epochs = 1;
+  options.num_steps = 5;  // of the 7 of an epoch
+  runner.train(options);
+  const auto longer = runner.continue_training({.num_steps = 12});
+  EXPECT_EQ(longer.steps, 7);
+  EXPECT_EQ(longer.epochs, 1) << "a whole epoch, the second one";
+}
+
 // The best epoch may be one of the first run; its weights are in no file.
 TEST(ContinueTraining, RemembersTheBestWeights) {
   TrainOptions options = to_go_on(2);

@@ -270,6 +270,59 @@ TEST(RunLength, AResumeMayAskForMoreSteps) {
               testing::Contains(HasSubstr("finished 21 steps and num_steps is 21")));
 }
 
+TEST(RunLength, AWarningSaysThatStepsAreMissing) {
+  const auto options = [](std::function<void(State&)> step) {
+    TrainOptions options = toy::options();
+    options.num_epochs = 1;
+    options.num_steps = 2 * kBatches;
+    options.keep_run = true;
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = std::move(step);
+    options.callbacks = {hooks};
+    return options;
+  };
+  const auto end_first = [](State& s) {
+    if (s.is_train && s.progress.epoch == 1 && s.loader_batch == 3) s.request_loader_end();
+  };
+  toy::Warnings warnings;
+  SupervisedRunner runner;
+  EXPECT_EQ(runner.train(options(end_first)).steps, 3 + kBatches);
+  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("ended after 10 of 14 steps")));
+  EXPECT_EQ(runner.continue_training({.num_steps = 2 * kBatches}).steps, 4) << "as it says";
+  EXPECT_EQ(warnings.texts.size(), 1u) << "now all steps are made";
+  toy::train(options([](State& s) { s.request_stop("enough"); }));
+  EXPECT_EQ(warnings.texts.size(), 1u) << "a run that is stopped says why itself";
+}
+
+// Another number would repeat samples of the epoch, or leave some out.
+TEST(RunLength, InsideAnEpochItsStepsMayNotChange) {
+  TemporaryDirectory folder;
+  const auto options = [&](std::optional<std::int64_t> steps) {
+    TrainOptions options = toy::options();
+    options.steps_per_epoch = steps;
+    options.logdir = folder / "run";
+    return options;
+  };
+  TrainOptions first = options(5);
+  first.callbacks = {power_cut(2, "train", 3), CheckpointCallback({.save_every_batches = 1})};
+  EXPECT_THAT(refused(first), testing::EndsWith("power cut"));
+  for (const auto& [steps, text] :
+       {std::pair(std::optional<std::int64_t>(4), "this run has 4 steps_per_epoch"),
+        std::pair(std::optional<std::int64_t>(), "this run has no steps_per_epoch")}) {
+    TrainOptions second = options(steps);
+    second.resume = "last";
+    EXPECT_THAT(refused(second), testing::AllOf(HasSubstr("inside an epoch with 5 steps_per_epoch"),
+                                                HasSubstr(text), HasSubstr("only between epochs")));
+  }
+  TrainOptions same = options(5);
+  same.resume = "last";
+  EXPECT_EQ(refused(same), "");
+  TrainOptions between = options(4);
+  between.resume = "last";
+  between.num_epochs = 4;
+  EXPECT_EQ(toy::train(between).steps, 4) << "the run has ended after epoch 3";
+}
+
 TEST(RunLength, EpochsWithoutValidationHaveNoScore) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();

@@ -70,6 +70,35 @@ TEST(UserValues, ErrorsNameKeysAndTypes) {
   EXPECT_THAT(toy::error_of([&] { values.set("n", ~std::uint64_t{0}); }), HasSubstr("'n'"));
 }
 
+// A run that goes on in memory must not see what happened to a tensor after the state was taken.
+TEST(UserValues, AStateSharesNoTensorWithTheRun) {
+  UserValues values;
+  const auto one = [&](const StateDict& state) { return state.get<torch::Tensor>("one"); };
+  values.set("one", torch::ones({2}));
+  values.set("inside", StateDict{{"one", torch::ones({2})}});
+  values.set("list", StateList{torch::ones({2})});
+  values.set("none", torch::Tensor());
+  const auto change = [&](UserValues& of, double by) {
+    of.get<torch::Tensor>("one").add_(by);
+    one(of.get<StateDict>("inside")).add_(by);
+    torch::Tensor(*of.get<StateList>("list")[0].get_if<torch::Tensor>()).add_(by);
+  };
+  const auto expect_ones = [&](const StateDict& state, const char* why) {
+    const auto ones = torch::ones({2});
+    EXPECT_TRUE(one(state).equal(ones)) << why;
+    EXPECT_TRUE(one(state.get<StateDict>("inside")).equal(ones)) << why;
+    EXPECT_TRUE(state.get<StateList>("list")[0].get_if<torch::Tensor>()->equal(ones)) << why;
+  };
+  const StateDict state = values.state();
+  change(values, 1);
+  expect_ones(state, "after state()");
+  UserValues again;
+  again.load_state(state);
+  change(again, 5);
+  expect_ones(state, "after load_state()");
+  EXPECT_FALSE(again.get<torch::Tensor>("none").defined());
+}
+
 TEST(UserValues, AResumedRunHasThoseThatACheckpointCanHold) {
   const TemporaryDirectory folder;
   TrainOptions options = toy::options();

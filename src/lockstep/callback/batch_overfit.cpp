@@ -1,5 +1,6 @@
 #include "lockstep/callback/batch_overfit.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/error.h"
@@ -30,14 +31,17 @@ class RepeatSampler : public data::Sampler {
   std::int64_t size_;
 };
 
-// Repeats the first `count` samples of the loader.
-data::Loader overfitting(const data::Loader& loader, std::int64_t count, std::uint64_t seed) {
-  auto samples = loader.order({.seed = seed, .epoch = 1});
-  count = std::min(count, static_cast<std::int64_t>(samples.size()));
-  samples.resize(static_cast<std::size_t>(count));
+// Repeats the first `batches` batches of the loader, for the whole length of its epoch.
+data::Loader overfitting(const data::Loader& loader, std::int64_t batches, const State& state) {
+  const std::int64_t shards = state.engine->shards();
+  const std::int64_t length = data::epoch_size(loader, shards).samples;
+  auto samples = loader.full_order({.seed = state.seed, .epoch = 1});
+  const std::int64_t kept = std::min({batches * data::batch_split(loader, shards).global, length,
+                                      static_cast<std::int64_t>(samples.size())});
+  samples.resize(static_cast<std::size_t>(kept));
   data::LoaderOptions options = loader.options();
   options.shuffle = false;
-  options.sampler = std::make_shared<RepeatSampler>(std::move(samples), loader.samples());
+  options.sampler = std::make_shared<RepeatSampler>(std::move(samples), length);
   return data::Loader(loader.dataset(), options);
 }
 
@@ -78,20 +82,19 @@ void BatchOverfitCallback::check(const State& state) const {
 }
 
 std::int64_t BatchOverfitCallback::kept_batches(const std::string& name,
-                                                const data::Loader& loader) const {
+                                                std::int64_t batches) const {
   const auto found = options_.batches.find(name);
   if (found == options_.batches.end()) return 1;
   if (const auto* count = std::get_if<std::int64_t>(&found->second)) return *count;
   const double share = std::get<double>(found->second);
-  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(loader.batches())));
+  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(batches)));
 }
 
 void BatchOverfitCallback::on_epoch_start(State& state) {
   originals_ = state.loaders;
   for (const auto& [name, loader] : originals_) {
-    const std::int64_t kept =
-        kept_batches(name, loader) * data::batch_split(loader, state.engine->shards()).global;
-    state.loaders.set(name, overfitting(loader, kept, state.seed));
+    const std::int64_t batches = data::epoch_size(loader, state.engine->shards()).batches;
+    state.loaders.set(name, overfitting(loader, kept_batches(name, batches), state));
   }
 }
 

@@ -36,7 +36,8 @@ class BatchOverfitCallback : public Callback {
   void on_epoch_end(State& state) override;
 
  private:
-  std::int64_t kept_batches(const std::string& name, const data::Loader& loader) const;
+  // Of the `batches` of an epoch.
+  std::int64_t kept_batches(const std::string& name, std::int64_t batches) const;
 
   BatchOverfitCallbackOptions options_;
   data::Loaders originals_;

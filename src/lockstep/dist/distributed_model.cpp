@@ -59,6 +59,15 @@ void DistributedModel::no_batch() const {
   shared_->reducer->pass_without_backward();
 }
 
+// Buffers are sent by all forward passes before the messages of backward().
+void no_batch(std::vector<DistributedModel> models) {
+  for (const DistributedModel& model : models) model.before_forward();
+  std::ranges::sort(models, [](const DistributedModel& a, const DistributedModel& b) {
+    return a.shared_->reducer->ends_before(*b.shared_->reducer);
+  });
+  for (const DistributedModel& model : models) model.shared_->reducer->pass_without_backward();
+}
+
 DistributedModel::NoSync DistributedModel::no_sync() const {
   return NoSync(shared_);
 }

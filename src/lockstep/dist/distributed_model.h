@@ -31,7 +31,9 @@ struct DistributedModelOptions {
 // gets the mean on all ranks; it counts as zero on the others.
 //
 // All ranks must make the same calls in the same order: forward passes in training mode, and for
-// each averaged pass either backward() or no_batch(). Parameters may be frozen and unfrozen
+// each averaged pass either backward() or no_batch(). One backward() may reach several models, if
+// it reaches the same ones on all ranks; the order in which it reaches them does not matter. Models
+// must be made in the same order on all ranks. Parameters may be frozen and unfrozen
 // (requires_grad_()) at any time, on all ranks alike. backward() throws ConfigError for
 // create_graph, for sparse gradients, if two threads call it at the same time, and after cleanup().
 //
@@ -76,6 +78,7 @@ class DistributedModel {
   [[nodiscard]] NoSync no_sync() const;
 
  private:
+  friend void no_batch(std::vector<DistributedModel> models);
   struct SharedState;
   void before_forward() const;
 
@@ -94,6 +97,13 @@ class DistributedModel::NoSync {
 
   std::shared_ptr<SharedState> shared_;
 };
+
+// As DistributedModel::no_batch(), on a rank that has no batch while the others call one backward()
+// that reaches several models. Pass the models in the order of their forward passes:
+//
+//   critic(generator(x)).mean().backward();  // with a batch
+//   dist::no_batch({generator, critic});     // without one
+void no_batch(std::vector<DistributedModel> models);
 
 // Collective.
 inline DistributedModel prepare_ddp_model(Model model,

@@ -56,6 +56,37 @@ std::int64_t next_number() {
 
 }  // namespace
 
+// All reducers of the process, except those without parameters.
+class GradientReducer::Living {
+ public:
+  static Living& all() {
+    static Living living;
+    return living;
+  }
+
+  void insert(const GradientReducer* reducer) {
+    const std::lock_guard lock(mutex_);
+    reducers_.insert(reducer);
+  }
+  void erase(const GradientReducer* reducer) {
+    const std::lock_guard lock(mutex_);
+    reducers_.erase(reducer);
+  }
+
+  // Whether no other reducer of the group, whose passes would end before this one's, is trained.
+  // It is the same on all ranks, because they freeze and unfreeze the same parameters.
+  bool is_first_to_end(const GradientReducer& reducer) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::none_of(reducers_, [&](const GradientReducer* other) {
+      return other->group_ == reducer.group_ && other->ends_before(reducer) && other->is_trained();
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<const GradientReducer*> reducers_;
+};
+
 // Autograd holds this until backward() is over. If backward() fails, it is destroyed without a call
 // of finish().
 class GradientReducer::PassEnd {
@@ -68,13 +99,48 @@ class GradientReducer::PassEnd {
   PassEnd(const PassEnd&) = delete;
   PassEnd& operator=(const PassEnd&) = delete;
 
+  std::shared_ptr<GradientReducer> reducer() const { return reducer_.lock(); }
+
   void finish() const {
-    if (const auto alive = reducer_.lock()) alive->finish(pass_);
+    if (const auto alive = reducer()) alive->finish(pass_);
   }
 
  private:
   std::weak_ptr<GradientReducer> reducer_;
   std::uint64_t pass_;
+};
+
+// The passes of one backward(). Autograd calls the ends of passes in the order in which they began,
+// which may differ from rank to rank, so they are collected first. The first one that is collected
+// adds another call, which follows all of them, in the same thread.
+class GradientReducer::PassEnds {
+ public:
+  static void add(std::shared_ptr<const PassEnd> end) {
+    thread_local std::weak_ptr<PassEnds> current;
+    auto ends = current.lock();
+    if (ends == nullptr || ends->finished_) {
+      ends = std::make_shared<PassEnds>();
+      current = ends;
+      torch::autograd::Engine::get_default_engine().queue_callback([ends] { ends->finish(); });
+    }
+    ends->ends_.push_back(std::move(end));
+  }
+
+ private:
+  void finish() {
+    finished_ = true;
+    std::vector<std::pair<std::shared_ptr<GradientReducer>, std::shared_ptr<const PassEnd>>> all;
+    for (auto& end : ends_) {
+      if (auto alive = end->reducer()) all.emplace_back(std::move(alive), std::move(end));
+    }
+    ends_.clear();
+    std::ranges::sort(all,
+                      [](const auto& a, const auto& b) { return a.first->ends_before(*b.first); });
+    for (const auto& [reducer, end] : all) end->finish();
+  }
+
+  bool finished_ = false;
+  std::vector<std::shared_ptr<const PassEnd>> ends_;
 };
 
 GradientReducer::GradientReducer(const NamedTensors& parameters, const Options& options)
@@ -95,9 +161,11 @@ GradientReducer::GradientReducer(const NamedTensors& parameters, const Options& 
     members_.push_back({.name = name, .parameter = parameter});
   }
   for (const BucketParameter& member : members_) ReducedParameters::all().insert(member.parameter);
+  if (!members_.empty()) Living::all().insert(this);
 }
 
 GradientReducer::~GradientReducer() {
+  Living::all().erase(this);
   for (const BucketParameter& member : members_) ReducedParameters::all().erase(member.parameter);
 }
 
@@ -150,7 +218,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   if (!active_) {
     begin_pass(next_weight_.value_or(1));
     const auto end = std::make_shared<PassEnd>(weak_from_this(), pass_);
-    torch::autograd::Engine::get_default_engine().queue_callback([end] { end->finish(); });
+    torch::autograd::Engine::get_default_engine().queue_callback([end] { PassEnds::add(end); });
   }
   refuse_intruder(member);
   write(member);
@@ -195,6 +263,12 @@ void GradientReducer::begin_pass(double weight) {
   disturbed_ = false;
   thread_.reset();
   active_ = true;
+  sends_early_ = Living::all().is_first_to_end(*this);
+}
+
+bool GradientReducer::is_trained() const {
+  return std::ranges::any_of(
+      members_, [](const BucketParameter& member) { return member.parameter.requires_grad(); });
 }
 
 // Makes the buckets, if they do not fit the parameters any more: one was frozen or unfrozen, or got
@@ -263,7 +337,7 @@ void GradientReducer::complete(std::size_t bucket) {
 // The last bucket is summed at the end of backward(), which follows: another thread would only cost
 // time.
 void GradientReducer::send_complete() {
-  while (next_ + 1 < buckets_.size() && buckets_[next_].missing == 0) {
+  while (sends_early_ && next_ + 1 < buckets_.size() && buckets_[next_].missing == 0) {
     complete(next_);
     background_sums().add({.leaves = ranks_, .tensors = {buckets_[next_].message.array()}});
     ++next_;

@@ -5,6 +5,11 @@
 // first, which is the order in which backward() reaches them. A bucket is summed in the background
 // when its gradients are complete. The order of the buckets is the same on every rank; a bucket
 // with a parameter that the loss did not use, and all buckets after it, wait for the end.
+//
+// One backward() may be a pass of several reducers. Which of them it reaches first may differ from
+// rank to rank, but the order of messages must not. So only one reducer sends before the end: the
+// last one of those with a parameter that is trained, because backward() usually reaches it first.
+// At the end the reducers follow each other from the last to the first, as buckets do.
 #pragma once
 
 #include <array>
@@ -29,8 +34,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   struct Options {
     std::int64_t bucket_bytes = 8 << 20;  // of gradients that are summed together
   };
-  // All ranks must make their reducers in the same order. It must be owned by a shared_ptr. Throws
-  // ConfigError, which names the parameter, if one of the parameters has a reducer already.
+  // All ranks must make their reducers in the same order, and destroy them between the same passes.
+  // It must be owned by a shared_ptr. Throws ConfigError, which names the parameter, if one of the
+  // parameters has a reducer already.
   GradientReducer(const NamedTensors& parameters, const Options& options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -48,6 +54,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   // Collective with the others' backward(): takes part without one. The weight is 0 if none is set.
   void pass_without_backward();
+
+  // The order in which the passes of one backward() end.
+  bool ends_before(const GradientReducer& other) const { return number_ > other.number_; }
 
   // While it is suspended, backward() only adds to this rank's gradients.
   void suspend() { ++suspended_; }
@@ -74,7 +83,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
     GradientMessage message;
     std::int64_t missing = 0;  // gradients that it waits for
   };
+  class Living;
   class PassEnd;
+  class PassEnds;
 
   void add_hooks();
   void on_gradient(std::size_t index);
@@ -88,6 +99,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void write(BucketParameter& member);
   void complete(std::size_t bucket);
   void send_complete();
+  bool is_trained() const;
   std::array<std::int64_t, 3> place_of(std::size_t bucket) const;
 
   Options options_;
@@ -106,8 +118,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   // The current pass.
   bool active_ = false;
-  bool disturbed_ = false;  // another backward() has changed its gradients
-  bool left_over_ = false;  // sums of a pass that failed may still be running
+  bool sends_early_ = false;  // no other reducer that backward() may reach sends before the end
+  bool disturbed_ = false;    // another backward() has changed its gradients
+  bool left_over_ = false;    // sums of a pass that failed may still be running
   std::uint64_t pass_ = 0;
   double weight_ = 1;
   std::size_t next_ = 0;                   // the bucket to be sent next

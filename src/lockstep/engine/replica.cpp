@@ -91,8 +91,10 @@ void Replica::make_buckets() {
 void Replica::send() {
   if (communicator_.size() == 1) return;
   for (const auto& buffer : parameters_->buffers()) {
-    if (!shared_) communicator_.broadcast(buffer.values);
-    if (!shared_ || buffer.is_trainable()) continue;
+    if (buffer.is_trainable()) {
+      if (!shared_) communicator_.broadcast(buffer.values);
+      continue;
+    }
     // Frozen parameters: each rank has its own tensor, which the user may have replaced by another.
     for (const auto& slice : buffer.slices) communicator_.broadcast(slice.parameter);
   }

@@ -288,8 +288,10 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
   Sorted found = sorted(parameters);
   left_alone_ = std::move(found.left_alone);
   if (!options_.memory) options_.memory = own_memory;
-  // A frozen parameter stays in memory of this process until it is trained, because callbacks and
-  // handle_batch() may change it on every rank. The weights of a target network are an example.
+  // A frozen parameter stays in memory of this process until it is trained: while it requires no
+  // gradient, callbacks and handle_batch() may change it, and each rank makes that change itself.
+  // The weights of a target network are an example. In shared memory every rank would change the
+  // same numbers.
   const FlatOptions frozen{.memory = own_memory};
   torch::NoGradGuard no_grad;
   for (std::vector<Buffer>* const some : {&found.trainable, &found.frozen}) {
@@ -346,6 +348,8 @@ torch::Tensor FlatParameters::zeros_like_values(std::size_t buffer) const {
 void FlatParameters::move_to_own_memory() {
   torch::NoGradGuard no_grad;
   for (Buffer& buffer : buffers_) {
+    // A frozen parameter is there already, or where the user has put it.
+    if (!buffer.is_trainable()) continue;
     buffer.values = buffer.values.clone();
     for (Slice& slice : buffer.slices) {
       slice.parameter.set_data(place_in(buffer.values, slice, slice.parameter.strides()));

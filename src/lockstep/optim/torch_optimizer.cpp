@@ -187,6 +187,7 @@ class TorchOptimizerAdapter final : public Optimizer {
     StateList lrs;
     for (const auto& group : optimizer_->param_groups()) lrs.push_back(group.options().get_lr());
     StateDict state{{"name", name()}, {"lr", std::move(lrs)}, {"archive", tensor}};
+    state.set("lr_ratios", StateList(lr_ratios_.begin(), lr_ratios_.end()));
     state.set("parameters", names_by_group());
     if (const auto momentum = this->momentum()) state.set("momentum", *momentum);
     return state;
@@ -242,10 +243,28 @@ class TorchOptimizerAdapter final : public Optimizer {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (const double* lr = lrs[i].get_if<double>()) groups[i].options().set_lr(*lr);
     }
+    load_ratios(state);
     if (momentum()) set_momentum(state.get<double>("momentum"));
   }
 
  private:
+  // The optimizer may have been made from an object that another run has trained. Its rates are
+  // then those at the end of that run: if they are 0, they have no ratios. An older checkpoint has
+  // none, and those of the constructor stay.
+  void load_ratios(const StateDict& state) {
+    const auto saved = state.get_or<StateList>("lr_ratios", {});
+    if (saved.empty()) return;
+    std::vector<double> ratios;
+    for (const StateValue& item : saved) {
+      if (const double* const ratio = item.get_if<double>()) ratios.push_back(*ratio);
+    }
+    if (ratios.size() != lr_ratios_.size()) {
+      throw CheckpointError("optimizer {}: expected lr_ratios of {} parameter groups, found {}",
+                            name(), lr_ratios_.size(), ratios.size());
+    }
+    lr_ratios_ = std::move(ratios);
+  }
+
   std::string archived() const {
     torch::serialize::OutputArchive archive;
     optimizer_->save(archive);
@@ -354,7 +373,7 @@ class TorchOptimizerAdapter final : public Optimizer {
   TorchOptimizerOptions options_;
   std::vector<bool> was_frozen_;            // by buffer: frozen when the optimizer was made
   std::set<const c10::TensorImpl*> known_;  // parameters of all groups; filled by has()
-  std::vector<double> lr_ratios_;           // each group's lr to the first's, when it was made
+  std::vector<double> lr_ratios_;           // each group's lr to the first's, when the run began
 };
 
 }  // namespace

@@ -63,7 +63,11 @@ class Runner {
 
   // Makes the last train() of this runner longer: the same options, model, optimizer, scheduler,
   // callbacks and files, from where it ended. The result is that of one longer run, to the bit,
-  // unless a scheduler depends on the length of the run: one that cannot go on refuses.
+  // with three exceptions:
+  // - A scheduler may depend on the length of the run. One that cannot go on refuses.
+  // - With valid_every, the last epoch of train() was evaluated, and a longer run may leave that
+  //   evaluation out. It counts for the best epoch, early stopping and ReduceLROnPlateau.
+  // - If num_steps ended train() inside an epoch, that epoch is over, and the next one follows.
   //
   //   runner.train({…, .num_epochs = 5, .keep_run = true});
   //   runner.continue_training({.num_epochs = 10});

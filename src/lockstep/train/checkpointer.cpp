@@ -42,14 +42,17 @@ StateDict Checkpointer::snapshot() {
     averages = parts_.pass.averages();
   }
   if (!state_.comm->is_primary()) return {};
-  StateDict made =
-      make_snapshot(state_, {.position = position, .phases = parts_.phases, .averages = averages},
-                    parts_.callbacks);
+  StateDict made = make_snapshot(
+      state_, {.position = position, .rules = rules(), .averages = averages}, parts_.callbacks);
   made.set("lr", by_optimizer(initial_lrs_));
   StateDict documents;
   for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
   if (documents.size() > 0) made.set("documents", std::move(documents));
   return made;
+}
+
+EpochRules Checkpointer::rules() const {
+  return {.phases = parts_.phases, .steps_per_epoch = parts_.options.steps_per_epoch};
 }
 
 std::optional<ResumePoint> Checkpointer::resume() {
@@ -98,7 +101,7 @@ Restored Checkpointer::restore(const checkpoint::Loaded& loaded) {
     if (!parts_.options.seed && loaded.state.contains("run")) {
       state_.seed = snapshot_seed(loaded.state);
     }
-    Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks, parts_.phases);
+    Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks, rules());
     if (!restored.position.loader.empty()) parts_.pass.load_averages(restored.averages);
     return restored;
   } catch (const CheckpointError& error) {

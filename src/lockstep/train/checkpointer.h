@@ -24,6 +24,7 @@ namespace lockstep {
 
 class LoaderPass;
 class Replicas;
+struct EpochRules;
 struct Restored;
 
 // The parts of a run that a checkpoint holds. All must outlive the Checkpointer.
@@ -81,6 +82,7 @@ class Checkpointer {
                          const std::optional<StateDict>& remembered);
 
  private:
+  EpochRules rules() const;
   checkpoint::Loaded load(const std::optional<std::filesystem::path>& folder) const;
   Restored restore(const checkpoint::Loaded& loaded);
   void keep_lrs(const StateDict& snapshot);

@@ -11,7 +11,7 @@ namespace lockstep {
 struct KeptRun {
   StateDict snapshot;                     // as in a checkpoint; empty on ranks other than 0
   std::optional<StateDict> best_weights;  // with load_best_on_end
-  std::string unavailable;                // why there is no snapshot; empty: there is one
+  std::string unavailable;  // why rank 0 has no snapshot; empty: it has one. The same on all ranks
 };
 
 }  // namespace lockstep

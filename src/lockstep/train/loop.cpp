@@ -410,20 +410,40 @@ void Loop::run_epochs() {
     run_epoch();
     agree_to_stop();
   }
+  warn_of_missing_steps();
 }
 
-// Before on_run_end: a callback may forget its state there.
+// The number of epochs is known from the beginning. If a callback left out a train pass or ended
+// one early, the run has fewer steps than the user asked for.
+void Loop::warn_of_missing_steps() const {
+  const auto& steps = plan_.length.num_steps;
+  const std::int64_t made = state_.progress.update_step;
+  if (!steps || made >= *steps || state_.stop_reason || plan_.options.check) return;
+  if (!comm_.is_primary()) return;
+  warn(fmt::format(
+      "num_steps: the run ended after {} of {} steps, because a callback left out the train loader "
+      "in an epoch or ended its pass early; to train the missing steps, call continue_training, or "
+      "resume, with the same num_steps",
+      made, *steps));
+}
+
+// Before on_run_end: a callback may forget its state there. Every rank knows whether the run can go
+// on. Otherwise continue_training() would fail on rank 0, and the other ranks would wait for it.
 void Loop::keep_run() {
   if (!training_ || !plan_.options.keep_run) return;
   kept_run_ = std::make_shared<KeptRun>();
-  if (!comm_.is_primary()) return;
+  if (comm_.is_primary()) take_snapshot(*kept_run_);
+  kept_run_->unavailable = comm_.broadcast_bytes(kept_run_->unavailable);
+}
+
+void Loop::take_snapshot(KeptRun& kept) {
   state_.can_snapshot = true;
   try {
     for (const auto& optimizer : training_->optimizers) optimizer->check_state();
-    kept_run_->snapshot = checkpointer_->snapshot();
-    kept_run_->best_weights = checkpointer_->best_weights();
+    kept.snapshot = checkpointer_->snapshot();
+    kept.best_weights = checkpointer_->best_weights();
   } catch (const std::exception& error) {
-    kept_run_->unavailable = message_of(error);  // it matters only if the run is to go on
+    kept.unavailable = message_of(error);  // it matters only if the run is to go on
   }
   state_.can_snapshot = false;
 }

@@ -77,7 +77,9 @@ class Loop {
   void take_weights();
   bool resume();
   void run_epochs();
+  void warn_of_missing_steps() const;
   void keep_run();
+  void take_snapshot(KeptRun& kept);
   void run_epoch();
   void finish_loader();
   void record_epoch();

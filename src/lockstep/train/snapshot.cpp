@@ -82,6 +82,23 @@ void check_phases(const StateDict& run, const Position& position, const std::vec
                    text(now)));
 }
 
+// With steps_per_epoch, the batches of an epoch begin where the epoch before ended, and without it
+// at the beginning of the data. Inside an epoch, a change would repeat or leave out samples.
+void check_steps_per_epoch(const StateDict& run, const Position& position,
+                           const EpochRules& rules) {
+  if (position.loader.empty()) return;
+  std::optional<std::int64_t> then;
+  if (run.contains("steps_per_epoch")) then = run.get<std::int64_t>("steps_per_epoch");
+  if (then == rules.steps_per_epoch) return;
+  const auto text = [](const std::optional<std::int64_t>& steps) {
+    return steps ? fmt::format("{} steps_per_epoch", *steps) : "no steps_per_epoch";
+  };
+  throw CheckpointError(
+      "resume: the checkpoint was made inside an epoch with {}, this run has {}; it can change "
+      "only between epochs",
+      text(then), text(rules.steps_per_epoch));
+}
+
 // The saved value of an optimizer: `saved` itself if the run has only one, else its entry.
 StateDict of_optimizer(const StateDict& saved, const std::string& name,
                        const std::vector<std::string>& all) {
@@ -230,7 +247,9 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                 {"loader_global_batch_size", sizes.global_batch},
                 {"loader_sample_count", sizes.epoch.samples},
                 {"loader_end_requested", state.loader_end_requested}};
-  const std::string phases = describe(parts.phases);
+  const EpochRules& rules = parts.rules;
+  if (rules.steps_per_epoch) run.set("steps_per_epoch", *rules.steps_per_epoch);
+  const std::string phases = describe(rules.phases);
   if (!phases.empty()) run.set("phases", phases);
   if (several) run.set("optimizers", static_cast<std::int64_t>(state.optimizers.size()));
   snapshot.set("run", std::move(run));
@@ -251,8 +270,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
 }
 
 Restored restore_snapshot(const StateDict& snapshot, State& state,
-                          const std::vector<CallbackPtr>& callbacks,
-                          const std::vector<Phase>& phases) {
+                          const std::vector<CallbackPtr>& callbacks, const EpochRules& rules) {
   if (!snapshot.contains("run") || !snapshot.contains("optimizer_state_dict")) {
     throw CheckpointError(
         "resume: the checkpoint holds weights only; resume from a full checkpoint, or use weights "
@@ -270,7 +288,8 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
                        .loader = run.get<std::string>("loader"),
                        .loader_batches_done = run.get<std::int64_t>("loader_batches_done")};
   check_position(run, restored.position, state);
-  check_phases(run, restored.position, phases, state.comm->is_primary());
+  check_steps_per_epoch(run, restored.position, rules);
+  check_phases(run, restored.position, rules.phases, state.comm->is_primary());
 
   if (state.comm->is_primary()) {
     state.model.load_state(snapshot.get<StateDict>("model_state_dict"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,24 +33,31 @@ StateValue by_optimizer(const Named<T>& values) {
   return StateValue(std::move(all));
 }
 
+// Options of a run on which the batches and updates of an epoch depend. They can change only
+// between epochs.
+struct EpochRules {
+  std::vector<Phase> phases = {};
+  std::optional<std::int64_t> steps_per_epoch = {};  // as the options say
+};
+
 // What a snapshot has besides `state`.
 struct SnapshotParts {
   Position position;
-  const std::vector<Phase>& phases;
+  EpochRules rules = {};
   StateDict averages = {};  // of batch metrics, inside an epoch
 };
 StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                         const std::vector<CallbackPtr>& callbacks);
 
 // Restores `state` and its parts from a snapshot. Throws CheckpointError, naming what does not fit,
-// if the snapshot is of other networks, optimizers, phases or data.
+// if the snapshot is of other networks, optimizers or data, or was made inside an epoch with other
+// rules.
 struct Restored {
   Position position;
   StateDict averages;
 };
 Restored restore_snapshot(const StateDict& snapshot, State& state,
-                          const std::vector<CallbackPtr>& callbacks,
-                          const std::vector<Phase>& phases);
+                          const std::vector<CallbackPtr>& callbacks, const EpochRules& rules);
 
 // The part of a snapshot, read by rank 0, that the other ranks need. Weights and the optimizer's
 // tensors are not in it: Replicas::send() sends them, without a second copy.

@@ -7,6 +7,30 @@
 #include "lockstep/base/warn.h"
 
 namespace lockstep {
+namespace {
+
+StateDict copied(const StateDict& values);
+
+// Without the tensors of the other copy: the run may change those in place.
+StateValue copied(const StateValue& value) {
+  if (const auto* const tensor = value.get_if<torch::Tensor>()) {
+    return tensor->defined() ? StateValue(tensor->detach().clone()) : value;
+  }
+  if (const auto* const values = value.get_if<StateDict>()) return copied(*values);
+  const auto* const list = value.get_if<StateList>();
+  if (list == nullptr) return value;
+  StateList items;
+  for (const StateValue& item : *list) items.push_back(copied(item));
+  return items;
+}
+
+StateDict copied(const StateDict& values) {
+  StateDict all;
+  for (const auto& [key, value] : values) all.set(key, copied(value));
+  return all;
+}
+
+}  // namespace
 
 void UserValues::set_saved(const std::string& key, StateValue value) {
   others_.erase(key);
@@ -34,16 +58,11 @@ StateDict UserValues::state() const {
         "state.user: '{}' is a {}, which a checkpoint cannot hold: a resumed run does not have it",
         key, type_name(value.type())));
   }
-  StateDict state;
-  for (const auto& [key, value] : saved_) {
-    const auto* const tensor = value.get_if<torch::Tensor>();
-    state.set(key, tensor != nullptr ? StateValue(tensor->detach()) : value);
-  }
-  return state;
+  return copied(saved_);
 }
 
 void UserValues::load_state(const StateDict& state) {
-  saved_ = state;
+  saved_ = copied(state);
   others_.clear();
 }
 

@@ -76,7 +76,8 @@ class UserValues {
   void erase(std::string_view key);
   std::vector<std::string> keys() const;
 
-  // The values that a checkpoint can hold. Warns once of each of the others.
+  // Copies of the values that a checkpoint can hold: a tensor that is changed in place later stays
+  // as it was in the copy. Warns once of each of the others.
   StateDict state() const;
   void load_state(const StateDict& state);
 
