@@ -109,6 +109,21 @@ TEST(ControlFlow, ACheckpointIsSavedInTheEpochsThatWereAskedFor) {
       << "the epoch in last.pth at the start of epochs 4 to 7";
 }
 
+TEST(ControlFlow, PassesOnOutputsAndCheckpoints) {
+  const TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder.path();
+  auto hooks = std::make_shared<toy::Hooks>();
+  std::set<std::int64_t> outputs;
+  std::set<std::int64_t> checkpoints;
+  hooks->outputs = [&](State& s) { outputs.insert(s.progress.epoch); };
+  hooks->checkpoint = [&](State& s) { checkpoints.insert(s.progress.epoch); };
+  options.callbacks = {ControlFlowCallback(hooks, {.epochs = {2}})};
+  toy::train(options);
+  EXPECT_EQ(outputs, std::set<std::int64_t>{2});
+  EXPECT_EQ(checkpoints, std::set<std::int64_t>{2});
+}
+
 TEST(ControlFlow, ShortFormsDoTheSame) {
   std::vector<std::string> seen;
   auto watch = std::make_shared<toy::Hooks>();

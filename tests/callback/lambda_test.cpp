@@ -1,5 +1,6 @@
 #include "lockstep/callback/lambda.h"
 
+#include <cmath>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -42,19 +43,58 @@ TEST(Lambda, EachFunctionIsCalledAtItsHook) {
                        on_batch_end(note("batch_end")),
                        on_backward(note("backward")),
                        on_forward(note("forward")),
+                       on_outputs(note("outputs")),
                        on_batch_start(note("batch_start")),
                        on_loader_start(note("loader_start")),
                        on_epoch_start(note("epoch_start")),
                        on_run_start(note("run_start"))};
   toy::train(options);
-  EXPECT_THAT(calls,
-              ElementsAre("run_start", "epoch_start", "loader_start", "batch_start", "forward",
-                          "backward", "batch_end", "step", "loader_end", "epoch_end", "run_end"));
+  EXPECT_THAT(calls, ElementsAre("run_start", "epoch_start", "loader_start", "batch_start",
+                                 "outputs", "forward", "backward", "batch_end", "step",
+                                 "loader_end", "epoch_end", "run_end"));
   calls.clear();
   options.callbacks = {on_step([](State&) { throw Error("it fails"); }),
                        on_exception(note("exception"))};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("it fails"));
   EXPECT_THAT(calls, ElementsAre("exception"));
+}
+
+// The outputs are there and the loss is not: what is done to them has an effect on the loss.
+TEST(Lambda, OnOutputsComesBeforeTheCriterion) {
+  TrainOptions options = one_batch();
+  const double plain = toy::train(options).last_metrics.at("train").at("loss");
+  options.model = toy::model();
+  int calls = 0;
+  options.callbacks = {on_outputs([&](State& s) {
+    ++calls;
+    EXPECT_FALSE(s.batch.contains("loss"));
+    s.batch.set("logits", s.batch["logits"] * 0);
+  })};
+  const double uniform = toy::train(options).last_metrics.at("train").at("loss");
+  EXPECT_EQ(calls, 1);
+  EXPECT_NEAR(uniform, std::log(3), 1e-6);
+  EXPECT_NE(plain, uniform);
+}
+
+TEST(Lambda, OnCheckpointIsCalledAfterEachFile) {
+  const TemporaryDirectory folder;
+  TrainOptions options = one_batch();
+  options.num_epochs = 2;
+  options.logdir = folder.path();
+  Calls calls;
+  const auto note = [&](State& s) {
+    EXPECT_TRUE(std::filesystem::exists(*s.last_checkpoint));
+    calls.push_back(fmt::format("{} {}", s.last_checkpoint->filename().string(),
+                                s.inside_epoch ? "inside" : "after"));
+  };
+  options.callbacks = {on_checkpoint(note)};
+  toy::train(options);
+  EXPECT_THAT(calls, ElementsAre("last.pth after", "last.pth after"));
+  calls.clear();
+  options.callbacks = {on_checkpoint(note).only_if([](const State& s) { return s.inside_epoch; }),
+                       CheckpointCallback({.save_every_batches = 1})};
+  toy::train(options);
+  EXPECT_THAT(calls, ElementsAre("last.pth inside", "last.pth inside"));
 }
 
 // The places in which a callback is called, as "epoch/loader/batch".
@@ -286,6 +326,8 @@ TEST(Lambda, TraitsFollowFromTheHook) {
   EXPECT_TRUE(on_backward(nothing).traits().uses_gradients);
   EXPECT_FALSE(on_forward(nothing).traits().uses_gradients);
   EXPECT_TRUE(on_forward(nothing).traits().changes_batch);
+  EXPECT_TRUE(on_outputs(nothing).traits().changes_batch);
+  EXPECT_EQ(on_checkpoint(nothing).traits().metric_names, no_metrics());
   EXPECT_FALSE(on_step(nothing).traits().changes_batch);
   EXPECT_FALSE(on_loader_end(nothing).traits().metric_names);
   EXPECT_EQ(on_epoch_end(nothing).traits().metric_names, no_metrics());
@@ -320,6 +362,8 @@ TEST(Lambda, RefusesWhatMakesNoSense) {
   EXPECT_THAT(toy::error_of([&] { (void)on_run_start(nothing).every(2); }), HasSubstr("once"));
   EXPECT_THAT(toy::error_of([&] { (void)on_run_end(nothing).once(); }), HasSubstr("no sense"));
   EXPECT_THAT(toy::error_of([&] { (void)on_step(nothing).only_if({}); }), HasSubstr("only_if"));
+  EXPECT_THAT(toy::error_of([&] { (void)on_checkpoint(nothing).every(2); }), HasSubstr("rank 0"));
+  EXPECT_THAT(toy::error_of([&] { (void)on_checkpoint(nothing).once(); }), HasSubstr("rank 0"));
 }
 
 }  // namespace

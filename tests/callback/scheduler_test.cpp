@@ -104,5 +104,62 @@ TEST(SchedulerCallback, APlateauGoesByWhatItsMetricSays) {
   EXPECT_NEAR(last_rate(true), 0.01, 1e-12);
 }
 
+// Two networks, each with a loss and an optimizer of its own.
+struct TwoNetworks : Runner {
+  void handle_batch(State& s) override {
+    s.set_loss(s.models[s.phase](s.batch["features"]).square().mean());
+  }
+};
+
+TrainOptions two_networks() {
+  TrainOptions options = toy::options();
+  options.model = {};
+  options.criterion = {};
+  options.optimizer = {};
+  options.models = {{"a", torch::nn::Sequential(torch::nn::Linear(4, 1))},
+                    {"b", torch::nn::Sequential(torch::nn::Linear(4, 1))}};
+  options.optimizers = {{"a", optim::SGD{.lr = 0.001}}, {"b", optim::SGD{.lr = 0.001}}};
+  options.phases = {"a", "b"};
+  options.scheduler = optim::ReduceLROnPlateau{.minimize = true, .factor = 0.1, .patience = 0};
+  return options;
+}
+
+TEST(SchedulerCallback, EachPlateauMayHaveItsOwnMetric) {
+  std::vector<double> rates;
+  const auto train = [&](const SchedulerCallbackOptions& scheduler) {
+    TrainOptions options = two_networks();
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->loader_end = [](State& s) {
+      const auto epoch = static_cast<double>(s.progress.epoch);
+      s.loader_metrics["rises"] = s.loader == "valid" ? epoch : 0;
+      s.loader_metrics["falls"] = -epoch;
+    };
+    hooks->run_end = [&](State& s) { rates = {s.optimizers["a"]->lr(), s.optimizers["b"]->lr()}; };
+    options.callbacks = {hooks, SchedulerCallback(scheduler)};
+    TwoNetworks().train(options);
+  };
+  const MetricKey falls{"valid", "falls"};
+  train({.metric = falls, .metrics = {{"b", {"valid", "rises"}}}});
+  EXPECT_THAT(rates, ElementsAre(0.001, DoubleNear(0.00001, 1e-12)));
+  train({.metric = falls, .metrics = {{"a", {"valid", "rises"}}}});
+  EXPECT_THAT(rates, ElementsAre(DoubleNear(0.00001, 1e-12), 0.001));
+  train({.metric = falls});
+  EXPECT_THAT(rates, ElementsAre(0.001, 0.001));
+}
+
+TEST(SchedulerCallback, RefusesAMetricThatNoPlateauWouldSee) {
+  TrainOptions options = two_networks();
+  options.callbacks = {SchedulerCallback({.metrics = {{"c", {"valid", "loss"}}}})};
+  EXPECT_THAT(toy::error_of([&] { TwoNetworks().train(options); }),
+              HasSubstr("no scheduler has an optimizer 'c'"));
+  options.callbacks = {SchedulerCallback({.metrics = {{"b", {"vald", "loss"}}}})};
+  EXPECT_THAT(toy::error_of([&] { TwoNetworks().train(options); }),
+              HasSubstr("scheduler ReduceLROnPlateau of 'b': there is no loader 'vald'"));
+  options.scheduler = optim::ExponentialLR{.gamma = 0.5};
+  options.callbacks = {SchedulerCallback({.metrics = {{"b", {"valid", "loss"}}}})};
+  EXPECT_THAT(toy::error_of([&] { TwoNetworks().train(options); }),
+              HasSubstr("valid/loss would be ignored"));
+}
+
 }  // namespace
 }  // namespace lockstep

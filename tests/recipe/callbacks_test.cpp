@@ -21,7 +21,9 @@ TEST(Callbacks, EachCanBeMade) {
         "{CriterionCallback: {criterion: L1Loss, metric_key: l1, weight: 0.5}}",
         "{EarlyStoppingCallback: {patience: 2, metric: valid/loss, minimize: true}}",
         "{CheckpointCallback: {save_n_best: 3, mode: model}}",
-        "{SchedulerCallback: {metric: valid/loss}}", "{CheckRunCallback: {num_batches: 1}}",
+        "{SchedulerCallback: {metric: valid/loss}}",
+        "{SchedulerCallback: {metrics: {generator: valid/loss/generator}}}",
+        "{CheckRunCallback: {num_batches: 1}}",
         "{BatchOverfitCallback: {batches: {train: 2, valid: 0.5}}}",
         "{ControlFlowCallback: {callback: {AccuracyCallback: {topk: 1}}, loaders: valid}}",
         "{ControlFlowCallback: {callback: {_target_: EarlyStoppingCallback}, every: 2, "
@@ -29,6 +31,11 @@ TEST(Callbacks, EachCanBeMade) {
         "{FreezeCallback: {names: encoder.*, epochs: 2}}",
         "{FreezeCallback: {names: [\"0.*\", \"1.*\"], from_epoch: 3}}",
         "{PeriodicLoaderCallback: {every: {valid: 5, test: 0}}}", "TimerCallback",
+        "{MetricAggregationCallback: {metric_key: score, metrics: [loss, accuracy01], mode: sum}}",
+        "{MetricAggregationCallback: {metric_key: score, weights: {loss: -1, auc: 2}, "
+        "mode: weighted_mean, scope: loader, multiplier: 100}}",
+        "{BatchTransformCallback: {transform: {Normalize: {mean: 1, std: 2}}, "
+        "scope: on_forward, input_key: image, output_key: small}}",
         "ProgressBarCallback"}) {
     EXPECT_NE(targets().callbacks.make(node(text)), nullptr) << text;
   }
@@ -44,6 +51,15 @@ TEST(Callbacks, OptionsReachThem) {
   const auto flow = targets().callbacks.make(node(
       "{ControlFlowCallback: {callback: {AccuracyCallback: {topk: 3}}, ignore_loaders: [train]}}"));
   EXPECT_EQ(flow->name(), "AccuracyCallback");
+  const auto score = targets().callbacks.make(
+      node("{MetricAggregationCallback: {metric_key: score, metrics: [loss], scope: loader}}"));
+  EXPECT_EQ(score->traits().metric_names, std::vector<std::string>{"score"});
+  const auto transform = targets().callbacks.make(
+      node("{BatchTransformCallback: {transform: ToTensor, input_key: a, output_key: b}}"));
+  EXPECT_THAT(transform->agreed_options(), HasSubstr("input_key=a, output_key=b"));
+  const auto scheduler =
+      targets().callbacks.make(node("{SchedulerCallback: {metrics: {critic: valid/loss/critic}}}"));
+  EXPECT_THAT(scheduler->agreed_options(), HasSubstr("{critic: valid/loss/critic}"));
   EXPECT_THAT(*flow->traits().metric_names, Contains("accuracy03"));
 }
 
@@ -63,6 +79,11 @@ TEST(Callbacks, RefuseWhatCannotBe) {
   EXPECT_THAT(error("{ControlFlowCallback: {callback: TimeCallback, every: 2}}"),
               HasSubstr("unknown callback 'TimeCallback'"));
   EXPECT_THAT(error("{PeriodicLoaderCallback: {every: {valid: -1}}}"), HasSubstr("got -1"));
+  EXPECT_THAT(error("{MetricAggregationCallback: {metrics: [loss]}}"),
+              HasSubstr("metric_key is missing"));
+  EXPECT_THAT(error("{MetricAggregationCallback: {metric_key: a, metrics: [b], mode: max}}"),
+              HasSubstr("got 'max'"));
+  EXPECT_THAT(error("{BatchTransformCallback: {input_key: a}}"), HasSubstr("transform is missing"));
 }
 
 }  // namespace

@@ -200,6 +200,29 @@ TEST(Recipe, SetsTheLengthOfARun) {
               HasSubstr("a share above 0"));
 }
 
+TEST(Recipe, LogsTheNormOfGradientsIfAsked) {
+  const auto metrics = [](const std::vector<std::string>& changes) {
+    return run_recipe(read_recipe(config_with(changes))).last_metrics.at("train");
+  };
+  EXPECT_GT(metrics({"log_gradient_norm=true"}).at("gradient/norm"), 0);
+  EXPECT_FALSE(metrics({}).contains("gradient/norm"));
+}
+
+// They are built, and take part in the run.
+TEST(Recipe, MakesMetricsFromMetricsAndTransformsBatches) {
+  const auto metrics = [](const std::string& callback) {
+    return run_recipe(read_recipe(config_with({"callbacks=[" + callback + "]"})))
+        .last_metrics.at("valid");
+  };
+  const Metrics twice = metrics(
+      "{MetricAggregationCallback: {metric_key: twice, metrics: [loss], mode: sum, multiplier: "
+      "2}}");
+  EXPECT_DOUBLE_EQ(twice.at("twice"), 2 * twice.at("loss"));
+  const Metrics far =
+      metrics("{BatchTransformCallback: {transform: {Normalize: {mean: 5, std: 0.5}}}}");
+  EXPECT_NE(far.at("loss"), twice.at("loss"));
+}
+
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   const TemporaryDirectory folder;
   const auto recipe_of = [&] {

@@ -170,11 +170,24 @@ TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
   }
 }
 
+// Needs the whole gradient of a parameter.
+void each_by_its_norm(std::span<const torch::Tensor> gradients) {
+  for (const auto& gradient : gradients) gradient.div_(gradient.norm() + 1e-3);
+}
+
 TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
   const auto variants = std::vector<std::function<void(TrainOptions&)>>{
       [](TrainOptions& o) { o.accumulation_steps = 3; },
       [](TrainOptions& o) { o.clip_grad_norm = 0.1; },
       [](TrainOptions& o) { o.clip_grad_value = 0.01; },
+      [](TrainOptions& o) { o.log_gradient_norm = true; },
+      [](TrainOptions& o) { o.clip_grad = each_by_its_norm; },
+      [](TrainOptions& o) {
+        o.clip_grad = each_by_its_norm;
+        o.optimizer = [](std::vector<torch::Tensor> parameters) {
+          return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+        };
+      },
       [](TrainOptions& o) { o.scheduler = optim::OneCycleLR{.max_lr = 0.1}; },
       [](TrainOptions& o) {
         o.optimizer = [](std::vector<torch::Tensor> parameters) {

@@ -23,12 +23,14 @@ class Noting : public SupervisedRunner {
   void on_epoch_start(State&) override { calls.push_back("epoch_start"); }
   void on_loader_start(State&) override { calls.push_back("loader_start"); }
   void on_batch_start(State&) override { calls.push_back("batch_start"); }
+  void on_outputs(State&) override { calls.push_back("outputs"); }
   void on_forward(State&) override { calls.push_back("forward"); }
   void on_backward(State&) override { calls.push_back("backward"); }
   void on_batch_end(State&) override { calls.push_back("batch_end"); }
   void on_step(State&) override { calls.push_back("step"); }
   void on_loader_end(State&) override { calls.push_back("loader_end"); }
   void on_epoch_end(State&) override { calls.push_back("epoch_end"); }
+  void on_checkpoint(State&) override { calls.push_back("checkpoint"); }
   void on_run_end(State&) override { calls.push_back("run_end"); }
   void on_exception(State&) override { calls.push_back("exception"); }
   bool reads_gradients() const override { return true; }
@@ -53,17 +55,27 @@ TEST(Handlers, AreCalledBeforeCallbacksAtTheStartAndAfterThemAtTheEnd) {
   runner.train(options);
   EXPECT_THAT(runner.calls,
               ElementsAre("run_start", "epoch_start", "callback at start", "loader_start",
-                          "batch_start", "forward", "backward", "batch_end", "step", "loader_end",
-                          "callback at end", "epoch_end", "run_end"));
+                          "batch_start", "outputs", "forward", "backward", "batch_end", "step",
+                          "loader_end", "callback at end", "epoch_end", "run_end"));
   runner.calls.clear();
   runner.evaluate_loader({.loader = options.loaders.at("train")});
   EXPECT_THAT(runner.calls,
-              ElementsAre("run_start", "epoch_start", "loader_start", "batch_start", "forward",
-                          "batch_end", "step", "loader_end", "epoch_end", "run_end"));
+              ElementsAre("run_start", "epoch_start", "loader_start", "batch_start", "outputs",
+                          "forward", "batch_end", "step", "loader_end", "epoch_end", "run_end"));
   runner.calls.clear();
   options.callbacks = {on_epoch_start([](State&) { throw Error("it fails"); })};
   EXPECT_THAT(toy::error_of([&] { runner.train(options); }), HasSubstr("it fails"));
   EXPECT_THAT(runner.calls, ElementsAre("run_start", "epoch_start", "exception", "run_end"));
+}
+
+TEST(Handlers, AreToldOfACheckpoint) {
+  const TemporaryDirectory folder;
+  Noting runner;
+  TrainOptions options = one_batch_run();
+  options.logdir = folder.path();
+  runner.train(options);
+  const std::vector<std::string> last(runner.calls.end() - 3, runner.calls.end());
+  EXPECT_THAT(last, ElementsAre("epoch_end", "checkpoint", "run_end"));
 }
 
 TEST(Handlers, WhatTheyChangeIsInTheCheckpoint) {

@@ -81,20 +81,22 @@ class Warnings {
 
 // A callback that calls the functions that a test sets for some of the hooks.
 struct Hooks : Callback {
-  std::function<void(State&)> run_start, epoch_start, loader_start, batch_start, forward, backward,
-      batch_end, step, loader_end, epoch_end, run_end, exception;
+  std::function<void(State&)> run_start, epoch_start, loader_start, batch_start, outputs, forward,
+      backward, batch_end, step, loader_end, epoch_end, checkpoint, run_end, exception;
 
   CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
   void on_run_start(State& s) override { call(run_start, s); }
   void on_epoch_start(State& s) override { call(epoch_start, s); }
   void on_loader_start(State& s) override { call(loader_start, s); }
   void on_batch_start(State& s) override { call(batch_start, s); }
+  void on_outputs(State& s) override { call(outputs, s); }
   void on_forward(State& s) override { call(forward, s); }
   void on_backward(State& s) override { call(backward, s); }
   void on_batch_end(State& s) override { call(batch_end, s); }
   void on_step(State& s) override { call(step, s); }
   void on_loader_end(State& s) override { call(loader_end, s); }
   void on_epoch_end(State& s) override { call(epoch_end, s); }
+  void on_checkpoint(State& s) override { call(checkpoint, s); }
   void on_run_end(State& s) override { call(run_end, s); }
   void on_exception(State& s) override { call(exception, s); }
 

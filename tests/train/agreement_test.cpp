@@ -116,6 +116,8 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       [](Plan& p) { p.options.accumulation_steps = 2; },
       [](Plan& p) { p.options.clip_grad_norm = 1; },
       [](Plan& p) { p.options.clip_grad_value = 1; },
+      [](Plan& p) { p.options.clip_grad = [](auto) {}; },
+      [](Plan& p) { p.options.log_gradient_norm = true; },
       [](Plan& p) { p.options.valid_metric = "accuracy01"; },
       [](Plan& p) { p.options.profile = true; },
       [](Plan& p) { p.options.resume = "last"; },

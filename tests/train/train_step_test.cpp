@@ -94,6 +94,51 @@ TEST(TrainStep, ClipsTheValuesOfTheMeanGradient) {
   EXPECT_TRUE(torch::allclose(after_whole_batch({.clip_grad_value = 0.5}), expected, 1e-12));
 }
 
+// The function gets the mean gradient in the shape of the parameter, not the sum of the batches.
+TEST(TrainStep, AFunctionClipsTheMeanGradient) {
+  auto weight = Line().weight.detach().clone().requires_grad_();
+  kData.matmul(weight).square().mean().backward();
+  const auto expected = weight.detach() - 0.1 * weight.grad().sign();
+  Line line;
+  std::vector<torch::Tensor> seen;
+  const GradientFunction sign = [&](std::span<const torch::Tensor> gradients) {
+    for (const auto& gradient : gradients) {
+      seen.push_back(gradient.clone());
+      gradient.sign_();
+    }
+  };
+  TrainStep step(line.parts(),
+                 {.accumulation_steps = 2, .clip_grad = sign, .log_gradient_norm = true});
+  for (const auto& part : kData.split_with_sizes({4, 1})) add(step, line, part);
+  Metrics metrics;
+  step.update(metrics);
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_TRUE(torch::allclose(seen[0], weight.grad(), 1e-12)) << seen[0];
+  EXPECT_TRUE(torch::allclose(line.weight, expected, 1e-12)) << line.weight;
+  EXPECT_NEAR(metrics.at("gradient/norm"), weight.grad().norm().item<double>(), 1e-9)
+      << "before clipping";
+  // What the function left behind is no sign that backward() reached the parameter.
+  line.replica.begin_shard(0, true);
+  line.replica.end_shard(0);
+  EXPECT_FALSE(line.replica.parameters().buffers()[0].slices[0].used);
+}
+
+TEST(TrainStep, TheNormIsAMetricWithoutClipping) {
+  Line line;
+  TrainStep step(line.parts(), {.log_gradient_norm = true});
+  add(step, line, kData);
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_GT(metrics.at("gradient/norm"), 0);
+  EXPECT_TRUE(torch::equal(line.weight, after_whole_batch())) << "nothing is clipped";
+  Line plain;
+  TrainStep without(plain.parts(), {});
+  add(without, plain, kData);
+  Metrics none;
+  without.update(none);
+  EXPECT_FALSE(none.contains("gradient/norm"));
+}
+
 // A phase that takes place in every second batch makes at most half as many steps.
 TEST(TrainStep, StepsOfAnEpochCountThePhasesBatches) {
   const data::Loaders loaders = {{"train", {toy::points(50), {.batch_size = 8}}},
@@ -111,6 +156,9 @@ TEST(TrainStep, RefusesSettingsWithoutMeaning) {
   EXPECT_THAT(with({.accumulation_steps = 0}), testing::HasSubstr("accumulation_steps"));
   EXPECT_THAT(with({.clip_grad_norm = -1.0}), testing::HasSubstr("clip_grad_norm"));
   EXPECT_THAT(with({.clip_grad_value = std::nan("")}), testing::HasSubstr("clip_grad_value"));
+  EXPECT_THAT(
+      with({.clip_grad_norm = 1.0, .clip_grad = [](auto) {}}),
+      testing::HasSubstr("clip_grad: expected one way of clipping, got clip_grad_norm = 1"));
 }
 
 // The batches make one update; each has a loss with its own kind of mean.

@@ -29,10 +29,11 @@ struct ControlFlowCallbackOptions {
   std::function<bool(std::int64_t epoch, const std::string& loader)> filter = {};
 };
 
-// Hooks inside a loader's pass are called if all conditions allow it. on_epoch_start and
-// on_epoch_end are called if every, epochs and ignore_epochs allow that epoch: a CheckpointCallback
-// with {.every = 3} saves every third one. The other conditions, which depend on the loader, apply
-// to passes, not to the start and end of an epoch. on_run_start and on_run_end are always called.
+// Hooks inside a loader's pass are called if all conditions allow it. on_epoch_start,
+// on_epoch_end and on_checkpoint are called if every, epochs and ignore_epochs allow that epoch: a
+// CheckpointCallback with {.every = 3} saves every third one. The other conditions, which depend on
+// the loader, apply to passes, not to the start and end of an epoch. on_run_start and on_run_end
+// are always called.
 class ControlFlowCallback : public Callback {
  public:
   // Throws ConfigError if no condition is given, or if one makes no sense.
@@ -53,12 +54,14 @@ class ControlFlowCallback : public Callback {
   void on_epoch_start(State& state) override { pass_epoch(&Callback::on_epoch_start, state); }
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override { pass(&Callback::on_batch_start, state); }
+  void on_outputs(State& state) override { pass(&Callback::on_outputs, state); }
   void on_forward(State& state) override { pass(&Callback::on_forward, state); }
   void on_backward(State& state) override { pass(&Callback::on_backward, state); }
   void on_batch_end(State& state) override { pass(&Callback::on_batch_end, state); }
   void on_step(State& state) override { pass(&Callback::on_step, state); }
   void on_loader_end(State& state) override { pass(&Callback::on_loader_end, state); }
   void on_epoch_end(State& state) override { pass_epoch(&Callback::on_epoch_end, state); }
+  void on_checkpoint(State& state) override { pass_epoch(&Callback::on_checkpoint, state); }
   void on_run_end(State& state) override { held_->on_run_end(state); }
   void on_exception(State& state) override { held_->on_exception(state); }
   void gather(comm::Communicator& communicator) override;

@@ -19,6 +19,8 @@ const char* hook_name(HookPoint hook) {
       return "on_loader_start";
     case HookPoint::kBatchStart:
       return "on_batch_start";
+    case HookPoint::kOutputs:
+      return "on_outputs";
     case HookPoint::kForward:
       return "on_forward";
     case HookPoint::kBackward:
@@ -31,6 +33,8 @@ const char* hook_name(HookPoint hook) {
       return "on_loader_end";
     case HookPoint::kEpochEnd:
       return "on_epoch_end";
+    case HookPoint::kCheckpoint:
+      return "on_checkpoint";
     case HookPoint::kRunEnd:
       return "on_run_end";
     case HookPoint::kException:
@@ -41,7 +45,7 @@ const char* hook_name(HookPoint hook) {
 
 CallbackTraits default_traits(HookPoint hook) {
   using enum HookPoint;
-  const bool before_update = hook == kBatchStart || hook == kForward;
+  const bool before_update = hook == kBatchStart || hook == kOutputs || hook == kForward;
   CallbackTraits traits{.uses_gradients = hook == kBackward, .changes_batch = before_update};
   if (!before_update && hook != kBackward && hook != kLoaderEnd) traits.metric_names = no_metrics();
   return traits;
@@ -49,6 +53,15 @@ CallbackTraits default_traits(HookPoint hook) {
 
 bool is_called_on(Ranks ranks, const State& state) {
   return ranks == Ranks::kAll || state.comm->is_primary() == (ranks == Ranks::kPrimary);
+}
+
+// Only rank 0 reaches on_checkpoint, and a count would be in the next checkpoint only.
+void check_countable(HookPoint hook, const std::string& name, const char* modifier) {
+  if (hook != HookPoint::kCheckpoint) return;
+  throw ConfigError(
+      "{}: {}: checkpoints are not counted, because only rank 0 writes them; use only_if(), or "
+      "limit the CheckpointCallback",
+      name, modifier);
 }
 
 bool any_rank(bool mine, const State& state) {
@@ -74,6 +87,7 @@ LambdaCallback LambdaCallback::changed(Change change) const {
 
 LambdaCallback LambdaCallback::every(std::int64_t n) const {
   if (n < 1) throw ConfigError("{}: every: expected a positive integer, got {}", name_, n);
+  check_countable(hook_, name_, "every");
   if (hook_ == HookPoint::kRunStart || hook_ == HookPoint::kRunEnd ||
       hook_ == HookPoint::kException) {
     throw ConfigError("{}: every({}) makes no sense, because a run reaches {} once", name_, n,
@@ -83,6 +97,7 @@ LambdaCallback LambdaCallback::every(std::int64_t n) const {
 }
 
 LambdaCallback LambdaCallback::once() const {
+  check_countable(hook_, name_, "once");
   if (hook_ == HookPoint::kRunEnd || hook_ == HookPoint::kException) {
     throw ConfigError(
         "{}: once() makes no sense, because a run reaches {} once and saves nothing after it",
@@ -145,7 +160,8 @@ std::string LambdaCallback::agreed_options() const {
 
 bool LambdaCallback::is_per_shard() const {
   using enum HookPoint;
-  return hook_ == kBatchStart || hook_ == kForward || hook_ == kBackward || hook_ == kBatchEnd;
+  return hook_ == kBatchStart || hook_ == kOutputs || hook_ == kForward || hook_ == kBackward ||
+         hook_ == kBatchEnd;
 }
 
 void LambdaCallback::on_run_start(State& state) {
@@ -241,6 +257,9 @@ LambdaCallback on_loader_start(LambdaCallback::Function function) {
 LambdaCallback on_batch_start(LambdaCallback::Function function) {
   return {HookPoint::kBatchStart, std::move(function)};
 }
+LambdaCallback on_outputs(LambdaCallback::Function function) {
+  return {HookPoint::kOutputs, std::move(function)};
+}
 LambdaCallback on_forward(LambdaCallback::Function function) {
   return {HookPoint::kForward, std::move(function)};
 }
@@ -258,6 +277,9 @@ LambdaCallback on_loader_end(LambdaCallback::Function function) {
 }
 LambdaCallback on_epoch_end(LambdaCallback::Function function) {
   return {HookPoint::kEpochEnd, std::move(function)};
+}
+LambdaCallback on_checkpoint(LambdaCallback::Function function) {
+  return {HookPoint::kCheckpoint, std::move(function)};
 }
 LambdaCallback on_run_end(LambdaCallback::Function function) {
   return {HookPoint::kRunEnd, std::move(function)};

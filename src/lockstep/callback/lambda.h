@@ -10,7 +10,8 @@
 //
 //   an epoch                      on_epoch_start, on_epoch_end
 //   a pass over a loader          on_loader_start, on_loader_end
-//   a global batch of a loader    on_batch_start, on_forward, on_backward, on_batch_end, on_step
+//   a global batch of a loader    on_batch_start, on_outputs, on_forward, on_backward,
+//                                 on_batch_end, on_step
 //
 // Each loader has its own count. On an occasion that is due, the function is called for all shards
 // of the batch. only_if() does not change the count: with every(10), it is asked in each tenth
@@ -35,12 +36,14 @@ enum class HookPoint {
   kEpochStart,
   kLoaderStart,
   kBatchStart,
+  kOutputs,
   kForward,
   kBackward,
   kBatchEnd,
   kStep,
   kLoaderEnd,
   kEpochEnd,
+  kCheckpoint,
   kRunEnd,
   kException,
 };
@@ -55,11 +58,12 @@ class LambdaCallback : public Callback {
   LambdaCallback(HookPoint hook, Function function);
 
   // Only on every n-th occasion: the n-th, the 2n-th, … Throws ConfigError if n < 1, and for hooks
-  // that a run reaches once.
+  // that a run reaches once or only rank 0 reaches.
   [[nodiscard]] LambdaCallback every(std::int64_t n) const;
   // Only on the first occasion that every() and only_if() allow, on any rank; never again, also not
   // after a resume. Throws ConfigError for on_run_end and on_exception, after which nothing is
-  // saved. With only_if() it costs one vote of all workers per occasion, until it was called.
+  // saved, and for on_checkpoint, which only rank 0 reaches. With only_if() it costs one vote of
+  // all workers per occasion, until it was called.
   [[nodiscard]] LambdaCallback once() const;
   // Only if the predicate returns true. Given twice, both must. If it also has once(), all ranks
   // ask the predicate.
@@ -73,12 +77,12 @@ class LambdaCallback : public Callback {
   [[nodiscard]] LambdaCallback named(std::string name) const;
 
   // These set fields of CallbackTraits. The defaults depend on the hook:
-  //   uses_gradients   true for on_backward. Set it for on_batch_start and on_forward, too, if the
+  //   uses_gradients   true for on_backward. Set it for the hooks before it, too, if the
   //                    function uses state.comm, and set it to false for an on_backward that reads
   //                    no gradient.
-  //   changes_batch    true for on_batch_start and on_forward
-  //   adds_metrics     any, for on_batch_start, on_forward, on_backward and on_loader_end; none for
-  //                    the other hooks, whose metrics would come too late
+  //   changes_batch    true for on_batch_start, on_outputs and on_forward
+  //   adds_metrics     any, for these, on_backward and on_loader_end; none for the others,
+  //                    whose metrics would come too late
   [[nodiscard]] LambdaCallback uses_gradients(bool uses) const;
   [[nodiscard]] LambdaCallback changes_batch(bool changes) const;
   [[nodiscard]] LambdaCallback adds_metrics(std::vector<std::string> names) const;
@@ -92,12 +96,14 @@ class LambdaCallback : public Callback {
   void on_epoch_start(State& state) override;
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override { shard(HookPoint::kBatchStart, state); }
+  void on_outputs(State& state) override { shard(HookPoint::kOutputs, state); }
   void on_forward(State& state) override { shard(HookPoint::kForward, state); }
   void on_backward(State& state) override { shard(HookPoint::kBackward, state); }
   void on_batch_end(State& state) override { shard(HookPoint::kBatchEnd, state); }
   void on_step(State& state) override;
   void on_loader_end(State& state) override { occasion(HookPoint::kLoaderEnd, state); }
   void on_epoch_end(State& state) override { occasion(HookPoint::kEpochEnd, state); }
+  void on_checkpoint(State& state) override { occasion(HookPoint::kCheckpoint, state); }
   void on_run_end(State& state) override { occasion(HookPoint::kRunEnd, state); }
   void on_exception(State& state) override { occasion(HookPoint::kException, state); }
 
@@ -138,12 +144,14 @@ LambdaCallback on_run_start(LambdaCallback::Function function);
 LambdaCallback on_epoch_start(LambdaCallback::Function function);
 LambdaCallback on_loader_start(LambdaCallback::Function function);
 LambdaCallback on_batch_start(LambdaCallback::Function function);
+LambdaCallback on_outputs(LambdaCallback::Function function);
 LambdaCallback on_forward(LambdaCallback::Function function);
 LambdaCallback on_backward(LambdaCallback::Function function);
 LambdaCallback on_batch_end(LambdaCallback::Function function);
 LambdaCallback on_step(LambdaCallback::Function function);
 LambdaCallback on_loader_end(LambdaCallback::Function function);
 LambdaCallback on_epoch_end(LambdaCallback::Function function);
+LambdaCallback on_checkpoint(LambdaCallback::Function function);
 LambdaCallback on_run_end(LambdaCallback::Function function);
 LambdaCallback on_exception(LambdaCallback::Function function);
 

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_text.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 
@@ -11,11 +12,25 @@ SchedulerCallback::SchedulerCallback(SchedulerCallbackOptions options)
     : options_(std::move(options)) {}
 
 std::string SchedulerCallback::agreed_options() const {
-  return OptionText().with("metric", describe(options_.metric)).str();
+  std::map<std::string, std::string> metrics;
+  for (const auto& [name, key] : options_.metrics) metrics[name] = describe(key);
+  return OptionText().with("metric", describe(options_.metric)).with("metrics", metrics).str();
 }
 
-const std::optional<MetricKey>& SchedulerCallback::metric(const State& state) const {
-  return options_.metric ? options_.metric : state.selection.key;
+std::string SchedulerCallback::asked_by(const State& state, const Item& item) {
+  const std::string type = "scheduler " + item.scheduler.name();
+  return state.schedulers.size() > 1 ? fmt::format("{} of '{}'", type, item.name) : type;
+}
+
+std::optional<MetricKey> SchedulerCallback::own_metric(const std::string& name) const {
+  const auto found = options_.metrics.find(name);
+  return found != options_.metrics.end() ? std::optional(found->second) : options_.metric;
+}
+
+std::optional<MetricKey> SchedulerCallback::metric(const State& state,
+                                                   const std::string& name) const {
+  const auto own = own_metric(name);
+  return own ? own : state.selection.key;
 }
 
 void SchedulerCallback::check(const State& state) const {
@@ -24,36 +39,52 @@ void SchedulerCallback::check(const State& state) const {
         "SchedulerCallback: there is no scheduler; pass .scheduler or override "
         "get_scheduler()");
   }
-  for (const auto& [name, scheduler] : state.schedulers) check(state, *scheduler);
+  check_names(state);
+  for (const auto& [name, scheduler] : state.schedulers) check(state, {name, *scheduler});
 }
 
-void SchedulerCallback::check(const State& state, const optim::Scheduler& scheduler) const {
-  if (!scheduler.will_need_metric()) return;
-  const std::string asked_by = "scheduler " + scheduler.name();
-  if (scheduler.needs_metric() && scheduler.per() == optim::Per::kBatch) {
-    throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", asked_by);
+void SchedulerCallback::check_names(const State& state) const {
+  for (const auto& [name, key] : options_.metrics) {
+    if (!state.schedulers.contains(name)) {
+      throw ConfigError("SchedulerCallback: metrics: no scheduler has an optimizer '{}'; {}", name,
+                        suggest(name, state.schedulers.names()));
+    }
+    if (!state.schedulers[name]->will_need_metric()) {
+      throw ConfigError(
+          "SchedulerCallback: metrics: {} would be ignored, because the scheduler of '{}', {}, "
+          "observes no metric; leave it out",
+          describe(key), name, state.schedulers[name]->name());
+    }
   }
-  if (!metric(state)) {
+}
+
+void SchedulerCallback::check(const State& state, const Item& item) const {
+  if (!item.scheduler.will_need_metric()) return;
+  const std::string whose = asked_by(state, item);
+  if (item.scheduler.needs_metric() && item.scheduler.per() == optim::Per::kBatch) {
+    throw ConfigError("{}: needs a loader's metric, so it cannot step after each batch", whose);
+  }
+  const auto key = metric(state, item.name);
+  if (!key) {
     throw ConfigError(
         "{}: needs a metric; set valid_loader and valid_metric, or pass a "
         "SchedulerCallback with one",
-        asked_by);
+        whose);
   }
-  check_metric_key(state, *metric(state), asked_by);
-  if (scheduler.needs_direction()) selection_in(state, scheduler);
+  check_metric_key(state, *key, whose);
+  if (item.scheduler.needs_direction()) selection_in(state, item);
 }
 
-Selection SchedulerCallback::selection_in(const State& state,
-                                          const optim::Scheduler& scheduler) const {
-  const std::string asked_by = "scheduler " + scheduler.name();
-  return selection_for(state,
-                       {.metric = options_.metric, .minimize = std::nullopt, .asked_by = asked_by});
+Selection SchedulerCallback::selection_in(const State& state, const Item& item) const {
+  const std::string whose = asked_by(state, item);
+  return selection_for(
+      state, {.metric = own_metric(item.name), .minimize = std::nullopt, .asked_by = whose});
 }
 
 void SchedulerCallback::on_run_start(State& state) {
   for (const auto& [name, scheduler] : state.schedulers) {
     if (scheduler->needs_direction()) {
-      scheduler->set_minimize(selection_in(state, *scheduler).minimize);
+      scheduler->set_minimize(selection_in(state, {name, *scheduler}).minimize);
     }
   }
 }
@@ -71,7 +102,8 @@ void SchedulerCallback::on_epoch_end(State& state) {
   for (const auto& [name, scheduler] : state.schedulers) {
     if (scheduler->per() != optim::Per::kEpoch) continue;
     if (scheduler->needs_metric()) {
-      const auto value = metric_if_run(state, *metric(state), "scheduler " + scheduler->name());
+      const auto value =
+          metric_if_run(state, *metric(state, name), asked_by(state, {name, *scheduler}));
       if (value) scheduler->step(*value);
     } else {
       scheduler->step();

@@ -4,6 +4,7 @@
 // a plateau.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -13,7 +14,9 @@
 namespace lockstep {
 
 struct SchedulerCallbackOptions {
-  std::optional<MetricKey> metric = std::nullopt;  // for a plateau; default: valid_loader's
+  std::optional<MetricKey> metric = std::nullopt;  // for plateaus; default: valid_loader's
+  // If several optimizers have plateaus: the metrics of some of them, by the name of the optimizer.
+  std::map<std::string, MetricKey> metrics = {};
 };
 
 class SchedulerCallback : public Callback {
@@ -34,11 +37,20 @@ class SchedulerCallback : public Callback {
   void on_epoch_end(State& state) override;
 
  private:
-  // The metric of a plateau in this run.
-  const std::optional<MetricKey>& metric(const State& state) const;
-  void check(const State& state, const optim::Scheduler& scheduler) const;
+  // A scheduler by the name of its optimizer.
+  struct Item {
+    const std::string& name;
+    optim::Scheduler& scheduler;
+  };
+  static std::string asked_by(const State& state, const Item& item);  // for messages
+  // The metric that the options give it.
+  std::optional<MetricKey> own_metric(const std::string& name) const;
+  // Its metric in this run.
+  std::optional<MetricKey> metric(const State& state, const std::string& name) const;
+  void check_names(const State& state) const;
+  void check(const State& state, const Item& item) const;
   // If the plateau needs a direction.
-  Selection selection_in(const State& state, const optim::Scheduler& scheduler) const;
+  Selection selection_in(const State& state, const Item& item) const;
 
   SchedulerCallbackOptions options_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include <torch/utils.h>
 
@@ -200,6 +201,7 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
   // If one worker steps for all, it needs the sums of the other parts, too.
   if (shared_ && !in_parts) wait_for_all();
   const bool steps = !shared_ || in_parts || communicator_.is_primary();
+  const bool needs_norm = update.clip_norm || update.wants_norm;
 
   Reduced reduced{.scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0};
   parameters_->set_mark(false);
@@ -208,14 +210,38 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
     if (update.clip_value && steps) {
       parameters_->clip_grad_value(*update.clip_value / reduced.scale, part);
     }
-    if (update.clip_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
+    if (needs_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
   }
-  if (update.clip_norm) {
+  if (needs_norm) {
     if (shared_) wait_for_all();
     reduced.norm = reduced.scale * (shared_ ? parameters_->norm_of_blocks(block_norms())
                                             : parameters_->grad_norm());
   }
   return reduced;
+}
+
+std::vector<torch::Tensor> Replica::make_means(double scale) {
+  if (shared_) wait_for_all();  // each rank has summed its part
+  std::vector<torch::Tensor> means;
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_trainable()) continue;
+    if (scale != 1.0 && (!shared_ || is_primary())) buffer.grads.mul_(scale);
+    // Not slice.grad, whose version says whether backward() has reached the parameter.
+    for (const auto& slice : buffer.slices) {
+      if (slice.used) means.push_back(slice_view(slice, buffer.grads));
+    }
+  }
+  return means;
+}
+
+void Replica::send_means() {
+  if (shared_) {
+    wait_for_all();
+    return;
+  }
+  for (const auto& buffer : parameters_->buffers()) {
+    if (buffer.is_trainable()) communicator_.broadcast(buffer.grads);
+  }
 }
 
 void Replica::step(optim::Optimizer& optimizer, double scale) {
@@ -248,6 +274,26 @@ double norm_of(std::span<const Replica::Reduced> parts) {
   return std::sqrt(squares);
 }
 
+// Lets a function change the means. If a replica is in shared memory, rank 0 does this for all
+// ranks. Otherwise every rank has all means and changes them in the same way.
+void change_means(std::span<const TrainedReplica> all, std::span<Replica::Reduced> reduced,
+                  const GradientFunction& change) {
+  std::vector<torch::Tensor> means;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (auto& mean : all[i].replica.make_means(std::exchange(reduced[i].scale, 1.0))) {
+      means.push_back(std::move(mean));
+    }
+  }
+  const bool for_all = std::ranges::any_of(
+      all, [](const TrainedReplica& item) { return item.replica.shares_memory(); });
+  if (!for_all || all.front().replica.is_primary()) {
+    const torch::NoGradGuard no_grad;
+    change(means);
+  }
+  if (!for_all) return;
+  for (const auto& item : all) item.replica.send_means();
+}
+
 }  // namespace
 
 std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update) {
@@ -259,8 +305,9 @@ std::optional<double> update(std::span<const TrainedReplica> all, const Replica:
   }
   std::optional<double> norm;
   double clip = 1.0;
+  if (update.clip_norm || update.wants_norm) norm = norm_of(reduced);
+  if (update.clip) change_means(all, reduced, update.clip);
   if (update.clip_norm) {
-    norm = norm_of(reduced);
     clip = optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
   }
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -43,6 +43,9 @@ struct ReplicaOptions {
 
 class GradientBuckets;
 
+// Changes gradients in place.
+using GradientFunction = std::function<void(std::span<const torch::Tensor> gradients)>;
+
 class Replica {
  public:
   // Collective. All workers get rank 0's values. The parameters must have the same names, shapes
@@ -81,6 +84,11 @@ class Replica {
     std::function<double(std::span<const double>)> scale_of = {};
     std::optional<double> clip_value = {};  // of the mean's elements
     std::optional<double> clip_norm = {};   // of the mean
+    bool wants_norm = false;                // of the mean, also if nothing is clipped by it
+    // Gets the mean gradients of all parameters that take part in the update, in the order of the
+    // replicas and their parameters. It is called once for each copy of the gradients: on rank 0
+    // only if memory is shared.
+    GradientFunction clip = {};
     // Buffers that all shards take from the first one, together with the gradients, so that ranks
     // that share memory need not wait for each other once more.
     ModelBuffers* buffers = nullptr;
@@ -89,13 +97,20 @@ class Replica {
   // values.
   struct Reduced {
     double scale = 1.0;               // turns the sum into the mean
-    std::optional<double> norm = {};  // of the mean, if clip_norm is set
+    std::optional<double> norm = {};  // of the mean, if clip_norm or wants_norm is set
   };
   Reduced reduce(const optim::Optimizer& optimizer, const Update& update);
+  // Collective, between the halves: the sums become means where this rank may change them. Returns
+  // the means of the parameters that take part in the update.
+  std::vector<torch::Tensor> make_means(double scale);
+  // Collective: all ranks have rank 0's means. If no memory is shared, they have to be sent.
+  void send_means();
   // Collective: the second half. Steps the optimizer with the sums times `scale`. Gradients are
   // zero after it. Parameters that the loss of no shard has used since the last update are not
   // changed, as in PyTorch.
   void step(optim::Optimizer& optimizer, double scale);
+
+  bool is_primary() const { return communicator_.is_primary(); }
 
   // Collective. All ranks get rank 0's parameters, frozen ones included. What is in shared memory
   // need not be sent.
@@ -147,7 +162,8 @@ struct TrainedReplica {
 };
 
 // Collective. One update of several replicas, whose gradients are clipped by their common norm.
-// Returns the norm of the mean gradient if clip_norm is set.
+// Returns the norm of the mean gradient if clip_norm or wants_norm is set: after clipping by value,
+// before clipping by norm or by a function.
 std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #include "lockstep/callback/batch_overfit.h"
+#include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/check_run.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
@@ -8,6 +9,7 @@
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/freeze.h"
 #include "lockstep/callback/lr_finder.h"
+#include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/callback/periodic_loader.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
@@ -81,6 +83,26 @@ void add_metrics(Targets& targets) {
        {"loss_key", &C::loss_key, "the loss it is added to"}});
 }
 
+// Functions cannot be written in a config, so their fields are missing here.
+void add_changes(Targets& targets) {
+  using M = MetricAggregationCallbackOptions;
+  add<MetricAggregationCallback, M>(
+      targets, "MetricAggregationCallback", "One metric from several.",
+      {config::required("metric_key", &M::metric_key, "the name of the result"),
+       {"metrics", &M::metrics, "their names"},
+       {"weights", &M::weights, "instead of metrics, for a weighted mode: names and weights"},
+       {"mode", &M::mode, "how they become one"},
+       {"scope", &M::scope, "metrics of each batch, or of a pass over a loader"},
+       {"multiplier", &M::multiplier, "of the result"}});
+  using B = BatchTransformCallbackOptions;
+  add<BatchTransformCallback, B>(
+      targets, "BatchTransformCallback", "Transforms a tensor of every batch.",
+      {config::required("transform", &B::transform, "what is done to it"),
+       {"scope", &B::scope, "before the model gets the batch, or after its outputs are there"},
+       {"input_key", &B::input_key, "the tensor in the batch"},
+       {"output_key", &B::output_key, "where the result is put; default: input_key"}});
+}
+
 struct ControlFlowRecipe {
   CallbackPtr callback;
   ControlFlowCallbackOptions flow;
@@ -114,6 +136,7 @@ void add_flow(Targets& targets) {
 
 void add_callbacks(Targets& targets) {
   add_metrics(targets);
+  add_changes(targets);
   add_flow(targets);
   using E = EarlyStoppingCallbackOptions;
   add<EarlyStoppingCallback, E>(
@@ -148,7 +171,8 @@ void add_callbacks(Targets& targets) {
   using S = SchedulerCallbackOptions;
   add<SchedulerCallback, S>(targets, "SchedulerCallback",
                             "Sets the metric that ReduceLROnPlateau observes.",
-                            {{"metric", &S::metric, "default: valid_loader's valid_metric"}});
+                            {{"metric", &S::metric, "default: valid_loader's valid_metric"},
+                             {"metrics", &S::metrics, "of some schedulers, by their optimizers"}});
   using R = CheckRunCallbackOptions;
   add<CheckRunCallback, R>(targets, "CheckRunCallback", "A few batches of a few epochs.",
                            {{"num_batches", &R::num_batches, "of each loader"},

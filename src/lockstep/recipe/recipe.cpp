@@ -546,6 +546,8 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
       {"clip_grad_value", &T::clip_grad_value, "the largest value of a gradient's element"},
+      {"log_gradient_norm", &T::log_gradient_norm,
+       "the metric gradient/norm, which clip_grad_norm adds, too"},
       {"terminate_on_nan", &T::terminate_on_nan, "a loss that is not finite ends the run"},
       {"console", &T::console, "prints one line per loader and epoch"},
       {"log_batches", &T::log_batches, "also writes every batch's metrics to TensorBoard"},

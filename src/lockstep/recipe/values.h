@@ -5,8 +5,10 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lr_finder.h"
+#include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/optim/scheduler.h"
@@ -39,6 +41,27 @@ template <>
 struct EnumNames<LRScale> {
   static constexpr std::pair<LRScale, const char*> names[] = {{LRScale::kLog, "log"},
                                                               {LRScale::kLinear, "linear"}};
+};
+
+template <>
+struct EnumNames<AggregationMode> {
+  static constexpr std::pair<AggregationMode, const char*> names[] = {
+      {AggregationMode::kSum, "sum"},
+      {AggregationMode::kMean, "mean"},
+      {AggregationMode::kWeightedSum, "weighted_sum"},
+      {AggregationMode::kWeightedMean, "weighted_mean"}};
+};
+
+template <>
+struct EnumNames<MetricScope> {
+  static constexpr std::pair<MetricScope, const char*> names[] = {{MetricScope::kBatch, "batch"},
+                                                                  {MetricScope::kLoader, "loader"}};
+};
+
+template <>
+struct EnumNames<BatchScope> {
+  static constexpr std::pair<BatchScope, const char*> names[] = {
+      {BatchScope::kBatchStart, "on_batch_start"}, {BatchScope::kForward, "on_forward"}};
 };
 
 // "valid/loss": a loader and one of its metrics. The metric's name may contain slashes.

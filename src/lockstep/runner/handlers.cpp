@@ -23,17 +23,20 @@ void RunnerHandlers::on_loader_start(State& state) {
   if (is_start()) runner_.on_loader_start(state);
 }
 void RunnerHandlers::on_batch_start(State& state) {
-  if (is_start()) runner_.on_batch_start(state);
+  if (is_start()) watch_.call(state, "on_batch_start", [&] { runner_.on_batch_start(state); });
+}
+void RunnerHandlers::on_outputs(State& state) {
+  if (is_start()) watch_.call(state, "on_outputs", [&] { runner_.on_outputs(state); });
 }
 void RunnerHandlers::on_forward(State& state) {
-  if (is_start()) runner_.on_forward(state);
+  if (is_start()) watch_.call(state, "on_forward", [&] { runner_.on_forward(state); });
 }
 
 // An override that reads gradients would find old ones, or none, if the run does not know of it.
 void RunnerHandlers::on_backward(State& state) {
   if (!is_start()) return;
   runner_.default_backward_ = false;
-  runner_.on_backward(state);
+  watch_.call(state, "on_backward", [&] { runner_.on_backward(state); });
   if (runner_.default_backward_ || runner_.reads_gradients()) return;
   throw ConfigError(
       "the runner overrides on_backward, and its reads_gradients() is false, so gradients may not "
@@ -41,16 +44,19 @@ void RunnerHandlers::on_backward(State& state) {
 }
 
 void RunnerHandlers::on_batch_end(State& state) {
-  if (!is_start()) runner_.on_batch_end(state);
+  if (!is_start()) watch_.call(state, "on_batch_end", [&] { runner_.on_batch_end(state); });
 }
 void RunnerHandlers::on_step(State& state) {
-  if (!is_start()) runner_.on_step(state);
+  if (!is_start()) watch_.call(state, "on_step", [&] { runner_.on_step(state); });
 }
 void RunnerHandlers::on_loader_end(State& state) {
   if (!is_start()) runner_.on_loader_end(state);
 }
 void RunnerHandlers::on_epoch_end(State& state) {
   if (!is_start()) runner_.on_epoch_end(state);
+}
+void RunnerHandlers::on_checkpoint(State& state) {
+  if (!is_start()) runner_.on_checkpoint(state);
 }
 void RunnerHandlers::on_run_end(State& state) {
   if (!is_start()) runner_.on_run_end(state);

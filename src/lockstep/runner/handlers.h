@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/train/callback.h"
+#include "lockstep/train/side_training.h"
 
 namespace lockstep {
 
@@ -20,12 +21,14 @@ class RunnerHandlers : public Callback {
   void on_epoch_start(State& state) override;
   void on_loader_start(State& state) override;
   void on_batch_start(State& state) override;
+  void on_outputs(State& state) override;
   void on_forward(State& state) override;
   void on_backward(State& state) override;
   void on_batch_end(State& state) override;
   void on_step(State& state) override;
   void on_loader_end(State& state) override;
   void on_epoch_end(State& state) override;
+  void on_checkpoint(State& state) override;
   void on_run_end(State& state) override;
   void on_exception(State& state) override;
 
@@ -34,6 +37,7 @@ class RunnerHandlers : public Callback {
 
   Runner& runner_;
   Half half_;
+  HandlerWatch watch_;
 };
 
 // Adds both parts at the end of the list: the places of the user's callbacks in it stay.

@@ -159,6 +159,7 @@ class Runner {
   virtual void on_epoch_start(State&) {}
   virtual void on_loader_start(State&) {}
   virtual void on_batch_start(State&) {}
+  virtual void on_outputs(State&) {}
   virtual void on_forward(State&) {}
   virtual void on_backward(State&) { default_backward_ = true; }  // needs reads_gradients()
 
@@ -166,6 +167,7 @@ class Runner {
   virtual void on_step(State&) {}
   virtual void on_loader_end(State&) {}
   virtual void on_epoch_end(State&) {}
+  virtual void on_checkpoint(State&) {}  // on rank 0 only
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
 

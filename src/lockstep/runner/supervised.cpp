@@ -22,6 +22,7 @@ void SupervisedRunner::handle_batch(State& state) {
   const compute::DirectGradients direct(state.may_write_gradients && only_modules &&
                                         !uses_gradients());
   forward_keys(state.model, keys_, state.batch, state.batch);
+  if (state.outputs_ready) state.outputs_ready();  // in a run
   set_losses(state, keys_, terms_);
 }
 

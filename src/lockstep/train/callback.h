@@ -8,6 +8,7 @@
 //       on_loader_start
 //         on_batch_start                     for each shard of this worker that has samples
 //           handle_batch                     the runner's: forward and loss
+//           on_outputs                       inside of it: the outputs are there, no loss yet
 //         on_forward                         the batch has its outputs and its loss
 //           backward                         train loaders only
 //         on_backward                        its gradients are complete; the model is unchanged
@@ -17,7 +18,13 @@
 //       on_step                              once per global batch, on every worker
 //       on_loader_end                        put the loader's metrics into state.loader_metrics
 //     on_epoch_end                           state.epoch_metrics is complete
+//       on_checkpoint                        after each file that was written, also inside epochs
 //   on_run_end                               always, if on_run_start was called
+//
+// on_outputs is called by state.outputs_ready(). SupervisedRunner calls it between forward and
+// criterion; your own handle_batch may call it, too. on_checkpoint is called on rank 0 only,
+// because the other ranks do not write: state.last_checkpoint is the file. Nothing collective may
+// be done there, and what it changes is not in the file.
 //
 // With several workers, each worker has its own copy of every callback. The copies of rank 0 are
 // the caller's objects, so after the run they hold what rank 0 observed. Metrics of loaders and
@@ -48,6 +55,7 @@ enum class Order : int {
   kRunner = -20,  // the runner's own handlers
   kInternal = 0,
   kMetric = 20,
+  kMetricAggregation = 40,
   kScheduler = 80,
   kExternal = 100,
   kExternalExtra = 120,
@@ -131,12 +139,14 @@ class Callback {
   virtual void on_epoch_start(State&) {}
   virtual void on_loader_start(State&) {}
   virtual void on_batch_start(State&) {}
+  virtual void on_outputs(State&) {}
   virtual void on_forward(State&) {}
   virtual void on_backward(State&) {}
   virtual void on_batch_end(State&) {}
   virtual void on_step(State&) {}
   virtual void on_loader_end(State&) {}
   virtual void on_epoch_end(State&) {}
+  virtual void on_checkpoint(State&) {}
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
 

@@ -86,6 +86,7 @@ void CheckpointSeries::after_epoch() {
   store_->save_epoch({.epoch = epoch, .score = score, .metrics = state_.epoch_metrics, .path = {}},
                      [this] { return content(); });
   publish();
+  checkpointer_.notify_written();
 }
 
 void CheckpointSeries::after_exception() {
@@ -104,6 +105,7 @@ void CheckpointSeries::save_last() {
   if (!store_) return;
   store_->save_last(whole);
   publish_last();
+  checkpointer_.notify_written();
 }
 
 StateDict CheckpointSeries::content() const {

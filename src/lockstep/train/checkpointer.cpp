@@ -27,6 +27,10 @@ CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
   return *series_.back();
 }
 
+void Checkpointer::notify_written() {
+  notify_end(parts_.callbacks, &Callback::on_checkpoint, state_);
+}
+
 StateDict Checkpointer::snapshot() {
   if (!state_.can_snapshot) {
     throw Error(

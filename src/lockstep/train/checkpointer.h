@@ -73,6 +73,9 @@ class Checkpointer {
   // Those of the best epoch, with load_best_on_end, as far as they are known.
   const std::optional<StateDict>& best_weights() const { return best_weights_; }
 
+  // Called after a file was written: calls on_checkpoint of all callbacks.
+  void notify_written();
+
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();
 

@@ -36,6 +36,7 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
                               static_cast<int>(settings_.shards))),
       counted_phase_(counted_phase(settings_.phases)) {
   state_.loss_key = settings_.loss_key;
+  state_.outputs_ready = [this] { notify_all(callbacks_, &Callback::on_outputs, state_); };
   state_.running_metrics = [this] { return running_metrics(); };
 }
 

@@ -15,7 +15,8 @@ void check_options(const TrainOptions& options) {
   check_length(options);
   check_settings({.accumulation_steps = options.accumulation_steps,
                   .clip_grad_norm = options.clip_grad_norm,
-                  .clip_grad_value = options.clip_grad_value});
+                  .clip_grad_value = options.clip_grad_value,
+                  .clip_grad = options.clip_grad});
   if (options.valid_metric && !options.valid_loader) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
                       *options.valid_metric);

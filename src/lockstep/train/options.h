@@ -20,6 +20,7 @@
 #include "lockstep/train/criterion.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/phase.h"
+#include "lockstep/train/step_settings.h"
 
 namespace lockstep {
 
@@ -85,7 +86,13 @@ struct TrainOptions {
   std::int64_t accumulation_steps = 1;    // batches whose gradients make one update
   std::optional<double> clip_grad_norm;   // the largest L2 norm of all gradients together
   std::optional<double> clip_grad_value;  // the largest absolute value of a gradient's element
-  bool terminate_on_nan = false;          // a loss that is not finite ends the run
+  // Your own clipping, instead of these two: changes the mean gradients of an update in place. It
+  // gets those of all parameters that take part in the update, in the order of the parameters; with
+  // phases, those of the phase. It is called once for each copy of the gradients: on every rank, or
+  // on rank 0 only if the workers share memory. So it must give the same result on every rank.
+  GradientFunction clip_grad;
+  bool log_gradient_norm = false;  // the metric "gradient/norm", which clip_grad_norm adds, too
+  bool terminate_on_nan = false;   // a loss that is not finite ends the run
 
   // What observes the run.
   Callbacks callbacks;

@@ -354,7 +354,9 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .selection = {},
             .step = {.accumulation_steps = options.accumulation_steps,
                      .clip_grad_norm = options.clip_grad_norm,
-                     .clip_grad_value = options.clip_grad_value},
+                     .clip_grad_value = options.clip_grad_value,
+                     .clip_grad = options.clip_grad,
+                     .log_gradient_norm = options.log_gradient_norm},
             .length = {},
             .goes_on_from = nullptr};
   check_loaders(plan);

@@ -1,6 +1,7 @@
 #include "lockstep/train/side_training.h"
 
-#include <atomic>
+#include <algorithm>
+#include <mutex>
 #include <string_view>
 #include <unordered_set>
 
@@ -14,66 +15,177 @@
 namespace lockstep {
 namespace {
 
-// It is global because LibTorch's callback is a plain function. It is atomic because gradients of
-// another device are computed by another thread.
-std::atomic<std::int64_t> accumulations{0};
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
+}
 
-std::unique_ptr<at::ObserverContext> count_accumulation(const at::RecordFunction& function) {
-  if (std::string_view(function.name()).ends_with("AccumulateGrad")) ++accumulations;
+// The shapes of gradients that backward() added to leaves. It is global because LibTorch's callback
+// is a plain function. It has a mutex because gradients of another device are computed by another
+// thread.
+struct Accumulations {
+  std::mutex mutex;
+  std::vector<std::string> shapes;
+};
+
+Accumulations& accumulations() {
+  static Accumulations all;
+  return all;
+}
+
+std::unique_ptr<at::ObserverContext> note_accumulation(const at::RecordFunction& function) {
+  if (!std::string_view(function.name()).ends_with("AccumulateGrad")) return nullptr;
+  const auto inputs = function.inputs();
+  const bool has_gradient =
+      !inputs.empty() && inputs[0].isTensor() && inputs[0].toTensor().defined();
+  const std::scoped_lock lock(accumulations().mutex);
+  accumulations().shapes.push_back(has_gradient ? shape_of(inputs[0].toTensor()) : "unknown");
   return nullptr;
 }
 
-// Counts the gradients that backward() adds to leaves, in calls of this thread.
-class AccumulationCounter {
+// Notes the gradients that backward() adds to leaves, in calls of this thread.
+class AccumulationWatch {
  public:
-  AccumulationCounter()
-      : before_(accumulations),
-        handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(count_accumulation)
+  AccumulationWatch()
+      : before_(accumulations().shapes.size()),
+        handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note_accumulation)
+                                               .needsInputs(true)
                                                .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
-  ~AccumulationCounter() { at::removeCallback(handle_); }
-  AccumulationCounter(const AccumulationCounter&) = delete;
-  AccumulationCounter& operator=(const AccumulationCounter&) = delete;
+  ~AccumulationWatch() { at::removeCallback(handle_); }
+  AccumulationWatch(const AccumulationWatch&) = delete;
+  AccumulationWatch& operator=(const AccumulationWatch&) = delete;
 
-  std::int64_t count() const { return accumulations - before_; }
+  // The shape of the first one.
+  std::optional<std::string> first_shape() const {
+    const std::scoped_lock lock(accumulations().mutex);
+    const auto& shapes = accumulations().shapes;
+    return shapes.size() > before_ ? std::optional(shapes[before_]) : std::nullopt;
+  }
 
  private:
-  std::int64_t before_;
+  std::size_t before_;
   at::CallbackHandle handle_;
 };
 
-// The leaves that get a gradient from loss.backward().
-std::vector<torch::Tensor> leaves_of(const torch::Tensor& loss) {
+// " (as '0.weight')" if exactly one parameter has this shape.
+std::string same_shape(const NamedTensors& parameters, const std::string& shape) {
+  const auto has_shape = [&](const auto& item) { return shape_of(item.second) == shape; };
+  if (std::ranges::count_if(parameters, has_shape) != 1) return "";
+  return fmt::format(" (as '{}')", std::ranges::find_if(parameters, has_shape)->first);
+}
+
+// Calls function() and throws ConfigError if it called backward(). `place` is the function that the
+// user wrote.
+void call_without_backward(const char* place, const NamedTensors& parameters,
+                           const std::function<void()>& function) {
+  const AccumulationWatch watch;
+  function();
+  const auto shape = watch.first_shape();
+  if (!shape) return;
+  throw ConfigError(
+      "{} called backward(), which added to the gradient of a tensor of shape {}{}; but the run "
+      "does this itself, when the losses of all shards are there: pass the loss to "
+      "state.set_loss in handle_batch; give every further loss its own phase (.phases); for "
+      "gradients that are a part of the loss use torch::autograd::grad",
+      place, *shape, same_shape(parameters, *shape));
+}
+
+std::vector<std::uint32_t> versions_of(const NamedTensors& parameters) {
+  std::vector<std::uint32_t> versions;
+  for (const auto& [name, parameter] : parameters) versions.push_back(parameter._version());
+  return versions;
+}
+
+// The first parameter that was changed since then; null if none was.
+const NamedTensors::value_type* first_changed(const NamedTensors& parameters,
+                                              const std::vector<std::uint32_t>& before) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].second._version() != before[i]) return &parameters[i];
+  }
+  return nullptr;
+}
+
+// A tensor that gets a gradient from loss.backward().
+struct Leaf {
+  torch::Tensor tensor;
+  std::string used_by;  // the name of autograd's function for the operation that uses it
+};
+
+std::vector<Leaf> leaves_of(const torch::Tensor& loss) {
   using torch::autograd::Node;
-  std::vector<torch::Tensor> leaves;
+  std::vector<Leaf> leaves;
   if (loss.grad_fn() == nullptr) return leaves;
   std::unordered_set<const Node*> seen;
   std::vector<Node*> open = {loss.grad_fn().get()};
   while (!open.empty()) {
     Node* const node = open.back();
     open.pop_back();
-    if (!seen.insert(node).second) continue;
-    if (const auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) {
-      leaves.push_back(leaf->variable);
-    }
     for (const auto& edge : node->next_edges()) {
-      if (edge.function != nullptr) open.push_back(edge.function.get());
+      Node* const next = edge.function.get();
+      if (next == nullptr || !seen.insert(next).second) continue;
+      if (const auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(next)) {
+        leaves.push_back({leaf->variable, node->name()});
+      } else {
+        open.push_back(next);
+      }
     }
   }
   return leaves;
 }
 
+// ", through 'penalty' of the batch": the other tensors of the batch that depend on the leaf, which
+// are terms of the loss or what they were computed from.
+std::string path_of(const State& state, const torch::Tensor& leaf) {
+  std::vector<std::string> keys;
+  for (const auto& [key, tensor] : state.batch) {
+    if (key == state.loss_key || !tensor.defined()) continue;
+    const auto leaves = leaves_of(tensor);
+    const bool depends =
+        std::ranges::any_of(leaves, [&](const Leaf& item) { return item.tensor.is_same(leaf); });
+    if (depends) keys.push_back("'" + key + "'");
+  }
+  return keys.empty() ? "" : fmt::format(", through {} of the batch", fmt::join(keys, ", "));
+}
+
+// While it exists, calls of state.change_model are noted.
+class ChangeModelWatch {
+ public:
+  explicit ChangeModelWatch(State& state) : state_(state), original_(state.change_model) {
+    state_.change_model = [this](const std::function<void()>& change) {
+      was_called = true;
+      original_(change);
+    };
+  }
+  ~ChangeModelWatch() { state_.change_model = std::move(original_); }
+  ChangeModelWatch(const ChangeModelWatch&) = delete;
+  ChangeModelWatch& operator=(const ChangeModelWatch&) = delete;
+
+  bool was_called = false;
+
+ private:
+  State& state_;
+  std::function<void(const std::function<void()>& change)> original_;
+};
+
 }  // namespace
 
-bool SideTraining::watches(const State& state) {
+bool FirstBatches::includes(std::int64_t batch_step) {
   constexpr std::int64_t kBatches = 2;
-  if (!first_batch_) begin(state);
-  if (state.progress.batch_step < *first_batch_ + kBatches) return true;
-  others_.clear();
+  if (batch_step != last_) {
+    last_ = batch_step;
+    ++count_;
+  }
+  return count_ <= kBatches;
+}
+
+bool SideTraining::watches(const State& state) {
+  if (phases_.empty()) begin(state);
+  Watched& phase = phases_[state.phase];
+  if (phase.batches.includes(state.progress.batch_step)) return true;
+  phase.others.clear();
   return false;
 }
 
 void SideTraining::begin(const State& state) {
-  first_batch_ = state.progress.batch_step;
   parameters_ = state.model.parameters();
   for (const auto& [name, parameter] : parameters_) own_.insert(parameter.unsafeGetTensorImpl());
   for (const auto& [name, criterion] : state.criterions) {
@@ -84,51 +196,54 @@ void SideTraining::begin(const State& state) {
 }
 
 void SideTraining::handle(State& state, const std::function<void(State&)>& handle_batch) {
-  std::vector<std::uint32_t> versions;
-  for (const auto& [name, parameter] : parameters_) versions.push_back(parameter._version());
-  {
-    const AccumulationCounter counter;
-    handle_batch(state);
-    if (counter.count() > 0) {
-      throw ConfigError(
-          "handle_batch called backward(), but the run does this itself, when the losses of all "
-          "shards are there: pass the loss to state.set_loss; give every further loss its own "
-          "phase (.phases); for gradients that are a part of the loss use torch::autograd::grad");
-    }
-  }
-  check_versions(versions);
-  check_leaves(state);
-}
-
-void SideTraining::check_versions(const std::vector<std::uint32_t>& before) const {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [name, parameter] = parameters_[i];
-    if (parameter._version() == before[i]) continue;
+  const auto versions = versions_of(parameters_);
+  call_without_backward("handle_batch", parameters_, [&] { handle_batch(state); });
+  if (const auto* const changed = first_changed(parameters_, versions)) {
     throw ConfigError(
-        "handle_batch changed the parameter '{}', but it is called several times before an update, "
-        "once for each shard: leave updates to the optimizers of the run (.optimizers, .phases), "
-        "and make other changes in on_step of a callback, inside of state.change_model()",
-        name);
+        "handle_batch changed the parameter '{}' of shape {}, but it is called several times "
+        "before an update, once for each shard: leave updates to the optimizers of the run "
+        "(.optimizers, .phases), and make other changes in on_step of a callback, inside of "
+        "state.change_model()",
+        changed->first, shape_of(changed->second));
   }
+  check_leaves(state);
 }
 
 void SideTraining::check_leaves(const State& state) {
   if (!state.batch.contains(state.loss_key)) return;
-  const bool is_first = state.progress.batch_step == *first_batch_;
-  for (const torch::Tensor& leaf : leaves_of(state.batch[state.loss_key])) {
+  Watched& phase = phases_[state.phase];
+  for (const auto& [leaf, used_by] : leaves_of(state.batch[state.loss_key])) {
     const c10::TensorImpl* const key = leaf.unsafeGetTensorImpl();
     if (own_.contains(key)) continue;
-    if (is_first) {
-      others_.emplace(key, leaf);
-    } else if (others_.contains(key)) {
+    if (phase.batches.is_first()) {
+      phase.others.emplace(key, leaf);
+    } else if (phase.others.contains(key)) {
       throw ConfigError(
-          "the loss depends on a tensor of shape [{}] that requires a gradient and is in no "
-          "network of the run, so it is not trained, saved, or kept equal on all workers: "
-          "pass its network in .models, with an optimizer in .optimizers if it is to be trained; "
-          "or call requires_grad_(false) on it",
-          fmt::join(leaf.sizes(), ", "));
+          "the loss depends on a tensor of shape {} that requires a gradient and is in no "
+          "network of the run (used by {}{}), so it is not trained, saved, or kept equal on all "
+          "workers: pass its network in .models, with an optimizer in .optimizers if it is to be "
+          "trained; or call requires_grad_(false) on it",
+          shape_of(leaf), used_by, path_of(state, leaf));
     }
   }
+}
+
+void HandlerWatch::call(State& state, const char* handler, const std::function<void()>& function) {
+  if (!state.is_train || !seen_[{handler, state.phase}].includes(state.progress.batch_step)) {
+    function();
+    return;
+  }
+  const NamedTensors parameters = state.model.parameters();
+  const auto versions = versions_of(parameters);
+  ChangeModelWatch changes(state);
+  call_without_backward(handler, parameters, function);
+  const auto* const changed = first_changed(parameters, versions);
+  if (changed == nullptr || changes.was_called) return;
+  throw ConfigError(
+      "{} changed the parameter '{}' of shape {} outside of state.change_model(): leave updates to "
+      "the optimizers of the run (.optimizers, .phases), and make other changes in on_step, inside "
+      "of state.change_model()",
+      handler, changed->first, shape_of(changed->second));
 }
 
 }  // namespace lockstep

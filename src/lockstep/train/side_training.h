@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -17,31 +18,56 @@
 
 namespace lockstep {
 
+// Counts train batches, by progress.batch_step. Only the first two are watched, because watching
+// costs time.
+class FirstBatches {
+ public:
+  // Whether this batch, or the one that was asked for last, is one of the first two.
+  bool includes(std::int64_t batch_step);
+  bool is_first() const { return count_ == 1; }
+
+ private:
+  std::int64_t last_ = -1;
+  std::int64_t count_ = 0;
+};
+
 class SideTraining {
  public:
-  // Whether the current train batch is one of the first two. Later ones are not checked, because
-  // that costs time.
+  // Whether the current train batch is one of the first two of the current phase.
   bool watches(const State& state);
 
   // Calls handle_batch(state). Throws ConfigError, which says what to do, if it
   // - called backward(), which adds to gradients (torch::autograd::grad is allowed),
   // - changed a parameter of the run,
   // - returned a loss that depends on a tensor which requires a gradient, lives longer than a
-  // batch,
-  //   and belongs neither to a network nor to a criterion of the run.
+  //   batch, and belongs neither to a network nor to a criterion of the run.
   void handle(State& state, const std::function<void(State&)>& handle_batch);
 
  private:
+  struct Watched {
+    FirstBatches batches = {};
+    // The other leaves of the losses of the first batch. They are kept, so that no new tensor gets
+    // their address.
+    std::map<const c10::TensorImpl*, torch::Tensor> others = {};
+  };
+
   void begin(const State& state);
-  void check_versions(const std::vector<std::uint32_t>& before) const;
   void check_leaves(const State& state);
 
-  std::optional<std::int64_t> first_batch_;
+  std::map<std::string, Watched, std::less<>> phases_;
   NamedTensors parameters_;               // of all networks
   std::set<const c10::TensorImpl*> own_;  // these, and those of the criterions
-  // The other leaves of the losses of the first batch. They are kept, so that no new tensor gets
-  // their address.
-  std::map<const c10::TensorImpl*, torch::Tensor> others_;
+};
+
+// The same for the handlers of a runner that are called in train batches (on_step, …).
+class HandlerWatch {
+ public:
+  // Calls function(). In the first two train batches of this handler and phase, throws ConfigError
+  // if it called backward(), or changed a parameter of the run outside of state.change_model().
+  void call(State& state, const char* handler, const std::function<void()>& function);
+
+ private:
+  std::map<std::pair<std::string, std::string>, FirstBatches> seen_;  // by handler and phase
 };
 
 }  // namespace lockstep

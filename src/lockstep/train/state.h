@@ -91,6 +91,10 @@ struct RunState {
   // one copy. Afterwards all ranks have rank 0's values, including frozen parameters and buffers.
   std::function<void(const std::function<void()>& change)> change_model;
 
+  // Calls on_outputs of all callbacks. For handle_batch: call it when the outputs are in the batch,
+  // before the loss is computed. SupervisedRunner does this.
+  std::function<void()> outputs_ready;
+
   // Metrics of this pass so far: averages of batch metrics, and the running_metrics() of callbacks.
   std::function<Metrics()> running_metrics;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/sharding.h"
@@ -19,6 +20,12 @@ void check_settings(const StepSettings& settings) {
     // Written so that NaN is refused, too.
     if (limit && !(*limit > 0)) {
       throw ConfigError("{}: expected a positive number, got {}", name, *limit);
+    }
+    if (limit && settings.clip_grad) {
+      throw ConfigError(
+          "clip_grad: expected one way of clipping, got {} = {}, too, and the order would be "
+          "unclear; do both in the function, or leave one out",
+          name, *limit);
     }
   }
 }
@@ -47,7 +54,7 @@ std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumula
 
 TrainStep::TrainStep(StepParts parts, StepSettings settings)
     : parts_(std::move(parts)),
-      settings_(settings),
+      settings_(std::move(settings)),
       own_(static_cast<std::size_t>(parts_.trained.front().replica.shards().count()), 0.0) {
   check_settings(settings_);
 }
@@ -160,6 +167,8 @@ void TrainStep::update(Metrics& metrics) {
        .scale_of = [this](std::span<const double> weights) { return scale_of(weights); },
        .clip_value = settings_.clip_grad_value,
        .clip_norm = settings_.clip_grad_norm,
+       .wants_norm = settings_.log_gradient_norm,
+       .clip = settings_.clip_grad,
        .buffers = &parts_.buffers});
   if (norm) metrics["gradient/norm"] = *norm;
   batches_ = 0;

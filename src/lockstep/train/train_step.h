@@ -63,7 +63,7 @@ class TrainStep {
   // sample counts the same, whatever the size of its batch. If the losses were declared as means
   // over something else, the mean is over that, over all workers and batches of the update. If the
   // losses are sums, the gradient is the sum. Clipping applies to the result. Adds "gradient/norm"
-  // to `metrics` if the norm had to be computed.
+  // to `metrics` if clip_grad_norm or log_gradient_norm is set.
   void update(Metrics& metrics);
 
   // Whether gradients are reduced while backward() runs. This may change when a parameter is
