@@ -16,6 +16,7 @@
 #include "lockstep/recipe/sequential.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/values.h"
+#include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/train/plan.h"
 
@@ -66,7 +67,9 @@ class Reader {
 
   Node document_;
   RunnerPtr runner_;
-  std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none if the runner is another
+  // Of a SupervisedRunner, or the input_key of a SelfSupervisedRunner. None if the runner is
+  // another.
+  std::optional<SupervisedKeys> keys_;
   Example example_;
   Model model_;          // one, or all networks together
   Named<Model> models_;  // if they were given by name
@@ -230,6 +233,9 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     if (const auto* const runner = dynamic_cast<SupervisedRunner*>(runner_.get())) {
       keys_ = runner->keys();
     }
+    if (const auto* const runner = dynamic_cast<SelfSupervisedRunner*>(runner_.get())) {
+      keys_ = SupervisedKeys{.input_key = runner->keys().input_key};
+    }
     recipe.runner = runner_;
   });
   if (const Node* const node = section(document_, "engine")) {
@@ -304,7 +310,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   });
   read_criterions(node, options, mistakes);
   if (keys_ && section(node, "criterion") == nullptr && section(node, "criterions") == nullptr) {
-    mistakes.add(node.where() + ": criterion is missing: what the SupervisedRunner minimises");
+    mistakes.add(node.where() + ": criterion is missing: what the runner minimises");
   }
   read_optimizers(node, options, mistakes);
   if (const Node* const callbacks = section(node, "callbacks")) {
