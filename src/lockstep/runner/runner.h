@@ -190,6 +190,7 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
+  Batch predict_on(Engine& engine, const Model& model, const Batch& batch);
   void predict_each(PredictOptions options, const std::function<bool(Batch&)>& take);
   template <typename Options>
   void use_last_models(Options& options) const;

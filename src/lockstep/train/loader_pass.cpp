@@ -250,11 +250,7 @@ void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   state_.phase = settings_.phases[phase].name;
   {
     Profiler::TimedScope scope(profiler_, Activity::kForward);
-    if (state_.is_train && side_training_.watches(state_)) {
-      side_training_.handle(state_, handle_batch_);
-    } else {
-      handle_batch_(state_);
-    }
+    state_.engine->forward([this] { forward(); });
   }
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
@@ -263,6 +259,14 @@ void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   check_loss();
   if (state_.is_train) backward(steps_[phase]);
   state_.phase.clear();
+}
+
+void LoaderPass::forward() {
+  if (state_.is_train && side_training_.watches(state_)) {
+    side_training_.handle(state_, handle_batch_);
+  } else {
+    handle_batch_(state_);
+  }
 }
 
 // After the update, calls on_batch_end for each of this worker's shards.

@@ -162,6 +162,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     }
     steps.emplace_back(StepParts{.trained = std::move(trained),
                                  .buffers = replicas.buffers(),
+                                 .engine = *plan.engine,
                                  .others = others_of(phase, plan)},
                        plan.step);
   }
