@@ -543,6 +543,8 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"overfit", &T::overfit, "each loader repeats its first batch"},
       {"dry_run", &T::dry_run, "tries a few samples before anything starts"},
       {"profile", &T::profile, "where the time goes: a table, and logdir/profile.json"},
+      {"profile_operators", &T::profile_operators,
+       "the time in each of LibTorch's operators: a table, and logdir/operators.txt"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
