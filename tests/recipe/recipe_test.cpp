@@ -195,6 +195,15 @@ TEST(Autoresume, KnowsAStageThatCountsSteps) {
   EXPECT_EQ(longer.runner->train(options_of(longer.stages[0])).steps, 1);
 }
 
+TEST(Recipe, SetsWhatARunShows) {
+  const TrainOptions options =
+      read_recipe(config_with({"progress_bars=run", "profile_operators=true"})).stages[0].options;
+  EXPECT_EQ(options.progress_bars, ProgressBars::kRun);
+  EXPECT_TRUE(options.profile_operators);
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"progress_bars=runs"})); }),
+              HasSubstr("progress_bars: expected passes or run, got 'runs'"));
+}
+
 TEST(Recipe, SetsTheLengthOfARun) {
   config::Node document =
       config_with({"num_steps=7", "steps_per_epoch=3", "valid_every=2",

@@ -538,6 +538,8 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"minimize_valid_metric", &T::minimize_valid_metric,
        "whether smaller is better; default: the metric's own direction"},
       {"verbose", &T::verbose, "a progress bar"},
+      {"progress_bars", &T::progress_bars,
+       "if verbose: one per pass over a loader, or one per run"},
       {"timeit", &T::timeit, "adds the time of data, model and batch to the metrics"},
       {"check", &T::check, "a short test run: 3 epochs of 3 batches"},
       {"overfit", &T::overfit, "each loader repeats its first batch"},

@@ -14,6 +14,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/log/progress_bar.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
@@ -68,6 +69,7 @@ struct TrainOptions {
 
   // What the run shows, and for how long it runs.
   bool verbose = false;  // a progress bar (plain lines if there is no terminal)
+  ProgressBars progress_bars = ProgressBars::kPasses;  // if verbose: one per pass, or one per run
   bool timeit = false;                                 // times of data, model and batch as metrics
   bool check = false;    // a quick check of the setup: 3 epochs of 3 batches
   bool overfit = false;  // each loader repeats its first batch: the loss must fall
