@@ -56,10 +56,12 @@
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/runner/runner.h"
+#include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/merge.h"
+#include "lockstep/train/nt_xent_loss.h"
 #include "lockstep/train/plan.h"
 
 // The component `science`, if it is installed.

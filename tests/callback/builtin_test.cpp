@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/progress_bar.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -29,6 +30,16 @@ TEST(BuiltinCallbacks, AreThoseThatWereAskedFor) {
               testing::UnorderedElementsAre("SchedulerCallback", "CheckpointCallback",
                                             "ProgressBarCallback", "TimerCallback",
                                             "CheckRunCallback", "BatchOverfitCallback"));
+}
+
+TEST(BuiltinCallbacks, TheProgressBarIsOfTheKindThatWasAskedFor) {
+  for (const auto bars : {ProgressBars::kPasses, ProgressBars::kRun}) {
+    const Callbacks added = with_builtin_callbacks({.verbose = true, .progress_bars = bars});
+    ASSERT_EQ(added.size(), 1U);
+    const auto* const bar = dynamic_cast<const ProgressBarCallback*>(added.begin()->get());
+    ASSERT_NE(bar, nullptr);
+    EXPECT_EQ(bar->bars(), bars);
+  }
 }
 
 TEST(BuiltinCallbacks, AreNotAddedBesideTheUsersOwn) {

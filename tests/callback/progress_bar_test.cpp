@@ -1,5 +1,6 @@
 #include "lockstep/callback/progress_bar.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -17,15 +18,18 @@ using testing::Not;
 
 struct Shown {
   bool terminal = true;
+  ProgressBars bars = ProgressBars::kPasses;
+  std::int64_t epochs = 1;
   std::shared_ptr<toy::Hooks> hooks = std::make_shared<toy::Hooks>();
   CapturedStream stream = {};
 
-  // Returns what was written to the console by a run of one epoch.
+  // Returns what was written to the console by a run.
   std::string run() {
     Console console({.stream = stream.file(), .terminal = terminal, .width = 120, .utf8 = false});
     TrainOptions options = toy::options();
-    options.num_epochs = 1;
-    options.callbacks = {ProgressBarCallback(console), AccuracyCallback({.num_classes = 3}), hooks};
+    options.num_epochs = epochs;
+    options.callbacks = {ProgressBarCallback(console, bars), AccuracyCallback({.num_classes = 3}),
+                         hooks};
     result = toy::error_of([&] { metrics = toy::train(options).last_metrics; });
     return stream.flushed();
   }
@@ -74,6 +78,26 @@ TEST(ProgressBarCallback, DisappearsWhenTheRunFails) {
   EXPECT_THAT(shown.result, HasSubstr("boom"));
   EXPECT_THAT(before, HasSubstr("1/1 * Epoch (train)")) << "there was a bar";
   EXPECT_EQ(after, "") << "and it is gone";
+}
+
+TEST(ProgressBarCallback, ShowsOneBarForTheRun) {
+  Shown shown{.bars = ProgressBars::kRun, .epochs = 3};
+  std::vector<std::string> bars;
+  shown.hooks->epoch_start = [&](State&) { bars.push_back(screen(shown.stream.flushed())); };
+  const std::string lines = screen(shown.run());
+  EXPECT_THAT(bars.front(), HasSubstr("Run:   0% |          | 0/3 epochs"));
+  EXPECT_THAT(lines, testing::StartsWith("Run: 100% |##########| 3/3 epochs ["));
+  EXPECT_THAT(lines, HasSubstr(fmt::format("loss={:.3f}, accuracy01={:.3f}\n",
+                                           shown.metrics.at("valid").at("loss"),
+                                           shown.metrics.at("valid").at("accuracy01"))));
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 1) << "one line stays";
+}
+
+TEST(ProgressBarCallback, TheBarOfTheRunDisappearsWhenItFails) {
+  Shown shown{.bars = ProgressBars::kRun};
+  shown.hooks->backward = [&](State&) { throw Error("boom"); };
+  EXPECT_EQ(screen(shown.run()), "");
+  EXPECT_THAT(shown.result, HasSubstr("boom"));
 }
 
 }  // namespace

@@ -105,5 +105,19 @@ TEST(CsvTable, AFileThatIsNotOursIsNamedAndLeftAlone) {
   }
 }
 
+TEST(CsvTable, IsReadAsItWasWritten) {
+  TemporaryDirectory folder;
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::map<std::int64_t, Metrics> written = {
+      {1, {{"a,b", 0.1 + 0.2}, {"low", -inf}}}, {2, {{"a,b", 1e-300}}}, {4, {{"new", -3}}}};
+  CsvTable table(folder / "t.csv");
+  for (const auto& [step, metrics] : written) table.add(step, metrics);
+  EXPECT_EQ(read_csv_table(folder / "t.csv"), written);
+  table.add(5, {{"new", std::nan("")}});
+  EXPECT_TRUE(std::isnan(read_csv_table(folder / "t.csv").at(5).at("new")));
+  write_file_atomically(folder / "u.csv", "step,x\n1,many\n");
+  EXPECT_THROW(read_csv_table(folder / "u.csv"), Error);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -18,7 +18,8 @@ using TimePoint = std::chrono::steady_clock::time_point;
 // A bar over 1875 batches with a clock that the test sets.
 class ProgressBarTest : public ::testing::Test {
  protected:
-  void open(const ConsoleOptions& options, const BarPosition& begin = {}) {
+  void open(const ConsoleOptions& options, const BarPosition& begin = {},
+            ProgressBars shows = ProgressBars::kPasses) {
     ConsoleOptions with_stream = options;
     with_stream.stream = stream_.file();
     console_.emplace(with_stream);
@@ -27,7 +28,8 @@ class ProgressBarTest : public ::testing::Test {
                                                .loader = "train",
                                                .num_batches = 1875,
                                                .begin = begin,
-                                               .clock = [this] { return now_; }});
+                                               .clock = [this] { return now_; },
+                                               .shows = shows});
   }
   void open_terminal() { open({.terminal = true, .width = 200, .utf8 = true}); }
 
@@ -164,6 +166,22 @@ TEST_F(ProgressBarTest, AnUpdateThatDrawsNothingCostsALookAtTheClock) {
   // It takes about 50 ns. The limit is larger, for sanitizers and busy machines, but too small for
   // formatting a line.
   EXPECT_LT(taken.count() / kUpdates, 1000);
+}
+
+TEST_F(ProgressBarTest, OfARunCountsEpochs) {
+  open({.terminal = true, .width = 200, .utf8 = true}, {.batches = 375}, ProgressBars::kRun);
+  now_ += 10s;
+  // One and a half of the remaining 1500 epochs in ten seconds.
+  bar_->update({.batches = 376, .samples = 1000, .part = 0.5}, {{"loss", 0.5}});
+  EXPECT_EQ(shown(),
+            "Run:  20% |██        | 376/1875 epochs [00:10<2:46:30, 100 samples/s] loss=0.500");
+}
+
+TEST_F(ProgressBarTest, OfARunPrintsPlainLinesElsewhere) {
+  open({.terminal = false}, {}, ProgressBars::kRun);
+  now_ += 10s;
+  bar_->update({.batches = 375, .samples = 1000}, {});
+  EXPECT_EQ(shown(), "Run: 375/1875 epochs, 100 samples/s, 40.0 s left\n");
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ TEST(Criterions, OptionsReachTheLoss) {
   EXPECT_DOUBLE_EQ(loss("L1Loss", x, y), 1.75);
   EXPECT_DOUBLE_EQ(loss("{SmoothL1Loss: {beta: 2}}", x, y), (0.5 * 0.25 / 2 + 2) / 2);
   EXPECT_DOUBLE_EQ(loss("{HuberLoss: {delta: 2}}", x, y), (0.5 * 0.25 + 2 * (3 - 1)) / 2);
+  // Both rows of the first kind are opposite to both of the second.
+  const torch::Tensor pair = torch::tensor({{1.0}, {-1.0}});
+  EXPECT_NEAR(loss("{NTXentLoss: {temperature: 2}}", pair, pair), std::log(1 + 2 * std::exp(-1.0)),
+              1e-6);
   EXPECT_NEAR(loss("BCEWithLogitsLoss", torch::zeros({2}), torch::ones({2})), std::log(2), 1e-6);
   EXPECT_NEAR(loss("{BCEWithLogitsLoss: {pos_weight: 2}}", torch::zeros({2}), torch::ones({2})),
               2 * std::log(2), 1e-6);

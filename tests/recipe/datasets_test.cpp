@@ -43,6 +43,17 @@ TEST(Samplers, AreMadeForTheDataSet) {
   EXPECT_EQ(targets().samplers.make(node("{DistributedSampler: {num_replicas: 2}}"), 5)->size(), 3);
 }
 
+TEST(Transforms, GaussianNoiseIsAddedAndDiffersEachTime) {
+  const auto noise = targets().transforms.make(node("{GaussianNoise: {std: 0.5}}"));
+  torch::manual_seed(1);
+  const auto first = noise.apply(torch::ones({1000}));
+  EXPECT_NEAR(first.mean().item<double>(), 1, 0.1);
+  EXPECT_NEAR(first.std().item<double>(), 0.5, 0.1);
+  EXPECT_FALSE(first.equal(noise.apply(torch::ones({1000}))));
+  EXPECT_THAT(error_of([] { targets().transforms.make(node("{GaussianNoise: {std: 0}}")); }),
+              HasSubstr("std"));
+}
+
 TEST(Transforms, FlattenMakesRows) {
   EXPECT_EQ(targets().transforms.make(node("Flatten")).apply(torch::ones({2, 3, 4})).sizes(),
             torch::IntArrayRef({2, 12}));

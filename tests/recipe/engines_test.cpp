@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/recipe/targets.h"
+#include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "tests/recipe/support.h"
 
@@ -46,6 +47,18 @@ TEST(Runners, TakeListsOfKeysAndLosses) {
   };
   EXPECT_THAT(error("{SupervisedRunner: {losses: [{ouput: c}]}}"), HasSubstr("output"));
   EXPECT_THAT(error("{SupervisedRunner: {input_key: x, input_keys: [a]}}"), HasSubstr("input_key"));
+}
+
+TEST(Runners, SelfSupervisedTakesPrefixesAndAnAugmentation) {
+  const auto made = targets().runners.make(
+      node("{SelfSupervisedRunner: {projection_prefix: z, augment: Flatten}}"));
+  const auto* const runner = dynamic_cast<const SelfSupervisedRunner*>(made.get());
+  ASSERT_NE(runner, nullptr);
+  EXPECT_EQ(runner->keys().projection_prefix, "z");
+  EXPECT_TRUE(runner->keys().augment);
+  EXPECT_THAT(
+      error_of([] { targets().runners.make(node("{SelfSupervisedRunner: {loss_key: augment}}")); }),
+      HasSubstr("'augment' is there twice"));
 }
 
 TEST(Runners, AndLoggers) {

@@ -88,6 +88,21 @@ TEST(Recipe, TrainsToTheBitsOfTheSameProgramInCpp) {
   EXPECT_NE(hash_from_cpp(42), hash_from_cpp(7));
 }
 
+// The sizes of layers are taken from the data, as for a SupervisedRunner.
+TEST(Recipe, TrainsWithoutTargets) {
+  config::Node document = config_with({"callbacks="});
+  const config::Node other = config::parse_yaml(
+      "runner: {SelfSupervisedRunner: {augment: {GaussianNoise: {std: 0.1}}}}\n"
+      "criterion: {NTXentLoss: {temperature: 0.5}}\nscheduler: null\nnum_epochs: 25\n",
+      "b.yml");
+  config::merge(document, other);
+  const auto result = run_recipe(read_recipe(document));
+  EXPECT_LT(result.last_metrics.at("train").at("loss"),
+            result.history.at(1).at("train").at("loss"));
+  document.erase("criterion");
+  EXPECT_THAT(error_of([&] { read_recipe(document); }), HasSubstr("criterion is missing"));
+}
+
 TEST(Recipe, ArgsAreAnotherPlaceForTheSameKeys) {
   config::Node document = config_with();
   document.erase("num_epochs");
@@ -178,6 +193,15 @@ TEST(Autoresume, KnowsAStageThatCountsSteps) {
   ASSERT_EQ(longer.stages.size(), 2u);
   EXPECT_EQ(longer.stages[0].options.resume, "last");
   EXPECT_EQ(longer.runner->train(options_of(longer.stages[0])).steps, 1);
+}
+
+TEST(Recipe, SetsWhatARunShows) {
+  const TrainOptions options =
+      read_recipe(config_with({"progress_bars=run", "profile_operators=true"})).stages[0].options;
+  EXPECT_EQ(options.progress_bars, ProgressBars::kRun);
+  EXPECT_TRUE(options.profile_operators);
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"progress_bars=runs"})); }),
+              HasSubstr("progress_bars: expected passes or run, got 'runs'"));
 }
 
 TEST(Recipe, SetsTheLengthOfARun) {

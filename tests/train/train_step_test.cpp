@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/comm/local.h"
+#include "lockstep/engine/distributed.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -19,7 +20,11 @@ struct Line {
   std::unique_ptr<optim::Optimizer> optimizer =
       optim::OptimizerSpec(optim::SGD{.lr = 0.1}).make(replica.parameters());
 
-  StepParts parts() { return {.trained = {{replica, *optimizer}}, .buffers = buffers}; }
+  DeviceEngine engine{{.device = torch::kCPU}};
+
+  StepParts parts() {
+    return {.trained = {{replica, *optimizer}}, .buffers = buffers, .engine = engine};
+  }
 
   torch::Tensor loss(const torch::Tensor& x) const { return x.matmul(weight).square().mean(); }
 };
@@ -224,6 +229,87 @@ TEST(TrainStep, RefusesLossesThatHaveNoCommonGradient) {
   EXPECT_TRUE(torch::allclose(after_batches({{alone.loss(kData), mixed}}, alone),
                               after_whole_batch(), 1e-12))
       << "a batch that is not split";
+}
+
+// Scales the loss, so that small gradients are not lost in a type with few digits. A power of two
+// changes no digit.
+template <typename Base>
+struct Scaling : Base {
+  using Base::Base;
+  void backward(const torch::Tensor& loss, const torch::Tensor& gradient) override {
+    Base::backward(loss * 1024, gradient);
+  }
+  double gradient_factor() const override { return 1.0 / 1024; }
+};
+
+TEST(TrainStep, AnEngineMayScaleTheLoss) {
+  for (const auto limit : {std::optional<double>(), std::optional<double>(0.1)}) {
+    TrainOptions options = toy::options();
+    options.accumulation_steps = 3;
+    options.clip_grad_norm = limit;
+    options.clip_grad_value = limit;
+    const auto plain = toy::train(options);
+    options.model = toy::model();
+    options.engine = std::make_shared<Scaling<DeviceEngine>>();
+    const auto scaled = toy::train(options);
+    EXPECT_EQ(scaled.weights_hash, plain.weights_hash);
+    EXPECT_EQ(scaled.history, plain.history) << "also the norm of the gradients";
+  }
+}
+
+TEST(TrainStep, AnEngineOfSeveralWorkersMayScaleTheLoss) {
+  using Ddp = DistributedDataParallelEngine;
+  const DistributedDataParallelOptions two{.workers = 2, .device = torch::kCPU, .threads = 1};
+  const auto hash = [](std::shared_ptr<Engine> engine) {
+    TrainOptions options = toy::options();
+    options.engine = std::move(engine);
+    return toy::train(options).weights_hash;
+  };
+  EXPECT_EQ(hash(std::make_shared<Scaling<Ddp>>(two)), hash(std::make_shared<Ddp>(two)));
+}
+
+// Notes the calls of the hooks: f, b, and one for each side of a step.
+struct Noting : DeviceEngine {
+  void forward(const std::function<void()>& body) override {
+    calls += 'f';
+    DeviceEngine::forward(body);
+    calls += '.';
+  }
+  void backward(const torch::Tensor& loss, const torch::Tensor& gradient) override {
+    calls += 'b';
+    DeviceEngine::backward(loss, gradient);
+  }
+  void before_step() override { note('<'); }
+  void after_step() override { note('>'); }
+  void note(char side) {
+    calls += side;
+    weights.push_back(model.parameters()[0].second.detach().clone());
+  }
+
+  Model model;
+  std::string calls;
+  std::vector<torch::Tensor> weights;
+};
+
+TEST(TrainStep, CallsTheHooksOfTheEngine) {
+  const auto engine = std::make_shared<Noting>();
+  TrainOptions options = toy::options();
+  options.num_epochs = 1;
+  options.accumulation_steps = 4;  // of seven batches
+  options.engine = engine;
+  engine->model = options.model;
+  SupervisedRunner runner;
+  runner.train(options);
+  EXPECT_EQ(engine->calls, "f.bf.bf.bf.b<>f.bf.bf.b<>f.f.f.") << "and three to validate";
+  ASSERT_EQ(engine->weights.size(), 4U);
+  EXPECT_FALSE(engine->weights[0].equal(engine->weights[1])) << "the step is in between";
+  EXPECT_TRUE(engine->weights[1].equal(engine->weights[2]));
+
+  engine->calls.clear();
+  runner.predict_loader({.loader = options.loaders.at("valid"), .engine = engine}).next();
+  EXPECT_EQ(engine->calls, "f.");
+  runner.predict_loader({.loader = options.loaders.at("valid"), .engine = engine}, [](Batch&) {});
+  EXPECT_EQ(engine->calls, "f.f.f.f.");
 }
 
 }  // namespace

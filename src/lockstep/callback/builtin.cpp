@@ -50,7 +50,7 @@ Callbacks with_builtin_callbacks(const TrainOptions& options) {
   const auto add = [&]<typename C>(bool wanted, C callback) {
     if (wanted && !has<C>(given)) all.add(std::move(callback));
   };
-  add(options.verbose, ProgressBarCallback());
+  add(options.verbose, ProgressBarCallback(Console::standard(), options.progress_bars));
   add(options.timeit, TimerCallback());
   add(options.check, CheckRunCallback());
   add(options.overfit, BatchOverfitCallback());

@@ -27,6 +27,10 @@ void Engine::run(const Job& job) {
   job.work(alone);
 }
 
+void Engine::backward(const torch::Tensor& loss, const torch::Tensor& gradient) {
+  loss.backward(gradient);
+}
+
 void set_up_process() {
   compute::keep_memory();
   compute::install_pooling();

@@ -35,6 +35,22 @@ class Engine {
   // Whether the workers of one host share the memory of the parameters, and each updates its part.
   virtual bool shares_updates() const { return true; }
 
+  // Hooks for an engine of your own, for example with other number types or a scaled loss. They are
+  // called on every worker, and the defaults change nothing.
+  //
+  // Around the forward pass and the loss of a shard, in training, evaluation and prediction. Must
+  // call `body` once.
+  virtual void forward(const std::function<void()>& body) { body(); }
+  // Adds the gradients of `loss` times `gradient`, which is undefined for 1.
+  virtual void backward(const torch::Tensor& loss, const torch::Tensor& gradient);
+  // Around an update: before the gradients of all shards are summed, and after the step of the
+  // optimizer. Phases have updates of their own.
+  virtual void before_step() {}
+  virtual void after_step() {}
+  // The sum of the gradients is multiplied by it before clipping and the step: 1 / s if backward()
+  // multiplied the loss by s. Called after before_step(). Must be the same on all workers.
+  virtual double gradient_factor() const { return 1.0; }
+
   struct Job {
     // Makes what is trained. If the workers are forked, it is called once, before the fork. If a
     // launcher started them, it is called in each worker, on rank 0 first: rank 0 may download

@@ -68,6 +68,31 @@ std::optional<std::int64_t> to_step(const std::string& cell) {
   return step;
 }
 
+double to_number(const std::string& cell, const std::filesystem::path& path) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size()) {
+    throw Error("{}: expected numbers, got '{}'", path.string(), cell);
+  }
+  return value;
+}
+
+std::vector<Row> read_rows(const std::filesystem::path& path) {
+  std::vector<Row> rows = parse(read_file(path));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool right = i == 0 ? rows[0].front() == kStep
+                              : rows[i].size() == rows[0].size() && to_step(rows[i].front());
+    if (!right) {
+      throw Error("{}: line {}: expected {}, got '{}'; move the file away to go on", path.string(),
+                  i + 1,
+                  i == 0 ? "a header that begins with step"
+                         : fmt::format("a step and {} values", rows[0].size() - 1),
+                  fmt::join(rows[i], ","));
+    }
+  }
+  return rows;
+}
+
 Row with_step(std::vector<std::string> columns) {
   columns.insert(columns.begin(), std::string(kStep));
   return columns;
@@ -85,7 +110,7 @@ std::string csv_cell(const std::string& text) {
 CsvTable::CsvTable(std::filesystem::path path, const CsvTableOptions& options)
     : path_(std::move(path)) {
   if (!options.keep_until || !std::filesystem::exists(path_)) return;
-  std::vector<Row> rows = read_rows();
+  std::vector<Row> rows = read_rows(path_);
   if (rows.empty()) return;  // not even the header is complete
   const std::vector<std::string> columns(rows.front().begin() + 1, rows.front().end());
   rows.erase(rows.begin());
@@ -103,7 +128,7 @@ void CsvTable::add(std::int64_t step, const Metrics& metrics) {
   if (!file_ || columns != columns_) {
     // Earlier rows get empty cells for the new columns.
     std::vector<Row> rows;
-    if (file_) rows = read_rows();
+    if (file_) rows = read_rows(path_);
     if (!rows.empty()) rows.erase(rows.begin());
     for (Row& row : rows) {
       Row wider = {row.front()};
@@ -122,22 +147,6 @@ void CsvTable::sync() {
   if (file_) file_->sync();
 }
 
-std::vector<CsvTable::Row> CsvTable::read_rows() const {
-  std::vector<Row> rows = parse(read_file(path_));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool right = i == 0 ? rows[0].front() == kStep
-                              : rows[i].size() == rows[0].size() && to_step(rows[i].front());
-    if (!right) {
-      throw Error("{}: line {}: expected {}, got '{}'; move the file away to go on", path_.string(),
-                  i + 1,
-                  i == 0 ? "a header that begins with step"
-                         : fmt::format("a step and {} values", rows[0].size() - 1),
-                  fmt::join(rows[i], ","));
-    }
-  }
-  return rows;
-}
-
 void CsvTable::append(std::int64_t step, const Metrics& metrics) {
   Row row = {fmt::format("{}", step)};
   for (const auto& column : columns_) {
@@ -153,6 +162,19 @@ void CsvTable::rewrite(const std::vector<std::string>& columns, const std::vecto
   write_file_atomically(path_, text);
   columns_ = columns;
   file_.emplace(path_, AppendFile::Open::kExisting);
+}
+
+std::map<std::int64_t, Metrics> read_csv_table(const std::filesystem::path& path) {
+  const std::vector<Row> rows = read_rows(path);
+  std::map<std::int64_t, Metrics> table;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    Metrics& metrics = table[*to_step(rows[i].front())];
+    for (std::size_t column = 1; column < rows[i].size(); ++column) {
+      const std::string& cell = rows[i][column];
+      if (!cell.empty()) metrics[rows[0][column]] = to_number(cell, path);
+    }
+  }
+  return table;
 }
 
 }  // namespace lockstep

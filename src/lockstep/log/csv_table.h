@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +38,6 @@ class CsvTable {
  private:
   using Row = std::vector<std::string>;
 
-  std::vector<Row> read_rows() const;
   void append(std::int64_t step, const Metrics& metrics);
   void rewrite(const std::vector<std::string>& columns, const std::vector<Row>& rows);
 
@@ -45,5 +45,9 @@ class CsvTable {
   std::vector<std::string> columns_;  // sorted, without "step"
   std::optional<AppendFile> file_;    // none before the first row of a new file
 };
+
+// The rows of a file that a CsvTable wrote, by step, without empty cells. Throws Error if another
+// program wrote it.
+std::map<std::int64_t, Metrics> read_csv_table(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -28,14 +28,18 @@ struct Pace {
   std::optional<double> seconds_left = {};
 };
 
+double done_of(const BarPosition& position) {
+  return static_cast<double>(position.batches) + position.part;
+}
+
 Pace pace_of(const ProgressBarOptions& options, const BarPosition& position, double elapsed) {
   Pace pace{.elapsed = elapsed};
-  const std::int64_t batches = position.batches - options.begin.batches;
+  const double done = done_of(position) - done_of(options.begin);
   const std::int64_t samples = position.samples - options.begin.samples;
-  if (batches <= 0 || elapsed <= 0) return pace;
+  if (done <= 0 || elapsed <= 0) return pace;
   pace.samples_per_second = static_cast<double>(samples) / elapsed;
-  const std::int64_t left = std::max<std::int64_t>(0, options.num_batches - position.batches);
-  pace.seconds_left = elapsed / static_cast<double>(batches) * static_cast<double>(left);
+  const double left = std::max(0.0, static_cast<double>(options.num_batches) - done_of(position));
+  pace.seconds_left = elapsed / done * left;
   return pace;
 }
 
@@ -115,25 +119,31 @@ void ProgressBar::draw(const BarPosition& position, const Metrics& metrics) {
   }
 }
 
+std::string ProgressBar::title() const {
+  if (options_.shows == ProgressBars::kRun) return "Run";
+  return fmt::format("{}/{} * Epoch ({})", options_.epoch, options_.num_epochs, options_.loader);
+}
+
 std::string ProgressBar::bar_line(const BarPosition& position, const Metrics& metrics) const {
   const Pace pace = pace_of(options_, position, Seconds(options_.clock() - start_).count());
   const double total = static_cast<double>(std::max<std::int64_t>(1, options_.num_batches));
-  const double share = std::clamp(static_cast<double>(position.batches) / total, 0.0, 1.0);
-  std::string line = fmt::format(
-      "{}/{} * Epoch ({}): {:3}% |{}| {}/{} [{}<{}, {}]", options_.epoch, options_.num_epochs,
-      options_.loader, static_cast<int>(share * 100), format_cells(share, console_.utf8()),
-      position.batches, options_.num_batches, format_clock(pace.elapsed),
-      pace.seconds_left ? format_clock(*pace.seconds_left) : "?",
-      format_rate(pace.samples_per_second));
+  const double share = std::clamp(done_of(position) / total, 0.0, 1.0);
+  std::string line =
+      fmt::format("{}: {:3}% |{}| {}/{}{} [{}<{}, {}]", title(), static_cast<int>(share * 100),
+                  format_cells(share, console_.utf8()), position.batches, options_.num_batches,
+                  options_.shows == ProgressBars::kRun ? " epochs" : "", format_clock(pace.elapsed),
+                  pace.seconds_left ? format_clock(*pace.seconds_left) : "?",
+                  format_rate(pace.samples_per_second));
   if (!metrics.empty()) line += " " + format_metrics(metrics);
   return line;
 }
 
 std::string ProgressBar::plain_line(const BarPosition& position, const Metrics& metrics) const {
   const Pace pace = pace_of(options_, position, Seconds(options_.clock() - start_).count());
-  std::string line = fmt::format("{}/{} * Epoch ({}): {}/{} batches, {}", options_.epoch,
-                                 options_.num_epochs, options_.loader, position.batches,
-                                 options_.num_batches, format_rate(pace.samples_per_second));
+  std::string line =
+      fmt::format("{}: {}/{} {}, {}", title(), position.batches, options_.num_batches,
+                  options_.shows == ProgressBars::kRun ? "epochs" : "batches",
+                  format_rate(pace.samples_per_second));
   if (pace.seconds_left) line += fmt::format(", {} left", format_duration(*pace.seconds_left));
   if (!metrics.empty()) line += ", " + format_metrics(metrics);
   return line;

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/loss.h>
 
 #include "lockstep/recipe/targets.h"
+#include "lockstep/train/nt_xent_loss.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -92,6 +93,12 @@ void add_criterions(Targets& targets) {
             nn::BCEWithLogitsLossOptions().pos_weight(class_weights(o.pos_weight))));
       });
   add_plain<nn::BCELoss>(targets, "BCELoss", "For probabilities and targets in [0, 1].");
+  using X = NTXentLossOptions;
+  targets.criterions.add<X>(
+      "NTXentLoss",
+      "Contrastive, for two projections [N, D]: that of SimCLR. For a SelfSupervisedRunner.",
+      {{"temperature", &X::temperature, "similarities are divided by it"}},
+      [](const X& o) { return Criterion(NTXentLoss(o)); });
 }
 
 }  // namespace lockstep::recipe

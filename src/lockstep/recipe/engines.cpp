@@ -5,6 +5,7 @@
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
+#include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 
 namespace lockstep::recipe {
@@ -76,6 +77,17 @@ void add_engines(Targets& targets) {
        {"output_keys", &S::output_keys, "several outputs, instead of output_key"},
        {"losses", &S::losses, "the terms of the loss, which are added up"}},
       [](const S& o) { return std::make_shared<SupervisedRunner>(o); });
+  using V = SelfSupervisedKeys;
+  targets.runners.add<V>(
+      "SelfSupervisedRunner",
+      "Two forward passes of random variants of each sample; the criterion compares them.",
+      {{"input_key", &V::input_key, "the model's input in the batch"},
+       {"augment_prefix", &V::augment_prefix, "of the variants: with _left and _right"},
+       {"embedding_prefix", &V::embedding_prefix, "of the model's first output, if it has two"},
+       {"projection_prefix", &V::projection_prefix, "of its second or only output"},
+       {"loss_key", &V::loss_key, "the criterion's value"},
+       {"augment", &V::augment, "makes a variant of inputs; none: the data set has both"}},
+      [](const V& o) { return std::make_shared<SelfSupervisedRunner>(o); });
   add_loggers(targets);
 }
 

@@ -16,6 +16,7 @@
 #include "lockstep/recipe/sequential.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/values.h"
+#include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/train/plan.h"
 
@@ -66,7 +67,9 @@ class Reader {
 
   Node document_;
   RunnerPtr runner_;
-  std::optional<SupervisedKeys> keys_;  // of a SupervisedRunner; none if the runner is another
+  // Of a SupervisedRunner, or the input_key of a SelfSupervisedRunner. None if the runner is
+  // another.
+  std::optional<SupervisedKeys> keys_;
   Example example_;
   Model model_;          // one, or all networks together
   Named<Model> models_;  // if they were given by name
@@ -230,6 +233,9 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     if (const auto* const runner = dynamic_cast<SupervisedRunner*>(runner_.get())) {
       keys_ = runner->keys();
     }
+    if (const auto* const runner = dynamic_cast<SelfSupervisedRunner*>(runner_.get())) {
+      keys_ = SupervisedKeys{.input_key = runner->keys().input_key};
+    }
     recipe.runner = runner_;
   });
   if (const Node* const node = section(document_, "engine")) {
@@ -304,7 +310,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   });
   read_criterions(node, options, mistakes);
   if (keys_ && section(node, "criterion") == nullptr && section(node, "criterions") == nullptr) {
-    mistakes.add(node.where() + ": criterion is missing: what the SupervisedRunner minimises");
+    mistakes.add(node.where() + ": criterion is missing: what the runner minimises");
   }
   read_optimizers(node, options, mistakes);
   if (const Node* const callbacks = section(node, "callbacks")) {
@@ -537,11 +543,15 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"minimize_valid_metric", &T::minimize_valid_metric,
        "whether smaller is better; default: the metric's own direction"},
       {"verbose", &T::verbose, "a progress bar"},
+      {"progress_bars", &T::progress_bars,
+       "if verbose: one per pass over a loader, or one per run"},
       {"timeit", &T::timeit, "adds the time of data, model and batch to the metrics"},
       {"check", &T::check, "a short test run: 3 epochs of 3 batches"},
       {"overfit", &T::overfit, "each loader repeats its first batch"},
       {"dry_run", &T::dry_run, "tries a few samples before anything starts"},
       {"profile", &T::profile, "where the time goes: a table, and logdir/profile.json"},
+      {"profile_operators", &T::profile_operators,
+       "the time in each of LibTorch's operators: a table, and logdir/operators.txt"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},

@@ -40,8 +40,8 @@ using LoggerPtr = std::shared_ptr<Logger>;
 // Sizes that a config leaves out are taken from it.
 struct Example {
   Batch batch;
-  // The first input of the model. Undefined if the runner is not a SupervisedRunner, or if the
-  // input is not a tensor.
+  // The first input of the model. Undefined if the runner is of another class than SupervisedRunner
+  // and SelfSupervisedRunner, or if the input is not a tensor.
   torch::Tensor input;
 };
 

@@ -11,6 +11,7 @@
 #include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/log/progress_bar.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/train/phase.h"
@@ -35,6 +36,12 @@ template <>
 struct EnumNames<CheckpointMode> {
   static constexpr std::pair<CheckpointMode, const char*> names[] = {
       {CheckpointMode::kFull, "full"}, {CheckpointMode::kModel, "model"}};
+};
+
+template <>
+struct EnumNames<ProgressBars> {
+  static constexpr std::pair<ProgressBars, const char*> names[] = {
+      {ProgressBars::kPasses, "passes"}, {ProgressBars::kRun, "run"}};
 };
 
 template <>

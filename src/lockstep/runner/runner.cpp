@@ -223,12 +223,10 @@ Predictions Runner::predict_loader(PredictOptions options) & {
         engine->workers());
   }
   engine->start();
-  const torch::Device device = engine->device();
-  model.to(device);
-  return Predictions(model, options.loader.stream({.seed = options.seed}),
-                     [this, model, device](const Batch& batch) {
-                       return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
-                     });
+  model.to(engine->device());
+  return Predictions(
+      model, options.loader.stream({.seed = options.seed}),
+      [this, model, engine](const Batch& batch) { return predict_on(*engine, model, batch); });
 }
 
 Model Runner::predicting_model(const PredictOptions& options) const {
@@ -238,6 +236,14 @@ Model Runner::predicting_model(const PredictOptions& options) const {
   return model;
 }
 
+Batch Runner::predict_on(Engine& engine, const Model& model, const Batch& batch) {
+  const torch::Device device = engine.device();
+  Batch outputs;
+  engine.forward(
+      [&] { outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device)); });
+  return outputs;
+}
+
 void Runner::predict_each(PredictOptions options, const std::function<bool(Batch&)>& take) {
   const auto engine = or_default(options.engine);
   Model model;
@@ -245,12 +251,11 @@ void Runner::predict_each(PredictOptions options, const std::function<bool(Batch
       {.prepare = [&] { model = predicting_model(options); },
        .work =
            [&](comm::Communicator& communicator) {
-             const torch::Device device = engine->device();
-             model.to(device);
+             model.to(engine->device());
              const auto predict = [&](const Batch& batch) {
                // For each batch, because `take` may have trained the model.
                model.train(false);
-               return predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+               return predict_on(*engine, model, batch);
              };
              predict_together(
                  {.loader = options.loader, .seed = options.seed, .predict = predict, .take = take},

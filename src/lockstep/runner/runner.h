@@ -24,6 +24,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/runner/predictions.h"
+#include "lockstep/runner/replay.h"
 #include "lockstep/runner/stages.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/options.h"
@@ -113,6 +114,11 @@ class Runner {
     });
   }
 
+  // Shows a finished run to callbacks and loggers (runner/replay.h). Nothing of the runner is
+  // used, not even its handlers. Throws ConfigError for a callback that makes sense in training
+  // only. A callback may request the end. If a launcher started several processes, call it on one.
+  static void replay(const ReplayOptions& options);
+
   // The metrics that handle_batch and the handlers below add, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
   // SupervisedRunner's handle_batch adds none; if yours does, override this, too.
@@ -196,6 +202,7 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
+  Batch predict_on(Engine& engine, const Model& model, const Batch& batch);
   void predict_each(PredictOptions options, const std::function<bool(Batch&)>& take);
   template <typename Options>
   void use_last_models(Options& options) const;

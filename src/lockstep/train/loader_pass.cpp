@@ -255,11 +255,7 @@ void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   const WithoutGradients without_others(others);
   {
     Profiler::TimedScope scope(profiler_, Activity::kForward);
-    if (state_.is_train && side_training_.watches(state_)) {
-      side_training_.handle(state_, handle_batch_);
-    } else {
-      handle_batch_(state_);
-    }
+    state_.engine->forward([this] { forward(); });
   }
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
@@ -268,6 +264,14 @@ void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   check_loss();
   if (state_.is_train) backward(steps_[phase]);
   state_.phase.clear();
+}
+
+void LoaderPass::forward() {
+  if (state_.is_train && side_training_.watches(state_)) {
+    side_training_.handle(state_, handle_batch_);
+  } else {
+    handle_batch_(state_);
+  }
 }
 
 // After the update, calls on_batch_end for each of this worker's shards.

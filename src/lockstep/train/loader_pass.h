@@ -84,6 +84,7 @@ class LoaderPass {
   void return_to_shard(std::size_t index);
   void keep_shard(std::size_t index, std::size_t phase);
   void handle_shard(const Place& at, std::size_t phase);
+  void forward();
   void update(std::size_t phase, Metrics& of_updates);
   bool between_steps() const;
   void set_modes();

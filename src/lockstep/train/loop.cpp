@@ -16,6 +16,7 @@
 #include "lockstep/train/combined_model.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
+#include "lockstep/train/operator_profile.h"
 #include "lockstep/train/report.h"
 
 namespace lockstep {
@@ -162,6 +163,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     }
     steps.emplace_back(StepParts{.trained = std::move(trained),
                                  .buffers = replicas.buffers(),
+                                 .engine = *plan.engine,
                                  .others = others_of(phase, plan)},
                        plan.step);
   }
@@ -263,7 +265,7 @@ TrainResult Loop::run() {
   std::exception_ptr late;
   try {
     begin();
-    run_epochs();
+    run_measured();
     keep_run();
   } catch (const Interrupted&) {
     fail();
@@ -392,6 +394,13 @@ void Loop::prepare_logging(bool continued) {
     const Record record{Scope::kLoader, loader, progress, metrics};
     for (const auto& logger : state_.loggers) logger->log_metrics(record);
   }
+}
+
+void Loop::run_measured() {
+  std::optional<OperatorProfile> profile;
+  if (plan_.options.profile_operators && comm_.is_primary()) profile.emplace();
+  run_epochs();
+  if (profile) operators_ = profile->table();
 }
 
 void Loop::run_epochs() {
@@ -571,7 +580,7 @@ void Loop::finish_training(TrainResult& result) {
   result.seconds = seconds_since(start_);
   std::vector<std::string> profiles;
   if (plan_.options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
-  if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles);
+  if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles, operators_);
 }
 
 }  // namespace lockstep

@@ -76,6 +76,7 @@ class Loop {
   void prepare_logging(bool continued);
   void take_weights();
   bool resume();
+  void run_measured();
   void run_epochs();
   void warn_of_missing_steps() const;
   void keep_run();
@@ -98,6 +99,7 @@ class Loop {
   UntrainedScope untrained_;
   std::unique_ptr<TrainingParts> training_;  // none when evaluating
   Profiler profiler_;
+  std::string operators_;  // the table of OperatorProfile, if it was asked for
   std::unique_ptr<LoaderPass> pass_;
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;

@@ -14,6 +14,7 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/log/progress_bar.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
@@ -69,14 +70,18 @@ struct TrainOptions {
 
   // What the run shows, and for how long it runs.
   bool verbose = false;  // a progress bar (plain lines if there is no terminal)
-  bool timeit = false;   // times of data, model and batch as metrics
+  ProgressBars progress_bars = ProgressBars::kPasses;  // if verbose: one per pass, or one per run
+  bool timeit = false;                                 // times of data, model and batch as metrics
   bool check = false;    // a quick check of the setup: 3 epochs of 3 batches
   bool overfit = false;  // each loader repeats its first batch: the loss must fall
   // Before the run starts, 2 samples of each loader go through model, criterion and metrics, so
   // that a mistake in validation is found before the first epoch (docs/decisions/plan.md). Set it
   // to false for a model that accepts whole batches only.
   bool dry_run = true;
-  bool profile = false;           // how the time is spent: a table, and logdir/profile.json
+  bool profile = false;  // how the time is spent: a table, and logdir/profile.json
+  // The time in each of LibTorch's operators on rank 0: a table, and logdir/operators.txt. Every
+  // call of an operator takes about a microsecond longer.
+  bool profile_operators = false;
   bool load_best_on_end = false;  // the model ends with the weights of its best epoch
   // The runner keeps what continue_training() needs: a copy of the weights and of the states of the
   // optimizers, until its next train().

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
@@ -80,7 +81,7 @@ void report_interruption(const State& state, const TrainOptions& options) {
 }
 
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
-                std::span<const std::string> profiles) {
+                std::span<const std::string> profiles, const std::string& operators) {
   const auto name = [](const auto& path) {
     return path ? std::optional(path->string()) : std::nullopt;
   };
@@ -103,6 +104,10 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
   if (options.profile) {
     say(options, profile_table(profiles));
     if (options.logdir) write_chrome_trace(*options.logdir / "profile.json", profiles);
+  }
+  if (options.profile_operators) {
+    say(options, operators);
+    if (options.logdir) write_file_atomically(*options.logdir / "operators.txt", operators + '\n');
   }
   if (result.stop_reason) say(options, "Stopped: " + *result.stop_reason);
   if (state.selection.key && best) {

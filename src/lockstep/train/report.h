@@ -12,9 +12,10 @@ namespace lockstep {
 // Prints a line on standard output, unless the options turn the console off.
 void say(const TrainOptions& options, const std::string& line);
 
-// Writes logdir/summary.json and, if requested, logdir/profile.json, and prints the rest.
+// Writes logdir/summary.json and, if requested, logdir/profile.json and operators.txt, and
+// prints the rest. `operators` is the table of an OperatorProfile.
 void report_run(const TrainResult& result, const State& state, const TrainOptions& options,
-                std::span<const std::string> profiles);
+                std::span<const std::string> profiles, const std::string& operators = "");
 
 // After a signal ended the run: prints where it was, what was saved, and how to continue.
 void report_interruption(const State& state, const TrainOptions& options);

@@ -95,18 +95,14 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
   if (!loss.requires_grad() && !needs_gradients()) return;  // all is frozen at the moment
   for (const auto& item : parts_.trained) item.replica.before_backward();
   if (weight == 0) {
-    loss.backward(torch::zeros_like(loss));
+    parts_.engine.backward(loss, torch::zeros_like(loss));
     return;
   }
   // The weight is counted in full shards: for a full shard it is 1, and no factor is needed.
   const double factor = !is_split() || over.kind == Kind::kSum
                             ? 1.0
                             : weight / static_cast<double>(batch_.batch_size);
-  if (factor == 1) {
-    loss.backward();
-  } else {
-    loss.backward(torch::full_like(loss, factor));
-  }
+  parts_.engine.backward(loss, factor == 1 ? torch::Tensor() : torch::full_like(loss, factor));
 }
 
 bool TrainStep::needs_gradients() const {
@@ -161,10 +157,12 @@ double TrainStep::scale_of(std::span<const double> weights) const {
 }
 
 void TrainStep::update(Metrics& metrics) {
+  parts_.engine.before_step();
+  const double factor = parts_.engine.gradient_factor();
   const auto norm = lockstep::update(
       parts_.trained,
       {.weights = own_,
-       .scale_of = [this](std::span<const double> weights) { return scale_of(weights); },
+       .scale_of = [&](std::span<const double> weights) { return scale_of(weights) * factor; },
        .clip_value = settings_.clip_grad_value,
        .clip_norm = settings_.clip_grad_norm,
        .wants_norm = settings_.log_gradient_norm,
@@ -174,6 +172,7 @@ void TrainStep::update(Metrics& metrics) {
   batches_ = 0;
   samples_ = 0;
   std::ranges::fill(own_, 0.0);
+  parts_.engine.after_step();
 }
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/data/loaders.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/model_buffers.h"
 #include "lockstep/engine/replica.h"
 #include "lockstep/optim/optimizer.h"
@@ -31,6 +32,7 @@ std::int64_t steps_per_epoch(const data::Loaders& loaders, std::int64_t accumula
 struct StepParts {
   std::vector<TrainedReplica> trained;  // at least one
   ModelBuffers& buffers;                // of all networks
+  Engine& engine;                       // its hooks are called
   // The parameters of other steps. They must not require gradients during this one.
   std::vector<torch::Tensor> others = {};
 };
