@@ -123,6 +123,8 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       [](Plan& p) { p.criterions.set("criterion", torch::nn::MSELoss()); },
       [](Plan& p) { p.models.set("other", p.model); },
       [](Plan& p) { p.optimizers.push_back({.name = "other", .spec = p.optimizers[0].spec}); },
+      [](Plan& p) { p.runner_type = "Other"; },
+      [](Plan& p) { p.runner_options = "weight=0.5"; },
       [](Plan& p) { p.phases = std::vector{Phase{.name = "a", .optimizers = {"optimizer"}}}; },
       [](Plan& p) { p.callbacks = {std::make_shared<AccuracyCallback>()}; },
       [](Plan& p) {

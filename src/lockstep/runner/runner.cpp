@@ -1,7 +1,10 @@
 #include "lockstep/runner/runner.h"
 
 #include <csignal>
+#include <typeinfo>
 #include <utility>
+
+#include <c10/util/Type.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -191,7 +194,9 @@ RunnerParts Runner::parts() {
   return {.handle_batch = [this](State& state) { handle_batch(state); },
           .loss_key = loss_key(),
           .metrics = metric_names(),
-          .keys = batch_keys()};
+          .keys = batch_keys(),
+          .type = c10::demangle(typeid(*this).name()),
+          .options = agreed_options()};
 }
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {

@@ -243,6 +243,9 @@ Agreement agreement_of(const Plan& plan) {
   agreement.emplace_back("run that goes on", plan.goes_on_from ? "the last one" : "none");
   add_engine(agreement, *plan.engine);
   add_loaders(agreement, plan.loaders);
+  agreement.emplace_back("runner", plan.runner_type);
+  agreement.emplace_back("options of the runner",
+                         plan.runner_options.empty() ? "none" : plan.runner_options);
   add_parts(agreement, plan);
   add_callbacks(agreement, plan.callbacks);
   add_machine(agreement);
