@@ -71,9 +71,15 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
     throw ConfigError("continue_training: this runner has no finished train() to go on from");
   }
   if (!last_run_) {
+    const auto& logdir = last_options_->logdir;
     throw ConfigError(
         "continue_training: the last train() kept nothing to go on from; set its option keep_run "
-        "to true");
+        "to true{}",
+        logdir
+            ? fmt::format(", or call train() again with .logdir = \"{}\", .resume = \"last\" and "
+                          "a larger num_epochs or num_steps: it goes on from the checkpoint",
+                          logdir->string())
+            : "");
   }
   if (!last_run_->unavailable.empty()) {
     throw ConfigError("continue_training: the last run cannot go on: {}", last_run_->unavailable);
