@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 namespace lockstep {
 namespace {
@@ -138,6 +139,10 @@ std::string list_some(std::span<const std::string> names) {
 
 std::string join(std::span<const std::string> parts, std::string_view separator) {
   return fmt::format("{}", fmt::join(parts, separator));
+}
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 std::string with_thousands(std::int64_t value) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -21,11 +20,6 @@ constexpr const char* kSent = "tensors_are_sent";
 std::string type_and_shape(const torch::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
                      fmt::join(tensor.sizes(), ", "));
-}
-
-// Matches names as a shell does: * for anything, ? for one character, [abc] for one of them.
-bool matches(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 }  // namespace
@@ -56,7 +50,7 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
       const auto& slice = parameters_.buffers()[i].slices[j];
       Account& account = accounts_[i][j];
       for (std::size_t k = 0; k < settings.size(); ++k) {
-        if (!matches(settings[k].names, slice.name)) continue;
+        if (!matches_pattern(settings[k].names, slice.name)) continue;
         used[k] = true;
         if (settings[k].lr) {
           check.not_negative("lr of " + settings[k].names, *settings[k].lr);

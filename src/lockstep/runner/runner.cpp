@@ -93,6 +93,7 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
   longer.num_steps = options.num_steps;
   longer.resume.reset();
   longer.weights.reset();
+  longer.weights_skip.clear();
   longer.dry_run = false;  // it is done
   const Reset<CurrentStage> reset{stage_};
   stage_ = {.name = last_stage_, .keeps_model = true};

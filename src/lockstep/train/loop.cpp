@@ -6,7 +6,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
@@ -16,6 +15,7 @@
 #include "lockstep/train/combined_model.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/report.h"
 
 namespace lockstep {
@@ -342,12 +342,9 @@ void Loop::take_weights() {
   std::string message = fmt::format("=> Loading weights {}", options.weights->string());
   // Only rank 0 reads, because the other ranks may not have access to its disk.
   if (comm_.is_primary()) {
-    const StateDict weights = checkpoint::load_weights(*options.weights);
-    try {
-      state_.model.load_state(weights);
-    } catch (const CheckpointError& error) {
-      throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
-    }
+    const FirstWeights first = first_weights(state_.model, options);
+    state_.model.load_state(first.state);
+    if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
   }
   training_->replicas.send(training_->optimizers);
   say(options, message);
