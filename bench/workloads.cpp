@@ -69,18 +69,7 @@ data::DatasetPtr dataset(std::string_view name) {
   return data::fashion_mnist({.train = true});
 }
 
-// Layers are made one after the other, because each layer draws its random weights when it is made,
-// and C++ does not fix the order in which the arguments of a call are evaluated.
 using Widths = std::vector<std::int64_t>;
-
-nn::Sequential make_mlp(const Widths& widths) {
-  nn::Sequential model;
-  for (std::size_t i = 1; i < widths.size(); ++i) {
-    if (i > 1) model->push_back(nn::ReLU());
-    model->push_back(nn::Linear(widths[i - 1], widths[i]));
-  }
-  return model;
-}
 
 Model make_model(std::string_view name) {
   torch::manual_seed(0);
@@ -92,22 +81,29 @@ Model make_model(std::string_view name) {
         .vocabulary = 256, .tokens = 64, .width = 128, .layers = 4, .heads = 4});
   }
   if (name == "E") {
-    Widths widths(30, 64);
-    widths.push_back(10);
-    return make_mlp(widths);
+    // Without the Flatten that network's MLP begins with, so that results can be compared with
+    // those of earlier versions.
+    const auto mlp = network::make_mlp({.in = 64, .hidden = Widths(29, 64), .out = 10});
+    nn::Sequential model;
+    for (auto layer = std::next(mlp->begin()); layer != mlp->end(); ++layer) {
+      model->push_back(*layer);
+    }
+    return model;
   }
-  nn::Sequential model;
   if (name == "A" || name == "B") {
-    model->push_back(nn::Flatten());
-    model->extend(*make_mlp(name == "A" ? Widths{784, 10} : Widths{784, 512, 256, 10}));
-  } else if (name == "C") {
+    return network::make_mlp(
+        {.in = 784, .hidden = name == "A" ? Widths{} : Widths{512, 256}, .out = 10});
+  }
+  // Layers are made one after the other, because each layer draws its random weights when it is
+  // made, and C++ does not fix the order in which the arguments of a call are evaluated.
+  nn::Sequential model;
+  if (name == "C") {
     for (const auto& [in, out] : {std::pair(1, 32), std::pair(32, 64)}) {
       model->push_back(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1)));
       model->push_back(nn::ReLU());
       model->push_back(nn::MaxPool2d(2));
     }
-    model->push_back(nn::Flatten());
-    model->extend(*make_mlp({3136, 128, 10}));
+    model->extend(*network::make_mlp({.in = 3136, .hidden = {128}, .out = 10}));
   } else if (name == "D") {
     const auto conv = [](std::int64_t in, std::int64_t out) {
       return nn::Conv3d(nn::Conv3dOptions(in, out, 2).stride(2).padding(1));
@@ -123,16 +119,14 @@ Model make_model(std::string_view name) {
     model->push_back(nn::ReLU());
     model->push_back(conv(6, 12));
     model->push_back(pool(0));
-    model->push_back(nn::Flatten());
-    model->extend(*make_mlp({12, 24, 12'288}));
+    model->extend(*network::make_mlp({.in = 12, .hidden = {24}, .out = 12'288}));
   } else {
     for (const auto& [in, out] : {std::pair(3, 16), std::pair(16, 32), std::pair(32, 64)}) {
       model->push_back(nn::Conv3d(nn::Conv3dOptions(in, out, 3).padding(1)));
       model->push_back(nn::ReLU());
       model->push_back(nn::MaxPool3d(2));
     }
-    model->push_back(nn::Flatten());
-    model->extend(*make_mlp({4096, 128, 3}));
+    model->extend(*network::make_mlp({.in = 4096, .hidden = {128}, .out = 3}));
   }
   return model;
 }

@@ -36,24 +36,16 @@ class Numbers : public ls::data::Dataset {
   std::vector<torch::Tensor> sequences_;
 };
 
-struct TaggerImpl : nn::Module {
-  TaggerImpl() {
-    embedding = register_module("embedding", nn::Embedding(kLargest + 1, 16));
-    gru = register_module("gru", nn::GRU(nn::GRUOptions(16, 48).batch_first(true)));
-    tags = register_module("tags", nn::Linear(48, 2));
-  }
-
-  // Numbers [B, T] to scores [B, T, 2]. A number only depends on those before it, so the padding at
-  // the end of a sequence does not change the scores of the real numbers.
-  torch::Tensor forward(const torch::Tensor& numbers) {
-    return tags(std::get<0>(gru(embedding(numbers))));
-  }
-
-  nn::Embedding embedding = nullptr;
-  nn::GRU gru = nullptr;
-  nn::Linear tags = nullptr;
-};
-TORCH_MODULE(Tagger);
+// Scores [B, 2, T] for numbers [B, T]. It needs no lengths: a number only depends on those before
+// it, so the padding at the end of a sequence does not change the scores of the real numbers.
+ls::network::Recurrent make_tagger() {
+  return ls::network::Recurrent(ls::network::RecurrentOptions{.cell = ls::network::Cell::kGRU,
+                                                              .vocabulary = kLargest + 1,
+                                                              .classes = 2,
+                                                              .per_token = true,
+                                                              .embedding = 16,
+                                                              .hidden = 48});
+}
 
 class TaggerRunner : public ls::Runner {
  public:
@@ -68,10 +60,9 @@ class TaggerRunner : public ls::Runner {
     const auto& mask = state.batch["numbers_mask"];
     const double real = state.batch["numbers_length"].sum().item<double>();
     const auto losses = nn::functional::cross_entropy(
-        scores.transpose(1, 2), targets,
-        nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+        scores, targets, nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
     state.set_loss((losses * mask).sum() / real, ls::mean_over(real));
-    const auto right = (scores.detach().argmax(2) == targets).logical_and(mask);
+    const auto right = (scores.detach().argmax(1) == targets).logical_and(mask);
     state.set_metric("accuracy", right.sum().item<double>() / real, ls::mean_over(real));
   }
 };
@@ -108,7 +99,7 @@ int main(int argc, char** argv) try {
   if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
   TaggerRunner runner;
   const auto result = runner.train(ls::TrainOptions{
-      .model = Tagger(),
+      .model = make_tagger(),
       .optimizer = ls::optim::Adam{.lr = 5e-3},
       .loaders = {{"train", {train, {.shuffle = true, .global_batch_size = 64, .collate = padded}}},
                   {"valid", {valid, {.global_batch_size = 200, .collate = padded}}}},

@@ -103,6 +103,14 @@ TEST(FormatMetric, ShowsSmallNumbersToo) {
   EXPECT_EQ(format_metric(-std::nan("")), "nan");
 }
 
+TEST(MatchesPattern, AsAShellDoes) {
+  EXPECT_TRUE(matches_pattern("fc.*", "fc.weight"));
+  EXPECT_TRUE(matches_pattern("*.bias", "layer1.0.bias"));
+  EXPECT_TRUE(matches_pattern("layer[12].?.bias", "layer1.0.bias"));
+  EXPECT_FALSE(matches_pattern("fc.*", "fc2.weight"));
+  EXPECT_FALSE(matches_pattern("fc", "fc.weight"));
+}
+
 TEST(ToHex, HasSixteenDigits) {
   EXPECT_EQ(to_hex(0), "0000000000000000");
   EXPECT_EQ(to_hex(0xdeadbeef), "00000000deadbeef");

@@ -338,6 +338,52 @@ TEST(DistributedModel, BuffersOfTheFirstRankAreUsedInTraining) {
   }
 }
 
+// Two tensors or a batch in, two tensors out.
+struct PairNetImpl : torch::nn::Module {
+  explicit PairNetImpl(const torch::nn::Sequential& net) : net(register_module("net", net)) {}
+  std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x, const torch::Tensor& s) {
+    const auto y = net->forward(x);
+    return {y, y * s};
+  }
+  std::pair<torch::Tensor, torch::Tensor> forward(const Batch& batch) {
+    return forward(batch["x"], batch["s"]);
+  }
+  torch::nn::Sequential net;
+};
+TORCH_MODULE(PairNet);
+
+TEST(DistributedModel, SeveralInputsAndOutputsAreAveragedToo) {
+  run_workers({.count = 2}, [&](int rank, int) {
+    auto net = plain_model();
+    auto by_hand = plain_model();
+    const auto model = prepare_ddp_model(PairNet(net));
+    const auto x = torch::arange(12).view({4, 3}).to(torch::kFloat32) * (rank + 1);
+    const auto s = torch::full({1}, 2.0F);
+    loss_of(model.outputs(x, s)[1], x.narrow(1, 0, 2)).backward();
+    loss_of(model.outputs(Batch{{"x", x}, {"s", s}})[1], x.narrow(1, 0, 2)).backward();
+    for (int pass = 0; pass < 2; ++pass) {
+      loss_of(by_hand->forward(x) * 2, x.narrow(1, 0, 2)).backward();
+      average_gradients(by_hand->parameters());
+    }
+    expect_equal_grads(net, by_hand);
+    expect_same_bits_on_all_ranks(net);
+  });
+}
+
+TEST(DistributedModel, BuffersAreSentBeforeOutputsToo) {
+  run_workers({.count = 2}, [&](int rank, int) {
+    auto net = make_model(1);
+    const auto model = prepare_ddp_model(PairNet(net));
+    const auto mean = net->ptr(1)->as<torch::nn::BatchNorm1d>()->running_mean;
+    const auto x = torch::arange(12).view({4, 3}).to(torch::kFloat32);
+    const auto s = torch::full({1}, 2.0F);
+    model.outputs(x * (rank + 1), s)[0].sum().backward();
+    model.outputs(x, s);  // all ranks start with rank 0's buffers
+    const auto all = all_gather(mean);
+    EXPECT_TRUE(all[0].equal(all[1]));
+  });
+}
+
 TEST(DistributedModel, TwoModelsInOneBackward) {
   run_workers({.count = 2}, [](int rank, int) {
     auto generator = whole_numbers();

@@ -51,10 +51,14 @@ struct ObjectFormat<Name> {
 namespace {
 
 static_assert(SendableObject<int> && SendableObject<Score> && SendableObject<std::vector<Score>>);
-static_assert(!SendableObject<Model>);
+static_assert(SendableObject<std::vector<std::string>> && SendableObject<std::vector<bool>> &&
+              SendableObject<std::vector<std::vector<Counter>>> &&
+              SendableObject<std::map<std::string, std::vector<Name>>>);
+static_assert(!SendableObject<Model> && !SendableObject<std::vector<Model>>);
 // These would be sent without the data that they point to.
 static_assert(!SendableObject<const char*> && !SendableObject<std::string_view> &&
-              !SendableObject<std::span<int>> && !SendableObject<std::vector<std::string_view>>);
+              !SendableObject<std::span<int>> && !SendableObject<std::vector<std::string_view>> &&
+              !SendableObject<std::map<std::string, const char*>>);
 
 class Objects : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Backends, Objects, ::testing::Values("shm", "gloo"));
@@ -71,6 +75,24 @@ TEST_P(Objects, GatherToAllRanks) {
     EXPECT_THAT(lists, ElementsAre(ElementsAre(), ElementsAre(1), ElementsAre(2, 2)));
     EXPECT_EQ(all_gather_object(Counter(rank + 5))[2].value(), 7);
     EXPECT_EQ(all_gather_object(Name{rank == 1 ? "one" : "other"})[1].text, "one");
+  });
+}
+
+TEST_P(Objects, VectorsAndMapsOfThem) {
+  run_workers({.count = 2, .backend = GetParam()}, [](int rank, int) {
+    using Texts = std::vector<std::string>;
+    const auto texts =
+        all_gather_object(rank == 0 ? Texts{"", "a b", std::string("c\0", 2)} : Texts{});
+    EXPECT_THAT(texts, ElementsAre(Texts{"", "a b", std::string("c\0", 2)}, Texts{}));
+    EXPECT_THAT(all_gather_object(std::vector<bool>{true, rank == 1})[0], ElementsAre(true, false));
+    const std::vector<std::vector<Counter>> nested{{Counter(rank)}, {}, {Counter(2), Counter(3)}};
+    const auto counters = all_gather_object(nested)[1];
+    ASSERT_EQ(counters.size(), 3U);
+    EXPECT_EQ(counters[0][0].value(), 1);
+    EXPECT_EQ(counters[1].size(), 0U);
+    EXPECT_EQ(counters[2][1].value(), 3);
+    const std::map<std::string, Texts> by_name{{"", {"x"}}, {"mine", {std::to_string(rank)}}};
+    EXPECT_EQ(all_gather_object(by_name)[rank], by_name);
   });
 }
 
@@ -114,6 +136,16 @@ TEST(Object, AnErrorNamesTheRank) {
     });
     if (rank == 0) {
       EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("expected 8 bytes, got 5")));
+    }
+    const std::string not_a_list = error_of<CommError>([&] {
+      if (rank == 0) {
+        all_gather_object(std::vector<std::string>{"a"});
+      } else {
+        all_gather_object(std::string("seven"));
+      }
+    });
+    if (rank == 0) {
+      EXPECT_THAT(not_a_list, AllOf(HasSubstr("rank 1"), HasSubstr("a list of objects")));
     }
   });
 }

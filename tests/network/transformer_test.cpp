@@ -13,9 +13,10 @@ namespace {
 using testing::error_of;
 using ::testing::HasSubstr;
 
-TransformerClassifier small_transformer(double dropout = 0.0) {
+TransformerClassifier small_transformer(double dropout = 0.0, bool per_token = false) {
   return TransformerClassifier(TransformerOptions{.vocabulary = 11,
                                                   .classes = 3,
+                                                  .per_token = per_token,
                                                   .tokens = 9,
                                                   .width = 8,
                                                   .layers = 2,
@@ -51,10 +52,32 @@ TEST(TransformerClassifier, PaddingDoesNotChangeTheResult) {
 }
 
 TEST(TransformerClassifier, TrainsAllParameters) {
-  torch::manual_seed(1);
-  auto model = small_transformer();
-  // All positions are used.
-  testing::expect_gradients_everywhere(*model, model->forward(testing::wave_tokens({5, 9}, 11)));
+  for (const bool per_token : {false, true}) {
+    torch::manual_seed(1);
+    auto model = small_transformer(0.0, per_token);
+    // All positions are used.
+    testing::expect_gradients_everywhere(*model, model->forward(testing::wave_tokens({5, 9}, 11)));
+  }
+}
+
+// The head is linear, so the mean of the logits of all tokens is the logits of the mean.
+TEST(TransformerClassifier, HasAnOutputPerToken) {
+  auto whole = small_transformer();
+  auto each = small_transformer(0.0, /*per_token=*/true);
+  testing::fill_by_formula(*whole);
+  testing::fill_by_formula(*each);
+  const auto tokens = testing::wave_tokens({2, 7}, 11);
+  const auto lengths = torch::tensor({4, 7});
+  const auto logits = each->forward(tokens, lengths);
+  ASSERT_EQ(logits.sizes().vec(), (std::vector<std::int64_t>{2, 3, 7}));
+  const auto expected = whole->forward(tokens, lengths);
+  EXPECT_TRUE(logits[0].narrow(1, 0, 4).mean(1).allclose(expected[0], 1e-4, 1e-5));
+  EXPECT_TRUE(logits[1].mean(1).allclose(expected[1], 1e-4, 1e-5));
+  auto other = tokens.clone();
+  other[0].narrow(0, 4, 3).fill_(10);
+  EXPECT_TRUE(each->forward(other, lengths)[0].narrow(1, 0, 4).equal(logits[0].narrow(1, 0, 4)))
+      << "padding does not change the outputs of tokens";
+  EXPECT_FALSE(logits[1].select(1, 0).allclose(logits[1].select(1, 1)));
 }
 
 TEST(TransformerClassifier, HasDropoutOnlyInTraining) {

@@ -57,6 +57,15 @@ TEST(FunctionLR, ResumesFromItsPosition) {
             "scheduler FunctionLR: expected its own state, found that of LinearLR");
 }
 
+TEST(FunctionLR, IsDescribedByAFewOfItsFactors) {
+  const FunctionLR options{.factor = [](std::int64_t step, const ScheduleContext&) {
+    return 1.0 / static_cast<double>(1 + step);
+  }};
+  EXPECT_EQ(
+      Schedule(options, {.num_epochs = 4}).scheduler->describe(),
+      "FunctionLR(per=epoch, lr=0.05, factors=[0: 1, 1: 0.5, 2: 0.3333333333333333, 3: 0.25])");
+}
+
 TEST(FunctionLR, NamesABadValue) {
   EXPECT_EQ(schedule_error(FunctionLR{}),
             "scheduler FunctionLR: factor: expected a function, got none");

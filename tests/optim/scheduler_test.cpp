@@ -52,6 +52,12 @@ TEST(SchedulerSpec, IsEmptyByDefault) {
   EXPECT_EQ(schedule_error(options.scheduler), "scheduler: expected one, got none");
 }
 
+// Ranks compare it.
+TEST(Scheduler, DescribesItsNameAndItsState) {
+  EXPECT_EQ(Schedule(ExponentialLR{.gamma = 0.5, .per = Per::kBatch}).scheduler->describe(),
+            "ExponentialLR(per=batch, step=0, base_lr=0.05, lr=0.05)");
+}
+
 TEST(SchedulerSpec, StepsPerEpochUnlessToldOtherwise) {
   EXPECT_EQ(Schedule(LinearLR{}).scheduler->per(), Per::kEpoch);
   EXPECT_EQ(Schedule(LinearLR{.per = Per::kBatch}).scheduler->per(), Per::kBatch);

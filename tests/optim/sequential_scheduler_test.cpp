@@ -155,6 +155,26 @@ TEST(SequentialLR, TakesAUsersClass) {
   EXPECT_EQ(resumed.lr(), 5);
 }
 
+// A function is asked only for the steps that it decides.
+TEST(SequentialLR, DescribesAllItsParts) {
+  const auto table = [](std::vector<double> factors) {
+    return FunctionLR{.factor = [factors](std::int64_t step, const ScheduleContext&) {
+      return factors.at(static_cast<std::size_t>(step));
+    }};
+  };
+  const ScheduleContext run{.num_epochs = 100};
+  const auto text = [&](const SchedulerSpec& spec) {
+    return Schedule(spec, run).scheduler->describe();
+  };
+  const std::string one = text(chain({table({1, 0.5}), StepLR{.step_size = 2}}, {2}));
+  EXPECT_NE(text(chain({table({1, 0.25}), StepLR{.step_size = 2}}, {2})), one);
+  EXPECT_NE(text(chain({table({1, 0.5}), LinearLR{}}, {2})), one);
+  EXPECT_EQ(text(chain({table({1, 0.5}), StepLR{.step_size = 2}}, {2})), one);
+  // The last part of a chain ends with the chain.
+  const SchedulerSpec inner = chain({LinearLR{}, table({1, 0.5})}, {2});
+  EXPECT_NE(text(chain({inner, StepLR{.step_size = 2}}, {4})), "");
+}
+
 TEST(SequentialLR, NamesABadValue) {
   EXPECT_EQ(schedule_error(chain({}, {})),
             "scheduler SequentialLR: schedulers: expected at least one, got none");

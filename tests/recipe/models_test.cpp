@@ -60,6 +60,8 @@ TEST(Models, NetworksByName) {
             (Sizes{1, 2, 4, 4, 4}));
   EXPECT_EQ(output_sizes("{_target_: TransformerClassifier, vocabulary: 9, classes: 3}", tokens),
             (Sizes{2, 3}));
+  EXPECT_EQ(output_sizes("{_target_: TransformerTagger, vocabulary: 9, classes: 3}", tokens),
+            (Sizes{2, 3, 5}));
   EXPECT_EQ(output_sizes("{_target_: GPT, vocabulary: 9, tokens: 5, tied: false}", tokens),
             (Sizes{2, 9, 5}));
   for (const std::string cell : {"LSTM", "GRU"}) {

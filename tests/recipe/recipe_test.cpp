@@ -247,6 +247,16 @@ TEST(Recipe, MakesMetricsFromMetricsAndTransformsBatches) {
   EXPECT_NE(far.at("loss"), twice.at("loss"));
 }
 
+TEST(Recipe, LeavesOutWeightsOfAFile) {
+  const TemporaryDirectory folder;
+  const Recipe recipe = read_recipe(config_with(
+      {"weights=" + (folder / "a.pth").string(), "weights_skip=['*.bias', fc.weight]"}));
+  EXPECT_EQ(recipe.stages[0].options.weights_skip,
+            (std::vector<std::string>{"*.bias", "fc.weight"}));
+  EXPECT_THAT(error_of([] { read_recipe(config_with({"weights_skip=[fc.*]"})); }),
+              HasSubstr("weights_skip: set weights, too"));
+}
+
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   const TemporaryDirectory folder;
   const auto recipe_of = [&] {

@@ -128,6 +128,35 @@ TEST(Ddp, RanksWhoseFunctionsMakeDifferentOptimizersAreRefused) {
                              HasSubstr("weight_decay=0.25"), HasSubstr("weight_decay=0.5")));
 }
 
+TEST(Ddp, RanksWhoseSchedulersDifferAreRefused) {
+  TrainOptions options = with({.workers = 2});
+  options.num_epochs = 4;
+  options.scheduler = optim::FunctionLR{.factor = [caller = ::getpid()](std::int64_t step, auto&) {
+    return step < 2 || ::getpid() == caller ? 1.0 : 0.5;
+  }};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::AllOf(HasSubstr("ranks disagree about the scheduler"), HasSubstr("2: 1"),
+                             HasSubstr("2: 0.5")));
+  class Decay : public optim::Scheduler {
+   public:
+    explicit Decay(double gamma) : gamma_(gamma) {}
+    std::string name() const override { return "Decay"; }
+    optim::Per per() const override { return optim::Per::kEpoch; }
+    void step(std::optional<double>) override {}
+    StateDict state() const override { return {{"gamma", gamma_}}; }
+    void load_state(const StateDict&) override {}
+
+   private:
+    double gamma_;
+  };
+  options.scheduler = [caller = ::getpid()](optim::Optimizer&, const optim::ScheduleContext&) {
+    return std::make_unique<Decay>(::getpid() == caller ? 0.25 : 0.5);
+  };
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              testing::AllOf(HasSubstr("ranks disagree about the scheduler"),
+                             HasSubstr("gamma=0.25"), HasSubstr("gamma=0.5")));
+}
+
 // All layers of the model are known, and it has several megabytes. Gradients are written directly
 // if memory is shared, and reduced in buckets if it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {

@@ -33,7 +33,7 @@ class Noting : public SupervisedRunner {
   void on_checkpoint(State&) override { calls.push_back("checkpoint"); }
   void on_run_end(State&) override { calls.push_back("run_end"); }
   void on_exception(State&) override { calls.push_back("exception"); }
-  bool reads_gradients() const override { return true; }
+  bool overrides_on_backward() const override { return true; }
 };
 
 TrainOptions one_batch_run() {
@@ -109,7 +109,7 @@ TEST(Handlers, CanReadGradients) {
     void on_backward(State& s) override {
       norm += s.model.parameters()[0].second.grad().norm().item<double>();
     }
-    bool reads_gradients() const override { return true; }
+    bool overrides_on_backward() const override { return true; }
   };
   Reading runner;
   runner.train(one_batch_run());
@@ -121,7 +121,7 @@ TEST(Handlers, AnOnBackwardThatTheRunDoesNotKnowOfIsRefused) {
     void on_backward(State&) override {}
   };
   EXPECT_THAT(toy::error_of([] { Unknown().train(one_batch_run()); }),
-              HasSubstr("override reads_gradients(), too"));
+              HasSubstr("override overrides_on_backward(), too"));
 }
 
 // A runner without handlers trains as fast as before: gradients may go directly to their place.

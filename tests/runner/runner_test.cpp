@@ -385,7 +385,16 @@ TEST(ContinueTraining, SaysWhyItCannot) {
   options.scheduler = optim::OneCycleLR{.max_lr = 0.1};
   runner.train(options);
   EXPECT_THAT(toy::error_of([&] { runner.continue_training({.num_epochs = 5}); }),
-              HasSubstr("set its option keep_run to true"));
+              testing::EndsWith("set its option keep_run to true"));
+  const TemporaryDirectory folder;
+  options.model = toy::model();
+  options.logdir = folder / "logs";
+  runner.train(options);
+  EXPECT_THAT(
+      toy::error_of([&] { runner.continue_training({.num_epochs = 5}); }),
+      testing::AllOf(HasSubstr("keep_run to true, or call train() again"),
+                     HasSubstr((folder / "logs").string()), HasSubstr(".resume = \"last\"")));
+  options.logdir.reset();
   options.model = toy::model();
   options.keep_run = true;
   runner.train(options);

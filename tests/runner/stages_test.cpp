@@ -137,6 +137,21 @@ TEST(Stages, AFinishedStageEndsWithItsBestWeightsIfItSaysSo) {
             straight);
 }
 
+// Its own file is not read again, so nothing of it is left out.
+TEST(Stages, TheStageAfterAFinishedOneTakesAllItsWeights) {
+  const TemporaryDirectory folder;
+  std::vector<Stage> only_first = two_stages(folder / "run");
+  only_first.pop_back();
+  Staged().train_stages(only_first);
+  std::vector<Stage> stages = two_stages(folder / "run");
+  stages[1].options.weights = folder / "other.pth";
+  stages[1].options.weights_skip = {"fc.*"};
+  resume_stages(stages, "last");
+  ASSERT_EQ(stages.size(), 1U);
+  EXPECT_EQ(stages[0].options.weights->filename(), "last.pth");
+  EXPECT_TRUE(stages[0].options.weights_skip.empty());
+}
+
 TEST(Stages, RefusesNamesThatCannotBe) {
   const auto error = [](const std::vector<Stage>& stages) {
     return toy::error_of([&] { SupervisedRunner().train_stages(stages); });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/train/plan.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -132,6 +133,33 @@ TEST(SupervisedRunner, MetricsOfItsLossesAreKnown) {
               SupervisedRunner(two_heads_keys()).train(options);
             }).find("did you mean 'loss/sum'"),
             std::string::npos);
+}
+
+// Its handlers may add any metric.
+TEST(SupervisedRunner, MetricsOfADerivedClassAreNotKnown) {
+  class Counting : public SupervisedRunner {
+   protected:
+    void on_forward(State& state) override { state.batch_metrics["mine"] = 1; }
+  };
+  TrainOptions options = toy::options();
+  options.valid_metric = "mine";
+  options.minimize_valid_metric = false;
+  EXPECT_EQ(Counting().train(options).best_metric, 1);
+  EXPECT_NE(toy::error_of([&] { SupervisedRunner().train(options); }), "");
+}
+
+TEST(SupervisedRunner, TheRanksCompareItsTypeAndItsKeys) {
+  const SupervisedKeys keys{.losses = {{.weight = 0.5}}};
+  const Plan plan = SupervisedRunner(keys).plan(toy::options());
+  EXPECT_EQ(plan.runner_type, "lockstep::SupervisedRunner");
+  EXPECT_EQ(plan.runner_options, describe(keys));
+  class Own : public SupervisedRunner {
+   public:
+    std::string agreed_options() const override { return "depth=3"; }
+  };
+  const Plan other = Own().plan(toy::options());
+  EXPECT_NE(other.runner_type, plan.runner_type);
+  EXPECT_EQ(other.runner_options, "depth=3");
 }
 
 TEST(SupervisedRunner, TheTargetMayBeTheInput) {

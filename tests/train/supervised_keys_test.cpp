@@ -1,6 +1,7 @@
 #include "lockstep/train/supervised_keys.h"
 
 #include <cmath>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,6 +26,27 @@ TEST(SupervisedKeys, ThatContradictEachOtherAreRefused) {
   EXPECT_THAT(keys_error({.input_keys = {"a", "a"}}), HasSubstr("'a' is there twice"));
   EXPECT_THAT(keys_error({.input_keys = {""}}), HasSubstr("empty"));
   EXPECT_THAT(keys_error({.output_keys = {"a", "b"}}), HasSubstr("losses: expected at least one"));
+}
+
+// With another key or weight, a rank would train another loss.
+TEST(SupervisedKeys, ThatDifferHaveDifferentTexts) {
+  const std::vector<SupervisedKeys> all = {{},
+                                           {.input_key = "x"},
+                                           {.output_key = "x"},
+                                           {.target_key = "x"},
+                                           {.loss_key = "x"},
+                                           {.input_keys = {"x"}},
+                                           {.output_keys = {"x"}},
+                                           {.losses = {{.criterion = "x"}}},
+                                           {.losses = {{.output = "x"}}},
+                                           {.losses = {{.target = "x"}}},
+                                           {.losses = {{.weight = 0.5}}},
+                                           {.losses = {{.name = "x"}}}};
+  std::set<std::string> texts;
+  for (const SupervisedKeys& keys : all) texts.insert(describe(keys));
+  EXPECT_EQ(texts.size(), all.size());
+  EXPECT_EQ(describe(SupervisedKeys{}), describe(SupervisedKeys{.losses = {{}}}))
+      << "the default, given explicitly";
 }
 
 TEST(SupervisedKeys, TermsOfTheLossHaveNames) {

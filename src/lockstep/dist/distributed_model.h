@@ -47,11 +47,22 @@ class DistributedModel {
 
   const Model& model() const;
 
+  // As those of Model: one tensor, several, or a batch; the only output, or all of them.
   template <typename... Inputs>
-  requires std::invocable<const Model&, Inputs...>
-  auto operator()(Inputs&&... inputs) const {
+  requires std::invocable<const Model&, Inputs...> torch::Tensor operator()(
+      Inputs&&... inputs) const {
     before_forward();
     return model()(std::forward<Inputs>(inputs)...);
+  }
+  torch::Tensor forward(const torch::Tensor& input) const { return (*this)(input); }
+
+  template <typename... Inputs>
+  requires requires(const Model& model, Inputs&&... inputs) {
+    model.outputs(std::forward<Inputs>(inputs)...);
+  }
+  Outputs outputs(Inputs&&... inputs) const {
+    before_forward();
+    return model().outputs(std::forward<Inputs>(inputs)...);
   }
 
   // This rank's weight in the next averaged pass; after that it is 1 again. Call it before

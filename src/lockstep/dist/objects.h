@@ -1,5 +1,5 @@
-// Sends objects from rank to rank: text, a StateDict, numbers and plain structs, vectors of them,
-// and every class with state() and load_state().
+// Sends objects from rank to rank: text, a StateDict, numbers and plain structs, every class with
+// state() and load_state(), and vectors and maps (std::map<std::string, T>) of all these.
 //
 //   struct Score { double loss; std::int64_t samples; };
 //   for (const Score& score : dist::all_gather_object(Score{loss, n})) …
@@ -12,6 +12,7 @@
 
 #include <concepts>
 #include <cstring>
+#include <map>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -102,7 +103,7 @@ struct ObjectFormat<T> {
 };
 
 template <PlainObject T>
-requires(!std::same_as<T, bool>)  // std::vector<bool> is not an array
+requires(!std::same_as<T, bool>)  // see below
     struct ObjectFormat<std::vector<T>> {
   static std::string to_bytes(const std::vector<T>& object) {
     if (object.empty()) return "";
@@ -114,6 +115,55 @@ requires(!std::same_as<T, bool>)  // std::vector<bool> is not an array
     }
     std::vector<T> object(bytes.size() / sizeof(T));
     if (!object.empty()) std::memcpy(object.data(), bytes.data(), bytes.size());
+    return object;
+  }
+};
+
+namespace detail {
+
+// Several texts as one, and back. Throws CommError if the bytes are not the result of pack().
+std::string pack(const std::vector<std::string>& texts);
+std::vector<std::string> unpack(const std::string& bytes);
+
+}  // namespace detail
+
+// Also std::vector<bool>, which is not an array.
+template <typename T>
+requires(SendableObject<T> &&
+         (!PlainObject<T> || std::same_as<T, bool>)) struct ObjectFormat<std::vector<T>> {
+  static std::string to_bytes(const std::vector<T>& object) {
+    std::vector<std::string> parts;
+    for (const auto& part : object) parts.push_back(ObjectFormat<T>::to_bytes(part));
+    return detail::pack(parts);
+  }
+  static std::vector<T> from_bytes(std::string bytes) {
+    std::vector<T> object;
+    for (std::string& part : detail::unpack(bytes)) {
+      object.push_back(ObjectFormat<T>::from_bytes(std::move(part)));
+    }
+    return object;
+  }
+};
+
+template <SendableObject T>
+struct ObjectFormat<std::map<std::string, T>> {
+  static std::string to_bytes(const std::map<std::string, T>& object) {
+    std::vector<std::string> parts;
+    for (const auto& [key, value] : object) {
+      parts.push_back(key);
+      parts.push_back(ObjectFormat<T>::to_bytes(value));
+    }
+    return detail::pack(parts);
+  }
+  static std::map<std::string, T> from_bytes(std::string bytes) {
+    std::vector<std::string> parts = detail::unpack(bytes);
+    if (parts.size() % 2 != 0) {
+      throw CommError("expected keys and values, got {} parts", parts.size());
+    }
+    std::map<std::string, T> object;
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      object.emplace(std::move(parts[i]), ObjectFormat<T>::from_bytes(std::move(parts[i + 1])));
+    }
     return object;
   }
 };

@@ -5,7 +5,7 @@
 // Layers, names of parameters ("transformer.h.0.attn.c_attn.weight") and initial weights are those
 // of nanoGPT with bias=True: learned positions, norms before attention and MLP, exact GELU. One
 // difference: if the embedding is tied, lm_head.weight is transformer.wte.weight and has no name of
-// its own, so that it is trained, saved and hashed once. Remove that key from a file of nanoGPT.
+// its own, so that it is trained, saved and hashed once. In a file of nanoGPT it is ignored.
 #pragma once
 
 #include <cstdint>

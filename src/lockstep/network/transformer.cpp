@@ -75,7 +75,9 @@ torch::Tensor TransformerClassifierImpl::forward(const torch::Tensor& tokens,
                                          .dropout = dropout},
                            .hidden_dropout = dropout};
   for (auto& layers : layers_) x = transformer_block(x, layers, block);
-  return head_->forward(mean_of_tokens(norm_->forward(x), mask));
+  x = norm_->forward(x);
+  if (options_.per_token) return head_->forward(x).transpose(1, 2);
+  return head_->forward(mean_of_tokens(x, mask));
 }
 
 }  // namespace lockstep::network

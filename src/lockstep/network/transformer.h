@@ -1,4 +1,5 @@
-// A classifier of token sequences: embeddings, a transformer encoder, the mean of its outputs.
+// A classifier of token sequences, or of each token: embeddings, a transformer encoder, and the
+// mean of its outputs, or each of them.
 //
 //   ls::network::TransformerClassifier model(
 //       ls::network::TransformerOptions{.vocabulary = 8000, .classes = 2, .tokens = 256});
@@ -29,7 +30,8 @@ namespace lockstep::network {
 
 struct TransformerOptions {
   std::int64_t vocabulary = 256;       // tokens are 0 to this number - 1
-  std::int64_t classes = 2;            // outputs per sequence
+  std::int64_t classes = 2;            // outputs per sequence, or per token
+  bool per_token = false;              // a class for each token; else one for the sequence
   std::int64_t tokens = 128;           // of the longest sequence
   std::int64_t width = 128;            // of embeddings and layers; a multiple of `heads`
   std::int64_t layers = 2;             // of the encoder
@@ -43,8 +45,9 @@ class TransformerClassifierImpl : public torch::nn::Module {
   // Throws ConfigError if an option is wrong.
   explicit TransformerClassifierImpl(const TransformerOptions& options = {});
 
-  // Tokens [batch, tokens] to logits [batch, classes]. `padding` is the lengths [batch], or a mask
-  // [batch, tokens] that is true where there is padding; see padding_mask().
+  // Tokens [batch, tokens] to logits [batch, classes], or, per token, to [batch, classes, tokens],
+  // the shape that CrossEntropyLoss takes with targets of [batch, tokens]. `padding` is the lengths
+  // [batch], or a mask [batch, tokens] that is true where there is padding; see padding_mask().
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& padding = {});
 
  private:

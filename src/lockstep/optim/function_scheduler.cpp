@@ -1,9 +1,13 @@
 #include "lockstep/optim/function_scheduler.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/optim/chained_scheduler.h"
 
 namespace lockstep::optim {
@@ -20,6 +24,24 @@ class FunctionScheduler final : public Scheduler {
 
   std::string name() const override { return kName; }
   Per per() const override { return options_.per; }
+
+  // Functions cannot be compared, so a few of their results are.
+  std::string describe() const override {
+    const std::int64_t steps = context_.steps_until_next.value_or(context_.steps(options_.per));
+    std::vector<std::string> factors;
+    // Not the last steps: a run may have fewer than it was planned with, and the function may be
+    // undefined there.
+    for (const std::int64_t step : {std::int64_t{0}, steps / 4, steps / 2, 3 * steps / 4}) {
+      const std::int64_t known = std::max<std::int64_t>(step, 0);
+      factors.push_back(fmt::format("{}: {}", known, options_.factor(known, context_)));
+    }
+    return fmt::format("{}({})", kName,
+                       OptionText()
+                           .with("per", options_.per == Per::kEpoch ? "epoch" : "batch")
+                           .with("lr", base_lr_)
+                           .with("factors", factors)
+                           .str());
+  }
 
   void step(std::optional<double>) override {
     ++num_steps_;

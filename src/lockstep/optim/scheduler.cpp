@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/optim/chained_scheduler.h"
 #include "lockstep/optim/function_scheduler.h"
 #include "lockstep/optim/one_cycle.h"
@@ -39,6 +40,19 @@ struct MakeScheduler {
 };
 
 }  // namespace
+
+std::string Scheduler::describe() const {
+  OptionText text;
+  text.with("per", per() == Per::kEpoch ? "epoch" : "batch");
+  for (const auto& [key, value] : state()) {
+    if (key == "name") continue;
+    if (const auto* number = value.get_if<double>()) text.with(key, *number);
+    if (const auto* number = value.get_if<std::int64_t>()) text.with(key, *number);
+    if (const auto* flag = value.get_if<bool>()) text.with(key, *flag);
+    if (const auto* word = value.get_if<std::string>()) text.with(key, *word);
+  }
+  return fmt::format("{}({})", name(), text.str());
+}
 
 SchedulerSpec::SchedulerSpec(const SequentialLR& options)
     : choice_(std::make_shared<const SequentialLR>(options)) {}

@@ -42,6 +42,8 @@ struct ScheduleContext {
   // over by then.
   std::int64_t epochs_before = 0;
   std::int64_t steps_before = 0;
+  // The steps of this scheduler after which the next one of a chain begins. Nothing: none does.
+  std::optional<std::int64_t> steps_until_next = std::nullopt;
 
   // The steps that a scheduler makes from its beginning to the end of the run.
   std::int64_t steps(Per per) const {
@@ -67,6 +69,11 @@ class Scheduler {
   // default a smaller one is better.
   virtual bool needs_direction() const { return false; }
   virtual void set_minimize(bool /*minimize*/) {}
+
+  // The options on which all ranks of a run must agree, as text. It is compared when the schedulers
+  // of all ranks are made. By default it has the name, `per` and the numbers and texts of state():
+  // override it if your class has options that are in none of these.
+  virtual std::string describe() const;
 
   // Sets the learning rate of the next updates.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;

@@ -1,12 +1,14 @@
 #include "lockstep/optim/sequential_scheduler.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include <fmt/ranges.h>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/optim/chained_scheduler.h"
 
 namespace lockstep::optim {
@@ -36,13 +38,22 @@ class SequentialScheduler final : public Scheduler {
     // All parts are made once, so that a mistake in a later one is found now.
     const auto momentum = optimizer_.momentum();
     contexts_.push_back(context);
-    for (std::size_t i = 0; i < options_.schedulers.size(); ++i) {
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i + 1 < options_.schedulers.size(); ++i) {
+      const std::int64_t steps = options_.milestones[i] - before;
+      contexts_[i].steps_until_next = steps;
       begin(i);
       check_part();
-      if (i + 1 == options_.schedulers.size()) break;
-      const std::int64_t before = i == 0 ? 0 : options_.milestones[i - 1];
-      contexts_.push_back(after(contexts_[i], part_->per(), options_.milestones[i] - before));
+      contexts_.push_back(after(contexts_[i], part_->per(), steps));
+      before = options_.milestones[i];
     }
+    // This chain may be a part of another one.
+    contexts_.back().steps_until_next.reset();
+    if (context.steps_until_next) {
+      contexts_.back().steps_until_next = *context.steps_until_next - before;
+    }
+    begin(contexts_.size() - 1);
+    check_part();
     if (momentum != optimizer_.momentum()) optimizer_.set_momentum(*momentum);
     begin(0);
   }
@@ -55,6 +66,14 @@ class SequentialScheduler final : public Scheduler {
   void set_minimize(bool minimize) override {
     minimize_ = minimize;
     tell_direction();
+  }
+
+  std::string describe() const override {
+    return fmt::format("{}({})", kName,
+                       OptionText()
+                           .with("schedulers", descriptions_)
+                           .with("milestones", options_.milestones)
+                           .str());
   }
 
   void step(std::optional<double> metric) override {
@@ -105,6 +124,7 @@ class SequentialScheduler final : public Scheduler {
       throw ConfigError("scheduler {}: needs a loader's metric, so it cannot step after each batch",
                         part_->name());
     }
+    descriptions_.push_back(part_->describe());
     will_need_metric_ |= part_->will_need_metric();
     needs_direction_ |= part_->needs_direction();
   }
@@ -116,6 +136,7 @@ class SequentialScheduler final : public Scheduler {
   SequentialLR options_;
   Optimizer& optimizer_;
   std::vector<ScheduleContext> contexts_;  // one per part
+  std::vector<std::string> descriptions_;  // of the parts when they begin
   double base_lr_;
   std::unique_ptr<Scheduler> part_;  // the current one
   std::size_t index_ = 0;            // of the current part

@@ -105,21 +105,38 @@ void add_unet(Targets& targets) {
       });
 }
 
-void add_transformers(Targets& targets) {
+struct TransformerKind {
+  std::string name;
+  std::string about;
+  bool per_token;
+};
+
+void add_encoder(Targets& targets, const TransformerKind& kind) {
   using T = network::TransformerOptions;
   targets.models.add<T>(
-      "TransformerClassifier",
-      "A transformer encoder that classifies token sequences. A second input is the lengths, or a "
-      "mask that is true where there is padding.",
+      kind.name,
+      kind.about + " A second input is the lengths, or a mask that is true where there is padding.",
       {config::required("vocabulary", &T::vocabulary, "tokens are 0 to this number - 1"),
-       config::required("classes", &T::classes, "outputs per sequence"),
+       config::required("classes", &T::classes,
+                        kind.per_token ? "outputs per token" : "outputs per sequence"),
        {"tokens", &T::tokens, "of the longest sequence"},
        {"width", &T::width, "of embeddings and layers; a multiple of heads"},
        {"layers", &T::layers, "of the encoder"},
        {"heads", &T::heads, "of attention"},
        {"hidden", &T::hidden, "width between the two linear layers; default: 4 * width"},
        {"dropout", &T::dropout, "probability"}},
-      [](const T& o) { return Model(network::TransformerClassifier(o)); });
+      [kind](T o) {
+        o.per_token = kind.per_token;
+        return Model(network::TransformerClassifier(o));
+      });
+}
+
+void add_transformers(Targets& targets) {
+  add_encoder(targets,
+              {"TransformerClassifier", "A transformer encoder with a class for each sequence.",
+               /*per_token=*/false});
+  add_encoder(targets, {"TransformerTagger", "A transformer encoder with a class for each token.",
+                        /*per_token=*/true});
   using G = network::GPTOptions;
   targets.models.add<G>(
       "GPT", "Predicts the next token at each place of a sequence; nanoGPT's layers and names.",

@@ -8,7 +8,7 @@ namespace lockstep {
 // Metrics that a handler adds are among the runner's metric_names().
 CallbackTraits RunnerHandlers::traits() const {
   return {.order = is_start() ? Order::kRunner : Order::kExternal,
-          .uses_gradients = is_start() && runner_.reads_gradients(),
+          .uses_gradients = is_start() && runner_.overrides_on_backward(),
           .changes_batch = false,
           .metric_names = no_metrics()};
 }
@@ -37,10 +37,10 @@ void RunnerHandlers::on_backward(State& state) {
   if (!is_start()) return;
   runner_.default_backward_ = false;
   watch_.call(state, "on_backward", [&] { runner_.on_backward(state); });
-  if (runner_.default_backward_ || runner_.reads_gradients()) return;
+  if (runner_.default_backward_ || runner_.overrides_on_backward()) return;
   throw ConfigError(
-      "the runner overrides on_backward, and its reads_gradients() is false, so gradients may not "
-      "be where it reads them; override reads_gradients(), too, and return true");
+      "the runner overrides on_backward, and its overrides_on_backward() is false, so gradients "
+      "may not be where it reads them; override overrides_on_backward(), too, and return true");
 }
 
 void RunnerHandlers::on_batch_end(State& state) {

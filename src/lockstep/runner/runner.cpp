@@ -1,7 +1,10 @@
 #include "lockstep/runner/runner.h"
 
 #include <csignal>
+#include <typeinfo>
 #include <utility>
+
+#include <c10/util/Type.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -68,9 +71,15 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
     throw ConfigError("continue_training: this runner has no finished train() to go on from");
   }
   if (!last_run_) {
+    const auto& logdir = last_options_->logdir;
     throw ConfigError(
         "continue_training: the last train() kept nothing to go on from; set its option keep_run "
-        "to true");
+        "to true{}",
+        logdir
+            ? fmt::format(", or call train() again with .logdir = \"{}\", .resume = \"last\" and "
+                          "a larger num_epochs or num_steps: it goes on from the checkpoint",
+                          logdir->string())
+            : "");
   }
   if (!last_run_->unavailable.empty()) {
     throw ConfigError("continue_training: the last run cannot go on: {}", last_run_->unavailable);
@@ -84,6 +93,7 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
   longer.num_steps = options.num_steps;
   longer.resume.reset();
   longer.weights.reset();
+  longer.weights_skip.clear();
   longer.dry_run = false;  // it is done
   const Reset<CurrentStage> reset{stage_};
   stage_ = {.name = last_stage_, .keeps_model = true};
@@ -191,7 +201,9 @@ RunnerParts Runner::parts() {
   return {.handle_batch = [this](State& state) { handle_batch(state); },
           .loss_key = loss_key(),
           .metrics = metric_names(),
-          .keys = batch_keys()};
+          .keys = batch_keys(),
+          .type = c10::demangle(typeid(*this).name()),
+          .options = agreed_options()};
 }
 
 Metrics Runner::evaluate_loader(EvaluateOptions options) {

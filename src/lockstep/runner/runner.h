@@ -121,8 +121,11 @@ class Runner {
 
   // The metrics that handle_batch and the handlers below add, if they are known: a wrong
   // valid_metric is then refused before the first batch. Nothing: it may add any metric.
-  // SupervisedRunner's handle_batch adds none; if yours does, override this, too.
   virtual std::optional<std::vector<std::string>> metric_names() const { return std::nullopt; }
+
+  // The options of your class on which all ranks of a run must agree, as text (base/option_text.h).
+  // The ranks compare it, and the class itself, before the first batch.
+  virtual std::string agreed_options() const { return ""; }
 
  protected:
   // Computes forward and loss of state.batch. Pass the loss to state.set_loss, which also says what
@@ -167,7 +170,7 @@ class Runner {
   virtual void on_batch_start(State&) {}
   virtual void on_outputs(State&) {}
   virtual void on_forward(State&) {}
-  virtual void on_backward(State&) { default_backward_ = true; }  // needs reads_gradients()
+  virtual void on_backward(State&) { default_backward_ = true; }  // needs overrides_on_backward()
 
   virtual void on_batch_end(State&) {}
   virtual void on_step(State&) {}
@@ -179,7 +182,7 @@ class Runner {
 
   // Whether on_backward is overridden. Return true then; the run is slower if all gradients have to
   // be there for it. An override without it is refused in the first batch.
-  virtual bool reads_gradients() const { return false; }
+  virtual bool overrides_on_backward() const { return false; }
 
   virtual std::string loss_key() const { return "loss"; }
 

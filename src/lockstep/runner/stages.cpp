@@ -82,6 +82,7 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
     const bool ends_with_best =
         options.load_best_on_end && std::filesystem::exists(folder / "best.pth");
     first += 1;
+    stages[first].options.weights_skip.clear();
     stages[first].options.weights = ends_with_best ? folder / "best.pth" : saved.path;
   } else {
     // If the stage had stopped early, it stops again immediately.

@@ -26,6 +26,11 @@ void SupervisedRunner::handle_batch(State& state) {
   set_losses(state, keys_, terms_);
 }
 
+std::optional<std::vector<std::string>> SupervisedRunner::metric_names() const {
+  if (typeid(*this) != typeid(SupervisedRunner)) return std::nullopt;
+  return loss_metrics(keys_);
+}
+
 std::optional<SupervisedKeys> SupervisedRunner::batch_keys() const {
   return typeid(*this) == typeid(SupervisedRunner) ? std::optional(keys_) : std::nullopt;
 }

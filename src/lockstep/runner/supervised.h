@@ -17,9 +17,11 @@ class SupervisedRunner : public Runner {
 
   const SupervisedKeys& keys() const { return keys_; }
 
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return loss_metrics(keys_);
-  }
+  // Nothing for a derived class, whose handle_batch and handlers may add any metric.
+  std::optional<std::vector<std::string>> metric_names() const override;
+
+  // The keys and the losses.
+  std::string agreed_options() const override { return describe(keys_); }
 
  protected:
   void handle_batch(State& state) override;
@@ -29,7 +31,8 @@ class SupervisedRunner : public Runner {
   // this, too, and return keys().
   std::optional<SupervisedKeys> batch_keys() const override;
 
-  // Whether your own handle_batch calls this one and then computes gradients of parameters itself
+  // Not about on_backward (see overrides_on_backward()): whether your own handle_batch calls this
+  // one and then computes gradients of parameters itself
   // (for example torch::autograd::grad for a penalty). Return true then. If it is false, known
   // layers leave their parameters out of the graph, which is faster and gives the same bits.
   virtual bool uses_gradients() const { return false; }

@@ -95,6 +95,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     // to the same file.
                     {"resume", options.resume ? "a checkpoint" : "none"},
                     {"weights", options.weights ? "a file" : "none"},
+                    {"weights_skip", fmt::format("{}", fmt::join(options.weights_skip, ", "))},
                     {"valid_loader", text_of(options.valid_loader)},
                     {"valid_metric", text_of(options.valid_metric)},
                     {"minimize_valid_metric", text_of(options.minimize_valid_metric)},
@@ -244,6 +245,9 @@ Agreement agreement_of(const Plan& plan) {
   add_options(agreement, plan.options);
   agreement.emplace_back("run that goes on", plan.goes_on_from ? "the last one" : "none");
   add_engine(agreement, *plan.engine);
+  agreement.emplace_back("runner", plan.runner_type);
+  agreement.emplace_back("options of the runner",
+                         plan.runner_options.empty() ? "none" : plan.runner_options);
   add_loaders(agreement, plan.loaders);
   add_parts(agreement, plan);
   add_callbacks(agreement, plan.callbacks);

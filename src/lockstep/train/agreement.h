@@ -18,10 +18,11 @@ struct Plan;
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
 // What the ranks of a run must agree on: the options that decide what is trained, the sizes and
-// the order of the data, the callbacks that run on every rank with their agreed_options(),
-// the version of the library, and what chooses kernels on this machine. Weights are not included,
-// because all ranks begin with rank 0's weights. Replica compares the parameters. The optimizers
-// that functions make are compared when they exist (Loop::TrainingParts).
+// the order of the data, the runner and the callbacks that run on every rank with their
+// agreed_options(), the version of the library, and what chooses kernels on this machine. Weights
+// are not included, because all ranks begin with rank 0's weights. Replica compares the parameters.
+// The optimizers and schedulers that functions make are compared when they exist
+// (Loop::TrainingParts).
 Agreement agreement_of(const Plan& plan);
 
 // Collective. Throws ConfigError on every rank if the values of one rank differ. The message names

@@ -9,10 +9,10 @@
 #include <c10/core/GradMode.h>
 
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/optim/flat_parameters.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/random.h"
 #include "lockstep/train/train_step.h"
 
@@ -262,10 +262,8 @@ class Trial {
   }
 
   void check_weights() const {
-    const auto& weights = plan_.options.weights;
-    if (!weights) return;
-    in_part(named_part("weights"),
-            [&] { plan_.model.check_state(checkpoint::load_weights(*weights)); });
+    if (!plan_.options.weights) return;
+    in_part(named_part("weights"), [&] { first_weights(plan_.model, plan_.options); });
   }
 
   void check_resume() const {

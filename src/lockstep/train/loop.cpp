@@ -6,7 +6,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
-#include "lockstep/checkpoint/file.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
@@ -16,6 +15,7 @@
 #include "lockstep/train/combined_model.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/operator_profile.h"
 #include "lockstep/train/report.h"
 
@@ -117,6 +117,11 @@ ReplicaTensors tensors_of(const Plan& plan) {
   return tensors;
 }
 
+// " of 'generator'" if there are several optimizers.
+std::string of_which(const Plan& plan, std::size_t i) {
+  return plan.optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
+}
+
 bool is_stepped(const PlannedOptimizer& optimizer, const Phase& phase) {
   return std::ranges::find(phase.optimizers, optimizer.name) != phase.optimizers.end();
 }
@@ -154,6 +159,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     if (!planned.scheduler) continue;
     schedulers[i] = planned.scheduler.make(*optimizers[i], schedule_of(plan, planned));
   }
+  if (comm.size() > 1) check_agreement(made_schedulers(plan), comm);
   for (const Phase& phase : plan.phases) {
     std::vector<TrainedReplica> trained;
     for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
@@ -172,9 +178,16 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
 Agreement Loop::TrainingParts::made_optimizers(const Plan& plan) const {
   Agreement made;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    const std::string of =
-        optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
-    made.emplace_back("optimizer" + of, optimizers[i]->describe());
+    made.emplace_back("optimizer" + of_which(plan, i), optimizers[i]->describe());
+  }
+  return made;
+}
+
+Agreement Loop::TrainingParts::made_schedulers(const Plan& plan) const {
+  Agreement made;
+  for (std::size_t i = 0; i < schedulers.size(); ++i) {
+    made.emplace_back("scheduler" + of_which(plan, i),
+                      schedulers[i] ? schedulers[i]->describe() : "none");
   }
   return made;
 }
@@ -328,17 +341,15 @@ void Loop::fail() {
 void Loop::take_weights() {
   const TrainOptions& options = plan_.options;
   if (!options.weights || options.resume) return;  // a resumed run loaded them when it began
+  std::string message = fmt::format("=> Loading weights {}", options.weights->string());
   // Only rank 0 reads, because the other ranks may not have access to its disk.
   if (comm_.is_primary()) {
-    const StateDict weights = checkpoint::load_weights(*options.weights);
-    try {
-      state_.model.load_state(weights);
-    } catch (const CheckpointError& error) {
-      throw CheckpointError("weights {}: {}", options.weights->string(), error.what());
-    }
+    const FirstWeights first = first_weights(state_.model, options);
+    state_.model.load_state(first.state);
+    if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
   }
   training_->replicas.send(training_->optimizers);
-  say(options, fmt::format("=> Loading weights {}", options.weights->string()));
+  say(options, message);
 }
 
 // Returns whether the run continues in the files of the run that it resumes.

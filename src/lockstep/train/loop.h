@@ -42,8 +42,10 @@ class Loop {
     // Collective.
     TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler);
 
-    // The names and numbers of an optimizer that a function makes are known only after it was made.
+    // The names and numbers of an optimizer or a scheduler that a function makes are known only
+    // after it was made.
     Agreement made_optimizers(const Plan& plan) const;
+    Agreement made_schedulers(const Plan& plan) const;
 
     bool unseen_gradients;  // no callback of any rank reads gradients
     Replicas replicas;

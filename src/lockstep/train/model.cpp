@@ -17,6 +17,17 @@ std::string describe(const torch::Tensor& tensor) {
                      fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
 }
 
+// Whether two values of a file are one weight that Python saved under two names, for example
+// lm_head.weight of nanoGPT, which is its embedding. Vectors may be equal by chance: biases are
+// often all zero.
+bool is_same_weight(const StateValue& one, const StateValue& other) {
+  const auto* const a = one.get_if<torch::Tensor>();
+  const auto* const b = other.get_if<torch::Tensor>();
+  if (a == nullptr || b == nullptr) return false;
+  return a->dim() > 1 && a->sizes() == b->sizes() && a->scalar_type() == b->scalar_type() &&
+         a->equal(*b);
+}
+
 std::string describe_all(std::span<const torch::Tensor> tensors) {
   if (tensors.size() == 1) return data::describe(tensors.front());
   std::vector<std::string> parts;
@@ -288,8 +299,12 @@ void Model::check_state(const StateDict& state) const {
     }
   }
   for (const auto& key : state.keys()) {
-    const bool known = std::ranges::any_of(own, [&](const auto& w) { return w.first == key; });
-    if (!known) throw CheckpointError("the checkpoint has a weight '{}', the model does not", key);
+    if (std::ranges::any_of(own, [&](const auto& weight) { return weight.first == key; })) continue;
+    const bool is_tied = std::ranges::any_of(own, [&](const auto& weight) {
+      return is_same_weight(state.at(weight.first), state.at(key));
+    });
+    if (is_tied) continue;
+    throw CheckpointError("the checkpoint has a weight '{}', the model does not", key);
   }
 }
 

@@ -151,7 +151,7 @@ class Model {
 
   // Copies of the weights by name; load_state() copies them back into the same tensors. A name,
   // shape or type that does not fit is a CheckpointError that names it, and nothing has changed
-  // then.
+  // then. A second name of a weight (tied weights, which Python saves twice) is ignored.
   StateDict state() const;
   void load_state(const StateDict& state) const;
   void check_state(const StateDict& state) const;  // throws as load_state() does, changes nothing

@@ -21,6 +21,10 @@ void check_options(const TrainOptions& options) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
                       *options.valid_metric);
   }
+  if (!options.weights_skip.empty() && !options.weights) {
+    throw ConfigError("weights_skip: set weights, too: the file that '{}' is not taken from",
+                      options.weights_skip.front());
+  }
   for (const auto& [name, count] :
        {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
     if (!count) continue;

@@ -51,7 +51,7 @@ struct TrainOptions {
   // More about its length: docs/guide/length-of-a-run.md. A step is an update of the model.
   std::optional<std::int64_t> num_steps;        // in total, instead of num_epochs
   std::optional<std::int64_t> steps_per_epoch;  // default: those of one pass over the train loaders
-  // Epochs from one pass of the evaluated loaders to the next. The last epoch has one, too.
+  // Evaluates in every n-th epoch, and in the last one.
   std::int64_t valid_every = 1;
   // For a quick look, by the beginning of loaders' names: at most that many batches of each, or a
   // share up to 1.0. {{"train", 10}, {"valid", 0.1}}
@@ -61,6 +61,9 @@ struct TrainOptions {
                                       // "epoch.0007" in logdir
   std::optional<std::filesystem::path> weights;  // a file with the first weights of the model: a
                                                  // checkpoint, or a state_dict saved by Python
+  // Weights that are not taken from that file, by name or pattern: {"fc.*"} for a model with
+  // another number of classes. They begin as the model was made.
+  std::vector<std::string> weights_skip;
   std::optional<std::string> valid_loader;  // its metric decides the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
   // Whether a smaller valid_metric is better. By default the metric decides: a loss is better when

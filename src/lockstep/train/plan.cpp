@@ -350,6 +350,8 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
             .loss_key = std::move(runner.loss_key),
             .handle_batch = std::move(runner.handle_batch),
             .keys = std::move(runner.keys),
+            .runner_type = std::move(runner.type),
+            .runner_options = std::move(runner.options),
             .known_metrics = std::nullopt,
             .selection = {},
             .step = {.accumulation_steps = options.accumulation_steps,
@@ -387,6 +389,8 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   plan.engine = options.engine != nullptr ? options.engine : std::make_shared<DeviceEngine>();
   plan.loss_key = std::move(runner.loss_key);
   plan.handle_batch = std::move(runner.handle_batch);
+  plan.runner_type = std::move(runner.type);
+  plan.runner_options = std::move(runner.options);
   plan.step.shards = plan.engine->shards();
   if (data::epoch_size(options.loader, plan.step.shards).batches == 0) {
     throw ConfigError("evaluate_loader: the loader is empty");

@@ -59,6 +59,8 @@ struct RunnerParts {
   // The keys of the batch, if handle_batch only sends the input through the model and the output
   // through the criterion. Nothing: it may do anything.
   std::optional<SupervisedKeys> keys = std::nullopt;
+  std::string type = {};     // its class
+  std::string options = {};  // on which all ranks must agree, as text
 };
 
 // An optimizer of a run, and the networks that it trains.
@@ -86,6 +88,8 @@ struct Plan {
   std::string loss_key = "loss";
   std::function<void(State&)> handle_batch;
   std::optional<SupervisedKeys> keys;  // as in RunnerParts
+  std::string runner_type = {};        // as in RunnerParts
+  std::string runner_options = {};
 
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch

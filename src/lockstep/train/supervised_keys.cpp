@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/state.h"
 
@@ -49,6 +50,28 @@ torch::Tensor value_of(const Criterion& criterion, const torch::Tensor& output,
 }
 
 }  // namespace
+
+std::string describe(const SupervisedKeys& keys) {
+  std::vector<std::string> losses;
+  for (const LossTerm& term : loss_terms(keys)) {
+    losses.push_back(fmt::format("({})", OptionText()
+                                             .with("criterion", term.criterion)
+                                             .with("output", term.output)
+                                             .with("target", term.target)
+                                             .with("weight", term.weight)
+                                             .with("name", term.name)
+                                             .str()));
+  }
+  return OptionText()
+      .with("input_key", keys.input_key)
+      .with("output_key", keys.output_key)
+      .with("target_key", keys.target_key)
+      .with("loss_key", keys.loss_key)
+      .with("input_keys", keys.input_keys)
+      .with("output_keys", keys.output_keys)
+      .with("losses", losses)
+      .str();
+}
 
 void check_keys(const SupervisedKeys& keys) {
   const SupervisedKeys defaults;

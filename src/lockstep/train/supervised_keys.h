@@ -48,6 +48,9 @@ struct SupervisedKeys {
   std::vector<LossTerm> losses = {};
 };
 
+// The keys and the terms of the loss as text, for comparing the ranks of a run.
+std::string describe(const SupervisedKeys& keys);
+
 // Throws ConfigError for keys that contradict each other or are there twice.
 void check_keys(const SupervisedKeys& keys);
 
