@@ -30,7 +30,8 @@ TEST(Callbacks, EachCanBeMade) {
         "loader_epochs: {valid: [1, 2], train: 3}}}",
         "{FreezeCallback: {names: encoder.*, epochs: 2}}",
         "{FreezeCallback: {names: [\"0.*\", \"1.*\"], from_epoch: 3}}",
-        "{PeriodicLoaderCallback: {every: {valid: 5, test: 0}}}", "TimerCallback",
+        "{PeriodicLoaderCallback: {every: {valid: 5, test: 0}}}",
+        "TimerCallback",
         "{MetricAggregationCallback: {metric_key: score, metrics: [loss, accuracy01], mode: sum}}",
         "{MetricAggregationCallback: {metric_key: score, weights: {loss: -1, auc: 2}, "
         "mode: weighted_mean, scope: loader, multiplier: 100}}",
