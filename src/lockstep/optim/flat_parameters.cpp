@@ -289,9 +289,8 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
   left_alone_ = std::move(found.left_alone);
   if (!options_.memory) options_.memory = own_memory;
   // A frozen parameter stays in memory of this process until it is trained: while it requires no
-  // gradient, callbacks and handle_batch() may change it, and each rank makes that change itself.
-  // The weights of a target network are an example. In shared memory every rank would change the
-  // same numbers.
+  // gradient, a callback may change it, and each rank makes that change itself. The weights of a
+  // target network are an example. In shared memory every rank would change the same numbers.
   const FlatOptions frozen{.memory = own_memory};
   torch::NoGradGuard no_grad;
   for (std::vector<Buffer>* const some : {&found.trainable, &found.frozen}) {
