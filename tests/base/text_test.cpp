@@ -10,14 +10,6 @@ namespace {
 
 const std::vector<std::string> kLoaders = {"train", "valid", "infer"};
 
-TEST(MatchesPattern, AsAShellDoes) {
-  EXPECT_TRUE(matches_pattern("encoder.*", "encoder.0.weight"));
-  EXPECT_TRUE(matches_pattern("encoder.[01].weight", "encoder.1.weight"));
-  EXPECT_TRUE(matches_pattern("?.bias", "2.bias"));
-  EXPECT_FALSE(matches_pattern("encoder", "encoder.0.weight"));
-  EXPECT_FALSE(matches_pattern("?.bias", "12.bias"));
-}
-
 TEST(NearestName, FindsTheTypo) {
   EXPECT_EQ(nearest_name("vaild", kLoaders), "valid");
   EXPECT_EQ(nearest_name("Train", kLoaders), "train");

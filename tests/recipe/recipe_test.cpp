@@ -249,10 +249,12 @@ TEST(Recipe, MakesMetricsFromMetricsAndTransformsBatches) {
 
 TEST(Recipe, LeavesOutWeightsOfAFile) {
   const TemporaryDirectory folder;
-  const Recipe recipe = read_recipe(config_with(
-      {"weights=" + (folder / "a.pth").string(), "weights_skip=['*.bias', fc.weight]"}));
+  run_recipe(read_recipe(config_with({"logdir=" + (folder / "run").string()})));
+  const Recipe recipe =
+      read_recipe(config_with({"weights=" + (folder / "run/checkpoints/last.pth").string(),
+                               "weights_skip=['*.bias', 1.weight]"}));
   EXPECT_EQ(recipe.stages[0].options.weights_skip,
-            (std::vector<std::string>{"*.bias", "fc.weight"}));
+            (std::vector<std::string>{"*.bias", "1.weight"}));
   EXPECT_THAT(error_of([] { read_recipe(config_with({"weights_skip=[fc.*]"})); }),
               HasSubstr("weights_skip: set weights, too"));
 }
