@@ -35,9 +35,6 @@ bool matches_pattern(const std::string& pattern, const std::string& name);
 
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
-// Matches names as a shell does: * for anything, ? for one character, [abc] for one of them.
-bool matches_pattern(const std::string& pattern, const std::string& name);
-
 // 1234567 -> "1,234,567"
 std::string with_thousands(std::int64_t value);
 
