@@ -228,8 +228,15 @@ void SideTraining::check_leaves(const State& state) {
   }
 }
 
+FirstBatches& HandlerWatch::batches_of(const char* handler, const std::string& phase) {
+  for (Seen& seen : seen_) {
+    if (seen.handler == handler && seen.phase == phase) return seen.batches;
+  }
+  return seen_.emplace_back(Seen{.handler = handler, .phase = phase}).batches;
+}
+
 void HandlerWatch::call(State& state, const char* handler, const std::function<void()>& function) {
-  if (!state.is_train || !seen_[{handler, state.phase}].includes(state.progress.batch_step)) {
+  if (!state.is_train || !batches_of(handler, state.phase).includes(state.progress.batch_step)) {
     function();
     return;
   }

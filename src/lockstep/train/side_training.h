@@ -64,10 +64,19 @@ class HandlerWatch {
  public:
   // Calls function(). In the first two train batches of this handler and phase, throws ConfigError
   // if it called backward(), or changed a parameter of the run outside of state.change_model().
+  // `handler` is a literal of the caller: handlers are told apart by its address.
   void call(State& state, const char* handler, const std::function<void()>& function);
 
  private:
-  std::map<std::pair<std::string, std::string>, FirstBatches> seen_;  // by handler and phase
+  // There are few of them, and they are looked for in every batch.
+  struct Seen {
+    const char* handler;
+    std::string phase;
+    FirstBatches batches = {};
+  };
+  FirstBatches& batches_of(const char* handler, const std::string& phase);
+
+  std::vector<Seen> seen_;
 };
 
 }  // namespace lockstep
