@@ -83,7 +83,7 @@ struct TrainOptions {
   bool dry_run = true;
   bool profile = false;  // how the time is spent: a table, and logdir/profile.json
   // The time in each of LibTorch's operators on rank 0: a table, and logdir/operators.txt. Every
-  // call of an operator takes about a microsecond longer.
+  // call of an operator takes a little longer then.
   bool profile_operators = false;
   bool load_best_on_end = false;  // the model ends with the weights of its best epoch
   // The runner keeps what continue_training() needs: a copy of the weights and of the states of the
