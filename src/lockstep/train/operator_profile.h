@@ -17,7 +17,7 @@ namespace lockstep {
 
 // Measures the calls of this thread, and those of the threads that compute gradients for it, from
 // its constructor to its destructor, which must be called by this thread, too. Each call costs
-// about a microsecond. If there is no such object, nothing is measured, and nothing costs time.
+// some time. If there is no such object, nothing is measured, and nothing costs time.
 class OperatorProfile {
  public:
   // Throws Error if there is another one in this process.
