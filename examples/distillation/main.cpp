@@ -4,8 +4,9 @@
 #include <cmath>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
+
+#include "flags.h"
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -53,38 +54,17 @@ class Distillation : public ls::Runner {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 30, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a large network, and a small one with the large one as its teacher.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags = read_flags(
+      argc, argv, "Trains a large network, and a small one with the large one as its teacher.", 30);
 
   torch::manual_seed(42);
   const ls::data::Loader train(spirals(3000), {.shuffle = true, .global_batch_size = 100});
   const ls::data::Loader valid(spirals(1000), {.global_batch_size = 250});
   const auto teacher = make_network(64);
   const auto student = make_network(16);
-  ls::Callbacks callbacks;
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
 
   // A checkpoint to resume has the weights of the trained teacher.
-  if (!resume) {
+  if (!flags.resume) {
     ls::SupervisedRunner().train(ls::TrainOptions{
         .model = teacher,
         .criterion = nn::CrossEntropyLoss(),
@@ -93,23 +73,23 @@ int main(int argc, char** argv) try {
         .num_epochs = 20,
         .console = false,
         .ddp = true,
-        .workers = workers,
-        .shards = shards,
+        .workers = flags.workers,
+        .shards = flags.shards,
     });
   }
   const auto result = Distillation().train(ls::TrainOptions{
       .models = {{"teacher", teacher}, {"student", student}},
       .optimizers = {{"student", ls::optim::Adam{.lr = 1e-2}}},
       .loaders = {{"train", train}, {"valid", valid}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
       .valid_loader = "valid",
-      .verbose = !quiet,
-      .callbacks = callbacks,
+      .verbose = !flags.quiet,
+      .callbacks = flags.callbacks(),
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

@@ -1,9 +1,9 @@
 // Trains two networks against each other. The runner and the data are in gan.h.
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
 
+#include "flags.h"
 #include "gan.h"
 
 namespace nn = torch::nn;
@@ -41,34 +41,12 @@ Quality quality(const ls::Model& generator) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 40, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a generator and a discriminator.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags = read_flags(argc, argv, "Trains a generator and a discriminator.", 40);
 
   torch::manual_seed(42);
   const auto data = real_points(4096);
   const auto generator = make_generator();
   const auto discriminator = make_discriminator();
-  ls::Callbacks callbacks;
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
 
   const auto result = Gan().train(ls::TrainOptions{
       .models = {{"generator", generator}, {"discriminator", discriminator}},
@@ -76,14 +54,14 @@ int main(int argc, char** argv) try {
                      {"discriminator", ls::optim::Adam{.lr = 1e-3, .beta1 = 0.5}}},
       .phases = {"discriminator", "generator"},
       .loaders = {{"train", {data, {.shuffle = true, .global_batch_size = 128}}}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
-      .verbose = !quiet,
-      .callbacks = callbacks,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
+      .verbose = !flags.quiet,
+      .callbacks = flags.callbacks(),
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

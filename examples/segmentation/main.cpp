@@ -2,8 +2,9 @@
 // program makes its images itself.
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
+
+#include "flags.h"
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -68,33 +69,11 @@ double mean_iou(SegmentationRunner& runner, const ls::data::Loader& loader) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 3, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a U-Net on images of discs and squares.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags = read_flags(argc, argv, "Trains a U-Net on images of discs and squares.", 3);
 
   const auto train = make_shapes(512, 1);
   const ls::data::Loader valid = {make_shapes(128, 2), {.batch_size = 32}};
   torch::manual_seed(42);
-  ls::Callbacks callbacks;
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
   SegmentationRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = ls::network::UNet(
@@ -102,17 +81,17 @@ int main(int argc, char** argv) try {
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = 0.01},
       .loaders = {{"train", {train, {.batch_size = 8, .shuffle = true}}}, {"valid", valid}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
       .valid_loader = "valid",
       .valid_metric = "loss",
       .minimize_valid_metric = true,
-      .verbose = !quiet,
-      .callbacks = callbacks,
+      .verbose = !flags.quiet,
+      .callbacks = flags.callbacks(),
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

@@ -3,8 +3,9 @@
 // numbers, so padding changes neither the loss nor the weights.
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
+
+#include "flags.h"
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -70,48 +71,27 @@ class TaggerRunner : public ls::Runner {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 6, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a recurrent network on sequences of different lengths.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags =
+      read_flags(argc, argv, "Trains a recurrent network on sequences of different lengths.", 6);
 
   const auto train = std::make_shared<Numbers>(2000, 1), valid = std::make_shared<Numbers>(400, 2);
   const auto padded = ls::data::pad({.keys = {"numbers", "is_larger"}, .mask_suffix = "_mask"});
   torch::manual_seed(42);
-  ls::Callbacks callbacks;
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
   TaggerRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = make_tagger(),
       .optimizer = ls::optim::Adam{.lr = 5e-3},
       .loaders = {{"train", {train, {.shuffle = true, .global_batch_size = 64, .collate = padded}}},
                   {"valid", {valid, {.global_batch_size = 200, .collate = padded}}}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
       .valid_loader = "valid",
-      .verbose = !quiet,
-      .callbacks = callbacks,
+      .verbose = !flags.quiet,
+      .callbacks = flags.callbacks(),
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

@@ -6,8 +6,9 @@
 // needs both inputs.
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
+
+#include "flags.h"
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -61,33 +62,14 @@ TORCH_MODULE(TwoInputs);
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 10, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a network with two inputs and two outputs.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags =
+      read_flags(argc, argv, "Trains a network with two inputs and two outputs.", 10);
 
   const auto train = make_data(2000, 1), valid = make_data(400, 2);
   torch::manual_seed(42);
-  ls::Callbacks callbacks = {
-      ls::AccuracyCallback({.input_key = "class", .target_key = "label", .num_classes = 3})};
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
+  ls::Callbacks callbacks = flags.callbacks();
+  callbacks.add(
+      ls::AccuracyCallback({.input_key = "class", .target_key = "label", .num_classes = 3}));
   ls::SupervisedRunner runner(
       {.input_keys = {"image", "vector"},
        .output_keys = {"class", "angle"},
@@ -99,15 +81,15 @@ int main(int argc, char** argv) try {
       .optimizer = ls::optim::Adam{.lr = 2e-3},
       .loaders = {{"train", {train, {.shuffle = true, .global_batch_size = 64}}},
                   {"valid", {valid, {.global_batch_size = 200}}}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
       .valid_loader = "valid",
-      .verbose = !quiet,
+      .verbose = !flags.quiet,
       .callbacks = callbacks,
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

@@ -5,8 +5,9 @@
 #include <iostream>
 #include <tuple>
 
-#include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
+
+#include "flags.h"
 
 namespace ls = lockstep;
 namespace nn = torch::nn;
@@ -67,35 +68,13 @@ class Vae : public ls::Runner {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<std::string> logdir, resume;
-  std::optional<int> workers, shards;
-  std::int64_t epochs = 30, save_every = 0;
-  bool quiet = false;
-  CLI::App app("Trains a variational autoencoder.");
-  app.add_option("--epochs", epochs, "Number of epochs, including those before --resume")
-      ->capture_default_str();
-  app.add_option("--workers", workers, "Processes that train together; default: one per core");
-  app.add_option("--shards", shards,
-                 "Parts of every batch; results depend on them, not on the workers; "
-                 "default: one per worker");
-  auto* const folder =
-      app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
-  app.add_option("--resume", resume,
-                 "Checkpoint to continue from: a path, or last or best in --logdir");
-  app.add_option("--save-every", save_every,
-                 "Also save last.pth every N batches; 0: only at the end of epochs")
-      ->needs(folder)
-      ->capture_default_str();
-  app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  const Flags flags = read_flags(argc, argv, "Trains a variational autoencoder.", 30);
 
   torch::manual_seed(42);
   const auto train = ls::data::tensor_dataset({{"images", discs(2048)}});
   const auto valid = ls::data::tensor_dataset({{"images", discs(256)}});
   Encoder encoder;
   const nn::Sequential decoder(nn::Linear(kCode, 64), nn::ReLU(), nn::Linear(64, kPixels));
-  ls::Callbacks callbacks;
-  if (logdir) callbacks.add(ls::CheckpointCallback({.save_every_batches = save_every}));
 
   const auto result = Vae().train(ls::TrainOptions{
       .models = {{"encoder", encoder}, {"decoder", decoder}},
@@ -105,15 +84,15 @@ int main(int argc, char** argv) try {
       .optimizer = ls::optim::Adam{.lr = 3e-3},
       .loaders = {{"train", {train, {.shuffle = true, .global_batch_size = 64}}},
                   {"valid", {valid, {.global_batch_size = 256}}}},
-      .num_epochs = epochs,
-      .logdir = logdir,
-      .resume = resume,
+      .num_epochs = flags.epochs,
+      .logdir = flags.logdir,
+      .resume = flags.resume,
       .valid_loader = "valid",
-      .verbose = !quiet,
-      .callbacks = callbacks,
+      .verbose = !flags.quiet,
+      .callbacks = flags.callbacks(),
       .ddp = true,
-      .workers = workers,
-      .shards = shards,
+      .workers = flags.workers,
+      .shards = flags.shards,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

@@ -1,0 +1,23 @@
+// The command line of the small examples: they all have the same flags.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <lockstep/lockstep.h>
+
+struct Flags {
+  std::int64_t epochs = 1;
+  std::optional<int> workers, shards;
+  std::optional<std::string> logdir, resume;
+  std::int64_t save_every = 0;  // batches; 0: only at the end of epochs
+  bool quiet = false;
+
+  // Saves checkpoints, if there is a logdir.
+  lockstep::Callbacks callbacks() const;
+};
+
+// `about` is a sentence for --help, `epochs` the default. Ends the program after --help and after a
+// wrong flag.
+Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t epochs);
