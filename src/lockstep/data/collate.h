@@ -74,7 +74,7 @@ struct PadOptions {
   // The sequences. Empty: all tensors that have a dimension. A key also applies to tensors of this
   // name in nested batches. Other tensors are stacked.
   std::vector<std::string> keys = {};
-  double value = 0;                           // what sequences are extended with
+  double value = 0;                           // the padding
   std::map<std::string, double> values = {};  // the same for single keys: {{"targets", -100}}
   std::string length_suffix = "_length";      // "tokens_length" [B], int64; empty: no lengths
   std::string mask_suffix = "";               // "_mask": adds "tokens_mask" [B, T], which is true

@@ -114,7 +114,7 @@ void Console::interrupt(const std::function<void()>& print) {
 void Console::hide_bar() {
   std::lock_guard lock(mutex_);
   erase_bar();
-  std::fflush(stream_);  // what is printed next may go to another stream
+  std::fflush(stream_);  // the next text may go to another stream
   ++hidden_;
 }
 

@@ -41,7 +41,7 @@ struct ProgressBarOptions {
   std::int64_t num_batches = 0;  // in the whole pass; or epochs in the whole run
   BarPosition begin = {};        // where the pass begins; not zero after a resume inside the pass
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
-  ProgressBars shows = ProgressBars::kPasses;  // what the bar is for
+  ProgressBars shows = ProgressBars::kPasses;  // one bar for each pass, or one for the run
 };
 
 // The bar is drawn at most ten times a second. Plain lines are printed at most every ten seconds,

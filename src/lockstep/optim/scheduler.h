@@ -220,7 +220,7 @@ SchedulerSpec chain(std::vector<SchedulerSpec> schedulers, std::vector<std::int6
 
 struct WarmupOptions {
   double start_factor = 0.01;  // of the optimizer's learning rate, in the first step
-  Per per = Per::kBatch;       // what the steps of the warm-up are
+  Per per = Per::kBatch;       // a step of the warm-up is a batch or an epoch
 };
 
 // The learning rate rises in equal steps to the optimizer's. Then `then` begins; nothing: the rate

@@ -23,7 +23,7 @@
 namespace lockstep {
 
 struct SelfSupervisedKeys {
-  std::string input_key = "features";            // what is augmented; what predict_loader uses
+  std::string input_key = "features";            // is augmented; the input of predict_loader
   std::string augment_prefix = "augment";        // of the two variants of the input
   std::string embedding_prefix = "embedding";    // of the first of the model's two outputs
   std::string projection_prefix = "projection";  // of the second output, or of the only one
