@@ -21,14 +21,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWorkers = 2;
-constexpr int kRounds = 15;
+constexpr int kCollectiveRounds = 15;
 constexpr std::array<std::int64_t, 6> kSizes = {4 << 10, 32 << 10, 256 << 10,
                                                 1 << 20, 25 << 20, 100 << 20};
 constexpr std::chrono::minutes kTimeout(2);
 
 // Mean seconds of one call. The other worker makes the same number of calls.
 template <typename Action>
-double time_of(int calls, const Action& action) {
+double mean_time_of(int calls, const Action& action) {
   const auto start = Clock::now();
   for (int i = 0; i < calls; ++i) action();
   return std::chrono::duration<double>(Clock::now() - start).count() / calls;
@@ -39,7 +39,7 @@ int calls_of(std::int64_t bytes) {
   return static_cast<int>(std::clamp<std::int64_t>((8 << 20) / bytes, 1, 200));
 }
 
-struct Measured {
+struct CollectiveTimes {
   std::vector<double> shm, gloo, copy;
 };
 
@@ -61,23 +61,24 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  Measured reduce(std::int64_t bytes) {
+  CollectiveTimes reduce(std::int64_t bytes) {
     const torch::Tensor tensor = torch::zeros({bytes / 4});
     const torch::Tensor copy = torch::empty_like(tensor);
     std::vector<torch::Tensor> tensors{torch::zeros({bytes / 4})};
     const int calls = calls_of(bytes);
-    Measured measured;
-    for (int round = -1; round < kRounds; ++round) {
+    CollectiveTimes measured;
+    for (int round = -1; round < kCollectiveRounds; ++round) {
       shared_.barrier();
-      const double shm = time_of(calls, [&] { shared_.all_reduce(tensor); });
+      const double shm = mean_time_of(calls, [&] { shared_.all_reduce(tensor); });
       shared_.barrier();
-      const double gloo = time_of(calls, [&] { gloo_->allreduce(tensors)->wait(); });
+      const double gloo = mean_time_of(calls, [&] { gloo_->allreduce(tensors)->wait(); });
       shared_.barrier();
       // Only rank 0 copies; the other worker waits.
       const double alone =
           shared_.is_primary()
-              ? time_of(calls,
-                        [&] { std::memcpy(copy.data_ptr(), tensor.data_ptr(), tensor.nbytes()); })
+              ? mean_time_of(
+                    calls,
+                    [&] { std::memcpy(copy.data_ptr(), tensor.data_ptr(), tensor.nbytes()); })
               : 0;
       shared_.barrier();
       if (round < 0) continue;  // warms up
@@ -88,13 +89,13 @@ class Worker {
     return measured;
   }
 
-  Measured barrier() {
+  CollectiveTimes barrier() {
     constexpr int kCalls = 200;
-    Measured measured;
-    for (int round = -1; round < kRounds; ++round) {
+    CollectiveTimes measured;
+    for (int round = -1; round < kCollectiveRounds; ++round) {
       shared_.barrier();
-      const double shm = time_of(kCalls, [&] { shared_.barrier(); });
-      const double gloo = time_of(kCalls, [&] { gloo_->barrier()->wait(); });
+      const double shm = mean_time_of(kCalls, [&] { shared_.barrier(); });
+      const double gloo = mean_time_of(kCalls, [&] { gloo_->barrier()->wait(); });
       if (round < 0) continue;
       measured.shm.push_back(shm);
       measured.gloo.push_back(gloo);
@@ -114,12 +115,12 @@ nlohmann::json measure(process::HostGroup& host_group) {
   Worker worker(host_group);
   if (prints) {
     fmt::print("all_reduce of float32, {} workers, {} rounds; memcpy is one worker's\n\n", kWorkers,
-               kRounds);
+               kCollectiveRounds);
     fmt::print("{:>10} {:>12} {:>12} {:>8} {:>10} {:>10} {:>12} {:>14}\n", "bytes", "shm us",
                "gloo us", "ratio", "shm GB/s", "gloo GB/s", "memcpy GB/s", "shm / memcpy");
   }
   for (const std::int64_t bytes : kSizes) {
-    const Measured measured = worker.reduce(bytes);
+    const CollectiveTimes measured = worker.reduce(bytes);
     if (!prints) continue;
     const double shm = median(measured.shm);
     const double gloo = median(measured.gloo);
@@ -133,7 +134,7 @@ nlohmann::json measure(process::HostGroup& host_group) {
                                                  {"gloo_time_ratio", gloo / shm},
                                                  {"memcpy_share", copy / shm}};
   }
-  const Measured measured = worker.barrier();
+  const CollectiveTimes measured = worker.barrier();
   if (!prints) return json;
   const double shm = median(measured.shm);
   const double gloo = median(measured.gloo);

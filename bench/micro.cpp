@@ -11,13 +11,13 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int kRounds = 21;
+constexpr int kMicroRounds = 21;
 
 // Median seconds of one call.
 template <typename Action>
-double time_of(int calls, const Action& action) {
+double median_time_of(int calls, const Action& action) {
   std::vector<double> rounds;
-  for (int round = -1; round < kRounds; ++round) {
+  for (int round = -1; round < kMicroRounds; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) action();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -59,7 +59,7 @@ double time_of_step(const optim::OptimizerSpec& spec) {
   const nn::Sequential mlp = make_mlp();
   optim::FlatParameters flat(parameters_of(mlp));
   const auto optimizer = spec.make(flat);
-  return time_of(20, [&] { optimizer->step(); });
+  return median_time_of(20, [&] { optimizer->step(); });
 }
 
 }  // namespace
@@ -77,7 +77,8 @@ nlohmann::json run_optimizers() {
       {"adagrad", optim::Adagrad{.lr = 1e-3},
        torch_optimizer<to::Adagrad>(to::AdagradOptions(1e-3))},
   };
-  fmt::print("\na step of 535,818 parameters in 6 tensors, one thread, {} rounds\n\n", kRounds);
+  fmt::print("\na step of 535,818 parameters in 6 tensors, one thread, {} rounds\n\n",
+             kMicroRounds);
   fmt::print("{:<12} {:>12} {:>12} {:>8}\n", "", "fused us", "torch us", "ratio");
   nlohmann::json json;
   for (const Pair& pair : pairs) {
@@ -102,16 +103,16 @@ nlohmann::json run_gather() {
   const auto next = [&] { return at = (at + kBatch) % (images->size() - kBatch); };
 
   Batch batch;
-  const double fused = time_of(500, [&] {
+  const double fused = median_time_of(500, [&] {
     const auto picked = std::span(order).subspan(static_cast<std::size_t>(next()), kBatch);
     batch = images->gather(picked, std::move(batch));
   });
-  const double torch = time_of(500, [&] {
+  const double torch = median_time_of(500, [&] {
     const torch::Tensor picked = indices.narrow(0, next(), kBatch);
     whole["features"].index_select(0, picked);
     whole["targets"].index_select(0, picked);
   });
-  fmt::print("\na batch of {} images of 28 x 28, one thread, {} rounds\n\n", kBatch, kRounds);
+  fmt::print("\na batch of {} images of 28 x 28, one thread, {} rounds\n\n", kBatch, kMicroRounds);
   fmt::print("bytes, converted: {:.1f} us; floats by index_select: {:.1f} us; ratio {:.1f}\n",
              1e6 * fused, 1e6 * torch, torch / fused);
   return {{"fused_seconds", fused}, {"torch_seconds", torch}, {"ratio", torch / fused}};

@@ -45,3 +45,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND LOCKSTEP_COMPILE_OPTIONS -Wno-restrict)   # g++ 12 sees overlaps in std::string that are not there
   list(APPEND LOCKSTEP_COMPILE_OPTIONS -fpch-deps)   # lets ccache see what a precompiled header depends on
 endif()
+# For code that is not part of the training loop: a fifth less time to compile.
+set(LOCKSTEP_LESS_OPTIMISED $<$<CONFIG:Release>:-O1>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND LOCKSTEP_LESS_OPTIMISED -Wno-maybe-uninitialized)   # with -O1, g++ 12 does not see that torch's arrays are filled
+endif()

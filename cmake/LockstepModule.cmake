@@ -1,4 +1,4 @@
-# lockstep_module(name [TENSORS|TORCH] [COMPONENT component] DEPENDS modules... LINK libraries...
+# lockstep_module(name [TENSORS|TORCH] [SETUP] [COMPONENT component] DEPENDS modules... LINK libraries...
 #                 [EXCLUDE sources...])
 #
 # Makes one static library of src/lockstep/<name>, exported as lockstep::<name>. A module says how
@@ -6,9 +6,10 @@
 # TORCH also for layers. Modules with neither do not include torch and compile in a second. The
 # templates of torch's header are instantiated once per group of files (UNITY_BUILD), not once per
 # file. Nothing is made if the component is not built, and modules of such a component are left
-# out of DEPENDS. EXCLUDE names sources that a build with the current options does not use.
+# out of DEPENDS. SETUP is for a module whose code runs once in a run: it is optimised less, to build
+# faster. EXCLUDE names sources that a build with the current options does not use.
 function(lockstep_module name)
-  cmake_parse_arguments(M "TENSORS;TORCH" "COMPONENT" "DEPENDS;LINK;PRIVATE_LINK;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(M "TENSORS;TORCH;SETUP" "COMPONENT" "DEPENDS;LINK;PRIVATE_LINK;EXCLUDE" ${ARGN})
   if(NOT M_COMPONENT)
     set(M_COMPONENT train)
   endif()
@@ -23,7 +24,7 @@ function(lockstep_module name)
   add_library(lockstep::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
+  target_compile_options(${target} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS} $<$<BOOL:${M_SETUP}>:${LOCKSTEP_LESS_OPTIMISED}>)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -36,7 +37,7 @@ function(lockstep_module name)
   target_link_libraries(${target} PUBLIC ${M_DEPENDS} ${M_LINK} PRIVATE ${M_PRIVATE_LINK})
   if(M_TENSORS OR M_TORCH)
     target_link_libraries(${target} PUBLIC lockstep::torch)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   if(M_TORCH)
     target_precompile_headers(${target} REUSE_FROM lockstep_torch_pch)
@@ -66,12 +67,12 @@ function(lockstep_precompiled_header name)
     <string_view> <utility> <variant> <vector> <fmt/format.h> ${P_HEADERS})
 endfunction()
 
-# lockstep_program(name [COMPONENT component] sources...): an executable in build/bin that uses all of
-# Lockstep, or one component.
+# lockstep_program(name [SETUP] [COMPONENT component] sources...): an executable in build/bin that uses all
+# of Lockstep, or one component. SETUP as above.
 function(lockstep_program name)
-  cmake_parse_arguments(P "" "COMPONENT" "" ${ARGN})
+  cmake_parse_arguments(P "SETUP" "COMPONENT" "" ${ARGN})
   add_executable(${name} ${P_UNPARSED_ARGUMENTS})
-  target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS})
+  target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS} $<$<BOOL:${P_SETUP}>:${LOCKSTEP_LESS_OPTIMISED}>)
   if(P_COMPONENT)
     get_property(libraries GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${P_COMPONENT})
   else()

@@ -28,10 +28,6 @@ ChildProcess fork_child(const std::function<int()>& body) {
   return ChildProcess(pid);
 }
 
-int wait_for_ever() {
-  for (;;) ::pause();
-}
-
 std::optional<ChildEnd> end_in_time(ChildProcess& child) {
   std::optional<ChildEnd> end;
   eventually([&] { return (end = child.try_reap()).has_value(); });

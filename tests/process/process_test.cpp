@@ -13,10 +13,6 @@
 namespace lockstep::process {
 namespace {
 
-int wait_for_ever() {
-  for (;;) ::pause();
-}
-
 // Checks `holds` in a new process that has no descriptor left for a pidfd or /proc.
 int without_descriptors(const std::function<bool()>& holds) {
   return RankProcess([&] {

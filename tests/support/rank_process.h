@@ -35,6 +35,11 @@ bool eventually(Predicate predicate, std::chrono::milliseconds limit = kLimit) {
   return true;
 }
 
+// The body of a process that a test ends.
+[[noreturn]] inline int wait_for_ever() {
+  for (;;) ::pause();
+}
+
 // A process that runs `body`. Its exit code is what `body` returns, or 100 if it throws. The
 // process is killed with this object and with the test.
 class RankProcess {

@@ -43,7 +43,7 @@ Field<WithLayers<Base>> field(const char* name, T Base::*member, const char* abo
 }
 
 template <typename Base>
-void add(Targets& targets) {
+void add_optimizer(Targets& targets) {
   using O = WithLayers<Base>;
   std::vector<Field<O>> fields;
   optim::for_each_field<Base>([&](const auto& option) {
@@ -71,11 +71,11 @@ void add(Targets& targets) {
 }  // namespace
 
 void add_optimizers(Targets& targets) {
-  add<optim::Adam>(targets);
-  add<optim::AdamW>(targets);
-  add<optim::SGD>(targets);
-  add<optim::RMSprop>(targets);
-  add<optim::Adagrad>(targets);
+  add_optimizer<optim::Adam>(targets);
+  add_optimizer<optim::AdamW>(targets);
+  add_optimizer<optim::SGD>(targets);
+  add_optimizer<optim::RMSprop>(targets);
+  add_optimizer<optim::Adagrad>(targets);
 }
 
 }  // namespace lockstep::recipe

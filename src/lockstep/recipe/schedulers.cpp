@@ -26,7 +26,7 @@ struct WarmupRecipe {
 };
 
 template <typename Options>
-void add(Targets& targets) {
+void add_scheduler(Targets& targets) {
   std::vector<Field<Options>> fields;
   optim::for_each_field<Options>([&](const auto& option) {
     Field<Options> field(option.name, option.member, option.about);
@@ -69,13 +69,13 @@ void add_chains(Targets& targets) {
 }  // namespace
 
 void add_schedulers(Targets& targets) {
-  add<optim::StepLR>(targets);
-  add<optim::MultiStepLR>(targets);
-  add<optim::ExponentialLR>(targets);
-  add<optim::CosineAnnealingLR>(targets);
-  add<optim::LinearLR>(targets);
-  add<optim::OneCycleLR>(targets);
-  add<optim::ReduceLROnPlateau>(targets);
+  add_scheduler<optim::StepLR>(targets);
+  add_scheduler<optim::MultiStepLR>(targets);
+  add_scheduler<optim::ExponentialLR>(targets);
+  add_scheduler<optim::CosineAnnealingLR>(targets);
+  add_scheduler<optim::LinearLR>(targets);
+  add_scheduler<optim::OneCycleLR>(targets);
+  add_scheduler<optim::ReduceLROnPlateau>(targets);
   add_chains(targets);
 }
 
