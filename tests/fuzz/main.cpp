@@ -29,9 +29,9 @@
 #include "lockstep/checkpoint/unpickler.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/data/idx.h"
 #include "lockstep/log/csv_table.h"
 #include "lockstep/rendezvous/frame.h"
+#include "lockstep/source/idx.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/data/npy.h"
+#include "lockstep/source/npy.h"
 
 namespace lockstep::recipe {
 namespace {

@@ -1,11 +1,11 @@
 // Data sets, transforms, samplers and collates.
-#include "lockstep/data/mnist.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/recipe/noise.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/tensor_file.h"
 #include "lockstep/recipe/values.h"
+#include "lockstep/source/mnist.h"
 
 namespace lockstep::recipe {
 namespace {

@@ -7,8 +7,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/describe.h"
-#include "lockstep/data/npy.h"
 #include "lockstep/log/csv_table.h"
+#include "lockstep/source/npy.h"
 
 namespace lockstep::recipe {
 namespace {

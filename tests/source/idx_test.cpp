@@ -1,11 +1,11 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/source/idx.h"
 
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
-#include "tests/data/idx_files.h"
+#include "tests/source/idx_files.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/download.h"
+#include "lockstep/source/download.h"
 
 #include <array>
 #include <memory>
@@ -7,9 +7,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/data/curl_library.h"
-#include "lockstep/data/download_progress.h"
-#include "lockstep/data/sha256.h"
+#include "lockstep/source/curl_library.h"
+#include "lockstep/source/download_progress.h"
+#include "lockstep/source/sha256.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

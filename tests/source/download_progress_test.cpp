@@ -1,4 +1,4 @@
-#include "lockstep/data/download_progress.h"
+#include "lockstep/source/download_progress.h"
 
 #include <gmock/gmock.h>
 

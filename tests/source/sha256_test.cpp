@@ -1,4 +1,4 @@
-#include "lockstep/data/sha256.h"
+#include "lockstep/source/sha256.h"
 
 #include <string>
 

@@ -1,6 +1,6 @@
 // download() of a build without curl (LOCKSTEP_DOWNLOAD=OFF).
 #include "lockstep/base/error.h"
-#include "lockstep/data/download.h"
+#include "lockstep/source/download.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/curl_library.h"
+#include "lockstep/source/curl_library.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/mnist.h"
+#include "lockstep/source/mnist.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/data/loader.h"
 #include "tests/data/error_text.h"
-#include "tests/data/idx_files.h"
+#include "tests/source/idx_files.h"
 
 namespace lockstep::data {
 namespace {

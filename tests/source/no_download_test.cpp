@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/download.h"
+#include "lockstep/source/download.h"
 
 namespace lockstep::data {
 namespace {

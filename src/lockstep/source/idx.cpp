@@ -1,4 +1,4 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/source/idx.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/data/byte_reader.h"
+#include "lockstep/source/byte_reader.h"
 
 namespace lockstep::data {
 namespace {

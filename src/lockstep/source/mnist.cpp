@@ -1,11 +1,11 @@
-#include "lockstep/data/mnist.h"
+#include "lockstep/source/mnist.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "lockstep/base/warn.h"
-#include "lockstep/data/idx_images.h"
+#include "lockstep/source/idx_images.h"
 
 namespace lockstep::data {
 namespace {

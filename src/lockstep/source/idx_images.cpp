@@ -1,4 +1,4 @@
-#include "lockstep/data/idx_images.h"
+#include "lockstep/source/idx_images.h"
 
 #include <algorithm>
 
@@ -6,9 +6,9 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/data/describe.h"
-#include "lockstep/data/download.h"
-#include "lockstep/data/idx.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/source/download.h"
+#include "lockstep/source/idx.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

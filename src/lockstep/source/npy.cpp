@@ -1,4 +1,4 @@
-#include "lockstep/data/npy.h"
+#include "lockstep/source/npy.h"
 
 #include <bit>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "lockstep/data/download.h"
+#include "lockstep/source/download.h"
 
 #include <cstdlib>
 
@@ -7,10 +7,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/data/sha256.h"
+#include "lockstep/source/sha256.h"
 #include "tests/data/error_text.h"
-#include "tests/data/idx_files.h"
-#include "tests/data/loopback_server.h"
+#include "tests/source/idx_files.h"
+#include "tests/source/loopback_server.h"
 
 namespace lockstep::data {
 namespace {

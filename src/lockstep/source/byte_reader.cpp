@@ -1,4 +1,4 @@
-#include "lockstep/data/byte_reader.h"
+#include "lockstep/source/byte_reader.h"
 
 #include <algorithm>
 #include <array>
