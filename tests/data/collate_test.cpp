@@ -31,7 +31,7 @@ class Sentences : public Dataset {
 
 // An explicit type of the function would hide a mistake in its conversion to a Collate.
 Batch collated(const Collate& collate, const std::vector<std::int64_t>& indices) {
-  return make_batch(Sentences(), collate, indices);
+  return make_batch(Sentences(), collate, {.indices = indices});
 }
 
 std::string refusal(const Collate& collate, const std::vector<std::int64_t>& indices) {
@@ -93,9 +93,9 @@ TEST(Pad, AppliesToNestedBatches) {
 TEST(Pad, WritesIntoMemoryThatFits) {
   const Collate collate = pad({.keys = {"words", "tags"}});
   const std::vector<std::int64_t> long_first = {2, 0}, short_first = {0, 2};
-  const Batch old = make_batch(Sentences(), collate, long_first);
+  const Batch old = make_batch(Sentences(), collate, {.indices = long_first});
   const void* const memory = old["words"].data_ptr();
-  const Batch fresh = make_batch(Sentences(), collate, short_first, old);
+  const Batch fresh = make_batch(Sentences(), collate, {.indices = short_first, .reuse = old});
   EXPECT_EQ(fresh["words"].data_ptr(), memory);
   EXPECT_EQ(fresh["words"][0][1].abs().sum().item<float>(), 0) << "no values of the old batch";
 }
@@ -123,7 +123,8 @@ TEST(Pad, OnlyTheFirstDimensionMayDiffer) {
   };
   const std::vector<std::int64_t> indices = {3, 8};
   EXPECT_EQ(
-      error_text<DataError>([&] { make_batch(Wider(), pad({.keys = {"x"}}), indices); }),
+      error_text<DataError>(
+          [&] { make_batch(Wider(), pad({.keys = {"x"}}), {.indices = indices}); }),
       "sample 8: 'x' is Float [2, 8], but that of sample 3 is Float [2, 3]; data::pad extends "
       "the first dimension only");
 }
@@ -136,7 +137,8 @@ TEST(Pad, ANameThatASampleHasIsNotOverwritten) {
     }
   };
   const std::vector<std::int64_t> first = {0};
-  EXPECT_THAT(error_text<ConfigError>([&] { make_batch(Named(), pad({.keys = {"x"}}), first); }),
+  EXPECT_THAT(error_text<ConfigError>(
+                  [&] { make_batch(Named(), pad({.keys = {"x"}}), {.indices = first}); }),
               HasSubstr("'x_length'"));
 }
 
@@ -152,9 +154,12 @@ TEST(Stack, StacksNestedBatches) {
   EXPECT_EQ(batch["words"].sizes(), (torch::IntArrayRef{2, 3, 2}));
   EXPECT_TRUE(torch::equal(batch.nested("more")["id"], torch::tensor({2, 2}, torch::kInt64)));
   const std::vector<std::int64_t> two = {1, 1};
-  const Batch old = make_batch(Sentences(), stack(), two);
+  const Batch old = make_batch(Sentences(), stack(), {.indices = two});
   const void* const memory = old.nested("more")["words"].data_ptr();
-  EXPECT_EQ(make_batch(Sentences(), stack(), two, old).nested("more")["words"].data_ptr(), memory);
+  EXPECT_EQ(make_batch(Sentences(), stack(), {.indices = two, .reuse = old})
+                .nested("more")["words"]
+                .data_ptr(),
+            memory);
 }
 
 TEST(Stack, SamplesMustHaveValuesOfTheSameKind) {
@@ -168,7 +173,7 @@ TEST(Stack, SamplesMustHaveValuesOfTheSameKind) {
     }
   };
   const auto error = [](const std::vector<std::int64_t>& indices) {
-    return error_text<DataError>([&] { make_batch(Mixed(), stack(), indices); });
+    return error_text<DataError>([&] { make_batch(Mixed(), stack(), {.indices = indices}); });
   };
   EXPECT_THAT(error({0, 1}), HasSubstr("sample 1: 'x' is of another kind than in sample 0"));
   EXPECT_THAT(error({0, 2}), HasSubstr("sample 2: 'x' is a list of tensors"));

@@ -34,7 +34,8 @@ class BatchStream::Source {
     const auto indices =
         std::span<const std::int64_t>(plan_.order)
             .subspan(static_cast<std::size_t>(slice.first), static_cast<std::size_t>(slice.count));
-    Batch batch = make_batch(*dataset_, plan_.collate, indices, pool_.take());
+    Batch batch = make_batch(*dataset_, plan_.collate,
+                             {.indices = indices, .key = plan_.key, .reuse = pool_.take()});
     ++at_;
     pool_.lend(batch);
     return batch;

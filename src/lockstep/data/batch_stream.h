@@ -24,6 +24,7 @@ struct SampleSlice {
 
 struct StreamPlan {
   std::vector<std::int64_t> order;   // sample indices
+  EpochKey key = {};                 // of the samples' random numbers
   std::vector<SampleSlice> batches;  // batch k has the samples of this slice of the order
   // How many batches a thread prepares ahead. With 0, next() makes the batch itself. A thread is
   // faster only if making a batch takes longer than waking a thread, which takes tens of

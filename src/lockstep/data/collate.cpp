@@ -314,13 +314,15 @@ Collate lists(std::vector<std::string> keys) {
   });
 }
 
-Batch make_batch(const Dataset& dataset, const Collate& collate,
-                 std::span<const std::int64_t> indices, Batch reuse) {
-  if (!collate) return dataset.gather(indices, std::move(reuse));
+Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request) {
+  const auto& [indices, key, reuse] = request;
+  if (!collate) return dataset.gather_in_epoch(indices, key, std::move(request.reuse));
   check_indices(indices, dataset.size());
-  Samples samples{.samples = {}, .indices = indices, .reuse = std::move(reuse)};
+  Samples samples{.samples = {}, .indices = indices, .reuse = std::move(request.reuse)};
   samples.samples.reserve(indices.size());
-  for (const std::int64_t index : indices) samples.samples.push_back(dataset.sample(index));
+  for (const std::int64_t index : indices) {
+    samples.samples.push_back(dataset.sample_in_epoch(index, key));
+  }
   return collate(std::move(samples));
 }
 

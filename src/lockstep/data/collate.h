@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "lockstep/data/batch.h"
+#include "lockstep/data/random.h"
 
 namespace lockstep::data {
 
@@ -97,8 +98,14 @@ Collate pad(PadOptions options = {});
 // Throws ConfigError if no keys are given or one is not in the samples. Other tensors are stacked.
 Collate lists(std::vector<std::string> keys);
 
-// A batch of these samples: by `collate`, or by the data set's gather() if it is empty.
-Batch make_batch(const Dataset& dataset, const Collate& collate,
-                 std::span<const std::int64_t> indices, Batch reuse = {});
+struct BatchRequest {
+  std::span<const std::int64_t> indices;
+  EpochKey key = {};
+  Batch reuse = {};  // as in Dataset::gather
+};
+
+// A batch of these samples: by `collate`, or by the data set's gather_in_epoch() if it is empty. An
+// error while a sample is read names the sample (Dataset::name_of).
+Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request);
 
 }  // namespace lockstep::data

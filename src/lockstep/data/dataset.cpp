@@ -2,13 +2,50 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "lockstep/data/collate.h"
 
 namespace lockstep::data {
 
+namespace {
+
+const Collate& stacked() {
+  static const Collate collate = stack();
+  return collate;
+}
+
+}  // namespace
+
 Batch Dataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
-  static const Collate stacked = stack();
-  return make_batch(*this, stacked, indices, std::move(reuse));
+  return make_batch(*this, stacked(), {.indices = indices, .reuse = std::move(reuse)});
+}
+
+Batch Dataset::sample_in_epoch(std::int64_t index, const EpochKey&) const {
+  return sample(index);
+}
+
+Batch Dataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey&,
+                               Batch reuse) const {
+  return gather(indices, std::move(reuse));
+}
+
+std::string Dataset::name_of(std::int64_t index) const {
+  return fmt::format("sample {}", index);
+}
+
+Batch RandomDataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
+  return gather_in_epoch(indices, {}, std::move(reuse));
+}
+
+Batch RandomDataset::sample_in_epoch(std::int64_t index, const EpochKey& key) const {
+  SampleContext context(key, index);
+  return sample(context);
+}
+
+Batch RandomDataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                                     Batch reuse) const {
+  return make_batch(*this, stacked(), {.indices = indices, .key = key, .reuse = std::move(reuse)});
 }
 
 }  // namespace lockstep::data

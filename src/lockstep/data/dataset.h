@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "lockstep/data/batch.h"
+#include "lockstep/data/random.h"
 
 namespace lockstep::data {
 
-// Must be safe to read from several threads at once: a loader may prefetch.
+// Must be safe to read from several threads at once: a loader may have several.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -32,6 +34,42 @@ class Dataset {
   // no other code holds, or an empty one. Its memory may be overwritten, and its content is
   // undefined.
   virtual Batch gather(std::span<const std::int64_t> indices, Batch reuse) const;
+
+  // The same in an epoch. A loader calls these two. They are for data sets whose samples have
+  // random parts, and for those that contain another data set. By default they call sample() and
+  // gather().
+  virtual Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const;
+  virtual Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                                Batch reuse) const;
+
+  // Names a sample in messages: "sample 17", or with the file that it is read from.
+  virtual std::string name_of(std::int64_t index) const;
+};
+
+// A data set whose samples have random parts, or differ from epoch to epoch:
+//
+//   class Crops : public ls::data::RandomDataset {
+//     std::int64_t size() const override { return 100; }
+//     ls::Batch sample(ls::data::SampleContext& context) const override {
+//       const auto at = context.random.below(32);  // another crop in each epoch
+//       return {{"features", signals_[context.index].narrow(0, at, 64)}};
+//     }
+//   };
+//
+// Draw all random numbers from the context, and samples do not depend on threads, workers or
+// prefetch.
+class RandomDataset : public Dataset {
+ public:
+  virtual Batch sample(SampleContext& context) const = 0;
+
+  // Without an epoch: as in the first epoch of a run with the default seed.
+  Batch sample(std::int64_t index) const final { return sample_in_epoch(index, {}); }
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const final;
+
+  Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const final;
+  // Stacks samples. Override it to make a batch in one pass.
+  Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                        Batch reuse) const override;
 };
 
 using DatasetPtr = std::shared_ptr<const Dataset>;

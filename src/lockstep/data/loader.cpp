@@ -70,6 +70,10 @@ std::vector<std::int64_t> Loader::order(const EpochKey& key) const {
   return order;
 }
 
+EpochKey Loader::sample_key(const EpochKey& key) const {
+  return {.seed = options_.seed.value_or(key.seed), .epoch = key.epoch};
+}
+
 std::vector<std::int64_t> Loader::full_order(const EpochKey& key) const {
   std::vector<std::int64_t> order;
   if (options_.sampler) {
@@ -95,6 +99,7 @@ BatchStream Loader::stream(const StreamOptions& options) const {
     throw ConfigError("loader: step: expected 1 or more, got {}", options.step);
   }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
+                  .key = sample_key({.seed = options.seed, .epoch = options.epoch}),
                   .prefetch = options_.prefetch,
                   .collate = options_.collate};
   const std::int64_t size = unsplit_batch_size();

@@ -36,12 +36,6 @@ struct LoaderOptions {
   std::optional<std::int64_t> max_batches = {};
 };
 
-// Everything that the order of an epoch depends on.
-struct EpochKey {
-  std::uint64_t seed = 42;  // of the run; a seed in LoaderOptions is used instead
-  std::int64_t epoch = 1;   // added to the seed
-};
-
 struct StreamOptions {
   std::uint64_t seed = 42;       // as in EpochKey
   std::int64_t epoch = 1;        // as in EpochKey
@@ -73,6 +67,10 @@ class Loader {
 
   // The same, including the samples that drop_last leaves out.
   std::vector<std::int64_t> full_order(const EpochKey& key = {}) const;
+
+  // The key of the samples' random numbers in an epoch: with the seed of the options, if they have
+  // one.
+  EpochKey sample_key(const EpochKey& key) const;
 
   // Throws ConfigError if first_batch is not in [0, batches()], or step is not positive.
   BatchStream stream(const StreamOptions& options = {}) const;

@@ -70,7 +70,10 @@ EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
 }
 
 ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64_t shards)
-    : loader_(loader), split_(batch_split(loader, shards)), size_(epoch_size(loader, shards)) {
+    : loader_(loader),
+      key_(loader.sample_key(key)),
+      split_(batch_split(loader, shards)),
+      size_(epoch_size(loader, shards)) {
   if (sampler_of(loader, {.count = shards}) == nullptr) {
     order_ = loader.full_order(key);
     order_.resize(static_cast<std::size_t>(size_.samples));
@@ -104,6 +107,7 @@ std::int64_t ShardedEpoch::samples(std::int64_t batch) const {
 
 BatchStream ShardedEpoch::stream(const Worker& worker) const {
   StreamPlan plan{.order = order_,
+                  .key = key_,
                   .prefetch = loader_.options().prefetch,
                   .collate = loader_.options().collate};
   for (std::int64_t batch = worker.first_batch; batch < batches(); ++batch) {

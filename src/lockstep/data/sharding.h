@@ -64,6 +64,7 @@ class ShardedEpoch {
 
  private:
   Loader loader_;
+  EpochKey key_;  // of the samples' random numbers
   BatchSplit split_;
   EpochSize size_;
   std::vector<std::int64_t> order_;

@@ -13,19 +13,40 @@ Subset::Subset(DatasetPtr dataset, std::vector<std::int64_t> indices)
   check_indices(indices_, dataset_->size());
 }
 
-Batch Subset::sample(std::int64_t index) const {
+std::int64_t Subset::original(std::int64_t index) const {
   check_indices({&index, 1}, size());
-  return dataset_->sample(indices_[static_cast<std::size_t>(index)]);
+  return indices_[static_cast<std::size_t>(index)];
 }
 
-Batch Subset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
+std::vector<std::int64_t> Subset::originals(std::span<const std::int64_t> indices) const {
   check_indices(indices, size());
   std::vector<std::int64_t> mapped;
   mapped.reserve(indices.size());
   for (const std::int64_t index : indices) {
     mapped.push_back(indices_[static_cast<std::size_t>(index)]);
   }
-  return dataset_->gather(mapped, std::move(reuse));
+  return mapped;
+}
+
+Batch Subset::sample(std::int64_t index) const {
+  return dataset_->sample(original(index));
+}
+
+Batch Subset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
+  return dataset_->gather(originals(indices), std::move(reuse));
+}
+
+Batch Subset::sample_in_epoch(std::int64_t index, const EpochKey& key) const {
+  return dataset_->sample_in_epoch(original(index), key);
+}
+
+Batch Subset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                              Batch reuse) const {
+  return dataset_->gather_in_epoch(originals(indices), key, std::move(reuse));
+}
+
+std::string Subset::name_of(std::int64_t index) const {
+  return dataset_->name_of(original(index));
 }
 
 }  // namespace lockstep::data

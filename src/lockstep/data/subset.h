@@ -18,8 +18,16 @@ class Subset : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   Batch sample(std::int64_t index) const override;
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
+  // The random numbers are those of the sample in `dataset`.
+  Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override;
+  Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                        Batch reuse) const override;
+  std::string name_of(std::int64_t index) const override;
 
  private:
+  std::int64_t original(std::int64_t index) const;
+  std::vector<std::int64_t> originals(std::span<const std::int64_t> indices) const;
+
   DatasetPtr dataset_;
   std::vector<std::int64_t> indices_;
 };

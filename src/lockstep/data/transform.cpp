@@ -30,6 +30,23 @@ bool Transform::fuse(Conversion&) const {
   return false;
 }
 
+torch::Tensor SampleTransform::apply(const torch::Tensor& batch) const {
+  if (is_random()) {
+    throw ConfigError(
+        "a random transform was given a whole batch; expected it in the transform of a data set, "
+        "which "
+        "knows the random numbers of each sample");
+  }
+  if (batch.dim() == 0 || batch.size(0) == 0) {
+    throw DataError("expected a batch of samples, [B, ...], got {}", describe(batch));
+  }
+  Draw draw{.random = SampleRandom({}, 0)};
+  std::vector<torch::Tensor> samples;
+  samples.reserve(static_cast<std::size_t>(batch.size(0)));
+  for (const torch::Tensor& sample : batch.unbind(0)) samples.push_back(apply(sample, draw));
+  return torch::stack(samples);
+}
+
 torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {
   const bool bytes = batch.scalar_type() == torch::kUInt8;
   if ((batch.dim() != 3 && batch.dim() != 4) || !(bytes || batch.is_floating_point())) {

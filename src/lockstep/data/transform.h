@@ -16,6 +16,8 @@
 
 #include <torch/types.h>
 
+#include "lockstep/data/random.h"
+
 namespace lockstep::data {
 
 // What a gather does to bytes while it copies them.
@@ -28,6 +30,14 @@ struct BytesToFloat {       // [H, W] or [H, W, C] to (byte / 255 - mean) / std 
 using Conversion = std::variant<BytesAsIs, BytesToInt64, BytesToFloat>;
 
 class Transform;
+
+// With what a transform changes one sample.
+struct Draw {
+  SampleRandom random;
+  // Whether the tensor is a mask: each of its values is a class. It is moved, cropped and resized
+  // as the image is, but its values are never mixed, and colours, noise and scaling do not apply.
+  bool is_mask = false;
+};
 
 // A shared, immutable transform. It can be made from any transform: TransformPtr t = ToTensor(). An
 // empty one does not change its tensor.
@@ -59,6 +69,22 @@ class Transform {
 
   // The steps of a chain of transforms, in order. Empty if this is a single step.
   virtual std::vector<TransformPtr> steps() const { return {}; }
+};
+
+// A transform of one sample after the other: what it does may differ from sample to sample, and so
+// may the sizes of the samples before it. Images are bytes [H, W] or [H, W, C], or floats [C, H,
+// W]: bytes have their channels last, as files have them, and ToTensor moves them to the front.
+class SampleTransform : public Transform {
+ public:
+  // Must not write into `sample`. All random numbers are drawn from `draw.random`, and as many of
+  // them for a mask as for an image. Throws DataError if it cannot transform the sample.
+  virtual torch::Tensor apply(const torch::Tensor& sample, Draw& draw) const = 0;
+
+  virtual bool is_random() const { return false; }  // apply() draws numbers
+
+  // Applies it to all samples of a batch and stacks the results. Throws ConfigError if it is
+  // random, because the numbers of a sample belong to its place in a data set and not in a batch.
+  torch::Tensor apply(const torch::Tensor& batch) const final;
 };
 
 // Converts images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images

@@ -295,7 +295,7 @@ Batch first_samples(const data::Loader& loader, std::int64_t count) {
   if (size == 0) throw DataError("the data set is empty");
   std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size)));
   std::iota(indices.begin(), indices.end(), 0);
-  return data::make_batch(*loader.dataset(), loader.options().collate, indices);
+  return data::make_batch(*loader.dataset(), loader.options().collate, {.indices = indices});
 }
 
 const torch::Tensor& tensor_of(const Batch& batch, const std::string& key) {
