@@ -15,6 +15,7 @@ struct ZipEntry {
   bool is_large = false;       // its sizes and offset are in the field for 4 GB and more
   bool shares_first = false;   // its content is that of the first entry
   std::uint64_t unpacked = 0;  // the size that it claims; 0: the size of its content
+  std::uint32_t checksum = 0;  // of the unpacked content
 };
 
 template <typename T>
@@ -47,7 +48,8 @@ inline std::string zip(const std::vector<ZipEntry>& entries) {
          {std::uint16_t{20}, std::uint16_t{20}, entry.flags, entry.method}) {
       put(list, value);
     }
-    list += std::string(8, '\0');
+    list += std::string(4, '\0');  // time and date
+    put(list, entry.checksum);
     put(list, entry.is_large ? kElsewhere : static_cast<std::uint32_t>(size));
     put(list, entry.is_large ? kElsewhere : static_cast<std::uint32_t>(unpacked));
     put(list, static_cast<std::uint16_t>(entry.name.size()));
