@@ -7,6 +7,7 @@
 #include "lockstep/science/field_dataset.h"
 #include "lockstep/science/filters.h"
 #include "lockstep/science/hdf5.h"
+#include "lockstep/science/hdf5_table.h"
 #include "lockstep/science/krr.h"
 #include "lockstep/science/picae.h"
 #include "lockstep/science/scripted_network.h"

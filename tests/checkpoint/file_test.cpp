@@ -16,6 +16,7 @@
 #include "lockstep/checkpoint/pickle.h"
 #include "lockstep/state/hash.h"
 #include "tests/checkpoint/zip.h"
+#include "tests/source/safetensors_files.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -317,6 +318,23 @@ TEST(LoadWeights, NamesOfOurOwnStayAsTheyAre) {
   TemporaryDirectory folder;
   save(folder / "a.pth", {{"model_state_dict", StateDict{{"module.weight", torch::ones({2})}}}});
   EXPECT_TRUE(load_weights(folder / "a.pth").contains("module.weight"));
+}
+
+TEST(CheckpointFile, WeightsMayComeFromSafetensors) {
+  TemporaryDirectory folder;
+  write_file_atomically(folder / "a.safetensors", data::small_safetensors());
+  const StateDict weights = load_weights(folder / "a.safetensors");
+  EXPECT_THAT(weights.keys(), testing::ElementsAre("x", "y"));
+  auto x = weights.get<torch::Tensor>("x");
+  EXPECT_TRUE(x.equal(torch::arange(6, torch::kFloat32).view({2, 3})));
+  x.add_(1);  // a view of the file could not be changed
+  write_file_atomically(folder / "b.safetensors", "text");
+  try {
+    load_weights(folder / "b.safetensors");
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("b.safetensors"));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "lockstep/recipe/tensor_file.h"
+#include "lockstep/checkpoint/tensor_file.h"
 
 #include <cstdlib>
 
@@ -10,7 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
 
-namespace lockstep::recipe {
+namespace lockstep::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,7 +83,7 @@ TEST(TensorFile, OptionsThatContradictEachOtherAreRefused) {
   };
   EXPECT_THAT(message({.path = "d.pt", .targets = "y", .keys = {{"a", "a"}}}),
               HasSubstr("keys: expected keys, or features and targets, got both"));
-  EXPECT_THAT(message({.path = "d.pt", .keys = {{"a", "a"}}, .transform = data::ToTensor()}),
+  EXPECT_THAT(message({.path = "d.pt", .keys = {{"a", "a"}}, .transform = ToTensor()}),
               HasSubstr("transform: it is for the key 'features'"));
 }
 
@@ -121,4 +121,4 @@ TEST(TensorFile, ErrorsNameTheFileAndTheKey) {
 }
 
 }  // namespace
-}  // namespace lockstep::recipe
+}  // namespace lockstep::data

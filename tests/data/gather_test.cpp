@@ -1,5 +1,9 @@
 #include "lockstep/data/gather.h"
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
@@ -30,6 +34,62 @@ TEST_P(GatherCopy, IsIndexSelectForEveryWidthOfRow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, GatherCopy, testing::Values(0, 1, 2, 3, 8, 1000));
+
+// Files are mapped at any address.
+TEST_P(GatherCopy, TakesRowsAtAnyAddress) {
+  const torch::Tensor rows = torch::rand({10, GetParam()});
+  const torch::Tensor memory =
+      torch::zeros({static_cast<std::int64_t>(rows.nbytes()) + 1}, torch::kUInt8);
+  char* const begin = static_cast<char*>(memory.data_ptr()) + 1;
+  std::memcpy(begin, rows.data_ptr(), rows.nbytes());
+  const torch::Tensor shifted = torch::from_blob(begin, rows.sizes(), torch::kFloat32);
+  torch::Tensor out = torch::empty({count(), GetParam()});
+  gather_copy(shifted, kIndices, out);
+  EXPECT_TRUE(torch::equal(out, picked(rows)));
+  out = torch::empty({count(), GetParam()});
+  EXPECT_TRUE(gather_copy_finite(shifted, kIndices, out));
+  EXPECT_TRUE(torch::equal(out, picked(rows)));
+}
+
+TEST_P(GatherCopy, FindsValuesThatAreNotFinite) {
+  const std::int64_t width = GetParam();
+  if (width == 0) return;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const auto type : {torch::kFloat16, torch::kBFloat16, torch::kFloat32, torch::kFloat64,
+                          torch::kComplexFloat, torch::kComplexDouble}) {
+    torch::Tensor rows = torch::randn({10, width}).to(type);
+    torch::Tensor out = torch::empty({count(), width}, type);
+    EXPECT_TRUE(gather_copy_finite(rows, kIndices, out)) << type;
+    EXPECT_TRUE(torch::equal(out, picked(rows)));
+    for (const double value : {kInfinity, -kInfinity, std::nan("")}) {
+      for (const std::int64_t column : {std::int64_t{0}, width - 1}) {
+        torch::Tensor bad = rows.clone();
+        bad[3][column] = value;
+        EXPECT_FALSE(gather_copy_finite(bad, kIndices, out)) << type << value << column;
+        bad[3][column] = 0;
+        bad[2][column] = value;
+        EXPECT_TRUE(gather_copy_finite(bad, kIndices, out)) << "row 2 is not gathered";
+      }
+    }
+  }
+}
+
+TEST(GatherCopyFinite, TakesTheLargestAndSmallestNumbers) {
+  const std::vector<std::int64_t> all = {0, 1};
+  const auto expect_finite = [&](const torch::Tensor& rows) {
+    torch::Tensor out = torch::empty_like(rows);
+    EXPECT_TRUE(gather_copy_finite(rows, all, out)) << rows;
+  };
+  using Floats = std::numeric_limits<float>;
+  using Doubles = std::numeric_limits<double>;
+  expect_finite(
+      torch::tensor({Floats::max(), -Floats::max(), Floats::denorm_min(), -0.0F}).view({2, 2}));
+  expect_finite(
+      torch::tensor({Doubles::max(), -Doubles::max(), Doubles::denorm_min(), -0.0}, torch::kFloat64)
+          .view({2, 2}));
+  expect_finite(torch::tensor({65504.F, -65504.F}).to(torch::kFloat16));
+  expect_finite(torch::full({2, 3}, -1, torch::kInt64));
+}
 
 TEST(GatherBytesToInt64, KeepsTheValues) {
   const torch::Tensor rows = torch::randint(0, 256, {10, 5}, torch::kUInt8);

@@ -1,5 +1,6 @@
 #include "lockstep/data/tensor_dataset.h"
 
+#include <limits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -114,6 +115,36 @@ TEST(TensorDataset, NamesTheKeyWhoseTransformCannotWork) {
       tensor_dataset({{"features", torch::zeros({5, 4, 4, 2}, torch::kUInt8),
                        Compose({ToTensor(), Normalize({.mean = {0, 0, 0}, .std = {1, 1, 1}})})}});
   EXPECT_THAT(error_text<DataError>([&] { colours->sample(0); }), HasSubstr("C = 3"));
+}
+
+TEST(TensorDataset, RowsOfAFileAreNotCopiedAsAWhole) {
+  const torch::Tensor columns = torch::rand({3, 5});
+  const torch::Tensor rows = columns.t();  // not contiguous, as a file in Fortran's order
+  const TensorDataset dataset(std::vector<Column>{{.key = "x", .tensor = rows, .file = "x.npy"}});
+  EXPECT_EQ(dataset.columns()[0].tensor.data_ptr(), columns.data_ptr());
+  EXPECT_TRUE(torch::equal(dataset.gather(kSomeRows, {})["x"], some_of(rows)));
+  EXPECT_EQ(dataset.name_of(2), "row 2 of x.npy");
+  EXPECT_EQ(TensorDataset(rows, rows).name_of(2), "sample 2");
+}
+
+TEST(TensorDataset, BytesInFortransOrderAreTransformed) {
+  const torch::Tensor bytes = torch::randint(0, 256, {7, 6, 5}, torch::kUInt8).permute({2, 1, 0});
+  const auto dataset =
+      tensor_dataset({{.key = "x", .tensor = bytes, .transform = ToTensor(), .file = "x.npy"}});
+  EXPECT_TRUE(torch::equal(dataset->gather(kSomeRows, {})["x"], ToTensor().apply(some_of(bytes))));
+}
+
+TEST(TensorDataset, RefusesValuesThatAreNotFiniteIfItIsTold) {
+  torch::Tensor rows = torch::rand({5, 3});
+  rows[4][1] = std::numeric_limits<float>::quiet_NaN();
+  for (const torch::Tensor& layout : {rows, rows.t().contiguous().t()}) {
+    const auto checked = tensor_dataset(
+        {{.key = "x", .tensor = layout, .file = "x.npy", .allow_non_finite = false}});
+    EXPECT_NO_THROW(checked->sample(3));
+    EXPECT_THAT(error_text<DataError>([&] { checked->gather(kSomeRows, {}); }),
+                HasSubstr("x.npy: row 4: value 1 is nan, and 1 of its 3 values"));
+    EXPECT_NO_THROW(tensor_dataset({{.key = "x", .tensor = layout}})->sample(4));
+  }
 }
 
 }  // namespace

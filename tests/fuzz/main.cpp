@@ -1,6 +1,7 @@
 // Gives damaged inputs to every reader of data that may come from outside: checkpoints, pickles,
-// configs, overrides, IDX files, CSV tables and frames of the network. A reader must return or
-// throw lockstep::Error; any other exception, a crash or a hang is a finding.
+// configs, overrides, IDX files, arrays of NumPy, safetensors, vocabularies, CSV tables and frames
+// of the network. A reader must return or throw lockstep::Error; any other exception, a crash or a
+// hang is a finding.
 //
 // usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //
@@ -32,6 +33,13 @@
 #include "lockstep/log/csv_table.h"
 #include "lockstep/rendezvous/frame.h"
 #include "lockstep/source/idx.h"
+#include "lockstep/source/npy.h"
+#include "lockstep/source/npy_reader.h"
+#include "lockstep/source/safetensors.h"
+#include "lockstep/source/text_dataset.h"
+#include "tests/checkpoint/zip.h"
+#include "tests/source/safetensors_files.h"
+#include "tests/source/zip_files.h"
 
 namespace lockstep {
 namespace {
@@ -84,6 +92,25 @@ std::string idx_file() {
   return bytes;
 }
 
+std::string npy_file() {
+  return data::npy_header(torch::kFloat32, {3, 4}) + std::string(48, '\x3f');
+}
+
+void read_npz(const std::string&) {
+  const data::NpzFile file(kInput);
+  for (const std::string& name : file.names()) file.read(name);
+}
+
+void read_safetensors(const std::string&) {
+  const data::SafetensorsFile file(kInput);
+  for (const std::string& name : file.names()) file.read(name);
+}
+
+// The input is both the vocabulary and the text.
+void read_text(const std::string&) {
+  data::text_dataset({.path = kInput, .vocabulary = kInput, .window = 2})->sample(0);
+}
+
 void read_frames(const std::string& input) {
   rendezvous::FrameReader reader;
   // In two pieces, as a network may cut it.
@@ -124,6 +151,13 @@ std::vector<Reader> readers() {
          config::apply_override(document, input);
        }},
       {"idx", {idx_file()}, [](const std::string&) { data::read_idx(kInput); }},
+      {"npy", {npy_file()}, [](const std::string&) { data::read_npy(kInput); }},
+      {"npz",
+       {checkpoint::zip({{.name = "x.npy", .content = npy_file()}}),
+        checkpoint::zip({data::deflated_entry("x.npy", npy_file())})},
+       read_npz},
+      {"safetensors", {data::small_safetensors()}, read_safetensors},
+      {"text", {"the\ncat\nsat\n<unk>\n"}, read_text},
       {"csv",
        {"step,accuracy,\"a \"\"b\"\"\"\n1,0.5,2\n2,,3\n"},
        [](const std::string&) { CsvTable(kInput, {.keep_until = 1}); }},

@@ -55,6 +55,23 @@ TEST(Hdf5, ReadsBlocks) {
   EXPECT_TRUE(block.equal(all.index({Slice(), Slice(2, 5, 2), Slice(1, 2), Slice(0, 4, 3)})));
 }
 
+TEST(Hdf5, ReadsRowsInTheirOwnType) {
+  const Hdf5File file(kOfPython);
+  const std::vector<std::int64_t> rows = {5, 1, 2, 1};
+  const torch::Tensor index = torch::tensor(rows, torch::kInt64);
+  for (const char* const name : {"count", "density", "big_endian"}) {
+    const torch::Tensor all = file.read(name);
+    if (all.size(0) < 6) continue;
+    const torch::Tensor some = file.read_rows(name, rows);
+    EXPECT_EQ(some.scalar_type(), file.type(name));
+    EXPECT_TRUE(some.to(torch::kFloat32).equal(all.index_select(0, index))) << name;
+  }
+  EXPECT_TRUE(torch::isIntegralType(file.type("count"), /*includeBool=*/false));
+  EXPECT_THAT(error_of([&] { file.read_rows("time", rows); }), HasSubstr("a single number"));
+  const std::vector<std::int64_t> outside = {6};
+  EXPECT_THAT(error_of([&] { file.read_rows("count", outside); }), HasSubstr("row 6 is not in it"));
+}
+
 TEST(Hdf5, ErrorsNameFileAndDataset) {
   const Hdf5File file(kOfPython);
   EXPECT_THAT(error_of([&] { file.read("velocty"); }),

@@ -1,11 +1,13 @@
 #include "lockstep/checkpoint/file.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/pickle.h"
+#include "lockstep/source/safetensors.h"
 #include "lockstep/state/hash.h"
 
 namespace lockstep::checkpoint {
@@ -47,8 +49,25 @@ Content read(const std::filesystem::path& path) {
                                   [&] { return read_content(path); });
 }
 
+namespace {
+
+// Copies, because the file may change after it was read.
+Content read_safetensors(const std::filesystem::path& path) {
+  return reading<CheckpointError>({.path = path, .kind = "checkpoint"}, [&] {
+    const data::SafetensorsFile file(path);
+    std::vector<StateDict::Entry> entries;
+    for (const std::string& name : file.names()) {
+      entries.emplace_back(name, file.read(name).clone());
+    }
+    return Content{.state = StateDict(std::move(entries)), .is_ours = false};
+  });
+}
+
+}  // namespace
+
 StateDict load_weights(const std::filesystem::path& path) {
-  return weights_in(read(path), path);
+  const bool is_safetensors = path.extension() == ".safetensors";
+  return weights_in(is_safetensors ? read_safetensors(path) : read(path), path);
 }
 
 StateDict weights_in(const Content& content, const std::filesystem::path& path) {

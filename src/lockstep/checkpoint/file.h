@@ -25,7 +25,8 @@ Content read(const std::filesystem::path& path);
 
 // A model's weights by name, from a checkpoint or from a file that Python wrote: a state_dict, or a
 // dictionary that has one as model_state_dict, state_dict or model. From the names of Python's
-// files, the `module.` that DistributedDataParallel puts before every name is removed.
+// files, the `module.` that DistributedDataParallel puts before every name is removed. A file whose
+// name ends with .safetensors is read as such.
 StateDict load_weights(const std::filesystem::path& path);
 // The same from the content of such a file.
 StateDict weights_in(const Content& content, const std::filesystem::path& path);

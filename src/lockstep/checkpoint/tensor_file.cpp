@@ -1,4 +1,4 @@
-#include "lockstep/recipe/tensor_file.h"
+#include "lockstep/checkpoint/tensor_file.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/pickle.h"
 #include "lockstep/data/tensor_dataset.h"
 
-namespace lockstep::recipe {
+namespace lockstep::data {
 namespace {
 
 using Keys = std::map<std::string, std::string>;
@@ -23,7 +23,7 @@ struct SampleColumn {
 };
 
 // Samples whose tensors may differ in their shapes.
-class SampleLists : public data::Dataset {
+class SampleLists : public Dataset {
  public:
   explicit SampleLists(std::vector<SampleColumn> columns) : columns_(std::move(columns)) {}
 
@@ -84,7 +84,7 @@ std::vector<torch::Tensor> samples_of(const StateDict& file, const std::string& 
   return samples;
 }
 
-data::DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
+DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
   std::vector<SampleColumn> columns;
   for (const auto& [key, name] : keys) {
     columns.push_back({.key = key, .samples = samples_of(file, name)});
@@ -96,19 +96,18 @@ data::DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
   return std::make_shared<SampleLists>(std::move(columns));
 }
 
-data::DatasetPtr of_rows(const StateDict& file, const Keys& keys,
-                         const data::TransformPtr& transform) {
-  std::vector<data::Column> columns;
+DatasetPtr of_rows(const StateDict& file, const Keys& keys, const TransformPtr& transform) {
+  std::vector<Column> columns;
   for (const auto& [key, name] : keys) {
     columns.push_back(
-        {key, file.get<torch::Tensor>(name), key == kFeatures ? transform : data::TransformPtr()});
+        {key, file.get<torch::Tensor>(name), key == kFeatures ? transform : TransformPtr()});
   }
-  return data::tensor_dataset(std::move(columns));
+  return tensor_dataset(std::move(columns));
 }
 
 }  // namespace
 
-data::DatasetPtr tensor_file(const TensorFileOptions& options) {
+DatasetPtr tensor_file(const TensorFileOptions& options) {
   const Keys keys = keys_of(options);
   // With "path:" in front, an error in a config shows the line of that option.
   return reading<DataError>({.path = options.path, .kind = "path:"}, [&] {
@@ -123,4 +122,4 @@ data::DatasetPtr tensor_file(const TensorFileOptions& options) {
   });
 }
 
-}  // namespace lockstep::recipe
+}  // namespace lockstep::data

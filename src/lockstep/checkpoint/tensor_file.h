@@ -11,7 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/transform.h"
 
-namespace lockstep::recipe {
+namespace lockstep::data {
 
 struct TensorFileOptions {
   std::filesystem::path path = {};
@@ -19,11 +19,11 @@ struct TensorFileOptions {
   std::optional<std::string> targets = "targets";  // likewise; none: no targets
   // Instead of features and targets: keys of the batch to keys in the file.
   std::map<std::string, std::string> keys = {};
-  data::TransformPtr transform = {};  // of the features, or of the key "features"
+  TransformPtr transform = {};  // of the features, or of the key "features"
 };
 
 // Throws ConfigError if options contradict each other, and DataError if the file is missing, is not
 // such a file, or lacks a key.
-data::DatasetPtr tensor_file(const TensorFileOptions& options);
+DatasetPtr tensor_file(const TensorFileOptions& options);
 
-}  // namespace lockstep::recipe
+}  // namespace lockstep::data

@@ -1,6 +1,7 @@
 #include "lockstep/data/gather.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <ATen/Parallel.h>
@@ -49,9 +50,63 @@ void for_each_row(const torch::Tensor& rows, std::span<const std::int64_t> indic
 template <typename Scalar>
 void copy_scalars(const torch::Tensor& rows, std::span<const std::int64_t> indices,
                   torch::Tensor& out) {
-  const auto* from = static_cast<const Scalar*>(rows.data_ptr());
+  const auto* from = static_cast<const char*>(rows.data_ptr());
   auto* to = static_cast<Scalar*>(out.data_ptr());
-  for (std::size_t k = 0; k < indices.size(); ++k) to[k] = from[indices[k]];
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    std::memcpy(to + k, from + indices[k] * static_cast<std::int64_t>(sizeof(Scalar)),
+                sizeof(Scalar));
+  }
+}
+
+// The numbers of one row, as the integers that have their bits.
+template <typename Bits>
+struct FloatRow {
+  const char* from;
+  char* to;
+  std::int64_t count;
+  Bits lowest_exponent_bit;
+  Bits& seen;  // its highest bit is set if a number is NaN or infinite
+};
+
+template <typename Bits>
+struct CopyAndCheckLoop {
+  LOCKSTEP_ALWAYS_INLINE void operator()(const FloatRow<Bits>& row) const {
+    const char* __restrict from = row.from;
+    char* __restrict to = row.to;
+    constexpr Bits kWithoutSign = static_cast<Bits>(~Bits{0}) >> 1;
+    const Bits carry = row.lowest_exponent_bit;
+    Bits seen = 0;
+    for (std::int64_t i = 0; i < row.count; ++i) {
+      Bits bits;
+      std::memcpy(&bits, from + i * static_cast<std::int64_t>(sizeof(Bits)), sizeof(Bits));
+      std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &bits, sizeof(Bits));
+      // All bits of the exponent are set if a number is not finite. Then the sum reaches the bit of
+      // the sign. Unlike comparisons, this has instructions for all sizes.
+      seen = static_cast<Bits>(seen | static_cast<Bits>((bits & kWithoutSign) + carry));
+    }
+    row.seen = static_cast<Bits>(row.seen | seen);
+  }
+};
+
+template <typename Bits>
+bool copy_finite(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                 torch::Tensor& out, int mantissa_bits) {
+  if (indices.empty() || out.numel() == 0) return true;
+  const auto row_bytes = static_cast<std::int64_t>(out.nbytes() / indices.size());
+  auto* to = static_cast<char*>(out.data_ptr());
+  std::atomic<bool> is_finite = true;
+  for_each_row(rows, indices, out, [&](std::int64_t k, const char* row) {
+    Bits seen = 0;
+    run_best(CopyAndCheckLoop<Bits>(),
+             FloatRow<Bits>{.from = row,
+                            .to = to + k * row_bytes,
+                            .count = row_bytes / static_cast<std::int64_t>(sizeof(Bits)),
+                            .lowest_exponent_bit = static_cast<Bits>(Bits{1} << mantissa_bits),
+                            .seen = seen});
+    constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+    if ((seen & kSign) != 0) is_finite.store(false, std::memory_order_relaxed);
+  });
+  return is_finite;
 }
 
 // One channel of one image.
@@ -134,6 +189,23 @@ void gather_copy(const torch::Tensor& rows, std::span<const std::int64_t> indice
   for_each_row(rows, indices, out, [=](std::int64_t k, const char* row) {
     std::memcpy(to + static_cast<std::size_t>(k) * row_bytes, row, row_bytes);
   });
+}
+
+bool gather_copy_finite(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                        torch::Tensor& out) {
+  switch (c10::toRealValueType(rows.scalar_type())) {
+    case torch::kFloat16:
+      return copy_finite<std::uint16_t>(rows, indices, out, 10);
+    case torch::kBFloat16:
+      return copy_finite<std::uint16_t>(rows, indices, out, 7);
+    case torch::kFloat32:
+      return copy_finite<std::uint32_t>(rows, indices, out, 23);
+    case torch::kFloat64:
+      return copy_finite<std::uint64_t>(rows, indices, out, 52);
+    default:
+      gather_copy(rows, indices, out);
+      return true;
+  }
 }
 
 void gather_bytes_to_int64(const torch::Tensor& rows, std::span<const std::int64_t> indices,

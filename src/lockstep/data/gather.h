@@ -1,5 +1,6 @@
 // The inner loops of a gather: rows of a contiguous CPU tensor are selected by index and converted
-// while they are copied. Internal to data/: other modules gather through a Dataset.
+// while they are copied. For the data sets of data/ and source/: other modules gather through a
+// Dataset.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,14 @@ struct PixelMap {
 };
 
 // For all of these, `rows` must be contiguous, the indices must be in range, and `out` must be
-// contiguous and of the right type, with one row per index.
+// contiguous and of the right type, with one row per index. Rows that are only copied may begin at
+// any address: a file may be mapped at one that is not a multiple of the size of its numbers.
 void gather_copy(const torch::Tensor& rows, std::span<const std::int64_t> indices,
                  torch::Tensor& out);
+// The same. Returns false if a number is NaN or infinite. The check is a part of the copy, so that
+// the batch is not read again.
+bool gather_copy_finite(const torch::Tensor& rows, std::span<const std::int64_t> indices,
+                        torch::Tensor& out);
 void gather_bytes_to_int64(const torch::Tensor& rows, std::span<const std::int64_t> indices,
                            torch::Tensor& out);
 void gather_bytes_to_float(const torch::Tensor& rows, std::span<const std::int64_t> indices,

@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/finite.h"
 #include "lockstep/data/gather.h"
 
 namespace lockstep::data {
 namespace {
 
 FusedTransform plan(const Column& column) {
-  if (!column.tensor.device().is_cpu() || column.tensor.scalar_type() != torch::kUInt8) {
+  if (!column.tensor.device().is_cpu() || column.tensor.scalar_type() != torch::kUInt8 ||
+      !column.tensor.is_contiguous()) {
     return {.rest = {column.transform}};
   }
   FusedTransform fused = fuse(column.transform);
@@ -42,7 +44,13 @@ class Gather {
                  .to(rows.device()));
     }
     torch::Tensor out = allocate(rows.sizes().slice(1), rows.scalar_type());
-    gather_copy(rows, indices_, out);
+    if (!rows.is_contiguous()) {
+      copy_strided(out);
+    } else if (column_.allow_non_finite) {
+      gather_copy(rows, indices_, out);
+    } else if (!gather_copy_finite(rows, indices_, out)) {
+      require_finite(out, indices_, where());
+    }
     return out;
   }
 
@@ -68,6 +76,16 @@ class Gather {
     return reuse_or_allocate(reuse_, column_.key, shape, type);
   }
 
+  // For a file in Fortran's order. Only the selected rows are read.
+  void copy_strided(torch::Tensor& out) const {
+    for (std::size_t k = 0; k < indices_.size(); ++k) {
+      out[static_cast<std::int64_t>(k)].copy_(column_.tensor[indices_[k]]);
+    }
+    if (!column_.allow_non_finite) require_finite(out, indices_, where());
+  }
+
+  std::string where() const { return column_.file.empty() ? column_.key : column_.file; }
+
   const Column& column_;
   std::span<const std::int64_t> indices_;
   const Batch& reuse_;
@@ -87,7 +105,8 @@ TensorDataset::TensorDataset(std::vector<Column> columns) : columns_(std::move(c
       throw ConfigError("TensorDataset: the key '{}' comes twice", column.key);
     }
     seen.set(column.key, column.tensor);
-    column.tensor = column.tensor.detach().contiguous();
+    column.tensor = column.tensor.detach();
+    if (column.file.empty()) column.tensor = column.tensor.contiguous();
     const Column& first = columns_.front();
     if (column.tensor.size(0) != first.tensor.size(0)) {
       throw DataError("TensorDataset: '{}' has {} rows, but '{}' has {}", column.key,
@@ -122,6 +141,11 @@ Batch TensorDataset::gather(std::span<const std::int64_t> indices, Batch reuse) 
     batch.set(columns_[c].key, std::move(tensor));
   }
   return batch;
+}
+
+std::string TensorDataset::name_of(std::int64_t index) const {
+  const std::string& file = columns_.front().file;
+  return file.empty() ? Dataset::name_of(index) : fmt::format("row {} of {}", index, file);
 }
 
 DatasetPtr tensor_dataset(std::vector<Column> columns) {

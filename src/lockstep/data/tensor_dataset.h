@@ -21,6 +21,12 @@ struct Column {
   std::string key;              // its name in the batch
   torch::Tensor tensor;         // [N, ...], stored in its own type
   TransformPtr transform = {};  // makes the rows of the batch from the stored rows
+  // For rows that are read from a file: its name, for messages. The tensor may be a view of the
+  // file, larger than the memory: it is never copied as a whole. If it is contiguous, its numbers
+  // may begin at any address.
+  std::string file = {};
+  // If false, a row with a value that is NaN or infinite is an error when it is gathered.
+  bool allow_non_finite = true;
 };
 
 class TensorDataset : public Dataset {
@@ -36,8 +42,11 @@ class TensorDataset : public Dataset {
   Batch sample(std::int64_t index) const override;
 
   // Makes one pass over the selected rows, which are converted while they are copied. Throws
-  // DataError, which names an index that is out of range, or the key whose transform failed.
+  // DataError, which names an index that is out of range, the key whose transform failed, or the
+  // file, the row and the number of values that are not finite.
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
+
+  std::string name_of(std::int64_t index) const override;
 
   // The stored tensors, untransformed.
   const std::vector<Column>& columns() const { return columns_; }

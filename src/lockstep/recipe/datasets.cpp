@@ -1,9 +1,9 @@
 // Data sets, transforms, samplers and collates.
+#include "lockstep/checkpoint/tensor_file.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/recipe/noise.h"
 #include "lockstep/recipe/targets.h"
-#include "lockstep/recipe/tensor_file.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/source/mnist.h"
 
@@ -142,7 +142,7 @@ void add_datasets(Targets& targets) {
   add_mnist(targets, "MNIST", "60,000 and 10,000 handwritten digits of 28 x 28.", data::mnist);
   add_mnist(targets, "FashionMNIST", "60,000 and 10,000 clothes of 28 x 28; Debian packages them.",
             data::fashion_mnist);
-  using T = TensorFileOptions;
+  using T = data::TensorFileOptions;
   targets.datasets.add<T>(
       "TensorFile",
       "Tensors that torch.save wrote as a dictionary. Rows are samples, or the tensors of a list.",
@@ -151,7 +151,7 @@ void add_datasets(Targets& targets) {
        {"targets", &T::targets, "key of the expected output in the file; none: no targets"},
        {"keys", &T::keys, "instead of these two: keys of the batch to keys in the file"},
        {"transform", &T::transform, "of the features"}},
-      [](const T& o) { return tensor_file(o); });
+      [](const T& o) { return data::tensor_file(o); });
   using N = NoiseOptions;
   targets.datasets.add<N>(
       "Noise", "Normal noise, to try out a model before there is data.",

@@ -5,6 +5,7 @@
 #include "lockstep/science/cnn3d.h"
 #include "lockstep/science/field_dataset.h"
 #include "lockstep/science/hdf5.h"
+#include "lockstep/science/hdf5_table.h"
 
 namespace lockstep::recipe {
 
@@ -125,6 +126,17 @@ void add_science(Targets& targets) {
        field("memory", &H::memory, "fields up to this many bytes are read once and kept"),
        field("allow_non_finite", &H::allow_non_finite, "accept NaN and infinite values")},
       [](const FieldOptions& o) { return load(o); });
+  using T = science::Hdf5TableOptions;
+  targets.datasets.add<T>(
+      "Hdf5Table", "Rows of datasets in an HDF5 file.",
+      {config::required("path", &T::path, "of the file"),
+       config::required("features", &T::features, "dataset of the model's input, or several"),
+       {"targets", &T::targets, "dataset of the expected output; default: no targets"},
+       {"transform", &T::transform, "of the features"},
+       {"target_transform", &T::target_transform, "of the targets"},
+       {"memory", &T::memory, "tables up to this many bytes are read once and kept"},
+       {"allow_non_finite", &T::allow_non_finite, "accept NaN and infinite values"}},
+      [](const T& o) { return science::hdf5_table(o); });
   targets.models.add(
       "CNN3d", "The 3-D network for turbulence; sizes are taken from the data.",
       [](const Example& example) {

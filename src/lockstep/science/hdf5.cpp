@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -75,6 +77,48 @@ std::vector<hsize_t> to_sizes(const std::vector<std::int64_t>& values) {
   return {values.begin(), values.end()};
 }
 
+// How numbers of a tensor are stored. `tensor`: the type that they are converted to before.
+struct StoredType {
+  torch::ScalarType tensor;
+  hid_t file;
+  hid_t memory;
+};
+
+std::optional<StoredType> stored_as(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat16:
+    case torch::kBFloat16:
+    case torch::kFloat32:
+      return StoredType{torch::kFloat32, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT};
+    case torch::kFloat64:
+      return StoredType{torch::kFloat64, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE};
+    case torch::kBool:
+    case torch::kUInt8:
+      return StoredType{torch::kUInt8, H5T_STD_U8LE, H5T_NATIVE_UINT8};
+    case torch::kInt8:
+      return StoredType{torch::kInt8, H5T_STD_I8LE, H5T_NATIVE_INT8};
+    case torch::kInt16:
+      return StoredType{torch::kInt16, H5T_STD_I16LE, H5T_NATIVE_INT16};
+    case torch::kInt32:
+      return StoredType{torch::kInt32, H5T_STD_I32LE, H5T_NATIVE_INT32};
+    case torch::kInt64:
+      return StoredType{torch::kInt64, H5T_STD_I64LE, H5T_NATIVE_INT64};
+    default:
+      return std::nullopt;
+  }
+}
+
+// The type of the tensor that these numbers become. LibTorch 1.13 has no unsigned integers of more
+// than a byte: the next larger signed type is taken, and for 64 bits the same size.
+torch::ScalarType tensor_type(hid_t type) {
+  const std::size_t bytes = H5Tget_size(type);
+  if (H5Tget_class(type) == H5T_FLOAT) return bytes <= 4 ? torch::kFloat32 : torch::kFloat64;
+  const bool is_signed = H5Tget_sign(type) != H5T_SGN_NONE;
+  if (bytes == 1) return is_signed ? torch::kInt8 : torch::kUInt8;
+  if (bytes == 2) return is_signed ? torch::kInt16 : torch::kInt32;
+  return bytes <= 4 && is_signed ? torch::kInt32 : torch::kInt64;
+}
+
 herr_t collect_name(hid_t group, const char* name, const H5L_info_t*, void* data) {
   H5O_info_t info;
   if (H5Oget_info_by_name(group, name, &info, H5P_DEFAULT) >= 0 && info.type == H5O_TYPE_DATASET) {
@@ -133,9 +177,50 @@ class Hdf5Dataset {
     std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
     H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
     shape_.assign(sizes.begin(), sizes.end());
+    type_ = tensor_type(type.get());
   }
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
+  torch::ScalarType type() const { return type_; }
+
+  // Reads each run of rows that follow each other at once, the first ones first, so that a chunk is
+  // unpacked once.
+  torch::Tensor read_rows(std::span<const std::int64_t> rows) const {
+    std::vector<std::size_t> order(rows.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
+    check_rows(rows);
+    std::vector<std::int64_t> sizes = shape_;
+    sizes[0] = static_cast<std::int64_t>(rows.size());
+    torch::Tensor values = torch::empty(sizes, type_);
+    if (values.numel() == 0) return values;
+    const std::size_t row_bytes = values.nbytes() / rows.size();
+    std::vector<char> run;  // rows in the order of the file
+    for (std::size_t begin = 0; begin < order.size();) {
+      std::size_t end = begin + 1;
+      bool is_in_order = true;  // the run is in the result as it is in the file
+      while (end < order.size() && rows[order[end]] <= rows[order[end - 1]] + 1) {
+        is_in_order = is_in_order && order[end] == order[end - 1] + 1 &&
+                      rows[order[end]] == rows[order[end - 1]] + 1;
+        ++end;
+      }
+      const std::int64_t first = rows[order[begin]];
+      const std::int64_t count = rows[order[end - 1]] - first + 1;
+      if (is_in_order) {
+        read_run(first, count, static_cast<char*>(values.data_ptr()) + order[begin] * row_bytes);
+        begin = end;
+        continue;
+      }
+      run.resize(static_cast<std::size_t>(count) * row_bytes);
+      read_run(first, count, run.data());
+      for (; begin < end; ++begin) {
+        const auto from = static_cast<std::size_t>(rows[order[begin]] - first) * row_bytes;
+        std::memcpy(static_cast<char*>(values.data_ptr()) + order[begin] * row_bytes,
+                    run.data() + from, row_bytes);
+      }
+    }
+    return values;
+  }
 
   torch::Tensor read(const Block& block) const {
     check(block);
@@ -158,6 +243,32 @@ class Hdf5Dataset {
   }
 
  private:
+  void check_rows(std::span<const std::int64_t> rows) const {
+    if (shape_.empty()) throw DataError("{}: expected rows, got a single number", where_);
+    for (const std::int64_t row : rows) {
+      if (row >= 0 && row < shape_[0]) continue;
+      throw DataError("{}: has shape [{}]; row {} is not in it", where_, fmt::join(shape_, ", "),
+                      row);
+    }
+  }
+
+  void read_run(std::int64_t first, std::int64_t count, char* out) const {
+    std::vector<hsize_t> start(shape_.size(), 0);
+    std::vector<hsize_t> sizes = to_sizes(shape_);
+    start[0] = static_cast<hsize_t>(first);
+    sizes[0] = static_cast<hsize_t>(count);
+    const Handle space(H5Dget_space(id_.get()), H5Sclose);
+    const Handle memory(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr),
+                        H5Sclose);
+    if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, sizes.data(),
+                            nullptr) < 0 ||
+        H5Dread(id_.get(), stored_as(type_)->memory, memory.get(), space.get(), H5P_DEFAULT, out) <
+            0) {
+      throw DataError("{}: rows {} to {} cannot be read: the file is damaged or cut short", where_,
+                      first, first + count - 1);
+    }
+  }
+
   void check(const Block& block) const {
     const std::size_t rank = shape_.size();
     if (block.start.size() != rank || block.count.size() != rank || block.stride.size() != rank) {
@@ -178,6 +289,7 @@ class Hdf5Dataset {
   Handle id_;
   std::string where_;
   std::vector<std::int64_t> shape_;
+  torch::ScalarType type_ = torch::kFloat32;
 };
 
 // Why HDF5 could not open a file.
@@ -336,6 +448,21 @@ torch::Tensor Hdf5File::read(const std::string& name) const {
                      .stride = std::vector<std::int64_t>(sizes.size(), 1)});
 }
 
+torch::ScalarType Hdf5File::type(const std::string& name) const {
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).dataset(name).type();
+  });
+}
+
+torch::Tensor Hdf5File::read_rows(const std::string& name,
+                                  std::span<const std::int64_t> rows) const {
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).dataset(name).read_rows(rows);
+  });
+}
+
 void write_hdf5(const fs::path& path,
                 const std::vector<std::pair<std::string, torch::Tensor>>& datasets) {
   const Turn turn;
@@ -369,41 +496,6 @@ void write_hdf5(const fs::path& path,
   OpenFiles::of_this_process().forget(fs::absolute(path));
   fs::rename(aside, path);
 }
-
-namespace {
-
-// How numbers of a tensor are stored. `tensor`: the type that they are converted to before.
-struct StoredType {
-  torch::ScalarType tensor;
-  hid_t file;
-  hid_t memory;
-};
-
-std::optional<StoredType> stored_as(torch::ScalarType type) {
-  switch (type) {
-    case torch::kFloat16:
-    case torch::kBFloat16:
-    case torch::kFloat32:
-      return StoredType{torch::kFloat32, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT};
-    case torch::kFloat64:
-      return StoredType{torch::kFloat64, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE};
-    case torch::kBool:
-    case torch::kUInt8:
-      return StoredType{torch::kUInt8, H5T_STD_U8LE, H5T_NATIVE_UINT8};
-    case torch::kInt8:
-      return StoredType{torch::kInt8, H5T_STD_I8LE, H5T_NATIVE_INT8};
-    case torch::kInt16:
-      return StoredType{torch::kInt16, H5T_STD_I16LE, H5T_NATIVE_INT16};
-    case torch::kInt32:
-      return StoredType{torch::kInt32, H5T_STD_I32LE, H5T_NATIVE_INT32};
-    case torch::kInt64:
-      return StoredType{torch::kInt64, H5T_STD_I64LE, H5T_NATIVE_INT64};
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
 
 struct Hdf5Writer::OpenFile {
   struct OpenDataset {

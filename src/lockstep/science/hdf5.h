@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,14 @@ class Hdf5File {
   // As float32. Throws DataError as shape() does, and if the block is not inside the dataset.
   torch::Tensor read(const std::string& name, const Block& block) const;
   torch::Tensor read(const std::string& name) const;  // all of it
+
+  // The type of read_rows(): that of the dataset. Floats of 16 bits become float32, unsigned
+  // integers of 16 bits int32, and larger ones int64, in which numbers from 2^63 on become 2^63-1.
+  torch::ScalarType type(const std::string& name) const;
+
+  // Some rows of a dataset, in any order: [rows.size(), …] of its own type. Throws DataError as
+  // shape() does, and if a row is not in the dataset.
+  torch::Tensor read_rows(const std::string& name, std::span<const std::int64_t> rows) const;
 
  private:
   struct Use;

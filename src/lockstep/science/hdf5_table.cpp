@@ -1,0 +1,144 @@
+#include "lockstep/science/hdf5_table.h"
+
+#include <memory>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/finite.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/science/hdf5.h"
+
+namespace lockstep::science {
+namespace {
+
+// What becomes one tensor of a batch.
+struct TableColumn {
+  std::string key;
+  std::vector<std::string> datasets;
+  data::TransformPtr transform;
+};
+
+class TableRows {
+ public:
+  TableRows(const Hdf5TableOptions& options, std::vector<TableColumn> columns)
+      : file_(options.path),
+        columns_(std::move(columns)),
+        allow_non_finite_(options.allow_non_finite) {
+    for (const TableColumn& column : columns_) {
+      for (const std::string& name : column.datasets) add(name, column.datasets.size() > 1);
+    }
+  }
+
+  std::int64_t size() const { return size_; }
+  double bytes() const { return bytes_; }
+  std::string place() const { return file_.path().string(); }
+
+  // These rows of the file, as a data set in memory.
+  data::DatasetPtr read(std::span<const std::int64_t> rows) const {
+    std::vector<data::Column> columns;
+    for (const TableColumn& column : columns_) {
+      columns.push_back(
+          {.key = column.key, .tensor = read(column, rows), .transform = column.transform});
+    }
+    return data::tensor_dataset(std::move(columns));
+  }
+
+ private:
+  torch::Tensor read(const TableColumn& column, std::span<const std::int64_t> rows) const {
+    if (column.datasets.size() == 1) return read(column.datasets[0], rows);
+    std::vector<torch::Tensor> parts;
+    for (const std::string& name : column.datasets) {
+      const torch::Tensor part = read(name, rows).to(torch::kFloat32);
+      parts.push_back(part.dim() == 1 ? part.unsqueeze(1) : part.flatten(1));
+    }
+    return torch::cat(parts, 1);
+  }
+
+  torch::Tensor read(const std::string& name, std::span<const std::int64_t> rows) const {
+    torch::Tensor values = file_.read_rows(name, rows);
+    if (!allow_non_finite_) data::require_finite(values, rows, where(name));
+    return values;
+  }
+
+  std::string where(const std::string& name) const {
+    return fmt::format("{}: dataset '{}'", place(), name);
+  }
+
+  void add(const std::string& name, bool is_joined) {
+    const auto shape = file_.shape(name);
+    double numbers = 1;
+    for (const std::int64_t side : shape) numbers *= static_cast<double>(side);
+    if (shape.empty() || numbers <= 0) {
+      throw DataError("{}: expected rows, got the shape [{}]", where(name), fmt::join(shape, ", "));
+    }
+    if (first_.empty()) {
+      first_ = name;
+      size_ = shape[0];
+    } else if (shape[0] != size_) {
+      throw DataError("{}: has {} rows, but '{}' has {}", where(name), shape[0], first_, size_);
+    }
+    const auto type = is_joined ? torch::kFloat32 : file_.type(name);
+    bytes_ += numbers * static_cast<double>(c10::elementSize(type));
+  }
+
+  Hdf5File file_;
+  std::vector<TableColumn> columns_;
+  bool allow_non_finite_;
+  std::string first_;  // the dataset that the number of rows is taken from
+  std::int64_t size_ = 0;
+  double bytes_ = 0;
+};
+
+std::vector<std::int64_t> counted(std::int64_t count) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return indices;
+}
+
+// Reads rows when they are needed.
+class StreamedTable : public data::Dataset {
+ public:
+  explicit StreamedTable(TableRows rows) : rows_(std::move(rows)) {}
+
+  std::int64_t size() const override { return rows_.size(); }
+
+  Batch sample(std::int64_t index) const override { return rows_.read({&index, 1})->sample(0); }
+
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    return rows_.read(indices)->gather(counted(count), std::move(reuse));
+  }
+
+  std::string name_of(std::int64_t index) const override {
+    return fmt::format("row {} of {}", index, rows_.place());
+  }
+
+ private:
+  TableRows rows_;
+};
+
+std::vector<TableColumn> columns_of(const Hdf5TableOptions& options) {
+  if (options.path.empty()) throw ConfigError("path: expected a file, got none");
+  if (options.features.empty()) throw ConfigError("features: expected a dataset, got none");
+  std::vector<TableColumn> columns = {{"features", options.features, options.transform}};
+  if (options.targets) {
+    columns.push_back({"targets", {*options.targets}, options.target_transform});
+  } else if (options.target_transform) {
+    throw ConfigError("target_transform: it is for targets, and there are none");
+  }
+  return columns;
+}
+
+}  // namespace
+
+data::DatasetPtr hdf5_table(const Hdf5TableOptions& options) {
+  TableRows rows(options, columns_of(options));
+  if (rows.bytes() <= static_cast<double>(options.memory)) return rows.read(counted(rows.size()));
+  return std::make_shared<const StreamedTable>(std::move(rows));
+}
+
+}  // namespace lockstep::science
