@@ -74,9 +74,12 @@ struct CopyAndCheckLoop {
     const char* __restrict from = row.from;
     char* __restrict to = row.to;
     constexpr Bits kWithoutSign = static_cast<Bits>(~Bits{0}) >> 1;
+    // Local copies: the bytes that are written could be those of `row`, as far as the compiler
+    // knows.
     const Bits carry = row.lowest_exponent_bit;
+    const std::int64_t count = row.count;
     Bits seen = 0;
-    for (std::int64_t i = 0; i < row.count; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       Bits bits;
       std::memcpy(&bits, from + i * static_cast<std::int64_t>(sizeof(Bits)), sizeof(Bits));
       std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &bits, sizeof(Bits));
