@@ -116,6 +116,9 @@ TEST(NpyReader, AHeaderIsALiteralOfOneForm) {
        }) {
     EXPECT_THAT(header_error(text), HasSubstr("a.npy: the header of the array: expected")) << text;
   }
+  EXPECT_THAT(header_error("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}" +
+                           std::string("\0x", 2)),
+              HasSubstr("the end of the header"));
   EXPECT_THAT(header_error("{'descr': '<f16', 'fortran_order': False, 'shape': (2,)}"),
               HasSubstr("its type is '<f16'"));
 }

@@ -56,7 +56,7 @@ TEST(TensorOf, IsAViewThatKeepsItsBytes) {
   EXPECT_FALSE(owner.expired());
   EXPECT_EQ(tensor.data_ptr(), bytes);
   EXPECT_TRUE(torch::equal(tensor, torch::tensor({1.F, 2.F, 3.F, 4.F}).view({2, 2})));
-  tensor = {};
+  tensor.reset();
   EXPECT_TRUE(owner.expired());
 }
 

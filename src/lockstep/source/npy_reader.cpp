@@ -42,7 +42,8 @@ class NpyHeaderText {
       }
       if (!accept(',') && next() != '}') fail("',' or '}'");
     }
-    if (next() != '\0') fail("the end of the header");
+    next();
+    if (at_ < text_.size()) fail("the end of the header");
     if (!has_type || !has_order || !has_shape) {
       fail("the keys descr, fortran_order and shape, each once");
     }
