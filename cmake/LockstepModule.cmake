@@ -67,14 +67,16 @@ function(lockstep_precompiled_header name)
     <string_view> <utility> <variant> <vector> <fmt/format.h> ${P_HEADERS})
 endfunction()
 
-# lockstep_program(name [SETUP] [COMPONENT component] sources...): an executable in build/bin that uses all
-# of Lockstep, or one component. SETUP as above.
+# lockstep_program(name [SETUP] [COMPONENT component | MODULES modules...] SOURCES sources...): an executable in
+# build/bin that uses all of Lockstep, one component, or some modules. SETUP as above.
 function(lockstep_program name)
-  cmake_parse_arguments(P "SETUP" "COMPONENT" "" ${ARGN})
-  add_executable(${name} ${P_UNPARSED_ARGUMENTS})
+  cmake_parse_arguments(P "SETUP" "COMPONENT" "MODULES;SOURCES" ${ARGN})
+  add_executable(${name} ${P_SOURCES})
   target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS} $<$<BOOL:${P_SETUP}>:${LOCKSTEP_LESS_OPTIMISED}>)
   if(P_COMPONENT)
     get_property(libraries GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${P_COMPONENT})
+  elseif(P_MODULES)
+    list(TRANSFORM P_MODULES PREPEND lockstep_ OUTPUT_VARIABLE libraries)
   else()
     set(libraries lockstep::lockstep)
   endif()
