@@ -14,12 +14,13 @@ ROUNDS       ?= 100
 MINUTES      ?= 60
 FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build package test test-debian13 test-train-only test-libtorch test-long faults fuzz bench interop check format clean configure
+.PHONY: help quickstart build package test test-debian13 test-quickstart test-train-only test-libtorch test-long faults fuzz bench interop check format clean configure
 
 help:
 	@echo "make quickstart      install packages, build, train on 60,000 real images"
 	@echo "make test            install packages, build, check, run every test; PRESET=asan or tsan: with sanitizers"
 	@echo "make test-debian13   the same on a fresh Debian 13, installed in build/debian13; needs root"
+	@echo "make test-quickstart make quickstart on a fresh Debian, with its time; needs root"
 	@echo "make test-train-only a project that only trains, on a Debian without the other packages; needs root"
 	@echo "make test-libtorch   every test with the newest LibTorch, from PyPI"
 	@echo "make faults          send random signals to runs and resume them (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES))"
@@ -55,6 +56,9 @@ test: build
 test-debian13:
 	@scripts/test-debian13
 
+test-quickstart:
+	@scripts/test-quickstart
+
 test-train-only: build
 	@scripts/test-train-only $(BUILD)
 
@@ -77,6 +81,7 @@ fuzz:
 # Runs all tests, the longest last. Takes hours.
 test-long:
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-quickstart
 	@$(MAKE) --no-print-directory test-train-only
 	@$(MAKE) --no-print-directory test-libtorch
 	@$(MAKE) --no-print-directory test PRESET=asan

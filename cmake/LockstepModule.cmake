@@ -3,9 +3,8 @@
 #
 # Makes one static library of src/lockstep/<name>, exported as lockstep::<name>. A module says how
 # much of torch it needs, and uses the shared precompiled header for it: TENSORS for tensors only,
-# TORCH also for layers. Modules with neither do not include torch and compile in a second. The
-# templates of torch's header are instantiated once per group of files (UNITY_BUILD), not once per
-# file. Nothing is made if the component is not built, and modules of such a component are left
+# TORCH also for layers. Modules with neither do not include torch. Headers are read, and torch's
+# templates instantiated, once per group of files (UNITY_BUILD), not once per file. Nothing is made if the component is not built, and modules of such a component are left
 # out of DEPENDS. SETUP is for a module whose code runs once in a run: it is optimised less, to build
 # faster. EXCLUDE names sources that a build with the current options does not use.
 function(lockstep_module name)
@@ -35,9 +34,9 @@ function(lockstep_module name)
     endif()
   endforeach()
   target_link_libraries(${target} PUBLIC ${M_DEPENDS} ${M_LINK} PRIVATE ${M_PRIVATE_LINK})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   if(M_TENSORS OR M_TORCH)
     target_link_libraries(${target} PUBLIC lockstep::torch)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   if(M_TORCH)
     target_precompile_headers(${target} REUSE_FROM lockstep_torch_pch)
@@ -67,14 +66,16 @@ function(lockstep_precompiled_header name)
     <string_view> <utility> <variant> <vector> <fmt/format.h> ${P_HEADERS})
 endfunction()
 
-# lockstep_program(name [SETUP] [COMPONENT component] sources...): an executable in build/bin that uses all
-# of Lockstep, or one component. SETUP as above.
+# lockstep_program(name [SETUP] [COMPONENT component | MODULES modules...] SOURCES sources...): an executable in
+# build/bin that uses all of Lockstep, one component, or some modules. SETUP as above.
 function(lockstep_program name)
-  cmake_parse_arguments(P "SETUP" "COMPONENT" "" ${ARGN})
-  add_executable(${name} ${P_UNPARSED_ARGUMENTS})
+  cmake_parse_arguments(P "SETUP" "COMPONENT" "MODULES;SOURCES" ${ARGN})
+  add_executable(${name} ${P_SOURCES})
   target_compile_options(${name} PRIVATE ${LOCKSTEP_COMPILE_OPTIONS} $<$<BOOL:${P_SETUP}>:${LOCKSTEP_LESS_OPTIMISED}>)
   if(P_COMPONENT)
     get_property(libraries GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${P_COMPONENT})
+  elseif(P_MODULES)
+    list(TRANSFORM P_MODULES PREPEND lockstep_ OUTPUT_VARIABLE libraries)
   else()
     set(libraries lockstep::lockstep)
   endif()

@@ -1,6 +1,7 @@
 // Small helpers for the messages that a user reads.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,6 +41,9 @@ std::string with_thousands(std::int64_t value);
 
 // 3.2 -> "3.2 s", 75 -> "1:15", 3725 -> "1:02:05"
 std::string format_duration(double seconds);
+inline std::string format_duration(std::chrono::duration<double> time) {
+  return format_duration(time.count());
+}
 
 // 1536 -> "1.5 KiB"
 std::string format_bytes(double bytes);

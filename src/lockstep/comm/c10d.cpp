@@ -344,7 +344,7 @@ class C10d::Group {
       throw CommError(
           "{}: start: no connection to the other ranks after {}; check that no firewall stops "
           "connections between the hosts, and choose another network with LOCKSTEP_INTERFACE",
-          backend_, format_duration(std::chrono::duration<double>(waited).count()));
+          backend_, format_duration(waited));
     }
     try {
       group_ = future.get();
@@ -436,8 +436,7 @@ class C10d::Group {
   [[noreturn]] void time_out(Clock::duration waited) {
     const auto [arrived, missing] = arrivals();
     const std::string reason =
-        fmt::format("{}: waited {}: {} arrived, {} did not", status_.what,
-                    format_duration(std::chrono::duration<double>(waited).count()),
+        fmt::format("{}: waited {}: {} arrived, {} did not", status_.what, format_duration(waited),
                     process::list_ranks(arrived),
                     missing.empty() ? "but what they sent" : process::list_ranks(missing));
     const std::string text =

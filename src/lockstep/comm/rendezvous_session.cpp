@@ -44,10 +44,6 @@ struct ServerLocation {
   std::string run = {};
 };
 
-std::string seconds(milliseconds time) {
-  return format_duration(std::chrono::duration<double>(time).count());
-}
-
 bool has_any(const process::Environment& environment, const std::vector<const char*>& names) {
   return std::ranges::any_of(names, [&](const char* name) {
     const auto found = environment.find(name);
@@ -96,11 +92,11 @@ void await_all_ranks(const Rendezvous& rendezvous, const AddressExchange& exchan
       throw CommError(
           "rank 0: the rendezvous at {} has not answered for {}: its process is stopped "
           "or hangs",
-          exchange.place, seconds(limits.answer));
+          exchange.place, format_duration(limits.answer));
     }
     if (std::chrono::steady_clock::now() - start > limits.to_join()) {
       throw CommError("rendezvous at {}: waited {}: {} arrived, {} did not", exchange.place,
-                      seconds(limits.to_join()), process::list_ranks(arrived),
+                      format_duration(limits.to_join()), process::list_ranks(arrived),
                       process::list_ranks(missing));
     }
     std::this_thread::sleep_for(milliseconds(1));
@@ -299,7 +295,7 @@ RendezvousSession meet_at(const RendezvousSettings& settings, const WaitLimits& 
   if (first) {
     if (!server->wait_until_empty(limits.answer)) {
       throw CommError("rendezvous at {}: waited {} for all ranks to disconnect", where,
-                      seconds(limits.answer));
+                      format_duration(limits.answer));
     }
     server->keep_listening(
         [main = session.server.get()](int rank) { return main->is_present(rank); });

@@ -91,8 +91,7 @@ AttemptSettings Nodes::meet(int attempt, int local_ranks) {
       if (const auto failure = rendezvous_->failure()) {
         throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
       }
-      throw CommError("node {} did not come in {}: {}", node,
-                      format_duration(std::chrono::duration<double>(options_.timeout).count()),
+      throw CommError("node {} did not come in {}: {}", node, format_duration(options_.timeout),
                       error.what());
     }
   }

@@ -7,16 +7,16 @@
 namespace lockstep::optim {
 namespace {
 
-Check check() {
+Check check_adagrad() {
   return Check("optimizer Adagrad");
 }
 
 Adagrad checked(const Adagrad& options) {
-  check().not_negative("lr", options.lr);
-  check().not_negative("lr_decay", options.lr_decay);
-  check().not_negative("weight_decay", options.weight_decay);
-  check().not_negative("initial_accumulator_value", options.initial_accumulator_value);
-  check().positive("eps", options.eps);
+  check_adagrad().not_negative("lr", options.lr);
+  check_adagrad().not_negative("lr_decay", options.lr_decay);
+  check_adagrad().not_negative("weight_decay", options.weight_decay);
+  check_adagrad().not_negative("initial_accumulator_value", options.initial_accumulator_value);
+  check_adagrad().positive("eps", options.eps);
   return options;
 }
 
@@ -31,7 +31,7 @@ class AdagradOptimizer final : public FlatOptimizer {
 
   double lr() const override { return options_.lr; }
   void set_lr(double lr) override {
-    check().not_negative("lr", lr);
+    check_adagrad().not_negative("lr", lr);
     options_.lr = lr;
   }
 

@@ -13,7 +13,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr const char* kName = "FunctionLR";
+constexpr const char* kFunction = "FunctionLR";
 
 class FunctionScheduler final : public Scheduler {
  public:
@@ -22,7 +22,7 @@ class FunctionScheduler final : public Scheduler {
     set_lr();
   }
 
-  std::string name() const override { return kName; }
+  std::string name() const override { return kFunction; }
   Per per() const override { return options_.per; }
 
   // Functions cannot be compared, so a few of their results are.
@@ -35,7 +35,7 @@ class FunctionScheduler final : public Scheduler {
       const std::int64_t known = std::max<std::int64_t>(step, 0);
       factors.push_back(fmt::format("{}: {}", known, options_.factor(known, context_)));
     }
-    return fmt::format("{}({})", kName,
+    return fmt::format("{}({})", kFunction,
                        OptionText()
                            .with("per", options_.per == Per::kEpoch ? "epoch" : "batch")
                            .with("lr", base_lr_)
@@ -64,7 +64,7 @@ class FunctionScheduler final : public Scheduler {
   void set_lr() {
     const double factor = options_.factor(num_steps_, context_);
     if (!(factor >= 0.0) || !std::isfinite(factor)) {
-      throw ConfigError("scheduler {}: factor({}): expected a number >= 0, got {}", kName,
+      throw ConfigError("scheduler {}: factor({}): expected a number >= 0, got {}", kFunction,
                         num_steps_, factor);
     }
     optimizer_.set_lr(base_lr_ * factor);
@@ -81,7 +81,7 @@ class FunctionScheduler final : public Scheduler {
 
 std::unique_ptr<Scheduler> make_scheduler(const FunctionLR& options, Optimizer& optimizer,
                                           const ScheduleContext& context) {
-  Check(std::string("scheduler ") + kName)
+  Check(std::string("scheduler ") + kFunction)
       .require(options.factor != nullptr, "factor", "a function", "none");
   return std::make_unique<FunctionScheduler>(options, optimizer, context);
 }

@@ -11,7 +11,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr const char* kName = "OneCycleLR";
+constexpr const char* kOneCycle = "OneCycleLR";
 
 struct OneCyclePoint {
   double lr = 0.0;
@@ -52,13 +52,13 @@ class OneCycleScheduler final : public Scheduler {
     set(point_at(0));
   }
 
-  std::string name() const override { return kName; }
+  std::string name() const override { return kOneCycle; }
   Per per() const override { return options_.per; }
 
   void step(std::optional<double>) override {
     // As in PyTorch, one step after the last update is allowed; the rate stays at its end value.
     if (num_steps_ >= total_steps_) {
-      throw Error("scheduler {}: step {} of a cycle of total_steps = {}", kName, num_steps_ + 1,
+      throw Error("scheduler {}: step {} of a cycle of total_steps = {}", kOneCycle, num_steps_ + 1,
                   total_steps_);
     }
     ++num_steps_;
@@ -79,7 +79,7 @@ class OneCycleScheduler final : public Scheduler {
       throw CheckpointError(
           "scheduler {}: this cycle has {} steps, the one in the checkpoint has {}; keep "
           "num_epochs, or set total_steps to {}",
-          kName, total_steps_, total_steps, total_steps);
+          kOneCycle, total_steps_, total_steps, total_steps);
     }
     const auto num_steps = state.get<std::int64_t>("step");
     const auto lr = state.get<double>("lr");
@@ -124,14 +124,14 @@ class OneCycleScheduler final : public Scheduler {
 
 std::unique_ptr<Scheduler> make_scheduler(const OneCycleLR& options, Optimizer& optimizer,
                                           const ScheduleContext& context) {
-  const Check check(std::string("scheduler ") + kName);
+  const Check check(std::string("scheduler ") + kOneCycle);
   check.require(options.max_lr.has_value(), "max_lr", "a number > 0", "none");
   check.positive("max_lr", *options.max_lr);
   check.fraction("pct_start", options.pct_start);
   check.positive("div_factor", options.div_factor);
   check.positive("final_div_factor", options.final_div_factor);
   const std::int64_t total_steps =
-      options.total_steps ? *options.total_steps : steps_of_run(kName, options.per, context);
+      options.total_steps ? *options.total_steps : steps_of_run(kOneCycle, options.per, context);
   check.require(total_steps > 0, "total_steps", "a positive integer", total_steps);
   if (options.cycle_momentum) {
     check.decay("base_momentum", options.base_momentum);
@@ -140,7 +140,7 @@ std::unique_ptr<Scheduler> make_scheduler(const OneCycleLR& options, Optimizer& 
       throw ConfigError(
           "scheduler {}: cycle_momentum: expected an optimizer with momentum, got {}; set "
           "cycle_momentum to false",
-          kName, optimizer.name());
+          kOneCycle, optimizer.name());
     }
   }
   return std::make_unique<OneCycleScheduler>(options, total_steps, optimizer);

@@ -12,21 +12,21 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr const char* kName = "ReduceLROnPlateau";
+constexpr const char* kPlateau = "ReduceLROnPlateau";
 
 class PlateauScheduler final : public Scheduler {
  public:
   PlateauScheduler(const ReduceLROnPlateau& options, Optimizer& optimizer)
       : options_(options), optimizer_(optimizer), minimize_(options.minimize.value_or(true)) {}
 
-  std::string name() const override { return kName; }
+  std::string name() const override { return kPlateau; }
   Per per() const override { return options_.per; }
   bool needs_metric() const override { return true; }
   bool needs_direction() const override { return !options_.minimize; }
   void set_minimize(bool minimize) override { minimize_ = minimize; }
 
   void step(std::optional<double> metric) override {
-    if (!metric) throw Error("scheduler {}: step: expected a metric, got none", kName);
+    if (!metric) throw Error("scheduler {}: step: expected a metric, got none", kPlateau);
     if (is_better(*metric)) {
       best_ = *metric;
       num_bad_ = 0;
@@ -96,7 +96,7 @@ class PlateauScheduler final : public Scheduler {
 
 std::unique_ptr<Scheduler> make_scheduler(const ReduceLROnPlateau& options, Optimizer& optimizer,
                                           const ScheduleContext&) {
-  const Check check(std::string("scheduler ") + kName);
+  const Check check(std::string("scheduler ") + kPlateau);
   check.decay("factor", options.factor);
   check.not_negative("threshold", options.threshold);
   check.not_negative("min_lr", options.min_lr);

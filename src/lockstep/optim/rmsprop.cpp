@@ -7,16 +7,16 @@
 namespace lockstep::optim {
 namespace {
 
-Check check() {
+Check check_rmsprop() {
   return Check("optimizer RMSprop");
 }
 
 RMSprop checked(const RMSprop& options) {
-  check().not_negative("lr", options.lr);
-  check().decay("alpha", options.alpha);
-  check().positive("eps", options.eps);
-  check().not_negative("weight_decay", options.weight_decay);
-  check().not_negative("momentum", options.momentum);
+  check_rmsprop().not_negative("lr", options.lr);
+  check_rmsprop().decay("alpha", options.alpha);
+  check_rmsprop().positive("eps", options.eps);
+  check_rmsprop().not_negative("weight_decay", options.weight_decay);
+  check_rmsprop().not_negative("momentum", options.momentum);
   return options;
 }
 
@@ -33,13 +33,13 @@ class RMSpropOptimizer final : public FlatOptimizer {
 
   double lr() const override { return options_.lr; }
   void set_lr(double lr) override {
-    check().not_negative("lr", lr);
+    check_rmsprop().not_negative("lr", lr);
     options_.lr = lr;
   }
 
   std::optional<double> momentum() const override { return options_.momentum; }
   void set_momentum(double momentum) override {
-    check().not_negative("momentum", momentum);
+    check_rmsprop().not_negative("momentum", momentum);
     options_.momentum = momentum;
   }
 

@@ -14,7 +14,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr const char* kName = "SequentialLR";
+constexpr const char* kSequential = "SequentialLR";
 
 // The context of the part after one that made `steps` steps. If the part before stepped in batches,
 // the end of the epoch in which it ended is a step of the new one.
@@ -58,7 +58,7 @@ class SequentialScheduler final : public Scheduler {
     begin(0);
   }
 
-  std::string name() const override { return kName; }
+  std::string name() const override { return kSequential; }
   Per per() const override { return part_->per(); }
   bool needs_metric() const override { return part_->needs_metric(); }
   bool will_need_metric() const override { return will_need_metric_; }
@@ -69,7 +69,7 @@ class SequentialScheduler final : public Scheduler {
   }
 
   std::string describe() const override {
-    return fmt::format("{}({})", kName,
+    return fmt::format("{}({})", kSequential,
                        OptionText()
                            .with("schedulers", descriptions_)
                            .with("milestones", options_.milestones)
@@ -100,7 +100,7 @@ class SequentialScheduler final : public Scheduler {
     if (index < 0 || index >= parts) {
       throw CheckpointError(
           "scheduler {}: the checkpoint was made in scheduler {} of a chain, this chain has {}",
-          kName, index + 1, parts);
+          kSequential, index + 1, parts);
     }
     const auto num_steps = state.get<std::int64_t>("step");
     const auto of_part = state.get<StateDict>("state");
@@ -149,7 +149,7 @@ class SequentialScheduler final : public Scheduler {
 }  // namespace
 
 void check_chain(const SequentialLR& options) {
-  const Check check(std::string("scheduler ") + kName);
+  const Check check(std::string("scheduler ") + kSequential);
   check.require(!options.schedulers.empty(), "schedulers", "at least one", "none");
   check.require(
       options.milestones.size() + 1 == options.schedulers.size(), "milestones",

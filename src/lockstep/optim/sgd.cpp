@@ -7,18 +7,19 @@
 namespace lockstep::optim {
 namespace {
 
-Check check() {
+Check check_sgd() {
   return Check("optimizer SGD");
 }
 
 SGD checked(const SGD& options) {
-  check().not_negative("lr", options.lr);
-  check().not_negative("momentum", options.momentum);
-  check().fraction("dampening", options.dampening);
-  check().not_negative("weight_decay", options.weight_decay);
+  check_sgd().not_negative("lr", options.lr);
+  check_sgd().not_negative("momentum", options.momentum);
+  check_sgd().fraction("dampening", options.dampening);
+  check_sgd().not_negative("weight_decay", options.weight_decay);
   if (options.nesterov) {
-    check().positive("momentum (with nesterov)", options.momentum);
-    check().require(options.dampening == 0.0, "dampening (with nesterov)", "0", options.dampening);
+    check_sgd().positive("momentum (with nesterov)", options.momentum);
+    check_sgd().require(options.dampening == 0.0, "dampening (with nesterov)", "0",
+                        options.dampening);
   }
   return options;
 }
@@ -32,13 +33,13 @@ class SGDOptimizer final : public FlatOptimizer {
 
   double lr() const override { return options_.lr; }
   void set_lr(double lr) override {
-    check().not_negative("lr", lr);
+    check_sgd().not_negative("lr", lr);
     options_.lr = lr;
   }
 
   std::optional<double> momentum() const override { return options_.momentum; }
   void set_momentum(double momentum) override {
-    check().not_negative("momentum", momentum);
+    check_sgd().not_negative("momentum", momentum);
     options_.momentum = momentum;
   }
 

@@ -306,10 +306,8 @@ class ForkedWorkers::Supervisor {
   void report_late_worker() {
     for (const ForkedWorker& worker : workers_) {
       if (worker.is_reaped()) continue;
-      host_group_.fail(worker.rank(),
-                       fmt::format("did not end within {} after rank {} was done",
-                                   format_duration(std::chrono::duration<double>(timeout_).count()),
-                                   host_group_.name(0)));
+      host_group_.fail(worker.rank(), fmt::format("did not end within {} after rank {} was done",
+                                                  format_duration(timeout_), host_group_.name(0)));
       return;
     }
   }

@@ -73,7 +73,7 @@ constexpr std::size_t kRecordsOffset = 4096;
 constexpr std::size_t kRecordBytes = 4096;
 
 // Cores beyond these are not counted.
-constexpr int kMostCores = 1024;
+constexpr int kCoresInMask = 1024;
 
 }  // namespace
 
@@ -100,9 +100,9 @@ struct alignas(64) HostGroup::MemberRecord {
   std::atomic<std::uint64_t> start_time;  // of its process; a later one with this pid has another
   std::atomic<std::int64_t> epoch;
   std::atomic<std::int64_t> batch;
-  std::atomic<std::uint32_t> late_reason;             // a LateReason
-  std::atomic<std::uint64_t> cores[kMostCores / 64];  // the cores it may run on
-  char reason[kReasonBytes];                          // of the failure that this rank reported
+  std::atomic<std::uint32_t> late_reason;               // a LateReason
+  std::atomic<std::uint64_t> cores[kCoresInMask / 64];  // the cores it may run on
+  char reason[kReasonBytes];                            // of the failure that this rank reported
 };
 
 // A rank reports a failure by writing the reason to its own record and then setting `failed` in one
@@ -187,7 +187,7 @@ int HostGroup::name(int rank) const {
 
 void HostGroup::join() {
   for (const int core : available_cores()) {
-    if (core >= kMostCores) continue;
+    if (core >= kCoresInMask) continue;
     record(rank_).cores[core / 64] |= std::uint64_t{1} << (core % 64);
   }
   if (const auto status = process_status(::getpid())) record(rank_).start_time = status->start_time;
@@ -198,7 +198,7 @@ void HostGroup::join() {
 // launcher may have given each rank its own core, so the cores of all ranks are counted together.
 int HostGroup::spins() const {
   int cores = 0;
-  for (int word = 0; word < kMostCores / 64; ++word) {
+  for (int word = 0; word < kCoresInMask / 64; ++word) {
     std::uint64_t any = 0;
     for (int rank = 0; rank < size_; ++rank) any |= record(rank).cores[word];
     cores += std::popcount(any);
@@ -396,8 +396,7 @@ void HostGroup::time_out(const CollectiveCall& call, const WaitTimes& wait_times
   if (!culprit) return;  // the last rank has just arrived
   const std::string reason =
       fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
-                  format_duration(std::chrono::duration<double>(wait_times.total).count()),
-                  list_ranks(present), list_ranks(missing));
+                  format_duration(wait_times.total), list_ranks(present), list_ranks(missing));
   if (!fail(*culprit, reason)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));
 }

@@ -44,9 +44,8 @@ void Watchdog::watch() {
     // Each turn counts at most two ticks: the process may have been stopped (Ctrl-Z) in between.
     waited += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * kCheckInterval);
   }
-  const std::string reason = fmt::format(
-      "{} did not end within {}; {}", options_.work,
-      format_duration(std::chrono::duration<double>(options_.timeout).count()), options_.hint);
+  const std::string reason = fmt::format("{} did not end within {}; {}", options_.work,
+                                         format_duration(options_.timeout), options_.hint);
   if (options_.on_hang) options_.on_hang(reason);
   // Not through stderr's buffer: the thread that hangs may hold its lock.
   ::dprintf(STDERR_FILENO, "lockstep: %s\n", reason.c_str());

@@ -128,7 +128,7 @@ std::string read_announcement(const std::string& name, milliseconds timeout) {
     }
     if (Clock::now() - start >= timeout) {
       throw CommError("waited {} for rank 0 of '{}' on this host, which did not come",
-                      format_duration(std::chrono::duration<double>(timeout).count()), name);
+                      format_duration(timeout), name);
     }
     std::this_thread::sleep_for(kRetryInterval);
   }

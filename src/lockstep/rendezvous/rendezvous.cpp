@@ -21,10 +21,6 @@ constexpr auto kLastAnswerTimeout = 1s;
 constexpr auto kSilenceLimit = 500ms;
 constexpr auto kShortLastAnswerTimeout = 100ms;
 
-std::string seconds(std::chrono::milliseconds time) {
-  return format_duration(std::chrono::duration<double>(time).count());
-}
-
 std::string name(const RendezvousOptions& options) {
   return "rendezvous at " + to_string(Endpoint{.address = options.address, .port = options.port});
 }
@@ -57,7 +53,7 @@ std::string Rendezvous::ask(FrameKind kind, std::string_view key, const FieldWri
       link_->ask({.kind = kind, .fields = fields, .deadline = deadline_in(options_.timeout)});
   if (answer) return *answer;
   throw CommError("{}: rank {} asked for key '{}': no answer in {}", name_, options_.rank, key,
-                  seconds(options_.timeout));
+                  format_duration(options_.timeout));
 }
 
 void Rendezvous::set(std::string_view key, std::string_view value) {
@@ -80,7 +76,7 @@ std::string Rendezvous::get(std::string_view key, const Limit& limit) {
   const auto failed = failure();
   if (!failed) {
     throw CommError("{}: rank {} waited for key '{}': it was not set in {}", name_, options_.rank,
-                    key, seconds(limit.timeout));
+                    key, format_duration(limit.timeout));
   }
   // A value that was set before the failure can still be read.
   if (auto value = try_get(key)) return *std::move(value);

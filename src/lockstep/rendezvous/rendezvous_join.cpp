@@ -119,10 +119,6 @@ class Joining {
   Handshake handshake_;
 };
 
-std::string seconds(std::chrono::milliseconds time) {
-  return format_duration(std::chrono::duration<double>(time).count());
-}
-
 }  // namespace
 
 FrameChannel join_rendezvous(const RendezvousOptions& options) {
@@ -147,7 +143,7 @@ FrameChannel join_rendezvous(const RendezvousOptions& options) {
       throw CommError(
           "rank 0: the rendezvous at {} did not answer rank {} in {}: it accepts connections, so "
           "its process is stopped or hangs, or another program has the port",
-          where, options.rank, seconds(options.timeout));
+          where, options.rank, format_duration(options.timeout));
     } catch (const OtherVersion& error) {
       throw CommError(
           "rendezvous at {}: rank {} of {}: {}; install the same version of Lockstep on all hosts",
@@ -158,7 +154,7 @@ FrameChannel join_rendezvous(const RendezvousOptions& options) {
     std::this_thread::sleep_for(std::clamp<Clock::duration>(deadline - Clock::now(), 0ms, pause));
   }
   throw CommError("rank 0 did not come: rank {} of {} found no rendezvous at {} in {}: {}",
-                  options.rank, options.world_size, where, seconds(limit), cause);
+                  options.rank, options.world_size, where, format_duration(limit), cause);
 }
 
 }  // namespace lockstep::rendezvous
