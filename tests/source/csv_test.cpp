@@ -280,6 +280,7 @@ TEST_F(CsvTest, SuggestsTheNameOfAColumn) {
   EXPECT_THAT(
       error<ConfigError>({.path = file(kHouses), .types = {{"citty", ColumnType::kNumber}}}),
       AllOf(HasSubstr("types: 'citty' is not a feature or target"), HasSubstr("'city'")));
+  EXPECT_THAT(error<ConfigError>({.path = file(",a\n0,1\n")}), HasSubstr("has no name"));
   EXPECT_THAT(error<ConfigError>({.path = file("a,a\n1,2\n")}), HasSubstr("'a' is used twice"));
   EXPECT_THAT(error<ConfigError>({.path = file("a,b,a\n1,2,3\n"), .features = {"a"}}),
               HasSubstr("two columns 'a'"));

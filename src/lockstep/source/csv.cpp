@@ -145,8 +145,9 @@ class CellColumn {
     const auto found = places_.find(cell);
     if (found != places_.end()) return found->second;
     if (!is_utf8(cell)) {
-      throw DataError("line {}: column '{}': '{}' is not UTF-8; convert the file, by iconv say",
-                      line, name_, shown_cell(cell));
+      throw DataError(
+          "line {}: column '{}': '{}' is not UTF-8; convert the file, for example by iconv", line,
+          name_, shown_cell(cell));
     }
     if (texts_.size() == std::numeric_limits<std::int32_t>::max()) {
       throw DataError("line {}: column '{}': too many categories", line, name_);
@@ -225,11 +226,8 @@ class ColumnNames {
                         suggest(name, names_));
     }
     if (twice_.contains(name)) {
-      throw ConfigError(
-          "{}: {} has two columns '{}'; rename one of them, or leave its line of names out "
-          "(header: "
-          "false) and use numbers",
-          option, file_, shown_cell(name));
+      throw ConfigError("{}: {} has two columns '{}'; rename one of them", option, file_,
+                        shown_cell(name));
     }
     return found->second;
   }
@@ -249,8 +247,9 @@ ColumnNames column_names(const CsvText& text, const CsvOptions& options) {
   for (std::size_t i = 0; i < cells.size(); ++i) {
     names.push_back(options.header ? std::string(cells[i]) : std::to_string(i));
     if (!is_utf8(names.back())) {
-      throw DataError("line {}: the name of column {} is not UTF-8; convert the file, by iconv say",
-                      rows.line(), i);
+      throw DataError(
+          "line {}: the name of column {} is not UTF-8; convert the file, for example by iconv",
+          rows.line(), i);
     }
   }
   return {std::move(names), options.path};
@@ -339,6 +338,13 @@ TableSchema schema_of(const CsvOptions& options, const ColumnNames& names) {
     std::ranges::copy_if(names.all(), std::back_inserter(features), [&](const std::string& name) {
       return std::ranges::find(options.targets, name) == options.targets.end();
     });
+    // The numbers of the rows would be learned by heart.
+    if (std::ranges::find(features, std::string()) != features.end()) {
+      throw ConfigError(
+          "features: a column of {} has no name, as an index that pandas writes; name the columns "
+          "to use",
+          options.path.string());
+    }
   }
   std::vector<std::string> used = features;
   used.insert(used.end(), options.targets.begin(), options.targets.end());

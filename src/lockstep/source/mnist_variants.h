@@ -28,15 +28,15 @@ struct EmnistOptions {
 };
 
 // EMNIST: letters and digits. Rows and columns of its images are exchanged, as in the files and in
-// torchvision. It is published as one archive of 560 MB with all splits, which is not downloaded
-// here: the message of the error says where it is. Throws ConfigError if there is no such split.
+// torchvision. It is published as one large archive with all splits, which is not downloaded here:
+// the message of the error says where it is. Throws ConfigError if there is no such split.
 DatasetPtr emnist(const EmnistOptions& options = {});
 
 struct QmnistOptions {
   std::filesystem::path root = "data";  // holds the files, or QMNIST/raw with them
   bool train = true;                    // the 60,000 images to train on, else the 60,000 to test
   // Instead of `train`: train, test, test10k (the test images of MNIST), test50k (the others) or
-  // nist (all 402,953 digits, which cannot be downloaded here).
+  // nist (all digits of NIST, which cannot be downloaded here).
   std::optional<std::string> what = {};
   // The target is the class. Otherwise it is int64 [8]: class, series, writer and more.
   bool compat = true;
