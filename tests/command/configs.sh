@@ -30,6 +30,31 @@ done
 for stage in first careful; do [ -f "mlp/$stage/checkpoints/best.pth" ] || fail "mlp.yml: no stage '$stage'"; done
 "$lockstep" run -C "$configs/cnn3d.yml" --num-epochs 2 --no-verbose --logdir cubes > out 2> err || fail "cnn3d.yml failed"
 
+# A table. The second file lacks a city of the first one, has one of its own and a cell without a value.
+mkdir data
+table() { awk -v cities="$1" -v rows="$2" 'BEGIN {
+  n = split(cities, city, " "); print "size,city,price"
+  for (i = 0; i < rows; ++i) { size = i % 17; at = i % n + 1; printf "%s,%s,%s\n", size, city[at], size / 8 + at } }'; }
+table "Bonn Köln Oslo" 200 > data/train.csv
+table "Bonn Köln" 40 > data/valid.csv
+echo ',Rome,1.5' >> data/valid.csv
+"$lockstep" run -C "$configs/table.yml" --no-verbose --logdir table > out 2> err || fail "table.yml failed"
+grep -q '"Köln"' logs/table-schema.json || fail "table.yml: the schema lacks a category"
+"$lockstep" evaluate table > out 2> err || fail "table.yml: the trained model cannot be evaluated"
+
+# CIFAR-10 in the pickles that torchvision unpacks: two images, labels 3 and 9.
+mkdir data/cifar-10-batches-py
+pickle() {
+  printf '\x80\x02}q\x01(U\x06labelsq\x02]q\x03(K\x03K\x09eU\x04dataq\x04cnumpy.core.multiarray\n_reconstruct\nq\x05'
+  printf 'cnumpy\nndarray\nq\x06K\x00\x85U\x01b\x87Rq\x07(K\x01K\x02M\x00\x0c\x86cnumpy\ndtype\nq\x08U\x02u1K\x00K\x01'
+  printf '\x87Rq\x09(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T\x00\x18\x00\x00'
+  head -c 3072 /dev/zero | tr '\0' '\100'
+  head -c 3072 /dev/zero | tr '\0' '\300'
+  printf 'tbu.'
+}
+for batch in data_batch_{1..5} test_batch; do pickle > "data/cifar-10-batches-py/$batch"; done
+"$lockstep" run -C "$configs/cifar10.yml" --check --no-verbose --logdir cifar10 > out 2> err || fail "cifar10.yml failed"
+
 # The same under another launcher.
 "$lockstep" launch --nproc-per-node 2 "$lockstep" run -C "$configs/mnist.yml" --ddp --num-epochs 2 --no-verbose --logdir launched > out 2> err || fail "run under launch failed"
 [ "$(hash_of launched)" = "$(hash_of yaml)" ] || fail "other weights under launch"

@@ -1,7 +1,7 @@
 // Gives damaged inputs to every reader of data that may come from outside: checkpoints, pickles,
-// configs, overrides, IDX files, arrays of NumPy, safetensors, vocabularies, CSV tables and frames
-// of the network. A reader must return or throw lockstep::Error; any other exception, a crash or a
-// hang is a finding.
+// configs, overrides, IDX files, arrays of NumPy, safetensors, vocabularies, CSV tables, archives
+// and frames of the network. A reader must return or throw lockstep::Error; any other exception, a
+// crash or a hang is a finding.
 //
 // usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //
@@ -32,6 +32,8 @@
 #include "lockstep/config/yaml.h"
 #include "lockstep/log/csv_table.h"
 #include "lockstep/rendezvous/frame.h"
+#include "lockstep/source/array_pickle.h"
+#include "lockstep/source/csv.h"
 #include "lockstep/source/idx.h"
 #include "lockstep/source/npy.h"
 #include "lockstep/source/npy_reader.h"
@@ -40,6 +42,9 @@
 #include "tests/checkpoint/zip.h"
 #include "tests/source/safetensors_files.h"
 #include "tests/source/zip_files.h"
+#include "lockstep/source/table_schema.h"
+#include "lockstep/source/tar.h"
+#include "tests/source/cifar_files.h"
 
 namespace lockstep {
 namespace {
@@ -111,6 +116,19 @@ void read_text(const std::string&) {
   data::text_dataset({.path = kInput, .vocabulary = kInput, .window = 2})->sample(0);
 }
 
+std::string table_schema() {
+  const fs::path path = "fuzz-schema.json";
+  data::write_table_schema({.features = {{.name = "age", .mean = 0.5, .std = 2},
+                                         {.name = "city",
+                                          .type = data::ColumnType::kCategory,
+                                          .categories = {"Bonn", "Oslo"},
+                                          .most_frequent = "Oslo"}}},
+                           path);
+  std::string bytes = content_of(path);
+  fs::remove(path);
+  return bytes;
+}
+
 void read_frames(const std::string& input) {
   rendezvous::FrameReader reader;
   // In two pieces, as a network may cut it.
@@ -161,6 +179,18 @@ std::vector<Reader> readers() {
       {"csv",
        {"step,accuracy,\"a \"\"b\"\"\"\n1,0.5,2\n2,,3\n"},
        [](const std::string&) { CsvTable(kInput, {.keep_until = 1}); }},
+      {"table",
+       {"a,\"b \"\"c\"\"\",d\n1,\"x,\ny\",2.5\n2,z,\"3\"\n", "x\ty\r\n1\t\r\n-2e5\tNA\r\n"},
+       [](const std::string&) {
+         data::csv_dataset({.path = kInput, .missing = data::Missing::kValue, .one_hot = true});
+       }},
+      {"schema", {table_schema()}, [](const std::string&) { data::read_table_schema(kInput); }},
+      {"array pickle",
+       {cifar_pickle("labels", {1, 2}, std::string(6144, 'x'))},
+       [](const std::string& input) { data::read_array_pickle(input); }},
+      {"tar",
+       {tar_archive({{"a", "one"}, {"b", std::string(600, 'x')}})},
+       [](const std::string&) { data::read_tar(kInput, {.names = {"b"}, .max_bytes = 1 << 20}); }},
       {"frames", {frame() + frame()}, read_frames},
   };
 }

@@ -94,5 +94,13 @@ TEST_F(ByteReaderTest, NamesTheFileThatIsNotThere) {
   EXPECT_THROW(ByteReader reader(folder_.path()), DataError);
 }
 
+TEST_F(ByteReaderTest, ReadsAWholeFile) {
+  EXPECT_EQ(read_unpacked(file("")), "");
+  std::string bytes(9 << 20, 'x');  // more than two pieces
+  bytes += "the end";
+  EXPECT_EQ(read_unpacked(file(bytes)), bytes);
+  EXPECT_EQ(read_unpacked(file(gzip(bytes))), bytes);
+}
+
 }  // namespace
 }  // namespace lockstep::data

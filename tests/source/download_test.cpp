@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/source/sha256.h"
+#include "lockstep/source/digest.h"
 #include "tests/data/error_text.h"
 #include "tests/source/idx_files.h"
 #include "tests/source/loopback_server.h"
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 const std::string kBody(100'000, 'x');
 
 std::string hash_of(const std::string& bytes) {
-  Sha256 digest;
+  Digest digest(Hash::kSha256);
   digest.update(bytes);
   return digest.finish();
 }
@@ -69,6 +69,22 @@ TEST_F(DownloadTest, PutsTheFileInItsPlace) {
   download(from({server_.url("/good")}));
   EXPECT_EQ(read_file(path()), kBody);
   EXPECT_EQ(files(), 1);
+}
+
+TEST_F(DownloadTest, ComparesMd5WhereThereIsNoSha256) {
+  Digest digest(Hash::kMd5);
+  digest.update(kBody);
+  DownloadOptions options{.urls = {server_.url("/other")}, .path = path(), .md5 = digest.finish()};
+  EXPECT_THAT(error_of(options), HasSubstr("wrong file: MD5 of the 14 bytes is "));
+  options.urls = {server_.url("/good")};
+  download(options);
+  EXPECT_EQ(read_file(path()), kBody);
+}
+
+TEST_F(DownloadTest, RefusesAFileWithoutAChecksum) {
+  const DownloadOptions options{.urls = {server_.url("/good")}, .path = path()};
+  EXPECT_THAT(error_of(options), HasSubstr("expected"));
+  EXPECT_EQ(files(), 0);
 }
 
 TEST_F(DownloadTest, FollowsARedirect) {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/source/sha256.h"
+#include "lockstep/source/digest.h"
 #include "tests/data/error_text.h"
 #include "tests/source/idx_files.h"
 #include "tests/source/loopback_server.h"
@@ -22,7 +22,7 @@ const std::string kImages = idx(0x08, {3, 2, 2}, std::string("\0\1\2\3\4\5\6\7\1
 const std::string kLabels = idx(0x08, {3}, std::string("\2\0\1", 3));
 
 std::string checksum_of(const std::string& bytes) {
-  Sha256 digest;
+  Digest digest(Hash::kSha256);
   digest.update(bytes);
   return digest.finish();
 }
@@ -34,6 +34,7 @@ IdxImages tiny() {
           .train = {.images = {"images", checksum_of(gzip(kImages))},
                     .labels = {"labels", checksum_of(gzip(kLabels))}},
           .test = {.images = {"test-images", ""}, .labels = {"test-labels", ""}},
+          .mirrors = {"http://127.0.0.1:1/"},
           .advice = "buy it",
           .classes = 3,
           .image_size = {2, 2}};

@@ -34,6 +34,7 @@ Targets& targets() {
     add_schedulers(*made);
     add_datasets(*made);
     add_arrays(*made);
+    add_tables(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);

@@ -148,4 +148,23 @@ bool ByteReader::packed() const {
   return source_->packed();
 }
 
+std::string read_unpacked(const fs::path& path) {
+  ByteReader reader(path);
+  std::string bytes;
+  if (!reader.packed()) {
+    bytes.resize(reader.at_most_left());
+    bytes.resize(reader.read(bytes));
+    return bytes;
+  }
+  // The limit of a gzip file is far above its size, so its memory grows with what was read.
+  constexpr std::size_t kPiece = 4 << 20;
+  for (std::size_t got = kPiece; got == kPiece;) {
+    const std::size_t used = bytes.size();
+    bytes.resize(used + kPiece);
+    got = reader.read({bytes.data() + used, kPiece});
+    bytes.resize(used + got);
+  }
+  return bytes;
+}
+
 }  // namespace lockstep::data

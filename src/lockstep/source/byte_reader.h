@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace lockstep::data {
 
@@ -35,5 +36,8 @@ class ByteReader {
   class Gzip;
   std::unique_ptr<Source> source_;
 };
+
+// The whole content, unpacked if it is gzip. Throws DataError as ByteReader does.
+std::string read_unpacked(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

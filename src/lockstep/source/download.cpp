@@ -8,8 +8,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/source/curl_library.h"
+#include "lockstep/source/digest.h"
 #include "lockstep/source/download_progress.h"
-#include "lockstep/source/sha256.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -61,9 +61,10 @@ class Transfer {
       throw DataError("{}", message_[0] != '\0' ? message_.data() : library_.easy_strerror(status));
     }
     const std::string found = digest_.finish();
-    if (found != options_.sha256) {
-      throw DataError("wrong file: SHA-256 of the {} bytes is {}, expected {}", received_, found,
-                      options_.sha256);
+    const std::string& expected = has_sha256_ ? options_.sha256 : options_.md5;
+    if (found != expected) {
+      throw DataError("wrong file: {} of the {} bytes is {}, expected {}",
+                      has_sha256_ ? "SHA-256" : "MD5", received_, found, expected);
     }
     file_.commit();
     progress_.done(received_);
@@ -133,7 +134,8 @@ class Transfer {
   const std::string& url_;
   AtomicFile file_;
   DownloadProgress progress_;
-  Sha256 digest_;
+  const bool has_sha256_ = !options_.sha256.empty();
+  Digest digest_{has_sha256_ ? Hash::kSha256 : Hash::kMd5};
   std::int64_t received_ = 0;
   std::array<char, CURL_ERROR_SIZE> message_{};
   std::optional<std::string> reason_;

@@ -12,7 +12,8 @@ namespace lockstep::data {
 struct DownloadOptions {
   std::vector<std::string> urls;     // mirrors of the file, tried in this order
   std::filesystem::path path;        // where the file is put; the folder is created
-  std::string sha256;                // 64 lower-case hexadecimal digits
+  std::string sha256 = {};           // 64 lower-case hexadecimal digits
+  std::string md5 = {};              // 32 of them, if the publisher gives no SHA-256
   std::int64_t max_bytes = 1 << 30;  // the next mirror is tried if one sends more
   std::chrono::seconds connect_timeout{15};
   std::chrono::seconds stall_timeout{30};  // how long a mirror may be below 1 KiB/s

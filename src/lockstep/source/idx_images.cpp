@@ -43,6 +43,7 @@ std::string file_advice(const IdxImages& images, const IdxImagesOptions& options
 fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
   DownloadOptions request{.path = own_folder(images, options) / (file.name + ".gz"),
                           .sha256 = file.sha256,
+                          .md5 = file.md5,
                           .max_bytes = std::int64_t{256} << 20,
                           .advice = file_advice(images, options)};
   for (std::string base : options.mirrors.value_or(images.mirrors)) {
@@ -69,8 +70,8 @@ fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOpt
   if (options.download) return fetch(file, images, options);
   std::vector<std::string> names;
   for (const fs::path& folder : where) names.push_back(folder.string());
-  throw DataError("{}: no {} (or .gz) in {}; set download, or {}", images.name, file.name,
-                  join(names, ", "), file_advice(images, options));
+  throw DataError("{}: no {} (or .gz) in {}; {}{}", images.name, file.name, join(names, ", "),
+                  images.mirrors.empty() ? "" : "set download, or ", file_advice(images, options));
 }
 
 torch::Tensor read_images(const fs::path& path, const IdxImages& images) {
@@ -84,18 +85,34 @@ torch::Tensor read_images(const fs::path& path, const IdxImages& images) {
   return pixels;
 }
 
-torch::Tensor read_labels(const fs::path& path, const IdxImages& images) {
-  torch::Tensor labels = read_idx(path);
-  if (labels.scalar_type() != torch::kUInt8 || labels.dim() != 1) {
-    throw DataError("{}: expected labels, Byte [N], got {}", path.string(), describe(labels));
-  }
-  const auto* values = labels.data_ptr<std::uint8_t>();
-  for (std::int64_t i = 0; i < labels.numel(); ++i) {
-    if (values[i] >= images.classes) {
-      throw DataError("{}: label {} is {}, expected 0 to {}", path.string(), i, values[i],
+// The first number of each row is its class.
+template <typename Number>
+void check_classes(const torch::Tensor& labels, const fs::path& path, const IdxImages& images) {
+  const auto* values = labels.data_ptr<Number>();
+  for (std::int64_t i = 0; i < labels.size(0); ++i) {
+    const std::int64_t label = values[i * images.label_columns];
+    if (label < 0 || label >= images.classes) {
+      throw DataError("{}: label {} is {}, expected 0 to {}", path.string(), i, label,
                       images.classes - 1);
     }
   }
+}
+
+torch::Tensor read_labels(const fs::path& path, const IdxImages& images) {
+  torch::Tensor labels = read_idx(path);
+  if (images.label_columns == 1) {
+    if (labels.scalar_type() != torch::kUInt8 || labels.dim() != 1) {
+      throw DataError("{}: expected labels, Byte [N], got {}", path.string(), describe(labels));
+    }
+    check_classes<std::uint8_t>(labels, path, images);
+    return labels;
+  }
+  if (labels.scalar_type() != torch::kInt32 || labels.dim() != 2 ||
+      labels.size(1) != images.label_columns) {
+    throw DataError("{}: expected labels, Int [N, {}], got {}", path.string(), images.label_columns,
+                    describe(labels));
+  }
+  check_classes<std::int32_t>(labels, path, images);
   return labels;
 }
 
@@ -110,6 +127,9 @@ DatasetPtr load_idx_images(const IdxImages& images, const IdxImagesOptions& opti
   if (pixels.size(0) != labels.size(0)) {
     throw DataError("{} has {} images, but {} has {} labels", image_path.string(), pixels.size(0),
                     label_path.string(), labels.size(0));
+  }
+  if (images.label_columns > 1 && !options.all_label_columns) {
+    labels = labels.select(1, 0).contiguous();
   }
   return tensor_dataset({{"features", std::move(pixels), options.transform},
                          {"targets", std::move(labels), Cast(torch::kInt64)}});

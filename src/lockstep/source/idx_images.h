@@ -16,8 +16,9 @@ namespace lockstep::data {
 
 // A file as the mirrors have it.
 struct IdxFile {
-  std::string name;    // without ".gz"
-  std::string sha256;  // of the gzip file
+  std::string name;      // without ".gz"
+  std::string sha256;    // of the gzip file
+  std::string md5 = {};  // the same, if the publisher gives no SHA-256
 };
 
 struct IdxSplit {
@@ -35,6 +36,7 @@ struct IdxImages {
   std::vector<std::filesystem::path> system_folders;  // where a package of the distribution puts it
   std::string advice;                                 // another way to get it
   std::int64_t classes = 10;                          // labels are 0 to classes - 1
+  std::int64_t label_columns = 1;                     // if more: int32, the class is the first
   std::array<std::int64_t, 2> image_size = {28, 28};  // height and width
 };
 
@@ -44,6 +46,7 @@ struct IdxImagesOptions {
   bool download = false;
   TransformPtr transform = ToTensor();
   std::optional<std::vector<std::string>> mirrors;
+  bool all_label_columns = false;  // "targets" are int64 [B, label_columns], not only the class
 };
 
 // "features" are what the transform makes of uint8 [B, H, W], "targets" are int64 [B]. Throws

@@ -1,4 +1,4 @@
-#include "lockstep/source/sha256.h"
+#include "lockstep/source/digest.h"
 
 #include <array>
 
@@ -11,29 +11,30 @@ namespace lockstep::data {
 namespace {
 
 void check(int status) {
-  if (status != 1) throw Error("SHA-256: OpenSSL refused");
+  if (status != 1) throw Error("checksum: OpenSSL refused");
 }
 
 }  // namespace
 
-struct Sha256::Context {
+struct Digest::Context {
   struct Free {
     void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
   };
   std::unique_ptr<EVP_MD_CTX, Free> evp{EVP_MD_CTX_new()};
 };
 
-Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  check(EVP_DigestInit_ex(context_->evp.get(), EVP_sha256(), nullptr));
+Digest::Digest(Hash hash) : context_(std::make_unique<Context>()) {
+  check(EVP_DigestInit_ex(context_->evp.get(), hash == Hash::kMd5 ? EVP_md5() : EVP_sha256(),
+                          nullptr));
 }
 
-Sha256::~Sha256() = default;
+Digest::~Digest() = default;
 
-void Sha256::update(std::span<const char> bytes) {
+void Digest::update(std::span<const char> bytes) {
   check(EVP_DigestUpdate(context_->evp.get(), bytes.data(), bytes.size()));
 }
 
-std::string Sha256::finish() {
+std::string Digest::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int length = 0;
   check(EVP_DigestFinal_ex(context_->evp.get(), digest.data(), &length));

@@ -1,0 +1,81 @@
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/recipe/targets.h"
+#include "tests/recipe/support.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using ::testing::AllOf;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::node;
+
+class TableTargets : public ::testing::Test {
+ protected:
+  std::string put(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  static data::DatasetPtr make(const std::string& text) {
+    return targets().datasets.make(node(text));
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(TableTargets, ASchemaGoesFromOneFileToTheOther) {
+  const std::string schema = (folder_ / "schema.json").string();
+  const auto train = make(
+      "{_target_: CsvDataset, path: " + put("a.csv", "x,city,y\n1,Bonn,2\n,Oslo,3\n5,Bonn,4\n") +
+      ", targets: y, missing: mean, unknown: code, normalize: true, one_hot: true, types: {x: "
+      "number}, save_schema: " +
+      schema + "}");
+  EXPECT_EQ(train->size(), 3);
+  const auto valid = make("{_target_: CsvDataset, path: " + put("b.csv", "y,city,x\n1,Rome,7\n") +
+                          ", schema: " + schema + "}");
+  // The mean is 3 and the standard deviation 2. Rome is none of the cities.
+  EXPECT_TRUE(valid->sample(0)["features"].equal(torch::tensor({2.0F, 0.0F, 0.0F})));
+}
+
+TEST_F(TableTargets, AMissingSchemaIsFoundAtItsLine) {
+  const std::string path = put("a.csv", "x\n1\n");
+  EXPECT_THAT(
+      error_of([&] { make("{CsvDataset: {path: " + path + ", schema: none.json}}"); }),
+      AllOf(HasSubstr("it/CsvDataset/schema: there is no none.json"), HasSubstr("save_schema")));
+}
+
+TEST_F(TableTargets, AWrongColumnIsFoundAtItsLine) {
+  const std::string path = put("a.csv", "size\n1\n");
+  EXPECT_THAT(error_of([&] { make("{CsvDataset: {path: " + path + ", features: [sise]}}"); }),
+              AllOf(HasSubstr("it/CsvDataset/features"), HasSubstr("did you mean 'size'")));
+}
+
+TEST_F(TableTargets, ColumnsOfAFileWithoutNamesAreNumbers) {
+  const std::string path = put("a.tsv", "1\t2\t3\n");
+  const auto data =
+      make("{_target_: CsvDataset, path: " + path + ", header: false, features: [2], targets: 0}");
+  EXPECT_EQ(data->sample(0)["features"].item<float>(), 3);
+  EXPECT_EQ(data->sample(0)["targets"].item<float>(), 1);
+}
+
+TEST_F(TableTargets, PublishedDataSetsSayWhatIsMissing) {
+  const std::string root = "{root: " + folder_.path().string() + "}}";
+  for (const auto& [name, missing] : std::vector<std::pair<std::string, std::string>>{
+           {"CIFAR10", "no cifar-10-batches-py"},
+           {"CIFAR100", "no cifar-100-python"},
+           {"KMNIST", "no train-images-idx3-ubyte"},
+           {"EMNIST", "no emnist-balanced-train-images-idx3-ubyte"},
+           {"QMNIST", "no qmnist-train-images-idx3-ubyte"}}) {
+    EXPECT_THAT(error_of([&, &target = name] { make("{" + target + ": " + root); }),
+                HasSubstr(missing));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::recipe
