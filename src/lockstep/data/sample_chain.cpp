@@ -18,6 +18,7 @@ SampleChain::SampleChain(const TransformPtr& transform) : sample_steps_(flat_ste
       }).base();
   batch_steps_.assign(batch_begin, sample_steps_.end());
   sample_steps_.erase(batch_begin, sample_steps_.end());
+  fused_ = fuse(batch_steps());
 }
 
 bool SampleChain::is_random() const {

@@ -30,10 +30,13 @@ class SampleChain {
 
   std::vector<TransformPtr> sample_steps() const { return sample_steps_; }
   TransformPtr batch_steps() const;  // as one transform; empty if there are none
+  // The same for samples that are bytes: a gather does a part of the steps while it copies.
+  const FusedTransform& fused_batch_steps() const { return fused_; }
 
  private:
   std::vector<TransformPtr> sample_steps_;
   std::vector<TransformPtr> batch_steps_;
+  FusedTransform fused_;
 };
 
 }  // namespace lockstep::data
