@@ -75,6 +75,7 @@ void add_criterions(Targets& targets);
 void add_optimizers(Targets& targets);
 void add_schedulers(Targets& targets);
 void add_datasets(Targets& targets);  // and transforms, samplers and collates
+void add_loading(Targets& targets);   // data sets around others: Transformed, Cached
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields
