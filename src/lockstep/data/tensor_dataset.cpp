@@ -25,6 +25,13 @@ FusedTransform plan(const Column& column) {
   return fused;
 }
 
+// The sample of a batch of one.
+Batch only_sample(const Batch& batch) {
+  Batch sample;
+  for (const auto& [key, tensor] : batch) sample.set(key, tensor.squeeze(0));
+  return sample;
+}
+
 // Gathers the rows of one column. The rest of its transform is applied afterwards.
 class Gather {
  public:
@@ -102,23 +109,25 @@ TensorDataset::TensorDataset(torch::Tensor features, torch::Tensor targets)
                                         {.key = "targets", .tensor = std::move(targets)}}) {}
 
 Batch TensorDataset::sample(std::int64_t index) const {
-  return sample_in_epoch(index, {});
+  return only_sample(gather({&index, 1}, {}));
 }
 
 Batch TensorDataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
-  return gather_in_epoch(indices, {}, std::move(reuse));
+  return gather_rows(indices, {}, reuse);
 }
 
+// A class that is derived from this one may override gather() and sample() alone.
 Batch TensorDataset::sample_in_epoch(std::int64_t index, const EpochKey& key) const {
-  Batch sample;
-  for (const auto& [name, tensor] : gather_in_epoch({&index, 1}, key, {})) {
-    sample.set(name, tensor.squeeze(0));
-  }
-  return sample;
+  return has_sample_steps() ? only_sample(gather_rows({&index, 1}, key, {})) : sample(index);
 }
 
 Batch TensorDataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                                      Batch reuse) const {
+  return has_sample_steps() ? gather_rows(indices, key, reuse) : gather(indices, std::move(reuse));
+}
+
+Batch TensorDataset::gather_rows(std::span<const std::int64_t> indices, const EpochKey& key,
+                                 const Batch& reuse) const {
   check_indices(indices, size_);
   Batch batch;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
@@ -152,6 +161,10 @@ torch::Tensor TensorDataset::stack_samples(std::size_t column,
     naming_sample(*this, index, [&] { naming_key(stored.key, [&] { add(index); }); });
   }
   return naming_key(stored.key, [&] { return stack.finish(); });
+}
+
+bool TensorDataset::has_sample_steps() const {
+  return std::ranges::any_of(chains_, &SampleChain::has_sample_steps);
 }
 
 bool TensorDataset::is_random() const {

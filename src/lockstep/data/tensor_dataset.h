@@ -51,6 +51,9 @@ class TensorDataset : public Dataset {
   const std::vector<Column>& columns() const { return columns_; }
 
  private:
+  bool has_sample_steps() const;
+  Batch gather_rows(std::span<const std::int64_t> indices, const EpochKey& key,
+                    const Batch& reuse) const;
   // A column whose transform has steps for single samples.
   torch::Tensor stack_samples(std::size_t column, std::span<const std::int64_t> indices,
                               const EpochKey& key, const Batch& reuse) const;
