@@ -1,6 +1,9 @@
 #include "lockstep/data/batch_pool.h"
 
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -64,6 +67,26 @@ TEST(BatchPool, DoesNotGiveBackTensorsThatWantAGradient) {
     batch["x"].requires_grad_();
     return 0;
   }));
+}
+
+// Each thread takes a batch, marks it, and finds its own mark.
+TEST(BatchPool, SeveralThreadsNeverGetTheSameBatch) {
+  BatchPool pool(8);
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) {
+        Batch batch = pool.take();
+        if (batch.empty()) batch = Batch{{"x", torch::zeros({64})}};
+        batch["x"].fill_(t);
+        pool.lend(batch);
+        if (!torch::equal(batch["x"], torch::full({64}, static_cast<float>(t)))) ++wrong;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(BatchPool, ForgetsTheOldest) {

@@ -1,13 +1,16 @@
 #include "lockstep/data/batch_stream.h"
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/data/error_text.h"
+#include "tests/data/toy_transforms.h"
 
 namespace lockstep::data {
 namespace {
@@ -16,14 +19,19 @@ DatasetPtr numbers() {
   return tensor_dataset({{"x", torch::arange(100).view({50, 2})}, {"y", torch::arange(50)}});
 }
 
-StreamPlan plan(std::int64_t batches, std::int64_t prefetch = 0) {
-  StreamPlan plan{.prefetch = prefetch};
+struct Ahead {
+  std::int64_t prefetch = 0;
+  std::int64_t threads = 0;
+};
+
+StreamPlan plan(std::int64_t batches, const Ahead& ahead = {}) {
+  StreamPlan plan{.prefetch = ahead.prefetch, .threads = ahead.threads};
   for (std::int64_t i = 0; i < 50; ++i) plan.order.push_back((i * 7) % 50);
   for (std::int64_t k = 0; k < batches; ++k) plan.batches.push_back({.first = 5 * k, .count = 5});
   return plan;
 }
 
-class BatchStreamTest : public testing::TestWithParam<std::int64_t> {};
+class BatchStreamTest : public testing::TestWithParam<Ahead> {};
 
 TEST_P(BatchStreamTest, GivesTheSlicesInOrder) {
   BatchStream stream(numbers(), plan(10, GetParam()));
@@ -53,7 +61,8 @@ TEST_P(BatchStreamTest, UsesTheMemoryOfBatchesThatWereLetGo) {
   for (Batch& batch : BatchStream(numbers(), plan(10, GetParam()))) {
     memory.insert(batch["x"].data_ptr());
   }
-  EXPECT_LE(memory.size(), static_cast<std::size_t>(GetParam() + 3));
+  const std::int64_t ahead = std::max(GetParam().prefetch, GetParam().threads);
+  EXPECT_LE(memory.size(), static_cast<std::size_t>(ahead + 3));
 }
 
 TEST_P(BatchStreamTest, EndsHalfWay) {
@@ -97,7 +106,52 @@ TEST_P(BatchStreamTest, ThrowsWhatTheDatasetThrowsInItsTurn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Prefetch, BatchStreamTest, testing::Values(0, 1, 2, 100));
+// Everything random about a sample comes from the epoch and its number.
+TEST_P(BatchStreamTest, RandomPartsAreThoseOfTheSample) {
+  const torch::Tensor signals = torch::arange(5000, torch::kFloat32).view({50, 100});
+  const auto parts = tensor_dataset({{"x", signals, Compose({RandomPart(10), RandomOffset()})}});
+  const auto values = [&](const Ahead& ahead, std::int64_t epoch) {
+    StreamPlan chosen = plan(10, ahead);
+    chosen.key.epoch = epoch;
+    std::vector<torch::Tensor> batches;
+    for (Batch& batch : BatchStream(parts, chosen)) batches.push_back(batch["x"].clone());
+    return torch::cat(batches);
+  };
+  EXPECT_TRUE(torch::equal(values(GetParam(), 3), values({}, 3)));
+  EXPECT_FALSE(torch::equal(values(GetParam(), 3), values(GetParam(), 4)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ahead, BatchStreamTest,
+                         testing::Values(Ahead{}, Ahead{.prefetch = 1}, Ahead{.prefetch = 2},
+                                         Ahead{.prefetch = 100}, Ahead{.threads = 1},
+                                         Ahead{.threads = 2}, Ahead{.threads = 4},
+                                         Ahead{.prefetch = 3, .threads = 2},
+                                         Ahead{.prefetch = 100, .threads = 4}));
+
+// Draws from the global generator in a thread are noticed, and only these.
+std::vector<std::string> warnings_of(const TransformPtr& transform, const Ahead& ahead) {
+  std::vector<std::string> warnings;
+  const WarningHandler previous =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  const auto dataset = tensor_dataset({{"x", torch::ones({50, 4}), transform}});
+  for (Batch& batch : BatchStream(dataset, plan(10, ahead))) {
+    EXPECT_EQ(batch.size(), 5);
+    torch::rand({3});  // the main thread may draw
+  }
+  set_warning_handler(previous);
+  return warnings;
+}
+
+TEST(BatchStream, WarnsOnceOfTheGlobalGenerator) {
+  const auto noise =
+      Lambda([](const torch::Tensor& batch) { return batch + torch::randn_like(batch); });
+  EXPECT_THAT(warnings_of(RandomOffset(), {.prefetch = 2, .threads = 2}), testing::IsEmpty());
+  EXPECT_THAT(warnings_of(noise, {}), testing::IsEmpty()) << "the run seeds each batch";
+  EXPECT_THAT(warnings_of(noise, {.threads = 2}),
+              testing::ElementsAre(testing::HasSubstr("derive from data::RandomDataset or "
+                                                      "data::SampleTransform")));
+  EXPECT_THAT(warnings_of(noise, {.prefetch = 1}), testing::IsEmpty()) << "once per process";
+}
 
 TEST(BatchStream, WithoutBatchesIsEmpty) {
   for (Batch& batch : BatchStream(numbers(), plan(0))) FAIL() << batch.size();
@@ -105,7 +159,8 @@ TEST(BatchStream, WithoutBatchesIsEmpty) {
 
 TEST(BatchStream, RefusesWhatMakesNoSense) {
   EXPECT_THROW(BatchStream(nullptr, plan(1)), ConfigError);
-  EXPECT_THROW(BatchStream(numbers(), plan(1, -1)), ConfigError);
+  EXPECT_THROW(BatchStream(numbers(), plan(1, {.prefetch = -1})), ConfigError);
+  EXPECT_THROW(BatchStream(numbers(), plan(1, {.threads = -1})), ConfigError);
   EXPECT_EQ(error_text<ConfigError>([] { BatchStream(numbers(), plan(11)); }),
             "BatchStream: 5 samples from 50 on reach beyond the 50 of the order");
 }

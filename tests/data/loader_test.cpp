@@ -120,6 +120,8 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   EXPECT_EQ(error_text<ConfigError>([] { Loader(numbers(5), {.global_batch_size = 1L << 31}); }),
             "loader: global_batch_size: expected at most 2147483647, got 2147483648");
   EXPECT_THROW(Loader(numbers(5), {.prefetch = -1}), ConfigError);
+  EXPECT_THROW(Loader(numbers(5), {.threads = -1}), ConfigError);
+  EXPECT_THROW(Loader(numbers(5), {.threads = 5000}), ConfigError);
   EXPECT_THROW(
       Loader(numbers(5), {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(5)}),
       ConfigError);

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/data/error_text.h"
+#include "tests/data/toy_transforms.h"
 
 namespace lockstep::data {
 namespace {
@@ -145,6 +146,37 @@ TEST(TensorDataset, RefusesValuesThatAreNotFiniteIfItIsTold) {
                 HasSubstr("x.npy: row 4: value 1 is nan, and 1 of its 3 values"));
     EXPECT_NO_THROW(tensor_dataset({{.key = "x", .tensor = layout}})->sample(4));
   }
+}
+
+TEST(TensorDataset, RandomStepsDrawFromEpochAndSample) {
+  const torch::Tensor rows = torch::arange(500, torch::kFloat32).view({5, 100});
+  const auto dataset = tensor_dataset({{"x", rows, RandomPart(4)}, {"y", rows, RandomPart(4)}});
+  const EpochKey key{.seed = 3, .epoch = 2};
+  const Batch batch = dataset->gather_in_epoch(kSomeRows, key, {});
+  EXPECT_TRUE(torch::equal(batch["x"], batch["y"])) << "all columns get the same numbers";
+  for (std::size_t k = 0; k < kSomeRows.size(); ++k) {
+    Draw draw{.random = SampleRandom(key, kSomeRows[k])};
+    const torch::Tensor expected = RandomPart(4).apply(rows[kSomeRows[k]], draw);
+    EXPECT_TRUE(torch::equal(batch["x"][static_cast<std::int64_t>(k)], expected));
+    EXPECT_TRUE(torch::equal(dataset->sample_in_epoch(kSomeRows[k], key)["x"], expected));
+  }
+  EXPECT_FALSE(torch::equal(batch["x"], dataset->gather(kSomeRows, {})["x"])) << "another epoch";
+}
+
+TEST(TensorDataset, StepsForSamplesAreFollowedByTheConversion) {
+  const torch::Tensor images = torch::randint(0, 256, {5, 9, 11, 3}, torch::kUInt8);
+  const TransformPtr steps = Compose({ToTensor(), Normalize({.mean = {0.5}, .std = {0.2}})});
+  const auto dataset = tensor_dataset({{"x", images, Compose({Reverse(), steps})}});
+  const Batch reuse{{"x", torch::zeros({3, 3, 9, 11})}};
+  const torch::Tensor got = dataset->gather(kSomeRows, reuse)["x"];
+  EXPECT_TRUE(torch::equal(got, steps.apply(some_of(images).flip(1))));
+  EXPECT_EQ(got.data_ptr(), reuse["x"].data_ptr());
+}
+
+TEST(TensorDataset, NamesTheSampleAndTheKeyOfAFailedStep) {
+  const auto dataset = tensor_dataset({{"x", torch::rand({5, 3}), RandomPart(4)}});
+  EXPECT_EQ(error_text<DataError>([&] { dataset->gather(kSomeRows, {}); }),
+            "sample 4: 'x': RandomPart: too short");
 }
 
 }  // namespace

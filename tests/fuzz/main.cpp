@@ -38,13 +38,13 @@
 #include "lockstep/source/npy.h"
 #include "lockstep/source/npy_reader.h"
 #include "lockstep/source/safetensors.h"
-#include "lockstep/source/text_dataset.h"
-#include "tests/checkpoint/zip.h"
-#include "tests/source/safetensors_files.h"
-#include "tests/source/zip_files.h"
 #include "lockstep/source/table_schema.h"
 #include "lockstep/source/tar.h"
+#include "lockstep/source/text_dataset.h"
+#include "tests/checkpoint/zip.h"
 #include "tests/source/cifar_files.h"
+#include "tests/source/safetensors_files.h"
+#include "tests/source/zip_files.h"
 
 namespace lockstep {
 namespace {

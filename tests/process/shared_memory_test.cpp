@@ -27,6 +27,26 @@ TEST(SharedMemory, IsZeroedAndAsLargeAsWasAsked) {
                           [](std::byte byte) { return byte == std::byte{0}; }));
 }
 
+TEST(SharedMemory, TakesPagesPartByPart) {
+  const auto pages_of = [](const SharedMemory& memory) {
+    struct stat status {};
+    EXPECT_EQ(::stat(fmt::format("/proc/self/fd/{}",
+                                 std::stoi(memory.handle().substr(memory.handle().find(' '))))
+                         .c_str(),
+                     &status),
+              0);
+    return status.st_blocks;
+  };
+  const auto memory = SharedMemory::reserve(64 << 20);
+  EXPECT_EQ(memory.size(), 64U << 20);
+  EXPECT_EQ(pages_of(memory), 0);
+  ASSERT_TRUE(memory.take(1 << 20, 5000));
+  std::memset(memory.data() + (1 << 20), 1, 5000);
+  EXPECT_GT(pages_of(memory), 0);
+  EXPECT_LT(pages_of(memory), 64 << 10) << "units of 512 bytes: much less than all";
+  EXPECT_THROW(SharedMemory::reserve(std::size_t{1} << 60), CommError);
+}
+
 TEST(SharedMemory, AForkSeesTheSame) {
   const SharedMemory memory(64);
   RankProcess other([&] {

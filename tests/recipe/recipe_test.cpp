@@ -457,6 +457,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"optimizer.beta1=1", "optimizer/beta1"},
         Mutation{"loaders.train.batch_size=0", "loaders/train/batch_size"},
         Mutation{"loaders.train.prefetch=-1", "loaders/train/prefetch"},
+        Mutation{"loaders.train.threads=-1", "loaders/train/threads"},
         Mutation{"scheduler.step_size=0", "scheduler/step_size"},
         Mutation{"model/1/Linear/out_features=-8", "model/1/Linear/out_features"},
         Mutation{"model/3/Dropout/p=1.5", "model/3"},

@@ -15,9 +15,12 @@
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/compute/switches.h"
+#include "lockstep/data/cache.h"
+#include "lockstep/data/transformed.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/state/hash.h"
 #include "tests/comm/free_port.h"
+#include "tests/data/toy_transforms.h"
 #include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
 
@@ -61,6 +64,45 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
     const auto many = toy::train(with(setup));
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
     EXPECT_EQ(many.history, alone.history) << "every metric of every epoch, to the bit";
+  }
+}
+
+// With a random transform of the samples.
+TEST(Ddp, TheSameBitsForAnyNumberOfLoadingThreads) {
+  struct Loading {
+    int workers = 1;
+    std::int64_t prefetch = 0;
+    std::int64_t threads = 0;
+    bool cache = false;
+    bool random = true;
+  };
+  const auto run = [](const Loading& loading) {
+    TrainOptions options = toy::options();
+    options.engine = engine({.workers = loading.workers, .shards = 2});
+    data::DatasetPtr points = toy::points(50);
+    if (loading.cache) points = data::cached(points);
+    if (loading.random) points = data::transformed(points, {.transform = data::RandomOffset()});
+    options.loaders = {{"train",
+                        {points,
+                         {.batch_size = 4,
+                          .shuffle = true,
+                          .prefetch = loading.prefetch,
+                          .threads = loading.threads}}},
+                       {"valid", {toy::points(30, 2), {.batch_size = 10}}}};
+    return toy::train(options);
+  };
+  const auto plain = run({});
+  EXPECT_NE(plain.weights_hash, run({.random = false}).weights_hash);
+  for (const Loading& loading :
+       {Loading{.prefetch = 3}, Loading{.threads = 1}, Loading{.threads = 2, .cache = true},
+        Loading{.prefetch = 3, .threads = 4}, Loading{.workers = 2},
+        Loading{.workers = 2, .prefetch = 3}, Loading{.workers = 2, .threads = 2},
+        Loading{.workers = 2, .threads = 4, .cache = true}}) {
+    SCOPED_TRACE(fmt::format("{} workers, prefetch {}, {} threads, cache {}", loading.workers,
+                             loading.prefetch, loading.threads, loading.cache));
+    const auto result = run(loading);
+    EXPECT_EQ(result.weights_hash, plain.weights_hash);
+    EXPECT_EQ(result.history, plain.history);
   }
 }
 

@@ -54,6 +54,16 @@ TEST(Mnist, TakesATransform) {
   EXPECT_TRUE(torch::equal(train->sample(0)["features"], torch::full({1, 28, 28}, 2.0F)));
 }
 
+TEST(Mnist, TakesATransformOfTheTargets) {
+  const TemporaryDirectory root;
+  write_bytes(root / "train-images-idx3-ubyte", idx(0x08, {1, 28, 28}, std::string(784, '\377')));
+  write_bytes(root / "train-labels-idx1-ubyte", idx(0x08, {1}, std::string("\3", 1)));
+  const DatasetPtr train = mnist({.root = root.path(), .target_transform = Cast(torch::kFloat32)});
+  const Batch batch = train->gather(std::vector<std::int64_t>{0}, {});
+  EXPECT_TRUE(torch::equal(batch["targets"], torch::tensor({3.0F})));
+  EXPECT_TRUE(torch::equal(batch["features"], torch::ones({1, 1, 28, 28})));
+}
+
 TEST(Mnist, IsNeverFashionMnistByItself) {
   const TemporaryDirectory root;
   EXPECT_THAT(

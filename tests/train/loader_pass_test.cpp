@@ -1,5 +1,8 @@
 #include "lockstep/train/loader_pass.h"
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,6 +90,35 @@ TEST_F(PassTest, RunningMetricsShowThePassSoFar) {
   callbacks = {hooks};
   run();
   EXPECT_THAT(seen, ElementsAre(2.5, 4.5, 5.5));
+}
+
+// A data set that is slower than the model.
+struct SlowSamples : data::Dataset {
+  std::int64_t size() const override { return 10; }
+  Batch sample(std::int64_t index) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return {{"features", torch::tensor({static_cast<float>(index)})}};
+  }
+};
+
+TEST_F(PassTest, WarnsOnceOfASlowLoader) {
+  state.loaders.set("valid", {std::make_shared<SlowSamples>(), {.batch_size = 2}});
+  settings.judged_seconds = 0.001;
+  toy::Warnings warnings;
+  LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
+  for (int epoch = 0; epoch < 3; ++epoch) pass.run({.loader = "valid"});
+  EXPECT_THAT(warnings.texts, ElementsAre(testing::HasSubstr("were spent waiting for batches")));
+}
+
+TEST_F(PassTest, DoesNotJudgeShortPassesAndFastLoaders) {
+  toy::Warnings warnings;
+  state.loaders.set("valid", {std::make_shared<SlowSamples>(), {.batch_size = 2}});
+  run();
+  state.loaders.set("valid", {toy::points(10), {.batch_size = 2}});
+  settings.judged_seconds = 0.001;
+  handle = [](State&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  run();
+  EXPECT_THAT(warnings.texts, testing::IsEmpty());
 }
 
 TEST_F(PassTest, NothingRecordsGradientsInEvaluation) {

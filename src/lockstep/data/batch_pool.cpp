@@ -29,11 +29,13 @@ bool is_unused(const Batch& batch) {
 
 void BatchPool::lend(const Batch& batch) {
   if (batch.empty() || capacity_ == 0) return;
+  const std::lock_guard lock(mutex_);
   if (lent_.size() == capacity_) lent_.pop_front();
   lent_.push_back(batch);
 }
 
 Batch BatchPool::take() {
+  const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(lent_, is_unused);
   if (found == lent_.end()) return {};
   Batch batch = std::move(*found);

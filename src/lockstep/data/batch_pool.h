@@ -1,9 +1,10 @@
 // Keeps batches that were handed out, so that their memory can be used again when no other code
-// holds them.
+// holds them. Several threads may use it at once.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <mutex>
 
 #include "lockstep/data/batch.h"
 
@@ -22,6 +23,7 @@ class BatchPool {
 
  private:
   std::size_t capacity_;
+  std::mutex mutex_;        // of lent_
   std::deque<Batch> lent_;  // oldest first
 };
 

@@ -1,23 +1,30 @@
 #include "lockstep/data/batch_stream.h"
 
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
+#include <algorithm>
+#include <atomic>
 #include <span>
-#include <stop_token>
-#include <thread>
 #include <utility>
 
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/data/batch_pool.h"
+#include "lockstep/data/batch_threads.h"
+#include "lockstep/data/global_draws.h"
 
 namespace lockstep::data {
+namespace {
 
-// Makes the batches, in the thread that calls next().
+// Batches that are ready or being made at the same time.
+std::size_t batches_ahead(const StreamPlan& plan) {
+  return static_cast<std::size_t>(std::max(plan.prefetch, plan.threads));
+}
+
+}  // namespace
+
+// Makes the batches, in the thread that asks for them.
 class BatchStream::Source {
  public:
   Source(DatasetPtr dataset, StreamPlan plan)
@@ -25,90 +32,55 @@ class BatchStream::Source {
         plan_(std::move(plan)),
         // The pool has room for the prepared batches, the current one, the one before it, and one
         // that is being filled.
-        pool_(static_cast<std::size_t>(plan_.prefetch) + 3) {}
+        pool_(batches_ahead(plan_) + 3) {}
 
   std::optional<Batch> next() {
     if (at_ == plan_.batches.size()) return std::nullopt;
+    Batch batch = make(at_);
+    ++at_;
+    return batch;
+  }
+
+  // Several threads may call it at once.
+  Batch make(std::size_t number) {
     const torch::NoGradGuard no_grad;
-    const SampleSlice& slice = plan_.batches[at_];
+    const SampleSlice& slice = plan_.batches[number];
     const auto indices =
         std::span<const std::int64_t>(plan_.order)
             .subspan(static_cast<std::size_t>(slice.first), static_cast<std::size_t>(slice.count));
     Batch batch = make_batch(*dataset_, plan_.collate,
                              {.indices = indices, .key = plan_.key, .reuse = pool_.take()});
-    ++at_;
     pool_.lend(batch);
     return batch;
   }
+
+  // The same in a thread of BatchThreads. The first batch shows whether the numbers of LibTorch's
+  // global generator are used, which the main thread draws from at the same time.
+  Batch make_ahead(std::size_t number) {
+    if (number > 0) return make(number);
+    const GlobalDrawProbe probe;
+    Batch batch = make(number);
+    draws_globally_ = probe.drew();
+    return batch;
+  }
+
+  bool draws_globally() const { return draws_globally_; }
 
  private:
   DatasetPtr dataset_;
   StreamPlan plan_;
   BatchPool pool_;
   std::size_t at_ = 0;
-};
-
-// Prepares batches ahead in a separate thread.
-class BatchStream::Prefetcher {
- public:
-  Prefetcher(Source& source, std::size_t ahead)
-      : ahead_(ahead),
-        thread_([this, &source](const std::stop_token& stop) { run(source, stop); }) {}
-
-  std::optional<Batch> next() {
-    std::unique_lock lock(mutex_);
-    ready_changed_.wait(lock, [this] { return !ready_.empty() || ended_; });
-    if (ready_.empty()) {
-      if (error_) std::rethrow_exception(error_);
-      return std::nullopt;
-    }
-    Batch batch = std::move(ready_.front());
-    ready_.pop_front();
-    lock.unlock();
-    ready_changed_.notify_all();
-    return batch;
-  }
-
- private:
-  void run(Source& source, const std::stop_token& stop) {
-    std::exception_ptr error;
-    try {
-      while (wait_for_room(stop)) {
-        std::optional<Batch> batch = source.next();
-        if (!batch) break;
-        std::lock_guard lock(mutex_);
-        ready_.push_back(std::move(*batch));
-        ready_changed_.notify_all();
-      }
-    } catch (...) {
-      error = std::current_exception();
-    }
-    std::lock_guard lock(mutex_);
-    error_ = std::move(error);
-    ended_ = true;
-    ready_changed_.notify_all();
-  }
-
-  // Returns false if the stream is being destroyed.
-  bool wait_for_room(const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    return ready_changed_.wait(lock, stop, [this] { return ready_.size() < ahead_; }) &&
-           !stop.stop_requested();
-  }
-
-  const std::size_t ahead_;
-  std::mutex mutex_;
-  std::condition_variable_any ready_changed_;
-  std::deque<Batch> ready_;
-  std::exception_ptr error_;
-  bool ended_ = false;
-  std::jthread thread_;  // last, so that it ends before the members that it uses
+  std::atomic<bool> draws_globally_ = false;
 };
 
 BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
   if (!dataset) throw ConfigError("BatchStream: expected a data set, got a null pointer");
   if (plan.prefetch < 0) {
     throw ConfigError("BatchStream: prefetch: expected 0 or more batches, got {}", plan.prefetch);
+  }
+  if (plan.threads < 0) {
+    throw ConfigError("BatchStream: threads: expected 0 or more, got {}", plan.threads);
   }
   const auto samples = static_cast<std::int64_t>(plan.order.size());
   for (const SampleSlice& slice : plan.batches) {
@@ -117,24 +89,40 @@ BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
                         slice.count, slice.first, samples);
     }
   }
-  const auto ahead = static_cast<std::size_t>(plan.prefetch);
+  const BatchThreadsOptions ahead{
+      .batches = plan.batches.size(),
+      .threads = static_cast<std::size_t>(std::max<std::int64_t>(plan.threads, 1)),
+      .ahead = batches_ahead(plan),
+      .one_torch_thread = plan.threads > 0};
   source_ = std::make_unique<Source>(std::move(dataset), std::move(plan));
-  if (ahead > 0) prefetcher_ = std::make_unique<Prefetcher>(*source_, ahead);
+  if (ahead.ahead == 0) return;
+  threads_ = std::make_unique<BatchThreads>(
+      [source = source_.get()](std::size_t number) { return source->make_ahead(number); }, ahead);
 }
 
 BatchStream::~BatchStream() = default;
 BatchStream::BatchStream(BatchStream&&) noexcept = default;
 
 BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
-  // The old thread must end first, because it still uses the old source.
-  prefetcher_ = std::move(other.prefetcher_);
+  // The old threads must end first, because they still use the old source.
+  threads_ = std::move(other.threads_);
   source_ = std::move(other.source_);
   current_ = std::move(other.current_);
   return *this;
 }
 
 std::optional<Batch> BatchStream::next() {
-  return prefetcher_ ? prefetcher_->next() : source_->next();
+  if (!threads_) return source_->next();
+  std::optional<Batch> batch = threads_->next();
+  if (source_->draws_globally()) {
+    warn_once(
+        "loader: a data set, transform or collate draws from LibTorch's global generator. With "
+        "threads or prefetch the numbers depend on timing, so the run cannot be repeated. Draw "
+        "from "
+        "the generator of the sample instead: derive from data::RandomDataset or "
+        "data::SampleTransform");
+  }
+  return batch;
 }
 
 BatchStream::Iterator BatchStream::begin() {

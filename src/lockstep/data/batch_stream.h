@@ -16,6 +16,8 @@
 
 namespace lockstep::data {
 
+class BatchThreads;
+
 // Consecutive samples of an order.
 struct SampleSlice {
   std::int64_t first = 0;
@@ -26,10 +28,14 @@ struct StreamPlan {
   std::vector<std::int64_t> order;   // sample indices
   EpochKey key = {};                 // of the samples' random numbers
   std::vector<SampleSlice> batches;  // batch k has the samples of this slice of the order
-  // How many batches a thread prepares ahead. With 0, next() makes the batch itself. A thread is
-  // faster only if making a batch takes longer than waking a thread, which takes tens of
-  // microseconds. Batches of small tensors in memory do not take that long.
+  // How many batches are prepared ahead: ready or being made, at least one per thread. If threads
+  // and prefetch are 0, next() makes the batch itself. A thread is faster only if making a batch
+  // takes longer than waking a thread, which takes tens of microseconds. Batches of small tensors
+  // in memory do not take that long.
   std::int64_t prefetch = 0;
+  // Threads that make batches, each a whole one. LibTorch's operations use one thread in each of
+  // them. With 0 and prefetch, there is a single thread, in which LibTorch uses its own threads.
+  std::int64_t threads = 0;
   Collate collate = {};  // makes a batch of samples; default: the data set's gather()
 };
 
@@ -38,14 +44,16 @@ struct StreamPlan {
 // that is still held is never overwritten.
 class BatchStream {
  public:
-  // Throws ConfigError if `dataset` is null, prefetch is negative or a slice exceeds the order.
+  // Throws ConfigError if `dataset` is null, prefetch or threads is negative or a slice exceeds the
+  // order, and WorkerError if the system refuses a thread.
   BatchStream(DatasetPtr dataset, StreamPlan plan);
-  ~BatchStream();  // ends the thread, even if batches are left
+  ~BatchStream();  // ends the threads, even if batches are left
   BatchStream(BatchStream&&) noexcept;
   BatchStream& operator=(BatchStream&&) noexcept;
 
-  // Returns the next batch, or nothing at the end. Throws what the data set threw, even if a thread
-  // prepares the batches, and throws it again if it is called again.
+  // Returns the next batch, or nothing at the end. Throws what the data set threw for this batch,
+  // even if threads prepare the batches, and throws it again if it is called again. Warns once per
+  // process if threads draw from LibTorch's global generator.
   std::optional<Batch> next();
 
   class Iterator {
@@ -75,13 +83,12 @@ class BatchStream {
 
  private:
   class Source;
-  class Prefetcher;
 
   std::optional<Batch>& current() { return current_; }
   void advance();
 
   std::unique_ptr<Source> source_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // after source_, because its thread uses source_
+  std::unique_ptr<BatchThreads> threads_;  // after source_, because they use it
   std::optional<Batch> current_;
 };
 

@@ -10,6 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/gather.h"
+#include "lockstep/data/sample_error.h"
 
 namespace lockstep::data {
 namespace {
@@ -321,7 +322,8 @@ Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest re
   Samples samples{.samples = {}, .indices = indices, .reuse = std::move(request.reuse)};
   samples.samples.reserve(indices.size());
   for (const std::int64_t index : indices) {
-    samples.samples.push_back(dataset.sample_in_epoch(index, key));
+    samples.samples.push_back(naming_sample(
+        dataset, index, [&, &key = key] { return dataset.sample_in_epoch(index, key); }));
   }
   return collate(std::move(samples));
 }

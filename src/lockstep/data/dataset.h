@@ -42,6 +42,9 @@ class Dataset {
   virtual Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                                 Batch reuse) const;
 
+  // Whether a sample may differ from epoch to epoch. Then it cannot be kept in a cache.
+  virtual bool is_random() const { return false; }
+
   // Names a sample in messages: "sample 17", or with the file that it is read from.
   virtual std::string name_of(std::int64_t index) const;
 };
@@ -61,6 +64,8 @@ class Dataset {
 class RandomDataset : public Dataset {
  public:
   virtual Batch sample(SampleContext& context) const = 0;
+
+  bool is_random() const override { return true; }
 
   // Without an epoch: as in the first epoch of a run with the default seed.
   Batch sample(std::int64_t index) const final { return sample_in_epoch(index, {}); }

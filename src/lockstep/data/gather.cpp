@@ -174,6 +174,14 @@ torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch:
   return torch::empty(shape, torch::dtype(type));
 }
 
+std::optional<std::int64_t> channels_for(const BytesToFloat& floats, torch::IntArrayRef image) {
+  if (image.size() != 2 && image.size() != 3) return std::nullopt;
+  const std::int64_t channels = image.size() == 3 ? image[2] : 1;
+  const auto means = static_cast<std::int64_t>(floats.mean.size());
+  const bool fits = channels > 0 && (means <= 1 || means == channels);
+  return fits ? std::optional(channels) : std::nullopt;
+}
+
 void gather_copy(const torch::Tensor& rows, std::span<const std::int64_t> indices,
                  torch::Tensor& out) {
   if (indices.empty() || out.numel() == 0) return;

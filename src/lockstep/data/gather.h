@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/data/batch.h"
+#include "lockstep/data/transform.h"
 
 namespace lockstep::data {
 
@@ -28,6 +30,11 @@ struct PixelMap {
   std::vector<float> mean;    // one for all channels or one per channel; empty: not normalised
   std::vector<float> std;     // as many as `mean`
 };
+
+// The channels of an image of bytes, [H, W] or [H, W, C], if it can be converted to `floats`.
+// Nothing if it cannot: then the transforms are applied one by one, and their errors say what they
+// expected.
+std::optional<std::int64_t> channels_for(const BytesToFloat& floats, torch::IntArrayRef image);
 
 // For all of these, `rows` must be contiguous, the indices must be in range, and `out` must be
 // contiguous and of the right type, with one row per index. Rows that are only copied may begin at

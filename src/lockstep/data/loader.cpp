@@ -13,6 +13,9 @@ namespace {
 // samples plus a batch.
 constexpr std::int64_t kLargestBatch = std::numeric_limits<std::int32_t>::max();
 
+// More than any machine has cores. A larger number is a mistake, such as a batch size.
+constexpr std::int64_t kMostThreads = 1024;
+
 void check_batch_size(const char* option, std::int64_t size) {
   if (size < 1) {
     throw ConfigError("loader: {}: expected a positive integer, got {}", option, size);
@@ -43,6 +46,9 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   }
   if (options_.prefetch < 0) {
     throw ConfigError("loader: prefetch: expected 0 or more batches, got {}", options_.prefetch);
+  }
+  if (options_.threads < 0 || options_.threads > kMostThreads) {
+    throw ConfigError("loader: threads: expected 0 to {}, got {}", kMostThreads, options_.threads);
   }
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
@@ -101,6 +107,7 @@ BatchStream Loader::stream(const StreamOptions& options) const {
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
                   .key = sample_key({.seed = options.seed, .epoch = options.epoch}),
                   .prefetch = options_.prefetch,
+                  .threads = options_.threads,
                   .collate = options_.collate};
   const std::int64_t size = unsplit_batch_size();
   for (std::int64_t k = options.first_batch; k < batches(); k += options.step) {

@@ -25,7 +25,11 @@ struct LoaderOptions {
   bool drop_last = false;       // leave out a last batch that is not full
   std::optional<std::uint64_t> seed = {};       // of the shuffle; default: the seed of the run
   std::shared_ptr<const Sampler> sampler = {};  // the order, instead of shuffle
-  std::int64_t prefetch = 0;                    // batches that a thread prepares ahead; 0: none
+  std::int64_t prefetch = 0;  // batches that are prepared ahead; 0: one per thread
+  // Threads of each worker that read, change and gather samples, each a whole batch. 0: the thread
+  // that trains does it, or with prefetch a single other one. More make decoding and augmentation
+  // faster, and tensors in memory slower. Samples have the same bits for any number.
+  std::int64_t threads = 0;
   // Samples in a batch over all shards, instead of batch_size. Shards get equal parts of it, or
   // parts that differ by one sample.
   std::optional<std::int64_t> global_batch_size = {};

@@ -109,6 +109,7 @@ BatchStream ShardedEpoch::stream(const Worker& worker) const {
   StreamPlan plan{.order = order_,
                   .key = key_,
                   .prefetch = loader_.options().prefetch,
+                  .threads = loader_.options().threads,
                   .collate = loader_.options().collate};
   for (std::int64_t batch = worker.first_batch; batch < batches(); ++batch) {
     for (std::int64_t i = 0; i < worker.count; ++i) {

@@ -22,6 +22,7 @@ class Subset : public Dataset {
   Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override;
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
+  bool is_random() const override { return dataset_->is_random(); }
   std::string name_of(std::int64_t index) const override;
 
  private:

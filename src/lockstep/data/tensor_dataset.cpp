@@ -1,5 +1,6 @@
 #include "lockstep/data/tensor_dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -7,6 +8,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/finite.h"
 #include "lockstep/data/gather.h"
+#include "lockstep/data/sample_error.h"
+#include "lockstep/data/sample_stack.h"
 
 namespace lockstep::data {
 namespace {
@@ -18,15 +21,17 @@ FusedTransform plan(const Column& column) {
   }
   FusedTransform fused = fuse(column.transform);
   const auto* floats = std::get_if<BytesToFloat>(&fused.conversion);
-  // If the tensor cannot be images, apply() is used, whose error says what it expected.
-  const std::int64_t dim = column.tensor.dim();
-  const bool image = dim == 3 || dim == 4;
-  const std::int64_t channels = dim == 4 ? column.tensor.size(3) : 1;
-  const bool fits =
-      floats != nullptr && image && channels > 0 &&
-      (floats->mean.size() <= 1 || static_cast<std::int64_t>(floats->mean.size()) == channels);
-  if (floats != nullptr && !fits) return {.rest = {column.transform}};
+  if (floats != nullptr && !channels_for(*floats, column.tensor.sizes().slice(1))) {
+    return {.rest = {column.transform}};
+  }
   return fused;
+}
+
+// The sample of a batch of one.
+Batch only_sample(const Batch& batch) {
+  Batch sample;
+  for (const auto& [key, tensor] : batch) sample.set(key, tensor.squeeze(0));
+  return sample;
 }
 
 // Gathers the rows of one column. The rest of its transform is applied afterwards.
@@ -62,7 +67,7 @@ class Gather {
 
   torch::Tensor operator()(const BytesToFloat& floats) const {
     const torch::Tensor& rows = column_.tensor;
-    const std::int64_t channels = rows.dim() == 4 ? rows.size(3) : 1;
+    const std::int64_t channels = channels_for(floats, rows.sizes().slice(1)).value();
     torch::Tensor out = allocate(std::array{channels, rows.size(1), rows.size(2)}, torch::kFloat32);
     gather_bytes_to_float(rows, indices_,
                           {.channels = channels, .mean = floats.mean, .std = floats.std}, out);
@@ -113,6 +118,7 @@ TensorDataset::TensorDataset(std::vector<Column> columns) : columns_(std::move(c
                       column.tensor.size(0), first.key, first.tensor.size(0));
     }
     transforms_.push_back(plan(column));
+    chains_.emplace_back(column.transform);
   }
   size_ = columns_.front().tensor.size(0);
 }
@@ -122,23 +128,39 @@ TensorDataset::TensorDataset(torch::Tensor features, torch::Tensor targets)
                                         {.key = "targets", .tensor = std::move(targets)}}) {}
 
 Batch TensorDataset::sample(std::int64_t index) const {
-  Batch sample;
-  for (const auto& [key, tensor] : gather({&index, 1}, {})) sample.set(key, tensor.squeeze(0));
-  return sample;
+  return only_sample(gather({&index, 1}, {}));
 }
 
 Batch TensorDataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
+  return gather_rows(indices, {}, reuse);
+}
+
+// A class that is derived from this one may override gather() and sample() alone.
+Batch TensorDataset::sample_in_epoch(std::int64_t index, const EpochKey& key) const {
+  return has_sample_steps() ? only_sample(gather_rows({&index, 1}, key, {})) : sample(index);
+}
+
+Batch TensorDataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                                     Batch reuse) const {
+  return has_sample_steps() ? gather_rows(indices, key, reuse) : gather(indices, std::move(reuse));
+}
+
+Batch TensorDataset::gather_rows(std::span<const std::int64_t> indices, const EpochKey& key,
+                                 const Batch& reuse) const {
   check_indices(indices, size_);
   Batch batch;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const std::string& name = columns_[c].key;
+    if (chains_[c].has_sample_steps()) {
+      batch.set(name, stack_samples(c, indices, key, reuse));
+      continue;
+    }
     const FusedTransform& transform = transforms_[c];
     torch::Tensor tensor = std::visit(Gather(columns_[c], indices, reuse), transform.conversion);
-    try {
+    naming_key(name, [&] {
       for (const TransformPtr& step : transform.rest) tensor = step.apply(tensor);
-    } catch (const DataError& error) {
-      throw DataError("'{}': {}", columns_[c].key, error.what());
-    }
-    batch.set(columns_[c].key, std::move(tensor));
+    });
+    batch.set(name, std::move(tensor));
   }
   return batch;
 }
@@ -146,6 +168,38 @@ Batch TensorDataset::gather(std::span<const std::int64_t> indices, Batch reuse) 
 std::string TensorDataset::name_of(std::int64_t index) const {
   const std::string& file = columns_.front().file;
   return file.empty() ? Dataset::name_of(index) : fmt::format("row {} of {}", index, file);
+}
+
+torch::Tensor TensorDataset::stack_samples(std::size_t column,
+                                           std::span<const std::int64_t> indices,
+                                           const EpochKey& key, const Batch& reuse) const {
+  const Column& stored = columns_[column];
+  const SampleChain& chain = chains_[column];
+  if (indices.empty()) return stored.tensor.narrow(0, 0, 0);
+  // Rows of a file may begin at any address, and are checked while they are copied.
+  const bool is_checked = !stored.file.empty() || !stored.allow_non_finite;
+  const Batch none;
+  const torch::Tensor copied =
+      is_checked ? Gather(stored, indices, none)(BytesAsIs()) : torch::Tensor();
+  SampleStack stack(chain, {.key = stored.key, .count = indices.size(), .reuse = reuse});
+  const auto add = [&](std::size_t k) {
+    Draw draw{.random = SampleRandom(key, indices[k])};
+    stack.add(chain.apply_to_sample(
+        is_checked ? copied[static_cast<std::int64_t>(k)] : stored.tensor.select(0, indices[k]),
+        draw));
+  };
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    naming_sample(*this, indices[k], [&] { naming_key(stored.key, [&] { add(k); }); });
+  }
+  return naming_key(stored.key, [&] { return stack.finish(); });
+}
+
+bool TensorDataset::has_sample_steps() const {
+  return std::ranges::any_of(chains_, &SampleChain::has_sample_steps);
+}
+
+bool TensorDataset::is_random() const {
+  return std::ranges::any_of(chains_, &SampleChain::is_random);
 }
 
 DatasetPtr tensor_dataset(std::vector<Column> columns) {

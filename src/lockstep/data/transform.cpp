@@ -12,7 +12,6 @@
 namespace lockstep::data {
 namespace {
 
-// The steps of a transform. A chain inside a chain is flattened.
 void flatten(const TransformPtr& transform, std::vector<TransformPtr>& steps) {
   if (!transform) return;
   const std::vector<TransformPtr> inner = transform->steps();
@@ -21,6 +20,12 @@ void flatten(const TransformPtr& transform, std::vector<TransformPtr>& steps) {
 }
 
 }  // namespace
+
+std::vector<TransformPtr> flat_steps(const TransformPtr& transform) {
+  std::vector<TransformPtr> steps;
+  flatten(transform, steps);
+  return steps;
+}
 
 torch::Tensor TransformPtr::apply(const torch::Tensor& batch) const {
   return transform_ ? transform_->apply(batch) : batch;
@@ -125,8 +130,7 @@ Lambda::Lambda(Function function) : function_(std::move(function)) {
 }
 
 FusedTransform fuse(const TransformPtr& transform) {
-  std::vector<TransformPtr> steps;
-  flatten(transform, steps);
+  const std::vector<TransformPtr> steps = flat_steps(transform);
   FusedTransform fused;
   auto step = steps.begin();
   while (step != steps.end() && (*step)->fuse(fused.conversion)) ++step;

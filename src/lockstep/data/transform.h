@@ -152,6 +152,9 @@ class Lambda : public Transform {
   Function function_;
 };
 
+// The single steps of a transform, in order. A chain inside a chain is flattened.
+std::vector<TransformPtr> flat_steps(const TransformPtr& transform);
+
 // A transform split for a gather of bytes: what the gather does while it copies, and the steps that
 // are left to do on the gathered batch.
 struct FusedTransform {

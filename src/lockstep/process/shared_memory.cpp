@@ -26,30 +26,46 @@ FileDescriptor memory_file() {
   return file;
 }
 
-// Allocates all pages now. If they were allocated at the first write, a lack of memory would end
-// the process with SIGBUS. A size larger than the host's memory is refused without trying, because
-// the kernel would kill other processes to get the memory.
-int take_pages(int descriptor, std::size_t size) {
+// A size larger than the host's memory is refused without trying, because the kernel would kill
+// other processes to get the memory.
+bool exceeds_host(std::size_t size) {
   struct sysinfo host {};
-  if (::sysinfo(&host) == 0 && size / host.mem_unit > host.totalram + host.totalswap) {
-    errno = ENOMEM;
-    return -1;
-  }
+  return ::sysinfo(&host) == 0 && size / host.mem_unit > host.totalram + host.totalswap;
+}
+
+// Allocates pages now. If they were allocated at the first write, a lack of memory would end the
+// process with SIGBUS.
+int take_pages(int descriptor, std::size_t offset, std::size_t size) {
   int result = 0;
   do {
-    result = ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
+    result = ::fallocate(descriptor, 0, static_cast<off_t>(offset), static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
   return result;
 }
 
 }  // namespace
 
-SharedMemory::SharedMemory(std::size_t size) : descriptor_(memory_file()), size_(size) {
-  if (!descriptor_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) != 0 ||
-      take_pages(descriptor_.get(), size) != 0) {
+SharedMemory::SharedMemory(std::size_t size) : SharedMemory(reserve(size)) {
+  if (take(0, size)) return;
+  throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
+}
+
+SharedMemory SharedMemory::reserve(std::size_t size) {
+  SharedMemory memory;
+  memory.descriptor_ = memory_file();
+  memory.size_ = size;
+  if (exceeds_host(size)) {
+    throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(ENOMEM));
+  }
+  if (!memory.descriptor_ || ::ftruncate(memory.descriptor_.get(), static_cast<off_t>(size)) != 0) {
     throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
   }
-  map();
+  memory.map();
+  return memory;
+}
+
+bool SharedMemory::take(std::size_t offset, std::size_t size) const {
+  return take_pages(descriptor_.get(), offset, size) == 0;
 }
 
 SharedMemory::~SharedMemory() {

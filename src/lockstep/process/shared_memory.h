@@ -17,6 +17,15 @@ class SharedMemory {
   // Throws CommError with the size and the cause.
   explicit SharedMemory(std::size_t size);
   ~SharedMemory();
+
+  // The same, but pages are taken part by part, so memory of which only a part is used costs only
+  // that part. Do not write to a part before take() has returned true for it: the process may end
+  // with SIGBUS.
+  static SharedMemory reserve(std::size_t size);
+  // Takes the pages of a part. Returns false if there is not enough memory. Any process and thread
+  // may call it, until close_handle().
+  bool take(std::size_t offset, std::size_t size) const;
+
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
 

@@ -20,6 +20,7 @@ void add_mnist(Targets& targets, const std::string& name, const std::string& abo
                            {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
                            {"download", &O::download, "fetch files that are missing"},
                            {"transform", &O::transform, "default: ToTensor"},
+                           {"target_transform", &O::target_transform, "of the classes"},
                            {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
                           [make](const O& o) { return make(o); });
 }

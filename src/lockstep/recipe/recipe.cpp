@@ -512,7 +512,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
               "leave out a last batch that is not full"},
              {"max_batches", &data::LoaderOptions::max_batches, "at most, of an epoch"},
              {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's seed"},
-             {"prefetch", &data::LoaderOptions::prefetch, "batches prepared ahead by a thread"}}) {
+             {"prefetch", &data::LoaderOptions::prefetch, "batches prepared ahead"},
+             {"threads", &data::LoaderOptions::threads,
+              "that read and change samples, in each worker"}}) {
       made.push_back(field.inside(&R::options));
     }
     return made;

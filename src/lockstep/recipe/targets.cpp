@@ -35,6 +35,7 @@ Targets& targets() {
     add_datasets(*made);
     add_arrays(*made);
     add_tables(*made);
+    add_loading(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);

@@ -77,6 +77,7 @@ void add_schedulers(Targets& targets);
 void add_datasets(Targets& targets);  // and transforms, samplers and collates
 void add_arrays(Targets& targets);    // data sets of arrays and text in files
 void add_tables(Targets& targets);    // and published data sets of images
+void add_loading(Targets& targets);   // data sets around others: Transformed, Cached
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

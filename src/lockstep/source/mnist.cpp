@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lockstep/base/warn.h"
+#include "lockstep/data/transformed.h"
 #include "lockstep/source/idx_images.h"
 
 namespace lockstep::data {
@@ -73,7 +74,8 @@ DatasetPtr load(const IdxImages& images, const MnistOptions& options, const Firs
                           options.root.string(),
                           images.folder == "MNIST" ? "Fashion-MNIST" : "MNIST"));
   }
-  return dataset;
+  if (!options.target_transform) return dataset;
+  return transformed(std::move(dataset), {.target_transform = options.target_transform});
 }
 
 }  // namespace

@@ -20,11 +20,13 @@ struct MnistOptions {
   bool train = true;      // the 60,000 images, else the 10,000
   bool download = false;  // download missing files into the root
   TransformPtr transform = ToTensor();                   // from uint8 [B, 28, 28] to "features"
+  TransformPtr target_transform = {};                    // from int64 [B] to "targets"
   std::optional<std::vector<std::string>> mirrors = {};  // base URLs to use instead
 };
 
 // "features" are float32 [B, 1, 28, 28] in [0, 1], unless the transform changes that, and "targets"
-// are int64 [B]. Files may be plain or gzip. Throws DataError if they are missing or damaged.
+// are int64 [B], unless target_transform changes that. Files may be plain or gzip. Throws DataError
+// if they are missing or damaged.
 DatasetPtr mnist(const MnistOptions& options = {});
 
 // Also finds the files of Debian's package dataset-fashion-mnist.

@@ -1,18 +1,29 @@
 #include "lockstep/train/loader_pass.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include <torch/utils.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/process/affinity.h"
 #include "lockstep/process/interrupt.h"
+#include "lockstep/train/loader_wait.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/random.h"
 #include "lockstep/train/without_gradients.h"
 
 namespace lockstep {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_from(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // The phase whose updates are the steps of the run: one that takes place in every batch. There is
 // always one.
@@ -65,6 +76,8 @@ void LoaderPass::run(const Start& start) {
   set_modes();
   const torch::AutoGradMode grad_mode(state_.is_train);
   const Profiler::Pass whole(profiler_);
+  const Clock::time_point begin = Clock::now();
+  waited_ = 0;
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_loader_start, state_);
@@ -82,6 +95,7 @@ void LoaderPass::run(const Start& start) {
     }
     decide();
   }
+  warn_of_wait(loader, seconds_from(begin));
   state_.can_snapshot = false;
   state_.batch = {};
   // If the pass ended early, gradients may still wait for an update. A later epoch must not inherit
@@ -221,7 +235,9 @@ void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
   {
     Profiler::TimedScope scope(profiler_, Activity::kData);
     seed_shard(at, Draws::kData);
+    const Clock::time_point begin = Clock::now();
     state_.batch = *at.stream.next();
+    waited_ += seconds_from(begin);
     if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
   }
   seed_shard(at, Draws::kModel);
@@ -336,6 +352,20 @@ void LoaderPass::warn_of_loss(const std::string& name, double loss) {
       "{}: '{}' is {}, and the run goes on; usual causes are a learning rate that is too large and "
       "data that are not finite. Set terminate_on_nan to stop there",
       place(), name, loss));
+}
+
+void LoaderPass::warn_of_wait(const data::Loader& loader, double seconds) {
+  if (!state_.comm->is_primary() || warned_of_wait_ || seconds < settings_.judged_seconds) return;
+  // A worker that is pinned sees only its own cores. Else it shares those of the host.
+  const int share = process::usable_cores() / state_.comm->topology().local_size;
+  const std::string advice = advice_on_wait({.loader = state_.loader,
+                                             .seconds = seconds,
+                                             .waited = waited_,
+                                             .threads = loader.options().threads,
+                                             .cores = std::max(share, torch::get_num_threads())});
+  if (advice.empty()) return;
+  warned_of_wait_ = true;
+  warn(advice);
 }
 
 void LoaderPass::check_loss() const {

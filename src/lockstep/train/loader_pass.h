@@ -29,6 +29,7 @@ struct PassSettings {
   bool unseen_gradients = false;          // no callback of any rank reads gradients
   std::vector<Phase> phases = {Phase{}};  // a single one has no name
   std::vector<Model> untrained = {};      // networks that stay in evaluation mode
+  double judged_seconds = 3;  // passes of at least this length are judged: is the loader slow?
 };
 
 class LoaderPass {
@@ -94,6 +95,7 @@ class LoaderPass {
   void seed_shard(const Place& at, Draws draws, std::size_t phase = 0) const;
   void check_loss() const;
   void warn_of_loss(const std::string& name, double loss);
+  void warn_of_wait(const data::Loader& loader, double seconds);
   std::string place() const;
   std::string in_phase() const;  // for messages
   void backward(TrainStep& step);
@@ -120,6 +122,8 @@ class LoaderPass {
   SideTraining side_training_;
   std::string failed_in_;
   bool warned_of_loss_ = false;  // a loss that is not finite; once per run
+  bool warned_of_wait_ = false;  // a slow loader; once per run
+  double waited_ = 0;            // for batches of the pass, in seconds
   std::map<std::string, metric::Additive, std::less<>> averages_;
 };
 

@@ -1,0 +1,202 @@
+#include "lockstep/data/transformed.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/collate.h"
+#include "lockstep/data/gather.h"
+#include "lockstep/data/sample_chain.h"
+#include "lockstep/data/sample_error.h"
+#include "lockstep/data/sample_stack.h"
+
+namespace lockstep::data {
+namespace {
+
+// How the tensors of one key are changed.
+struct ChangedKey {
+  std::string key;
+  SampleChain chain;
+  bool is_mask = false;
+};
+
+std::vector<ChangedKey> changed_keys(const TransformedOptions& options) {
+  std::vector<ChangedKey> changed;
+  const SampleChain chain(options.transform);
+  if (options.transform) {
+    for (const std::string& key : options.keys) changed.push_back({.key = key, .chain = chain});
+  }
+  for (const std::string& key : options.masks) {
+    changed.push_back({.key = key, .chain = chain, .is_mask = true});
+  }
+  if (options.target_transform) {
+    changed.push_back({.key = "targets", .chain = SampleChain(options.target_transform)});
+  }
+  return changed;
+}
+
+void check_transformed(const TransformedOptions& options) {
+  if (!options.transform && !options.target_transform) {
+    throw ConfigError("Transformed: expected a transform or a target_transform, got none");
+  }
+  if (options.transform && options.keys.empty() && options.masks.empty()) {
+    throw ConfigError("Transformed: keys: expected at least one for the transform, got none");
+  }
+  if (!options.transform && !options.masks.empty()) {
+    throw ConfigError("Transformed: masks: expected a transform that moves '{}', got none",
+                      options.masks.front());
+  }
+  std::set<std::string> seen;
+  for (const ChangedKey& changed : changed_keys(options)) {
+    if (!seen.insert(changed.key).second) {
+      throw ConfigError(
+          "Transformed: expected each key once in keys, masks and target_transform (targets), got "
+          "'{}' twice",
+          changed.key);
+    }
+  }
+}
+
+class Transformed : public Dataset {
+ public:
+  Transformed(DatasetPtr dataset, const TransformedOptions& options)
+      : dataset_(std::move(dataset)), changed_(changed_keys(options)), layer_(layer_of(*dataset_)) {
+    has_sample_steps_ = std::ranges::any_of(
+        changed_, [](const ChangedKey& changed) { return changed.chain.has_sample_steps(); });
+  }
+
+  std::int64_t size() const override { return dataset_->size(); }
+  Batch sample(std::int64_t index) const override { return sample_in_epoch(index, {}); }
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
+    return gather_in_epoch(indices, {}, std::move(reuse));
+  }
+  std::string name_of(std::int64_t index) const override { return dataset_->name_of(index); }
+  bool is_random() const override {
+    return dataset_->is_random() || std::ranges::any_of(changed_, [](const ChangedKey& changed) {
+             return changed.chain.is_random();
+           });
+  }
+
+  Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override {
+    Batch sample = with_sample_steps(index, key);
+    for (const ChangedKey& changed : changed_) {
+      if (changed.is_mask || !changed.chain.batch_steps()) continue;
+      const torch::Tensor one = sample[changed.key].unsqueeze(0);
+      sample.set(changed.key, apply_steps(changed, one).squeeze(0));
+    }
+    return sample;
+  }
+
+  Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                        Batch reuse) const override {
+    check_indices(indices, size());
+    if (has_sample_steps_ && !indices.empty()) return stacked(indices, key, reuse);
+    Batch batch = dataset_->gather_in_epoch(indices, key, std::move(reuse));
+    for (const ChangedKey& changed : changed_) {
+      if (changed.is_mask) continue;
+      batch.set(changed.key, apply_steps(changed, tensor_of(batch, changed.key)));
+    }
+    return batch;
+  }
+
+ private:
+  static torch::Tensor tensor_of(const Batch& batch, const std::string& key) {
+    if (const torch::Tensor* const found = batch.find(key)) return *found;
+    throw DataError("Transformed: no tensor '{}' in the samples; {}", key,
+                    suggest(key, batch.keys()));
+  }
+
+  static torch::Tensor apply_steps(const ChangedKey& changed, const torch::Tensor& batch) {
+    return naming_key(changed.key, [&] { return changed.chain.batch_steps().apply(batch); });
+  }
+
+  // A sample of the other data set after the steps for single samples. Each key gets its own copy
+  // of the sample's random numbers.
+  Batch with_sample_steps(std::int64_t index, const EpochKey& key) const {
+    Batch sample = dataset_->sample_in_epoch(index, key);
+    const SampleRandom random({.seed = key.seed + layer_ * kLayerStep, .epoch = key.epoch}, index);
+    for (const ChangedKey& changed : changed_) {
+      const torch::Tensor before = tensor_of(sample, changed.key);
+      Draw draw{.random = random, .is_mask = changed.is_mask};
+      sample.set(changed.key, naming_key(changed.key, [&] {
+                   return changed.chain.apply_to_sample(before, draw);
+                 }));
+    }
+    return sample;
+  }
+
+  // Tensors under changed keys are converted while they are stacked. A mask has no further steps.
+  Batch stacked(std::span<const std::int64_t> indices, const EpochKey& key,
+                const Batch& reuse) const {
+    static const SampleChain kNoSteps;
+    std::vector<SampleStack> stacks;
+    stacks.reserve(changed_.size());
+    for (const ChangedKey& changed : changed_) {
+      stacks.emplace_back(
+          changed.is_mask ? kNoSteps : changed.chain,
+          StackRequest{.key = changed.key, .count = indices.size(), .reuse = reuse});
+    }
+    std::vector<Batch> others;  // the tensors under other keys
+    others.reserve(indices.size());
+    std::vector<std::string> order;
+    for (const std::int64_t index : indices) {
+      others.push_back(naming_sample(*this, index, [&] {
+        Batch sample = with_sample_steps(index, key);
+        if (order.empty()) order = sample.keys();
+        for (std::size_t c = 0; c < changed_.size(); ++c) {
+          const std::string& name = changed_[c].key;
+          naming_key(name, [&] { stacks[c].add(sample[name]); });
+          sample.erase(name);
+        }
+        return sample;
+      }));
+    }
+    Batch rest = stack()({.samples = std::move(others), .indices = indices, .reuse = reuse});
+    return in_order(order, std::move(rest), stacks);
+  }
+
+  // The keys come in the order that they have in a sample: the first tensor of a batch counts its
+  // samples.
+  Batch in_order(const std::vector<std::string>& order, Batch rest,
+                 std::vector<SampleStack>& stacks) const {
+    Batch batch;
+    for (const std::string& key : order) {
+      const auto changed = std::ranges::find(changed_, key, &ChangedKey::key);
+      if (changed != changed_.end()) {
+        SampleStack& stack = stacks[static_cast<std::size_t>(changed - changed_.begin())];
+        batch.set(key, naming_key(key, [&] { return stack.finish(); }));
+      } else if (const torch::Tensor* const tensor = rest.find(key)) {
+        batch.set(key, *tensor);
+      }
+    }
+    batch.update(std::move(rest));  // nested batches
+    return batch;
+  }
+
+  // Random parts of the other data set draw the numbers of the same sample. Another seed for each
+  // layer makes the numbers independent.
+  static constexpr std::uint64_t kLayerStep = 0xd1342543de82ef95;
+  static std::uint64_t layer_of(const Dataset& dataset) {
+    const auto* const below = dynamic_cast<const Transformed*>(&dataset);
+    if (below != nullptr) return below->layer_ + 1;
+    return dataset.is_random() ? 1 : 0;
+  }
+
+  DatasetPtr dataset_;
+  std::vector<ChangedKey> changed_;
+  std::uint64_t layer_;
+  bool has_sample_steps_ = false;
+};
+
+}  // namespace
+
+DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options) {
+  if (!dataset) throw ConfigError("Transformed: expected a data set, got a null pointer");
+  check_transformed(options);
+  return std::make_shared<const Transformed>(std::move(dataset), options);
+}
+
+}  // namespace lockstep::data

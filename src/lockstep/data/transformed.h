@@ -1,0 +1,30 @@
+// A data set whose samples are those of another one, changed by transforms:
+//
+//   auto train = transformed(cached(scans), {.transform = Compose({RandomCrop({.size = {128}}),
+//   …}),
+//                                            .masks = {"mask"}});
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/transform.h"
+
+namespace lockstep::data {
+
+struct TransformedOptions {
+  TransformPtr transform = {};                   // of the tensors under `keys`
+  std::vector<std::string> keys = {"features"};  // all of them are changed by the same draw
+  // Tensors whose values are classes. The steps for single samples move them as they move the
+  // tensors under `keys`, and do not change their values. Steps for batches are left out.
+  std::vector<std::string> masks = {};
+  TransformPtr target_transform = {};  // of "targets"
+};
+
+// Random numbers are a function of seed, epoch and the index in `dataset`. Throws ConfigError if
+// `dataset` is null, there is no transform, or a key comes twice. Samples throw DataError if they
+// lack a key.
+DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options);
+
+}  // namespace lockstep::data
