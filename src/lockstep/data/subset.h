@@ -24,6 +24,8 @@ class Subset : public Dataset {
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override;
 
+  const DatasetPtr& dataset() const { return dataset_; }
+
  private:
   std::int64_t original(std::int64_t index) const;
   std::vector<std::int64_t> originals(std::span<const std::int64_t> indices) const;

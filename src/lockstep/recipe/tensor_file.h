@@ -20,10 +20,11 @@ struct TensorFileOptions {
   // Instead of features and targets: keys of the batch to keys in the file.
   std::map<std::string, std::string> keys = {};
   data::TransformPtr transform = {};  // of the features, or of the key "features"
+  bool allow_non_finite = false;      // accepts values that are NaN or infinite
 };
 
 // Throws ConfigError if options contradict each other, and DataError if the file is missing, is not
-// such a file, or lacks a key.
+// such a file, lacks a key, or has a value that is not finite.
 data::DatasetPtr tensor_file(const TensorFileOptions& options);
 
 }  // namespace lockstep::recipe
