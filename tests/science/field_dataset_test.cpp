@@ -11,6 +11,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/science/hdf5.h"
+#include "tests/science/support.h"
 
 namespace lockstep::science {
 namespace {
@@ -349,21 +350,12 @@ TEST_F(Fields, AZeroHasNoLogarithm) {
       << "the first value of the velocity is 0";
 }
 
-class RandomMirror : public data::SampleTransform {
- public:
-  using SampleTransform::apply;
-  torch::Tensor apply(const torch::Tensor& sample, data::Draw& draw) const override {
-    return draw.random.chance(0.5) ? sample.flip(-1) : sample;
-  }
-  bool is_random() const override { return true; }
-};
-
 TEST_F(Fields, OnlyTheTrainingPartIsAugmented) {
   options_.features = {"density"};
   options_.train_fraction = 0.5;
   options_.flat = true;
   const FieldData raw = hdf5_dataset(options_);
-  options_.augment = RandomMirror();
+  options_.augment = test::RandomMirror();
   options_.target_transform = data::Lambda([](const torch::Tensor& batch) { return -batch; });
   for (const std::int64_t memory : {1 << 30, 0}) {
     options_.memory = memory;
