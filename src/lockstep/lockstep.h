@@ -31,6 +31,7 @@
 #include "lockstep/data/collate.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/scaling.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/transform.h"

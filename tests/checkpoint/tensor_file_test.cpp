@@ -1,5 +1,6 @@
 #include "lockstep/checkpoint/tensor_file.h"
 
+#include <cmath>
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@
 namespace lockstep::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(TensorFile, RowsAreSamples) {
@@ -85,6 +87,34 @@ TEST(TensorFile, OptionsThatContradictEachOtherAreRefused) {
               HasSubstr("keys: expected keys, or features and targets, got both"));
   EXPECT_THAT(message({.path = "d.pt", .keys = {{"a", "a"}}, .transform = ToTensor()}),
               HasSubstr("transform: it is for the key 'features'"));
+}
+
+TEST(TensorFile, AValueThatIsNotFiniteIsNamed) {
+  const TemporaryDirectory folder;
+  torch::Tensor x = torch::zeros({3, 2});
+  x[1][1] = NAN;
+  x[2][0] = HUGE_VAL;
+  checkpoint::save(folder / "d.pt", StateDict{{"features", x},
+                                              {"targets", torch::arange(3)},
+                                              {"list", StateList{torch::zeros({2}), x[1], x[2]}}});
+  const auto message = [&](const TensorFileOptions& options) -> std::string {
+    try {
+      tensor_file(options);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto path = folder / "d.pt";
+  EXPECT_THAT(message({.path = path}),
+              AllOf(HasSubstr("d.pt: 'features': the value at [1, 1] is nan, and 2 of 6 values are "
+                              "not finite"),
+                    HasSubstr("allow_non_finite")));
+  EXPECT_THAT(message({.path = path, .keys = {{"list", "list"}}}),
+              HasSubstr("'list': the value at [1] of sample 1 is nan, and 2 of 6 values"));
+  EXPECT_EQ(message({.path = path, .keys = {{"targets", "targets"}}}), "")
+      << "what is not used is not checked";
+  EXPECT_EQ(message({.path = path, .allow_non_finite = true}), "");
 }
 
 TEST(TensorFile, OfPythonsTorchSave) {

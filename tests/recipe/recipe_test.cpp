@@ -1,6 +1,7 @@
 #include "lockstep/recipe/recipe.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -498,6 +499,62 @@ INSTANTIATE_TEST_SUITE_P(
                  "stages/a/model: all stages have this in common"},
         Mutation{"stages={'a/b': {}}", "stages/a/b: expected a name that a folder can have"},
         Mutation{"stages={a: {num_epoch: 1}}", "stages/a/num_epoch: unknown key"}));
+
+// Metrics of the data that a model is trained on say nothing about new data.
+TEST(Recipe, AnEvaluationOfTheTrainingDataIsRefused) {
+  const std::string data = "{_target_: Noise, samples: 40, shape: [2, 4], classes: 3, seed: 1}";
+  const auto error = [&](std::vector<std::string> changes) {
+    changes.insert(changes.begin(), "loaders.valid.dataset=" + data);
+    return error_of([&] { read_recipe(config_with(changes)); });
+  };
+  EXPECT_THAT(error({}),
+              AllOf(HasSubstr("loaders/valid/dataset: has the samples of loader 'train'"),
+                    HasSubstr("allow_training_data: true")));
+  EXPECT_EQ(error({"loaders.valid.allow_training_data=true"}), "");
+  EXPECT_EQ(error({"loaders.valid.dataset.seed=2"}), "");
+  EXPECT_EQ(error({"loaders.valid.dataset={_target_: Subset, first: 0, count: 8, dataset: " + data +
+                   "}"}),
+            "")
+      << "which samples a Subset has is not known from its text";
+  EXPECT_THAT(error({"loaders.train.sampler=SequentialSampler", "loaders.train.shuffle=false",
+                     "loaders.valid.sampler={_target_: RandomSampler, seed: 1}"}),
+              HasSubstr("has the samples of loader 'train'"))
+      << "another order of the same samples";
+  EXPECT_THAT(error({"loaders.valid.allow_training_data=perhaps"}), HasSubstr("true or false"));
+}
+
+// A transform changes samples, but not which ones there are.
+TEST(Recipe, TransformsDoNotMakeOtherData) {
+  const TemporaryDirectory folder;
+  checkpoint::save(folder / "d.pt", StateDict{{"features", torch::rand({8, 2, 4})},
+                                              {"targets", torch::arange(8) % 3}});
+  const std::string file = "{_target_: TensorFile, path: " + (folder / "d.pt").string();
+  EXPECT_THAT(error_of([&] {
+                read_recipe(config_with({"loaders.train.dataset=" + file +
+                                             ", transform: [{Normalize: {mean: 0, "
+                                             "std: 2}}]}",
+                                         "loaders.valid.dataset=" + file + "}"}));
+              }),
+              HasSubstr("has the samples of loader 'train'"));
+}
+
+// As `lockstep run` does: it ends before the training.
+TEST(Recipe, AValueThatIsNotFiniteEndsIt) {
+  const TemporaryDirectory folder;
+  torch::Tensor features = torch::rand({8, 2, 4});
+  features[3][1][2] = std::numeric_limits<float>::quiet_NaN();
+  checkpoint::save(folder / "d.pt",
+                   StateDict{{"features", features}, {"targets", torch::arange(8) % 3}});
+  const std::string dataset =
+      "loaders.train.dataset={_target_: TensorFile, path: " + (folder / "d.pt").string();
+  std::string message;
+  try {
+    read_recipe(config_with({dataset + "}"}));
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr("d.pt"), HasSubstr("'features': the value at [3, 1, 2]")));
+}
 
 TEST(Recipe, ALoaderHasItsCollate) {
   config::Node document = config_with({"loaders.train.collate={pad: {keys: [features]}}"});

@@ -1,9 +1,14 @@
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
 #include "lockstep/recipe/prediction_file.h"
+#include "lockstep/recipe/recipe.h"
+#include "lockstep/recipe/scaling.h"
+#include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/science/hdf5.h"
 #include "tests/recipe/support.h"
@@ -37,6 +42,99 @@ TEST(ScienceTargets, CubesOfAFileAndTheirNetwork) {
   EXPECT_EQ(model(batch["features"]).sizes(), torch::IntArrayRef({1, 12288}));
   EXPECT_THAT(error_of([] { targets().models.make(node("CNN3d"), {}); }),
               HasSubstr("takes its sizes from the data"));
+}
+
+// A run stops at one such value, in a config as in C++.
+TEST(ScienceTargets, AValueThatIsNotFiniteIsNamed) {
+  const TemporaryDirectory folder;
+  torch::Tensor field = torch::rand({3, 8, 8, 8});
+  field[1][2][3][4] = std::numeric_limits<float>::quiet_NaN();
+  science::write_hdf5(folder / "f.h5", {{"u", field}});
+  const std::string text = "path: " + (folder / "f.h5").string() + ", batch_size: 4";
+  std::string message;
+  try {
+    targets().datasets.make(node("{HDF5: {" + text + "}}"));
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr("f.h5: dataset 'u': the value at [1, 2, 3, 4] is nan, and 1 of"));
+  EXPECT_EQ(targets().datasets.make(node("{HDF5: {" + text + ", allow_non_finite: true}}"))->size(),
+            8);
+}
+
+TEST(ScienceTargets, ChannelsMayBeLast) {
+  const TemporaryDirectory folder;
+  science::write_hdf5(folder / "f.h5", {{"u", torch::rand({8, 8, 4, 2})}});
+  const auto with = [&](const std::string& more) {
+    return targets().datasets.make(
+        node("{HDF5: {path: " + (folder / "f.h5").string() + more + "}}"));
+  };
+  EXPECT_EQ(with(", channel_axis: last")->sample(0)["features"].sizes(),
+            torch::IntArrayRef({2, 8, 8, 4}));
+  std::string message;
+  try {
+    with("");
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr("set channel_axis to first or last"));
+}
+
+// Loaders of one field have transforms of their own, and the statistics of the training part.
+TEST(ScienceTargets, PartsAreScaledAndTransformed) {
+  const TemporaryDirectory folder;
+  science::write_hdf5(folder / "f.h5", {{"u", 100 + 5 * torch::rand({3, 8, 8, 8})}});
+  const std::string text =
+      "path: " + (folder / "f.h5").string() + ", batch_size: 4, train_fraction: 0.75, flat: true";
+  const auto with = [&](const std::string& more) {
+    return targets().datasets.make(node("{HDF5: {" + text + ", normalize: standard" + more + "}}"));
+  };
+  const auto train = with(", part: train, transform: [{Normalize: {mean: 0, std: 0.5}}]");
+  const auto plain = with(", part: train"), valid = with(", part: valid"), all = with("");
+  const data::Scaling scaling = data::scaling_of(*plain);
+  EXPECT_EQ(scaling.features.kind, data::Normalization::kStandard);
+  for (const auto& other : {train, valid, all}) EXPECT_EQ(data::scaling_of(*other), scaling);
+  const Batch once = plain->sample(2), twice = train->sample(2);
+  EXPECT_LT(once["features"].abs().max().item<float>(), 10);
+  EXPECT_TRUE(twice["features"].equal(2 * once["features"]));
+  EXPECT_TRUE(twice["targets"].equal(once["targets"])) << "flat in both";
+  EXPECT_EQ(all->size(), 8);
+}
+
+TEST(ScienceTargets, ARunRecordsTheStatistics) {
+  const TemporaryDirectory folder;
+  science::write_hdf5(folder / "f.h5", {{"u", 100 + 5 * torch::rand({1, 16, 4})}});
+  science::write_hdf5(folder / "g.h5", {{"u", 700 + 5 * torch::rand({1, 16, 4})}});
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  config::Node document = config::parse_yaml(
+      "model: [Flatten, {Linear: {out_features: 16}}]\n"
+      "criterion: MSELoss\n"
+      "optimizer: {_target_: SGD, lr: 0.1}\n"
+      "num_epochs: 1\n"
+      "valid_loader: valid\n"
+      "loaders:\n"
+      "  train: {batch_size: 1, dataset: &f {_target_: HDF5, path: " +
+          path("f.h5") +
+          ", dimensions: 2, batch_size: 4, flat: true, train_fraction: 0.5, part: train, "
+          "normalize: standard}}\n"
+          "  valid: {batch_size: 1, dataset: {<<: *f, part: valid}}\n",
+      "a.yml");
+  spell_out(document);
+  const Recipe recipe = read_recipe(document);
+  record_scaling(recipe, document);
+  const data::Scaling scaling =
+      data::scaling_of(*recipe.stages.at(0).options.loaders.at("train").dataset());
+  // Read again from its text, with another file.
+  config::Node again = config::parse_yaml(config::to_yaml(document), "b.yml");
+  again.find("loaders")->find("valid")->find("dataset")->set("path",
+                                                             config::Node::text(path("g.h5")));
+  const Evaluation evaluation = read_evaluation(again);
+  EXPECT_EQ(data::scaling_of(*evaluation.loader.dataset()), scaling) << "to the last digit";
+  // Predictions are scaled back.
+  Batch outputs = {{"logits", torch::zeros({3, 16})}, {"other", torch::zeros({3, 5})}};
+  OutputScaling(evaluation.loader).undo(outputs);
+  EXPECT_NEAR(outputs["logits"].mean().item<double>(), scaling.targets.shift[0], 1e-3);
+  EXPECT_EQ(outputs["other"].abs().max().item<float>(), 0);
 }
 
 TEST(Predictions, InHdf5AreDatasetsByKey) {

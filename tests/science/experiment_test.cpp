@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/science/prepared_fields.h"
 #include "lockstep/science/spectrum.h"
 
 namespace lockstep::science {
@@ -203,6 +204,22 @@ TEST_F(Experiment, WhatIsNotFiniteIsCounted) {
   EXPECT_THAT(file("report.html"), HasSubstr("predictions that are not finite"));
   EXPECT_THAT(file("report.html"), HasSubstr("1 of 256"));
   EXPECT_THAT(file("metrics.csv"), HasSubstr("eval - MSE Loss,0,nan"));
+}
+
+// The estimator does not scale back, so the evaluation does.
+TEST_F(Experiment, ScaledSamplesAreReportedInTheUnitsOfTheFile) {
+  const data::ChannelScaling one{
+      .kind = data::Normalization::kStandard, .shift = {50}, .scale = {10}};
+  const torch::Tensor x = 50 + 10 * torch::rand({4, 1, 4, 4, 4});
+  const auto raw = std::make_shared<data::TensorDataset>(x, x);
+  const data::Loader loader(
+      prepared(raw, {.scaling = {.features = one, .targets = one}, .flat = true}),
+      {.batch_size = 2});
+  const Evaluation result = run(EvaluateExperiment{
+      .estimator = estimator_, .loader = loader, .cube = {4, 4, 4}, .box = {1, 2, 4}});
+  EXPECT_TRUE(torch::allclose(result.target, x.flatten(1)));
+  // It predicts 0.9 of the scaled values.
+  EXPECT_TRUE(torch::allclose(result.predict, 50 + 0.9 * (x.flatten(1) - 50), 1e-4));
 }
 
 TEST_F(Experiment, WithoutCubesThereAreNoSlices) {

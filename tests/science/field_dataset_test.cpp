@@ -8,7 +8,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/science/hdf5.h"
+#include "tests/science/support.h"
 
 namespace lockstep::science {
 namespace {
@@ -53,7 +56,7 @@ class Fields : public ::testing::Test {
 TEST_F(Fields, AreCutIntoCubesOfAllChannels) {
   const FieldData data = hdf5_dataset(options_);
   ASSERT_EQ(data.train->size(), 16);  // 8 cubes of 2 checkpoints
-  EXPECT_EQ(data.train, data.valid);
+  EXPECT_EQ(data.train, data.all);
   EXPECT_EQ(data.size, (Sizes{8, 8, 8}));
   const Batch sample = data.train->sample(9);  // the second cube of the second checkpoint
   EXPECT_EQ(sample["features"].sizes(), torch::IntArrayRef({3, 4, 4, 4}));
@@ -174,6 +177,201 @@ TEST_F(Fields, AFractionOfOneCubeIsRefused) {
   EXPECT_THAT(error(), HasSubstr("train_fraction: 0.75 of a single cube leaves nothing"));
   options_.checkpoints = {0, 10};
   EXPECT_EQ(error(), "");
+}
+
+// Metrics of the data that a model is trained on say nothing about new data.
+TEST_F(Fields, WithoutAFractionThereIsNoValidation) {
+  const FieldData data = hdf5_dataset(options_);
+  EXPECT_EQ(data.valid, nullptr);
+  try {
+    data::Loader(data.valid, {.batch_size = 2});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no data for validation without train_fraction"));
+  }
+  options_.valid_is_train = true;
+  const FieldData both = hdf5_dataset(options_);
+  EXPECT_EQ(both.valid, both.train);
+  options_.train_fraction = 0.5;
+  EXPECT_THAT(error(), HasSubstr("valid_is_train: expected false"));
+}
+
+// A file with its channels last has the same samples as one with its channels first.
+TEST_F(Fields, ChannelsLastAreRecognised) {
+  const torch::Tensor field = torch::rand({3, 8, 8, 8});
+  write_hdf5(folder_ / "first.h5", {{"u", field}});
+  write_hdf5(folder_ / "last.h5", {{"u", field.permute({1, 2, 3, 0}).contiguous()}});
+  for (const std::int64_t memory : {1 << 30, 0}) {
+    for (const std::optional<std::int64_t> sample_to : {std::optional<std::int64_t>(), {4}}) {
+      const auto with = [&](const char* file, ChannelAxis axis) {
+        return hdf5_dataset({.path = (folder_ / file).string(),
+                             .channel_axis = axis,
+                             .batch_size = {4},
+                             .sample_to = sample_to,
+                             .memory = memory})
+            .all;
+      };
+      const auto first = with("first.h5", ChannelAxis::kAuto);
+      for (const ChannelAxis axis : {ChannelAxis::kAuto, ChannelAxis::kLast}) {
+        const auto last = with("last.h5", axis);
+        ASSERT_EQ(last->size(), first->size());
+        for (std::int64_t i = 0; i < last->size(); ++i) {
+          ASSERT_TRUE(last->sample(i)["features"].equal(first->sample(i)["features"])) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Fields, ChannelsThatCouldBeAtBothEndsAreRefused) {
+  const auto features = [&](torch::IntArrayRef shape, ChannelAxis axis = ChannelAxis::kAuto) {
+    write_hdf5(folder_ / "f.h5", {{"u", torch::rand(shape)}});
+    return hdf5_dataset({.path = (folder_ / "f.h5").string(), .channel_axis = axis})
+        .all->sample(0)["features"]
+        .sizes()
+        .vec();
+  };
+  // The channels are the first size of a sample.
+  EXPECT_EQ(features({3, 6, 6, 6}), (Sizes{3, 6, 6, 6}));
+  EXPECT_EQ(features({20, 6, 6, 6}), (Sizes{20, 6, 6, 6})) << "more than few, but a cube";
+  EXPECT_EQ(features({2, 12, 12, 6}), (Sizes{2, 12, 12, 6})) << "fewer than any side";
+  EXPECT_EQ(features({6, 6, 6, 6}), (Sizes{6, 6, 6, 6}));
+  EXPECT_EQ(features({6, 6, 6, 3}), (Sizes{3, 6, 6, 6}));
+  EXPECT_EQ(features({6, 6, 6, 3, 3}), (Sizes{9, 6, 6, 6}));
+  EXPECT_EQ(features({18, 18, 18, 17}), (Sizes{18, 18, 18, 17})) << "too many to be channels";
+  try {
+    features({12, 12, 6, 3});
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("f.h5: dataset 'u': the shape [12, 12, 6, 3] does not tell whether "
+                          "channels come first or last; set channel_axis to first or last"));
+  }
+  EXPECT_EQ(features({12, 12, 6, 3}, ChannelAxis::kLast), (Sizes{3, 12, 12, 6}));
+  EXPECT_EQ(features({12, 12, 6, 3}, ChannelAxis::kFirst), (Sizes{12, 12, 6, 3}));
+  EXPECT_THROW(features({3, 6, 6, 6, 3}), DataError) << "channels at both ends";
+}
+
+TEST_F(Fields, AnIndexOfChannelsLastIsThatOfTheFile) {
+  torch::Tensor field = torch::rand({8, 8, 8, 3});
+  field[2][5][7][1] = NAN;
+  write_hdf5(folder_ / "last.h5", {{"u", field}});
+  options_ = {.path = (folder_ / "last.h5").string()};
+  EXPECT_THAT(error(), HasSubstr("last.h5: dataset 'u': the value at [2, 5, 7, 1] is nan"));
+}
+
+TEST_F(Fields, CheckpointsOfDifferentSizesAreTruncated) {
+  write_hdf5(folder_ / "velocity_010.h5", {{"u", torch::ones({2, 12, 8, 4})}});
+  write_hdf5(folder_ / "density_010.h5", {{"rho", torch::ones({12, 8, 4})}});
+  std::string warning;
+  set_warning_handler([&](const std::string& text) { warning += text; });
+  const FieldData data = hdf5_dataset(options_);
+  set_warning_handler({});
+  EXPECT_EQ(data.size, (Sizes{8, 8, 4}));
+  EXPECT_EQ(data.all->size(), 2 * 4);
+  EXPECT_EQ(data.all->sample(7)["features"].max().item<float>(), 1);
+  EXPECT_THAT(warning, HasSubstr("velocity_000.h5: dataset 'u': has size [8, 8, 8], and other "
+                                 "checkpoints have other sizes: only the first [8, 8, 4]"));
+  options_.box = {1, 1, 1};
+  EXPECT_THAT(error(), HasSubstr("box: expected checkpoints of one size"));
+}
+
+TEST_F(Fields, ABoxHasTheLengthsOfItsParts) {
+  options_.box = {2, 4, 8};
+  options_.sample_to = 4;
+  options_.batch_size = {2, 4, 3};  // one point of the last side is left over
+  const FieldData data = hdf5_dataset(options_);
+  EXPECT_EQ(data.size, (Sizes{4, 4, 3}));
+  EXPECT_EQ(data.box, (BoxLengths{2, 4, 6}));
+  EXPECT_EQ(data.cube_box, (BoxLengths{1, 4, 6}));
+  options_.box = {1, 2};
+  EXPECT_THAT(error(), HasSubstr("box: expected 3 lengths"));
+  options_.box = {};
+  EXPECT_TRUE(hdf5_dataset(options_).box.empty());
+}
+
+TEST_F(Fields, AreScaledByTheStatisticsOfTheTrainingPart) {
+  options_.train_fraction = 0.5;
+  options_.shuffle = true;
+  const FieldData raw = hdf5_dataset(options_);
+  options_.normalize = Normalization::kStandard;
+  options_.flat = true;
+  const FieldData kept = hdf5_dataset(options_);
+  options_.memory = 0;
+  const FieldData streamed = hdf5_dataset(options_);
+  EXPECT_EQ(kept.scaling, streamed.scaling);
+  ASSERT_EQ(kept.scaling.features.shift.size(), 3u);
+  ASSERT_EQ(kept.scaling.targets.shift.size(), 1u);
+  for (const FieldData* const data : {&kept, &streamed}) {
+    EXPECT_EQ(data::scaling_of(*data->valid), data->scaling);
+    std::vector<torch::Tensor> features, targets;
+    for (std::int64_t i = 0; i < data->train->size(); ++i) {
+      features.push_back(data->train->sample(i)["features"]);
+      targets.push_back(data->train->sample(i)["targets"]);
+    }
+    const torch::Tensor x = torch::stack(features).to(torch::kFloat64).transpose(0, 1).flatten(1);
+    for (std::int64_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(x[c].mean().item<double>(), 0, 1e-6) << c;
+      EXPECT_NEAR(x[c].std(false).item<double>(), 1, 1e-6) << c;
+    }
+    // Scaled back, they are the values of the file.
+    EXPECT_TRUE(torch::allclose(data->scaling.targets.undo(torch::stack(targets))[3],
+                                raw.train->sample(3)["targets"].flatten(), 1e-6, 1e-2));
+    EXPECT_TRUE(torch::allclose(
+        data->scaling.features.undo(data->valid->sample(1)["features"].unsqueeze(0))[0],
+        raw.valid->sample(1)["features"], 1e-6, 1e-2));
+  }
+  for (std::int64_t i = 0; i < kept.all->size(); ++i) {
+    for (const char* const key : {"features", "targets"}) {
+      ASSERT_TRUE(kept.all->sample(i)[key].equal(streamed.all->sample(i)[key])) << i << key;
+    }
+  }
+}
+
+// A model that was trained on one field is used with its statistics on another one.
+TEST_F(Fields, AreScaledByGivenStatistics) {
+  options_.normalize = Normalization::kMinMax;
+  options_.checkpoints = {0};
+  const data::Scaling scaling = hdf5_dataset(options_).scaling;
+  options_.checkpoints = {10};
+  EXPECT_NE(hdf5_dataset(options_).scaling, scaling);
+  options_.scaling = scaling;
+  const FieldData data = hdf5_dataset(options_);
+  EXPECT_EQ(data.scaling, scaling);
+  EXPECT_GT(data.all->sample(0)["targets"].min().item<float>(), 1) << "outside of 0 to 1";
+  options_.normalize = Normalization::kLog;
+  EXPECT_THAT(error(), HasSubstr("normalize: expected minmax as scaling has, got log"));
+}
+
+TEST_F(Fields, AZeroHasNoLogarithm) {
+  options_.normalize = Normalization::kLog;
+  EXPECT_THAT(error(), HasSubstr("'features', channel 0: normalize = log needs finite values above "
+                                 "0"))
+      << "the first value of the velocity is 0";
+}
+
+TEST_F(Fields, OnlyTheTrainingPartIsAugmented) {
+  options_.features = {"density"};
+  options_.train_fraction = 0.5;
+  options_.flat = true;
+  const FieldData raw = hdf5_dataset(options_);
+  options_.augment = test::RandomMirror();
+  options_.target_transform = data::Lambda([](const torch::Tensor& batch) { return -batch; });
+  for (const std::int64_t memory : {1 << 30, 0}) {
+    options_.memory = memory;
+    const FieldData data = hdf5_dataset(options_);
+    int mirrored = 0;
+    for (std::int64_t i = 0; i < raw.train->size(); ++i) {
+      const Batch plain = raw.train->sample(i), augmented = data.train->sample(i);
+      ASSERT_EQ(augmented["targets"].dim(), 1) << "flat comes last";
+      EXPECT_TRUE(augmented["targets"].equal(-augmented["features"].flatten()));
+      mirrored += augmented["features"].equal(plain["features"]) ? 0 : 1;
+      EXPECT_TRUE(data.valid->sample(i)["features"].equal(raw.valid->sample(i)["features"]));
+      EXPECT_TRUE(data.all->sample(i)["features"].equal(raw.all->sample(i)["features"]));
+    }
+    EXPECT_GT(mirrored, 0);
+    EXPECT_LT(mirrored, raw.train->size());
+  }
 }
 
 TEST_F(Fields, ErrorsNameFileAndDataset) {

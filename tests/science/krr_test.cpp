@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/science/prepared_fields.h"
 #include "tests/science/support.h"
 
 namespace lockstep::science {
@@ -52,6 +53,26 @@ TEST(KRR, FollowsTheLoadersOrder) {
   EXPECT_NEAR(estimator.history().at(1).at("train").at("loss"),
               (estimator.predict({data, {.batch_size = 4}}) - y).square().mean().item<double>(),
               1e-9);
+}
+
+TEST(KRR, PredictsInTheUnitsOfTheFile) {
+  torch::manual_seed(1);
+  const torch::Tensor x = 100 + torch::rand({12, 1, 3});
+  const data::ChannelScaling one{
+      .kind = data::Normalization::kStandard, .shift = {100}, .scale = {1}};
+  const auto raw = std::make_shared<data::TensorDataset>(x, x);
+  const data::Loader scaled(prepared(raw, {.scaling = {.features = one, .targets = one}}),
+                            {.batch_size = 5});
+  KRR estimator({.alpha = 1e-6});
+  estimator.train({{"train", scaled}});
+  EXPECT_TRUE(torch::allclose(estimator.predict(scaled), x.flatten(1), 1e-3));
+  const TemporaryDirectory folder;
+  estimator.save(folder.path());
+  KRR loaded;
+  loaded.load(folder.path());
+  EXPECT_EQ(loaded.scaling(), estimator.scaling());
+  EXPECT_TRUE(loaded.predict(scaled).equal(estimator.predict(scaled)));
+  EXPECT_THROW(loaded.predict({raw, {.batch_size = 5}}), DataError) << "samples without scaling";
 }
 
 TEST(KRR, RefusesWhatCannotBe) {

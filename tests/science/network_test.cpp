@@ -1,5 +1,7 @@
 #include "lockstep/science/network.h"
 
+#include <numeric>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,8 @@
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/science/field_statistics.h"
+#include "lockstep/science/prepared_fields.h"
 #include "tests/science/support.h"
 
 namespace lockstep::science {
@@ -139,6 +143,44 @@ TEST(Network, TellsOfEachEpochAsItEnds) {
     EXPECT_TRUE(estimator.history().empty()) << "training has not ended yet";
   });
   EXPECT_EQ(epochs.size(), 40u);
+}
+
+// Samples [2, 4] far from zero, scaled.
+data::DatasetPtr scaled_samples(const std::optional<data::Scaling>& scaling = {}) {
+  torch::manual_seed(3);
+  const torch::Tensor x = 500 + 20 * torch::randn({64, 2, 4});
+  const auto raw = std::make_shared<data::TensorDataset>(x, 3 * x.narrow(1, 0, 1));
+  std::vector<std::int64_t> all(64);
+  std::iota(all.begin(), all.end(), 0);
+  const auto measured = [&](const char* key) {
+    return measure({.fields = *raw, .samples = all, .key = key}, data::Normalization::kStandard);
+  };
+  return prepared(raw, {.scaling = scaling.value_or(data::Scaling{.features = measured("features"),
+                                                                  .targets = measured("targets")}),
+                        .flat = true});
+}
+
+TEST(Network, PredictsInTheUnitsOfTheFile) {
+  const TemporaryDirectory folder;
+  Straight estimator(config());
+  const data::Loader loader(scaled_samples(), {.batch_size = 16});
+  estimator.train({{"train", loader}});
+  const data::Scaling scaling = estimator.scaling();
+  ASSERT_EQ(scaling.targets.shift.size(), 1u);
+  const torch::Tensor predicted = estimator.predict(loader);
+  EXPECT_NEAR(predicted.mean().item<double>(), 1500, 30) << "and not 0";
+  EXPECT_TRUE(std::holds_alternative<std::string>(estimator.parameters().at("scaling")));
+  estimator.save(folder.path());
+  Straight other(config());
+  other.load(folder.path());
+  EXPECT_EQ(other.scaling(), scaling) << "to the last digit";
+  EXPECT_TRUE(other.predict(loader).equal(predicted));
+  data::Scaling changed = scaling;
+  changed.features.shift[0] += 1;
+  const data::Loader wrong(scaled_samples(changed), {.batch_size = 16});
+  EXPECT_THROW(other.predict(wrong), DataError);
+  EXPECT_THROW(other.train({{"train", wrong}}), DataError);
+  EXPECT_THROW(other.train({{"train", loader}, {"valid", wrong}}), DataError);
 }
 
 // Here targets are fields, not rows.

@@ -22,6 +22,24 @@ TEST(Parameters, ComeBackAsTheyWere) {
   EXPECT_EQ(saved.shape->outputs, 6);
 }
 
+TEST(Parameters, HaveTheScalingToTheLastDigit) {
+  const TemporaryDirectory folder;
+  const data::Scaling scaling{
+      .features = {.kind = data::Normalization::kStandard,
+                   .shift = {0.1, 1.0 / 3},
+                   .scale = {3, 7}},
+      .targets = {.kind = data::Normalization::kLog, .shift = {1e-300}, .scale = {2.5}}};
+  save_parameters(folder.path(),
+                  {.estimator = "E", .parameters = {}, .shape = {}, .scaling = scaling});
+  EXPECT_EQ(load_parameters(folder.path(), "E").scaling, scaling);
+  save_parameters(folder.path(), {.estimator = "E", .parameters = {}, .shape = {}});
+  EXPECT_TRUE(load_parameters(folder.path(), "E").scaling.is_none());
+  write_file_atomically(
+      folder / "params.json",
+      R"({"estimator": "E", "parameters": {}, "scaling": {"features": {"kind": "standard", "shift": [1], "scale": [0]}, "targets": {"kind": "none", "shift": [], "scale": []}}})");
+  EXPECT_THROW(load_parameters(folder.path(), "E"), CheckpointError);
+}
+
 TEST(Parameters, OfAnotherOrDamagedAreRefused) {
   const TemporaryDirectory folder;
   EXPECT_THROW(load_parameters(folder.path(), "E"), CheckpointError);

@@ -27,6 +27,14 @@ TEST(Curl, OfAKnownField) {
   EXPECT_EQ(rotation[0][1].abs().max().item<double>(), 0);
 }
 
+TEST(Curl, KnowsTheSpacing) {
+  const std::vector<double> spacing = {1, 0.5, 4};
+  const torch::Tensor potential = torch::rand({1, 3, 6, 6, 6}, torch::kFloat64);
+  const torch::Tensor rotation = curl(potential, spacing);
+  EXPECT_LT(divergence(rotation, spacing).abs().max().item<double>(), 1e-12);
+  EXPECT_GT(divergence(rotation).abs().max().item<double>(), 0.1);
+}
+
 data::Loaders flow(std::int64_t side) {
   std::vector<torch::Tensor> fields;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
@@ -56,14 +64,29 @@ TEST(PICAE, IsLoadedWithWhatItWasMadeOf) {
   const auto loaders = flow(8);
   estimator.train(loaders);
   estimator.save(folder.path());
-  PICAE other;
+  PICAE other({.spacing = {1, 2, 3}});
   other.load(folder.path());
   EXPECT_TRUE(other.predict(loaders.at("train")).equal(estimator.predict(loaders.at("train"))));
+}
+
+TEST(PICAE, IsLoadedWithItsSpacing) {
+  const TemporaryDirectory folder;
+  PICAE estimator({.network = {.n_epochs = 1, .logdir = std::nullopt}, .spacing = {1, 1, 2}});
+  const auto loaders = flow(8);
+  estimator.train(loaders);
+  estimator.save(folder.path());
+  PICAE other;
+  other.load(folder.path());
+  const torch::Tensor predicted = other.predict(loaders.at("train"));
+  EXPECT_TRUE(predicted.equal(estimator.predict(loaders.at("train"))));
+  const torch::Tensor velocity = predicted.reshape({4, 3, 8, 8, 8});
+  EXPECT_LT(divergence(velocity, {1, 1, 2}).abs().max().item<double>(), 1e-5);
 }
 
 TEST(PICAE, RefusesWhatCannotBe) {
   EXPECT_THROW(PICAE({.kernel_size = 2}), ConfigError);
   EXPECT_THROW(PICAE({.nfilters = 0}), ConfigError);
+  EXPECT_THROW(PICAE({.spacing = {1, 2}}), ConfigError);
   PICAE estimator({.network = {.logdir = std::nullopt}});
   EXPECT_THROW(estimator.train(flow(12)), DataError) << "12 cannot be halved three times";
 }

@@ -46,6 +46,22 @@ TEST(Subgrid, SmagorinskysStressHasNoTraceWhereTheFlowDiverges) {
   EXPECT_GT(stress.abs().max().item<double>(), 1e-3);
 }
 
+// u = (sin x, 0) in a box of 2 pi x 8, with another number of points in each direction.
+TEST(Subgrid, ABoxHasASpacingInEachDirection) {
+  const torch::Tensor x = 2 * M_PI * torch::arange(32, torch::kFloat64) / 32;
+  const torch::Tensor wave = torch::sin(x).unsqueeze(1).expand({32, 16});
+  const torch::Tensor u = torch::stack({wave, wave.t().reshape({32, 16})});
+  const BoxLengths box = {2 * M_PI, 8};
+  const torch::Tensor gradient = velocity_gradient(u, box);
+  EXPECT_LT((gradient[0][0] - torch::cos(x).unsqueeze(1)).abs().max().item<double>(), 0.01);
+  EXPECT_TRUE(torch::allclose(gradient[1][1], velocity_gradient(u, 0.5)[1][1]));
+  EXPECT_TRUE(velocity_gradient(u, BoxLengths{}).equal(velocity_gradient(u)));
+  const torch::Tensor model = gradient_model(u, {.filter_width = 2, .box = box});
+  EXPECT_TRUE(torch::allclose(model[0][1], (gradient[0] * gradient[1]).sum(0) / 3));
+  EXPECT_THROW(velocity_gradient(u, BoxLengths{1, 1, 1}), ConfigError);
+  EXPECT_THROW(dynamic_smagorinsky(u, kBox, {.box = {1, -1}}), ConfigError);
+}
+
 TEST(Subgrid, RefusesWhatIsNoVelocity) {
   EXPECT_THROW(dynamic_smagorinsky(torch::rand({1, 8}), kBox), DataError);
   EXPECT_THROW(velocity_gradient(torch::ones({2, 4, 4, 4})), DataError);

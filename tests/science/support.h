@@ -1,4 +1,5 @@
-// The fields of scripts/goldens/science_numbers.py, and comparisons with NumPy's results for them.
+// The fields of scripts/goldens/science_numbers.py, and comparisons with NumPy's results for them;
+// a random transform; the environment of a rank.
 #pragma once
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/data/transform.h"
 
 namespace lockstep::science::testing {
 
@@ -64,6 +66,16 @@ inline torch::Tensor velocity() {
 }  // namespace lockstep::science::testing
 
 namespace lockstep::science::test {
+
+// Turns the last axis around, for about every second sample.
+class RandomMirror : public data::SampleTransform {
+ public:
+  using SampleTransform::apply;
+  torch::Tensor apply(const torch::Tensor& sample, data::Draw& draw) const override {
+    return draw.random.chance(0.5) ? sample.flip(-1) : sample;
+  }
+  bool is_random() const override { return true; }
+};
 
 // Sets the environment variables of a launcher's rank for this process, until it is destroyed.
 class Rank {

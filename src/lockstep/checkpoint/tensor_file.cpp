@@ -4,9 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/pickle.h"
+#include "lockstep/data/finite.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::data {
@@ -84,6 +88,31 @@ std::vector<torch::Tensor> samples_of(const StateDict& file, const std::string& 
   return samples;
 }
 
+// Throws DataError with the first value that is not finite, and how many there are.
+void check_finite(const StateDict& file, const std::string& name) {
+  const bool is_in_list = is_list(file, name);
+  const std::vector<torch::Tensor> tensors =
+      is_in_list ? samples_of(file, name)
+                 : std::vector<torch::Tensor>{file.get<torch::Tensor>(name)};
+  std::string first;
+  std::int64_t count = 0, total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    total += tensors[i].numel();
+    const auto found = find_non_finite(tensors[i]);
+    if (!found) continue;
+    if (count == 0) {
+      first = fmt::format("the value at [{}] {}is {}", fmt::join(found->index, ", "),
+                          is_in_list ? fmt::format("of sample {} ", i) : "", found->value);
+    }
+    count += found->count;
+  }
+  if (count == 0) return;
+  throw DataError(
+      "'{}': {}, and {} of {} values are not finite; a model cannot learn from them: repair the "
+      "file, or set allow_non_finite to take them as they are",
+      name, first, with_thousands(count), with_thousands(total));
+}
+
 DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
   std::vector<SampleColumn> columns;
   for (const auto& [key, name] : keys) {
@@ -112,6 +141,9 @@ DatasetPtr tensor_file(const TensorFileOptions& options) {
   // With "path:" in front, an error in a config shows the line of that option.
   return reading<DataError>({.path = options.path, .kind = "path:"}, [&] {
     const StateDict file = checkpoint::from_pickle(read_file(options.path));
+    if (!options.allow_non_finite) {
+      for (const auto& [key, name] : keys) check_finite(file, name);
+    }
     const bool has_lists =
         std::ranges::any_of(keys, [&](const auto& entry) { return is_list(file, entry.second); });
     if (!has_lists) return of_rows(file, keys, options.transform);

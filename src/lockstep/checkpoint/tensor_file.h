@@ -19,11 +19,12 @@ struct TensorFileOptions {
   std::optional<std::string> targets = "targets";  // likewise; none: no targets
   // Instead of features and targets: keys of the batch to keys in the file.
   std::map<std::string, std::string> keys = {};
-  TransformPtr transform = {};  // of the features, or of the key "features"
+  TransformPtr transform = {};    // of the features, or of the key "features"
+  bool allow_non_finite = false;  // accepts values that are NaN or infinite
 };
 
 // Throws ConfigError if options contradict each other, and DataError if the file is missing, is not
-// such a file, or lacks a key.
+// such a file, lacks a key, or has a value that is not finite.
 DatasetPtr tensor_file(const TensorFileOptions& options);
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/log/progress_bar.h"
 #include "lockstep/recipe/prediction_file.h"
+#include "lockstep/recipe/scaling.h"
 
 namespace lockstep::command {
 namespace {
@@ -48,7 +49,9 @@ int predict(const PredictCommandOptions& options) {
                 ProgressBarOptions{.loader = what.loader_name, .num_batches = loader.batches()});
   }
   BarPosition position;
+  const recipe::OutputScaling scaling(loader);
   const auto write = [&](Batch& outputs) {
+    scaling.undo(outputs);
     file.write(outputs);
     position.batches += 1;
     position.samples += outputs.size();
@@ -72,7 +75,8 @@ void add_predict(CLI::App& app, Action& chosen) {
   auto* const command = app.add_subcommand("predict", "Write the outputs of a trained model");
   command->footer(R"(
 The config is the one that the checkpoint was trained with. Row i of the file belongs to sample i of
-the loader's data set: shuffle, sampler, drop_last and max_batches of the loader have no effect.
+the loader's data set: shuffle, sampler, drop_last and max_batches of the loader have no effect. If
+the data set scales its targets (normalize), outputs of their size are scaled back.
 
   x.npy   for numpy.load; several outputs are several files: x-class.npy, x-angle.npy
   x.h5    one dataset per output

@@ -19,6 +19,7 @@
 #include "lockstep/process/forked_workers.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
+#include "lockstep/recipe/scaling.h"
 #include "lockstep/runner/stages.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/snapshot.h"
@@ -157,6 +158,7 @@ int run(const RunOptions& options) {
   write_shards(recipe, document);
   if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
   write_seed(recipe, document);
+  recipe::record_scaling(recipe, document);
   if (options.print_config) {
     std::cout << recipe::resolved_config(document);
     return kDone;

@@ -29,7 +29,11 @@ void check_batch_size(const char* option, std::int64_t size) {
 
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
-  if (!dataset_) throw ConfigError("loader: expected a data set, got a null pointer");
+  if (!dataset_) {
+    throw ConfigError(
+        "loader: expected a data set, got a null pointer; a field has no data for validation "
+        "without train_fraction");
+  }
   check_batch_size("batch_size", options_.batch_size);
   if (options_.global_batch_size) {
     check_batch_size("global_batch_size", *options_.global_batch_size);

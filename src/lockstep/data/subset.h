@@ -25,6 +25,8 @@ class Subset : public Dataset {
   bool is_random() const override { return dataset_->is_random(); }
   std::string name_of(std::int64_t index) const override;
 
+  const DatasetPtr& dataset() const { return dataset_; }
+
  private:
   std::int64_t original(std::int64_t index) const;
   std::vector<std::int64_t> originals(std::span<const std::int64_t> indices) const;

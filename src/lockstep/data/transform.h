@@ -50,6 +50,7 @@ class TransformPtr {
   torch::Tensor apply(const torch::Tensor& batch) const;
   explicit operator bool() const { return transform_ != nullptr; }
   const Transform* operator->() const { return transform_.get(); }
+  bool operator==(const TransformPtr&) const = default;  // the same object
 
  private:
   std::shared_ptr<const Transform> transform_;

@@ -151,7 +151,8 @@ void add_datasets(Targets& targets) {
        {"features", &T::features, "key of the model's input in the file"},
        {"targets", &T::targets, "key of the expected output in the file; none: no targets"},
        {"keys", &T::keys, "instead of these two: keys of the batch to keys in the file"},
-       {"transform", &T::transform, "of the features"}},
+       {"transform", &T::transform, "of the features"},
+       {"allow_non_finite", &T::allow_non_finite, "accept NaN and infinite values"}},
       [](const T& o) { return data::tensor_file(o); });
   using N = NoiseOptions;
   targets.datasets.add<N>(

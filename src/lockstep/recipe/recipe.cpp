@@ -19,6 +19,7 @@
 #include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/train/plan.h"
+#include "lockstep/train/state.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -38,6 +39,7 @@ struct LoaderRecipe {
   data::LoaderOptions options;
   Node sampler;
   Node collate;
+  bool allow_training_data = false;
 };
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
@@ -442,6 +444,49 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   return evaluation;
 }
 
+// The data set of a loader as text, without its transforms: they change samples, but not which ones
+// there are.
+std::string samples_text(const Node& loader) {
+  Node dataset = *loader.find("dataset");
+  std::erase_if(dataset.entries(), [](const auto& entry) {
+    return entry.first.ends_with("transform") || entry.first == "augment";
+  });
+  std::ranges::sort(dataset.entries(), {}, &Node::Entry::first);
+  return config::to_yaml(dataset);
+}
+
+// Metrics of the data that a model is trained on say nothing about new data. Samplers may choose
+// different samples of one data set, so loaders that have one each are compared by their samples.
+void check_training_data(const Node& node, const data::Loaders& loaders) {
+  const auto shares_samples = [&](const Node::Entry& a, const Node::Entry& b) {
+    const data::Loader &first = loaders.at(a.first), &second = loaders.at(b.first);
+    if (first.dataset() != second.dataset() && samples_text(a.second) != samples_text(b.second)) {
+      return false;
+    }
+    if (!first.options().sampler || !second.options().sampler) return true;
+    const auto order = first.full_order();
+    const std::set<std::int64_t> seen(order.begin(), order.end());
+    return std::ranges::any_of(second.full_order(),
+                               [&](std::int64_t index) { return seen.contains(index); });
+  };
+  Mistakes mistakes;
+  for (const auto& evaluated : node.entries()) {
+    const Node* const allowed = evaluated.second.find("allow_training_data");
+    if (is_train_loader(evaluated.first) || (allowed != nullptr && config::read_bool(*allowed))) {
+      continue;
+    }
+    for (const auto& trained : node.entries()) {
+      if (!is_train_loader(trained.first) || !shares_samples(trained, evaluated)) continue;
+      mistakes.add(fmt::format(
+          "{}: has the samples of loader '{}', so its metrics say nothing about new data; choose "
+          "other samples (train: false, part: valid, a Subset, another file), remove the loader, "
+          "or set its allow_training_data: true",
+          evaluated.second.find("dataset")->where(), trained.first));
+    }
+  }
+  mistakes.raise();
+}
+
 data::Loaders Reader::read_loaders(const Node& node) {
   if (!node.is_map() || node.entries().empty()) {
     node.fail("expected a mapping of names to loaders, got {}", node.describe());
@@ -452,6 +497,7 @@ data::Loaders Reader::read_loaders(const Node& node) {
     mistakes.collect([&] { loaders.set(name, read_loader(loader)); });
   }
   mistakes.raise();
+  check_training_data(node, loaders);
   return loaders;
 }
 
@@ -503,6 +549,8 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
     made.push_back(config::Field<R>("collate", &R::collate,
                                     "makes a batch of samples; default: the dataset does it")
                        .named("collate"));
+    made.push_back({"allow_training_data", &R::allow_training_data,
+                    "whether an evaluation may have the data set of a train loader"});
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
              {"global_batch_size", &data::LoaderOptions::global_batch_size,

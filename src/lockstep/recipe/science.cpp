@@ -1,11 +1,15 @@
 // Data sets of fields and their networks, as targets, and predictions in HDF5.
+#include <utility>
+
 #include "lockstep/recipe/prediction_file.h"
+#include "lockstep/recipe/scaling.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/science/cnn3d.h"
 #include "lockstep/science/field_dataset.h"
 #include "lockstep/science/hdf5.h"
 #include "lockstep/science/hdf5_table.h"
+#include "lockstep/science/prepared_fields.h"
 
 namespace lockstep::recipe {
 
@@ -22,6 +26,14 @@ struct EnumNames<recipe::FieldSplit> {
       {recipe::FieldSplit::kAll, "all"},
       {recipe::FieldSplit::kTrain, "train"},
       {recipe::FieldSplit::kValid, "valid"}};
+};
+
+template <>
+struct EnumNames<science::ChannelAxis> {
+  static constexpr std::pair<science::ChannelAxis, const char*> names[] = {
+      {science::ChannelAxis::kAuto, "auto"},
+      {science::ChannelAxis::kFirst, "first"},
+      {science::ChannelAxis::kLast, "last"}};
 };
 
 }  // namespace lockstep::config
@@ -57,16 +69,41 @@ std::shared_ptr<const science::FieldData> field_data(const science::Hdf5Options&
   return data;
 }
 
+// The transforms of one part. They are taken out of the options, because loaders of one field may
+// have different ones.
+science::Preparation take_transforms(FieldOptions& options) {
+  const auto chain = [&](const data::TransformPtr& last) -> data::TransformPtr {
+    if (!options.augment || options.part == FieldSplit::kValid) return last;
+    return last ? data::TransformPtr(data::Compose({options.augment, last})) : options.augment;
+  };
+  science::Preparation preparation{.is_scaled = true,
+                                   .transform = chain(options.transform),
+                                   .target_transform = chain(options.target_transform)};
+  if (preparation.transform || preparation.target_transform) {
+    preparation.flat = std::exchange(options.flat, false);  // comes after the transforms
+  }
+  options.transform = options.target_transform = options.augment = {};
+  return preparation;
+}
+
 data::DatasetPtr load(FieldOptions options) {
-  if (options.part == FieldSplit::kAll) {
-    options.train_fraction.reset();
-  } else if (!options.train_fraction) {
+  if (options.part != FieldSplit::kAll && !options.train_fraction) {
     throw ConfigError(
         "train_fraction: expected a number between 0 and 1, because `part` is set, got none");
   }
+  // Statistics are those of the training part. Nothing else of `all` depends on the fraction.
+  if (options.part == FieldSplit::kAll && options.normalize == data::Normalization::kNone) {
+    options.train_fraction.reset();
+  }
+  science::Preparation preparation = take_transforms(options);
   const auto data = field_data(options);
-  const auto& part = options.part == FieldSplit::kValid ? data->valid : data->train;
-  return {data, part.get()};  // the pointer to the part also owns the whole
+  const auto& part = options.part == FieldSplit::kValid   ? data->valid
+                     : options.part == FieldSplit::kTrain ? data->train
+                                                          : data->all;
+  const data::DatasetPtr whole = {data, part.get()};  // also owns the data of the other parts
+  if (preparation.changes_nothing()) return whole;
+  preparation.scaling = data->scaling;
+  return science::prepared(whole, preparation);
 }
 
 class Hdf5Format : public PredictionFormat {
@@ -115,6 +152,7 @@ void add_science(Targets& targets) {
              "dataset of each feature, if it is not its name"),
        field("target", &H::target, "likewise; default: the features themselves"),
        field("target_labels", &H::target_labels, "dataset of each target"),
+       field("channel_axis", &H::channel_axis, "where channels are; auto: as the shape tells"),
        field("batch_size", &H::batch_size, "sides of a cube; default: the whole field"),
        field("sample_to", &H::sample_to, "points per side after sampling at equal distances"),
        field("dimensions", &H::dimensions, "of space; default: up to 3"),
@@ -124,7 +162,14 @@ void add_science(Targets& targets) {
        field("shuffle", &H::shuffle, "the cubes, before they are divided"),
        field("seed", &H::seed, "of the shuffle"),
        field("memory", &H::memory, "fields up to this many bytes are read once and kept"),
-       field("allow_non_finite", &H::allow_non_finite, "accept NaN and infinite values")},
+       field("allow_non_finite", &H::allow_non_finite, "accept NaN and infinite values"),
+       field("normalize", &H::normalize,
+             "scales each channel by statistics of the training part; predictions are scaled back"),
+       field("scaling", &H::scaling, "statistics to use instead; `lockstep run` records them here"),
+       field("transform", &H::transform, "of the features, after they were scaled"),
+       field("target_transform", &H::target_transform, "of the targets, likewise"),
+       field("augment", &H::augment,
+             "before these, of features and targets in the same way; not of part: valid")},
       [](const FieldOptions& o) { return load(o); });
   using T = science::Hdf5TableOptions;
   targets.datasets.add<T>(

@@ -36,6 +36,10 @@ class Estimator {
   // load().
   virtual torch::Tensor predict(const data::Loader& loader) = 0;
 
+  // Whether predict() scales predictions for a data set that scales its samples (data/scaling.h)
+  // back to the units of the file. If not, an EvaluateExperiment does it.
+  virtual bool scales_back() const { return false; }
+
   // Writes the model, and its parameters as params.json, into a folder. If a launcher started
   // several processes, only rank 0 writes. Throws Error before train() or load().
   virtual void save(const std::filesystem::path& folder) const = 0;

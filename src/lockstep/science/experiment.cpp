@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/data/scaling.h"
 #include "lockstep/science/pictures.h"
 #include "lockstep/science/report.h"
 
@@ -247,8 +248,11 @@ Evaluation run(const EvaluateExperiment& experiment) {
   const auto start = Clock::now();
   check(experiment);
   Evaluation result;
-  result.target = targets_of(experiment.loader).to(torch::kFloat32);
-  result.predict = experiment.estimator.predict(experiment.loader).reshape_as(result.target);
+  const data::ChannelScaling scaling = data::scaling_of(*experiment.loader.dataset()).targets;
+  const torch::Tensor target = targets_of(experiment.loader).to(torch::kFloat32);
+  result.target = scaling.undo(target);
+  result.predict = experiment.estimator.predict(experiment.loader).reshape_as(target);
+  if (!experiment.estimator.scales_back()) result.predict = scaling.undo(result.predict);
   for (const auto& [what, values] :
        {std::pair("prediction", result.predict), std::pair("target", result.target)}) {
     if (!torch::isfinite(values).any().item<bool>()) {

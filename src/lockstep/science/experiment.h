@@ -53,7 +53,8 @@ struct EvaluateExperiment {
 };
 
 struct Evaluation {
-  torch::Tensor predict;  // in the shape of the targets
+  // In the shape of the targets. Both are in the units of the file if the samples are scaled.
+  torch::Tensor predict;
   torch::Tensor target;
   double ks = 0;  // the Kolmogorov-Smirnov statistic of predictions and targets
   double mse = 0;
@@ -67,7 +68,8 @@ void check(const EvaluateExperiment& experiment);
 
 // Predicts; tracks "eval - KS Stat", "eval - MSE Loss", "eval - runtime", and as pictures (SVG) and
 // tables (CSV): PDF and CDF, spectra with the -5/3 line, slices and their difference; and
-// report.html, which has all of it in one page. All predictions and targets are held in memory.
+// report.html, which has all of it in one page. All predictions and targets are held in memory. If
+// the data set scales its samples (normalize), all of this is in the units of the file.
 // Values that are not finite are counted in the report and left out of its pictures. Throws
 // DataError if no prediction or no target is finite.
 Evaluation run(const EvaluateExperiment& experiment);

@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/science/model_scaling.h"
 #include "lockstep/science/parameters.h"
 
 namespace lockstep::science {
@@ -47,6 +48,7 @@ void KRR::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
     targets.push_back(rows_of((*batch)["targets"]));
   }
   if (features.empty()) throw DataError("KRR: the loader '{}' is empty", name);
+  scaling_ = data::scaling_of(*loader.dataset());
   samples_ = torch::cat(features);
   torch::Tensor system = kernel(samples_, samples_);
   system.diagonal().add_(config_.alpha);
@@ -63,6 +65,7 @@ void KRR::require_model(const char* what) const {
 
 torch::Tensor KRR::predict(const data::Loader& loader) {
   require_model("predict");
+  check_scaling({.name = name(), .scaling = scaling_}, loader);
   std::vector<torch::Tensor> rows;
   auto stream = loader.stream();
   while (auto batch = stream.next()) {
@@ -70,7 +73,7 @@ torch::Tensor KRR::predict(const data::Loader& loader) {
         kernel(rows_of((*batch)["features"]), samples_).mm(weights_).to(torch::kFloat32));
   }
   if (rows.empty()) throw DataError("KRR: the loader is empty");
-  return torch::cat(rows);
+  return scaling_.targets.undo(torch::cat(rows));
 }
 
 void KRR::save(const std::filesystem::path& folder) const {
@@ -78,7 +81,8 @@ void KRR::save(const std::filesystem::path& folder) const {
   if (!process::is_primary_process()) return;
   make_directories(folder);
   checkpoint::save(folder / "model.pt", StateDict{{"samples", samples_}, {"weights", weights_}});
-  save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = {}});
+  save_parameters(
+      folder, {.estimator = name(), .parameters = parameters(), .shape = {}, .scaling = scaling_});
 }
 
 void KRR::load(const std::filesystem::path& folder) {
@@ -95,6 +99,7 @@ void KRR::load(const std::filesystem::path& folder) {
   const std::optional<double> gamma = number("gamma");
   samples_ = state.get<torch::Tensor>("samples");
   weights_ = state.get<torch::Tensor>("weights");
+  scaling_ = saved.scaling;
   config_.alpha = *alpha;
   config_.gamma = gamma;
 }
@@ -102,6 +107,7 @@ void KRR::load(const std::filesystem::path& folder) {
 HParams KRR::parameters() const {
   HParams hparams = {{"alpha", config_.alpha}, {"kernel", std::string("rbf")}};
   if (config_.gamma) hparams["gamma"] = *config_.gamma;
+  if (!scaling_.is_none()) hparams["scaling"] = data::describe(scaling_);
   return hparams;
 }
 

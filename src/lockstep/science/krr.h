@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "lockstep/data/scaling.h"
 #include "lockstep/science/estimator.h"
 
 namespace lockstep::science {
@@ -20,11 +21,15 @@ class KRR : public Estimator {
   explicit KRR(KRRConfig config = {});
 
   std::string name() const override { return "KRR"; }
+  // In the units of the file, as Network's.
   torch::Tensor predict(const data::Loader& loader) override;
+  bool scales_back() const override { return true; }
   void save(const std::filesystem::path& folder) const override;  // model.pt and params.json
   void load(const std::filesystem::path& folder) override;
   HParams parameters() const override;
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
+  // Of the samples that the model is for. Pass it to hdf5_dataset for other data.
+  const data::Scaling& scaling() const { return scaling_; }
 
  protected:
   // Fits all samples of the first loader at once. Throws DataError if there are too many.
@@ -37,6 +42,7 @@ class KRR : public Estimator {
   KRRConfig config_;
   torch::Tensor samples_;  // [N, F], in double
   torch::Tensor weights_;  // [N, outputs]
+  data::Scaling scaling_;  // of the samples
   std::map<std::int64_t, EpochMetrics> history_;
 };
 

@@ -17,6 +17,7 @@
 #include "lockstep/log/console.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/science/model_scaling.h"
 #include "lockstep/science/parameters.h"
 
 namespace lockstep::science {
@@ -105,7 +106,14 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
     throw DataError("{}: was loaded for samples of {}, got samples of {}", name(),
                     science::describe(*shape_), science::describe(shape));
   }
+  const data::Scaling scaling = data::scaling_of(*loader.dataset());
+  if (is_loaded_) check_scaling({.name = name(), .scaling = scaling_}, loader);
+  for (const auto& [other_name, other] : loaders) {
+    check_scaling({.name = fmt::format("{}: loader '{}'", name(), other_name), .scaling = scaling},
+                  other);
+  }
   shape_ = shape;
+  scaling_ = scaling;
   const bool has_rows = loader.dataset()->sample(0)["targets"].dim() == 1;
   const auto engine = engine_of(config_);
   announce(name(), *engine);
@@ -143,6 +151,7 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
 
 torch::Tensor Network::predict(const data::Loader& loader) {
   require_model("predict");
+  check_scaling({.name = name(), .scaling = scaling_}, loader);
   SupervisedRunner runner;
   std::vector<torch::Tensor> rows;
   for (const Batch& batch :
@@ -151,7 +160,7 @@ torch::Tensor Network::predict(const data::Loader& loader) {
        .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
     rows.push_back(batch["logits"].cpu().flatten(1));
   }
-  return torch::cat(rows);
+  return scaling_.targets.undo(torch::cat(rows));
 }
 
 void Network::require_model(const char* what) const {
@@ -173,6 +182,7 @@ HParams Network::parameters() const {
                   {"device", engine->device().str()},
                   {"logdir", config_.logdir ? config_.logdir->string() : "none"},
                   {"seed", static_cast<std::int64_t>(config_.seed)}});
+  if (!scaling_.is_none()) hparams["scaling"] = data::describe(scaling_);
   return hparams;
 }
 
@@ -195,7 +205,9 @@ void Network::save(const fs::path& folder) const {
                                                   {"model_state_dict", model_.state()},
                                                   {"optimizer_state_dict", optimizer_},
                                                   {"loss", loss_}});
-  save_parameters(folder, {.estimator = name(), .parameters = parameters(), .shape = shape_});
+  save_parameters(
+      folder,
+      {.estimator = name(), .parameters = parameters(), .shape = shape_, .scaling = scaling_});
 }
 
 void Network::load(const fs::path& folder) {
@@ -214,6 +226,7 @@ void Network::load(const fs::path& folder) {
   model.load_state(state.get<StateDict>("model_state_dict"));
   model_ = model;
   shape_ = saved.shape;
+  scaling_ = saved.scaling;
   optimizer_ = state.get<StateDict>("optimizer_state_dict");
   epoch_ = state.get<std::int64_t>("epoch");
   loss_ = state.get<double>("loss");

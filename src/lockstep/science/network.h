@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/data/scaling.h"
 #include "lockstep/science/cubes.h"
 #include "lockstep/science/estimator.h"
 #include "lockstep/state/state_dict.h"
@@ -37,8 +38,12 @@ class Network : public Estimator {
  public:
   explicit Network(NetworkConfig config);
 
+  // In the units of the file: if the model was trained with samples that are scaled, predictions
+  // are scaled back. Throws DataError if the loader's samples are scaled in another way.
   torch::Tensor predict(const data::Loader& loader) override;
-  // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads.
+  bool scales_back() const override { return true; }
+  // model.pt: {epoch, model_state_dict, optimizer_state_dict, loss}, which torch.load reads. The
+  // statistics of the scaling are in params.json.
   void save(const std::filesystem::path& folder) const override;
   // Loads the model and the options that shape it (PICAE's layers, for example), which replace the
   // options of this object. The next train() continues with the loaded weights and optimizer state,
@@ -49,6 +54,8 @@ class Network : public Estimator {
   const std::map<std::int64_t, EpochMetrics>& history() const override { return history_; }
 
   const Model& model() const { return model_; }
+  // Of the samples that the model is for. Pass it to hdf5_dataset for other data.
+  const data::Scaling& scaling() const { return scaling_; }
   const NetworkConfig& config() const { return config_; }
   std::string weights_hash() const { return weights_hash_; }
   // Of the last train().
@@ -70,6 +77,7 @@ class Network : public Estimator {
 
   NetworkConfig config_;
   std::optional<FieldShape> shape_;  // of the samples that the model is for
+  data::Scaling scaling_;            // likewise
   Model model_;
   StateDict optimizer_;     // its state at the end of training
   bool is_loaded_ = false;  // the model was loaded and not trained since

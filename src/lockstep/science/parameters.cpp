@@ -6,6 +6,22 @@
 #include "lockstep/base/file.h"
 
 namespace lockstep::science {
+namespace {
+
+nlohmann::ordered_json to_json(const data::ChannelScaling& scaling) {
+  return {
+      {"kind", data::name_of(scaling.kind)}, {"shift", scaling.shift}, {"scale", scaling.scale}};
+}
+
+data::ChannelScaling scaling_from(const nlohmann::json& json) {
+  data::ChannelScaling scaling{.kind = data::normalization_of(json.at("kind").get<std::string>()),
+                               .shift = json.at("shift").get<std::vector<double>>(),
+                               .scale = json.at("scale").get<std::vector<double>>()};
+  scaling.check();
+  return scaling;
+}
+
+}  // namespace
 
 void save_parameters(const std::filesystem::path& folder, const SavedParameters& saved) {
   nlohmann::ordered_json json;
@@ -18,6 +34,10 @@ void save_parameters(const std::filesystem::path& folder, const SavedParameters&
     json["shape"] = {{"channels", saved.shape->channels},
                      {"size", saved.shape->size},
                      {"outputs", saved.shape->outputs}};
+  }
+  if (!saved.scaling.is_none()) {
+    json["scaling"] = {{"features", to_json(saved.scaling.features)},
+                       {"targets", to_json(saved.scaling.targets)}};
   }
   write_file_atomically(folder / "params.json", json.dump(2) + "\n");
 }
@@ -42,6 +62,10 @@ SavedParameters load_parameters(const std::filesystem::path& folder, const std::
       saved.shape = FieldShape{.channels = shape.at("channels"),
                                .size = shape.at("size").get<Sizes>(),
                                .outputs = shape.at("outputs")};
+    }
+    if (json.contains("scaling")) {
+      saved.scaling = {.features = scaling_from(json["scaling"].at("features")),
+                       .targets = scaling_from(json["scaling"].at("targets"))};
     }
     return saved;
   });

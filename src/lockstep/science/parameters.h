@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/data/scaling.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/science/cubes.h"
 
@@ -14,6 +15,7 @@ struct SavedParameters {
   std::string estimator;
   HParams parameters;
   std::optional<FieldShape> shape;  // of the samples it is for
+  data::Scaling scaling = {};       // likewise
 };
 
 void save_parameters(const std::filesystem::path& folder, const SavedParameters& saved);

@@ -1,5 +1,8 @@
 #include "lockstep/science/picae.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/ranges.h>
 #include <torch/nn/functional.h>
 #include <torch/nn/modules.h>
@@ -11,14 +14,26 @@ namespace {
 
 namespace nn = torch::nn;
 
-torch::Tensor derivative(const torch::Tensor& field, std::int64_t axis) {
-  return (torch::roll(field, -1, axis) - torch::roll(field, 1, axis)) / 2.0;
-}
+constexpr const char* kSpacingNames[] = {"spacing_x", "spacing_y", "spacing_z"};
+
+// Along the axes 1, 2, 3 of a component, which are x, y, z.
+class Derivative {
+ public:
+  explicit Derivative(const std::vector<double>& spacing) : spacing_(spacing) {}
+
+  torch::Tensor operator()(const torch::Tensor& field, std::int64_t axis) const {
+    const double spacing = spacing_.empty() ? 1.0 : spacing_[static_cast<std::size_t>(axis) - 1];
+    return (torch::roll(field, -1, axis) - torch::roll(field, 1, axis)) / (2.0 * spacing);
+  }
+
+ private:
+  const std::vector<double>& spacing_;
+};
 
 class PICAEModelImpl : public nn::Module {
  public:
   PICAEModelImpl(const PICAEConfig& config, const FieldShape& shape)
-      : size_(shape.size), padding_(config.kernel_size / 2) {
+      : size_(shape.size), padding_(config.kernel_size / 2), spacing_(config.spacing) {
     std::int64_t channels = 3;
     for (std::int64_t i = 0; i < config.enc_nlayers; ++i) {
       encoder_->push_back(
@@ -44,7 +59,7 @@ class PICAEModelImpl : public nn::Module {
       x = decoder_[i]->as<nn::Conv3d>()->forward(padded(x));
       if (i + 1 < steps) x = torch::relu(x);
     }
-    return curl(x).flatten(1);
+    return curl(x, spacing_).flatten(1);
   }
 
  private:
@@ -67,22 +82,24 @@ class PICAEModelImpl : public nn::Module {
   nn::ModuleList encoder_, decoder_;
   Sizes size_;
   std::int64_t padding_;
+  std::vector<double> spacing_;
 };
 TORCH_MODULE(PICAEModel);
 
 }  // namespace
 
-torch::Tensor curl(const torch::Tensor& potential) {
+torch::Tensor curl(const torch::Tensor& potential, const std::vector<double>& spacing) {
   const auto a = potential.unbind(1);
-  // Axes 1, 2, 3 of a component are x, y, z.
+  const Derivative derivative(spacing);
   return torch::stack(
       {derivative(a[2], 2) - derivative(a[1], 3), derivative(a[0], 3) - derivative(a[2], 1),
        derivative(a[1], 1) - derivative(a[0], 2)},
       1);
 }
 
-torch::Tensor divergence(const torch::Tensor& velocity) {
+torch::Tensor divergence(const torch::Tensor& velocity, const std::vector<double>& spacing) {
   const auto u = velocity.unbind(1);
+  const Derivative derivative(spacing);
   return derivative(u[0], 1) + derivative(u[1], 2) + derivative(u[2], 3);
 }
 
@@ -97,6 +114,12 @@ PICAE::PICAE(PICAEConfig config) : Network(config.network), config_(std::move(co
   positive("kernel_size", config_.kernel_size);
   if (config_.kernel_size % 2 == 0) {
     throw ConfigError("PICAE: kernel_size: expected an odd number, got {}", config_.kernel_size);
+  }
+  const auto is_length = [](double value) { return std::isfinite(value) && value > 0; };
+  if (!config_.spacing.empty() &&
+      (config_.spacing.size() != 3 || !std::ranges::all_of(config_.spacing, is_length))) {
+    throw ConfigError("PICAE: spacing: expected three positive numbers, got [{}]",
+                      fmt::join(config_.spacing, ", "));
   }
 }
 
@@ -122,10 +145,14 @@ Criterion PICAE::criterion() const {
 }
 
 HParams PICAE::options() const {
-  return {{"nfilters", config_.nfilters},
-          {"kernel_size", config_.kernel_size},
-          {"enc_nlayers", config_.enc_nlayers},
-          {"dec_nlayers", config_.dec_nlayers}};
+  HParams options = {{"nfilters", config_.nfilters},
+                     {"kernel_size", config_.kernel_size},
+                     {"enc_nlayers", config_.enc_nlayers},
+                     {"dec_nlayers", config_.dec_nlayers}};
+  for (std::size_t i = 0; i < config_.spacing.size(); ++i) {
+    options[kSpacingNames[i]] = config_.spacing[i];
+  }
+  return options;
 }
 
 void PICAE::restore(const HParams& options) {
@@ -134,6 +161,11 @@ void PICAE::restore(const HParams& options) {
   config_.kernel_size = get("kernel_size");
   config_.enc_nlayers = get("enc_nlayers");
   config_.dec_nlayers = get("dec_nlayers");
+  config_.spacing.clear();
+  if (!options.contains(kSpacingNames[0])) return;
+  for (const char* const name : kSpacingNames) {
+    config_.spacing.push_back(std::get<double>(options.at(name)));
+  }
 }
 
 }  // namespace lockstep::science

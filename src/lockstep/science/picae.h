@@ -2,6 +2,8 @@
 // divergence.
 #pragma once
 
+#include <vector>
+
 #include "lockstep/science/network.h"
 
 namespace lockstep::science {
@@ -12,6 +14,9 @@ struct PICAEConfig {
   std::int64_t kernel_size = 3;  // odd
   std::int64_t enc_nlayers = 3;  // convolutions that halve each side
   std::int64_t dec_nlayers = 3;  // convolutions on the way back
+  // Distances between points in the three directions, in any unit, if they differ: the length of
+  // each side divided by its points. None: they are equal.
+  std::vector<double> spacing = {};
 };
 
 // Encoder and decoder with periodic padding. The decoder returns a vector potential. Its curl, by
@@ -34,8 +39,8 @@ class PICAE : public Network {
 };
 
 // The curl of [B, 3, N, N, N], by periodic central differences. Its divergence by the same
-// differences is zero up to rounding.
-torch::Tensor curl(const torch::Tensor& potential);
-torch::Tensor divergence(const torch::Tensor& velocity);
+// differences is zero up to rounding. `spacing` is that of PICAEConfig; none: 1.
+torch::Tensor curl(const torch::Tensor& potential, const std::vector<double>& spacing = {});
+torch::Tensor divergence(const torch::Tensor& velocity, const std::vector<double>& spacing = {});
 
 }  // namespace lockstep::science

@@ -36,6 +36,21 @@ torch::Tensor filtered(const torch::Tensor& tensor, const Filter& filter) {
                    [&](std::int64_t i, std::int64_t j) { return filter(tensor[i][j]); });
 }
 
+// Central differences, with a spacing for each direction.
+torch::Tensor gradient_of(const torch::Tensor& u, const std::vector<double>& spacings) {
+  return tensor_of(u.size(0), [&](std::int64_t i, std::int64_t j) {
+    return (torch::roll(u[i], -1, j) - torch::roll(u[i], 1, j)) /
+           (2.0 * spacings[static_cast<std::size_t>(j)]);
+  });
+}
+
+// By the options' box, if they have one, or else by their spacing.
+template <typename Options>
+torch::Tensor gradient_in(const torch::Tensor& velocity, const Options& options) {
+  return options.box.empty() ? velocity_gradient(velocity, options.spacing)
+                             : velocity_gradient(velocity, options.box);
+}
+
 torch::Tensor strain_of(const torch::Tensor& gradient) {
   return 0.5 * (gradient + gradient.transpose(0, 1));
 }
@@ -56,9 +71,19 @@ torch::Tensor without_trace(const torch::Tensor& stress) {
 
 torch::Tensor velocity_gradient(const torch::Tensor& velocity, double spacing) {
   const torch::Tensor u = as_velocity(velocity);
-  return tensor_of(u.size(0), [&](std::int64_t i, std::int64_t j) {
-    return (torch::roll(u[i], -1, j) - torch::roll(u[i], 1, j)) / (2.0 * spacing);
-  });
+  return gradient_of(u, std::vector<double>(static_cast<std::size_t>(u.size(0)), spacing));
+}
+
+torch::Tensor velocity_gradient(const torch::Tensor& velocity, const BoxLengths& box) {
+  if (box.empty()) return velocity_gradient(velocity, 1.0);
+  const torch::Tensor u = as_velocity(velocity);
+  const auto points = u.sizes().slice(1);
+  wave_number_scales(points, box);  // throws if it does not fit
+  std::vector<double> spacings;
+  for (std::size_t j = 0; j < box.size(); ++j) {
+    spacings.push_back(box[j] / static_cast<double>(points[j]));
+  }
+  return gradient_of(u, spacings);
 }
 
 torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filter) {
@@ -72,7 +97,7 @@ torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filte
 }
 
 torch::Tensor gradient_model(const torch::Tensor& velocity, const GradientModelOptions& options) {
-  const torch::Tensor gradient = velocity_gradient(velocity, options.spacing);
+  const torch::Tensor gradient = gradient_in(velocity, options);
   const double factor = options.filter_width * options.filter_width / 12.0;
   return tensor_of(gradient.size(0), [&](std::int64_t i, std::int64_t j) {
     return factor * (gradient[i] * gradient[j]).sum(0);
@@ -81,7 +106,7 @@ torch::Tensor gradient_model(const torch::Tensor& velocity, const GradientModelO
 
 SmagorinskyModel dynamic_smagorinsky(const torch::Tensor& velocity, const Filter& test_filter,
                                      const SmagorinskyOptions& options) {
-  const torch::Tensor gradient = velocity_gradient(velocity, options.spacing);
+  const torch::Tensor gradient = gradient_in(velocity, options);
   if (gradient.size(0) == 1) {
     throw DataError("dynamic_smagorinsky: expected two or three dimensions, got one");
   }

@@ -5,12 +5,17 @@
 
 #include <torch/types.h>
 
+#include "lockstep/science/fft.h"
 #include "lockstep/science/filters.h"
 
 namespace lockstep::science {
 
 // ∂u_i/∂x_j as [D, D, …], by central differences over cells of `spacing`.
 torch::Tensor velocity_gradient(const torch::Tensor& velocity, double spacing = 1.0);
+// The same in a box whose sides have these lengths, so that the spacing may differ from direction
+// to direction. An empty box has a spacing of 1. Throws ConfigError if `box` does not fit the
+// field.
+torch::Tensor velocity_gradient(const torch::Tensor& velocity, const BoxLengths& box);
 
 // The stress of the scales that the filter removes: filter(u_i u_j) - filter(u_i) filter(u_j).
 torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filter);
@@ -18,6 +23,7 @@ torch::Tensor reynolds_stress(const torch::Tensor& velocity, const Filter& filte
 struct GradientModelOptions {
   double filter_width = 1.0;
   double spacing = 1.0;  // of the grid, in the same unit
+  BoxLengths box = {};   // lengths of the field's sides (FieldData's box), instead of the spacing
 };
 
 // The gradient (Clark) model: width² / 12 Σ_k ∂_k u_i ∂_k u_j of a filtered velocity.
@@ -28,6 +34,7 @@ struct SmagorinskyOptions {
   double filter_width = 1.0;  // of the filter that was applied to the velocity
   double width_ratio = 2.0;   // width of the test filter / filter_width
   double spacing = 1.0;       // of the grid
+  BoxLengths box = {};        // lengths of the field's sides, instead of the spacing
 };
 
 struct SmagorinskyModel {

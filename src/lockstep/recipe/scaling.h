@@ -1,0 +1,57 @@
+// Data sets that scale their samples (data/scaling.h), in configs: the statistics are recorded in
+// the config of a run, and predictions are scaled back.
+#pragma once
+
+#include <string>
+
+#include "lockstep/config/node.h"
+#include "lockstep/config/value.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/scaling.h"
+#include "lockstep/recipe/recipe.h"
+
+namespace lockstep::config {
+
+template <>
+struct EnumNames<data::Normalization> {
+  static constexpr const auto& names = data::kNormalizationNames;
+};
+
+// {kind: standard, shift: […], scale: […]}
+template <>
+struct Value<data::ChannelScaling> {
+  static std::string type() { return "scaling (kind, shift, scale)"; }
+  static data::ChannelScaling read(const Node& node);
+  static std::string show(const data::ChannelScaling&) { return ""; }
+};
+
+// {features: {kind: standard, shift: […], scale: […]}, targets: {…}}
+template <>
+struct Value<data::Scaling> {
+  static std::string type() { return "scaling (features and targets: kind, shift, scale)"; }
+  static data::Scaling read(const Node& node);
+  static std::string show(const data::Scaling&) { return ""; }
+};
+
+}  // namespace lockstep::config
+
+namespace lockstep::recipe {
+
+// Writes the statistics of each loader's data set into the document that the recipe was made from,
+// as `scaling` next to `normalize`. A model is then evaluated with the statistics that it was
+// trained with, also on other files.
+void record_scaling(const Recipe& recipe, config::Node& document);
+
+// Scales outputs back that have as many values per sample as the targets. Other outputs, and
+// outputs for data sets that scale nothing, are not changed.
+class OutputScaling {
+ public:
+  explicit OutputScaling(const data::Loader& loader);
+  void undo(Batch& outputs) const;
+
+ private:
+  data::ChannelScaling scaling_;
+  std::int64_t values_ = 0;  // of one target
+};
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,59 @@
+// The samples of a field as a model gets them: scaled, transformed, and with flat targets.
+#pragma once
+
+#include "lockstep/data/sample_chain.h"
+#include "lockstep/data/scaling.h"
+
+namespace lockstep::science {
+
+// What is done, in this order.
+struct Preparation {
+  data::Scaling scaling = {};
+  bool is_scaled = false;  // the samples have this scaling already
+  data::TransformPtr transform = {};
+  data::TransformPtr target_transform = {};
+  bool flat = false;  // targets as one row
+
+  bool changes_nothing() const {
+    return scaling.is_none() && !transform && !target_transform && !flat;
+  }
+};
+
+// Random transforms of features and targets start with the same random numbers, so that both are
+// turned or cropped in the same way.
+class PreparedFields : public data::ScaledDataset {
+ public:
+  // `fields` has samples with "features" and "targets" [C, …].
+  PreparedFields(data::DatasetPtr fields, const Preparation& preparation);
+
+  std::int64_t size() const override { return fields_->size(); }
+  Batch sample(std::int64_t index) const override { return sample_in_epoch(index, {}); }
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
+  Batch sample_in_epoch(std::int64_t index, const data::EpochKey& key) const override;
+  Batch gather_in_epoch(std::span<const std::int64_t> indices, const data::EpochKey& key,
+                        Batch reuse) const override;
+  std::string name_of(std::int64_t index) const override { return fields_->name_of(index); }
+
+  const data::Scaling& scaling() const override { return scaling_; }
+
+ private:
+  // What is done to one of the keys.
+  struct Step {
+    data::ChannelScaling scaling;  // none if the samples have it already
+    data::SampleChain chain;
+    bool flat = false;
+  };
+
+  static torch::Tensor apply(const Step& step, torch::Tensor batch,
+                             std::span<const std::int64_t> indices, const data::EpochKey& key);
+
+  data::DatasetPtr fields_;
+  data::Scaling scaling_;
+  Step features_;
+  Step targets_;
+};
+
+// The data set itself if nothing is to be done.
+data::DatasetPtr prepared(data::DatasetPtr fields, const Preparation& preparation);
+
+}  // namespace lockstep::science
