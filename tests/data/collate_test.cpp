@@ -232,6 +232,27 @@ TEST(Collate, ReplacesGatherOnlyIfItIsGiven) {
   EXPECT_FALSE(first({.batch_size = 2, .collate = stack()}).contains("gathered"));
 }
 
+// The batch transform gets numbers that depend on the first sample of a part and on the epoch.
+TEST(BatchTransform, FollowsTheGatherAndTheCollate) {
+  const BatchTransform add_numbers = [](Batch batch, SampleRandom& random) {
+    batch.set("number", torch::tensor({random.uniform()}, torch::kFloat64));
+    return batch;
+  };
+  const auto number = [&](LoaderOptions options, std::int64_t epoch) {
+    options.batch_size = 2;
+    options.batch_transform = add_numbers;
+    const Loader loader(std::make_shared<Gathered>(), options);
+    return (*loader.stream({.epoch = epoch}).next())["number"].item<double>();
+  };
+  const double first = number({}, 1);
+  EXPECT_EQ(number({.collate = stack()}, 1), first);
+  EXPECT_EQ(number({.prefetch = 2}, 1), first);
+  EXPECT_NE(number({}, 2), first);
+  EXPECT_NE(number({.seed = 9}, 1), first);
+  // They are not the numbers that the first sample is changed with.
+  EXPECT_NE(SampleRandom({}, 0).uniform(), first);
+}
+
 TEST(Collate, EachShardIsPaddedToItsOwnLongestSequence) {
   const Loader loader(std::make_shared<Sentences>(),
                       {.batch_size = 2, .collate = pad({.keys = {"words", "tags"}})});

@@ -565,6 +565,15 @@ TEST(Recipe, ALoaderHasItsCollate) {
   EXPECT_FALSE(loaders.at("valid").options().collate);
 }
 
+TEST(Recipe, ALoaderHasItsBatchTransform) {
+  config::Node document = config_with({"loaders.train.batch_transform={Mixup: {classes: 3}}"});
+  spell_out(document);
+  const Recipe recipe = read_recipe(document);
+  const data::Loaders& loaders = recipe.stages.at(0).options.loaders;
+  EXPECT_TRUE(loaders.at("train").options().batch_transform);
+  EXPECT_FALSE(loaders.at("valid").options().batch_transform);
+}
+
 TEST(Evaluation, HasTheLoaderAndTheMetrics) {
   const Evaluation evaluation = read_evaluation(
       config_with({"callbacks=[{AccuracyCallback: {num_classes: 3}}, EarlyStoppingCallback]"}));

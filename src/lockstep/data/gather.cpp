@@ -176,6 +176,7 @@ torch::Tensor reuse_or_allocate(const Batch& reuse, std::string_view key, torch:
 
 std::optional<std::int64_t> channels_for(const BytesToFloat& floats, torch::IntArrayRef image) {
   if (image.size() != 2 && image.size() != 3) return std::nullopt;
+  if (image.size() == 3 && looks_channels_first(image)) return std::nullopt;
   const std::int64_t channels = image.size() == 3 ? image[2] : 1;
   const auto means = static_cast<std::int64_t>(floats.mean.size());
   const bool fits = channels > 0 && (means <= 1 || means == channels);

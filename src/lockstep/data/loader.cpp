@@ -54,6 +54,7 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   if (options_.threads < 0 || options_.threads > kMostThreads) {
     throw ConfigError("loader: threads: expected 0 to {}, got {}", kMostThreads, options_.threads);
   }
+  options_.collate = options_.collate.followed_by(options_.batch_transform);
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
   }

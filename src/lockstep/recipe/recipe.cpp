@@ -40,6 +40,7 @@ struct LoaderRecipe {
   Node sampler;
   Node collate;
   bool allow_training_data = false;
+  Node batch_transform;
 };
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
@@ -510,6 +511,9 @@ data::Loader Reader::read_loader(const Node& node) {
     read.options.sampler = targets().samplers.make(read.sampler, dataset->size());
   }
   if (!read.collate.is_null()) read.options.collate = targets().collates.make(read.collate);
+  if (!read.batch_transform.is_null()) {
+    read.options.batch_transform = targets().batch_transforms.make(read.batch_transform);
+  }
   try {
     return data::Loader(dataset, read.options);
   } catch (const ConfigError& error) {
@@ -551,6 +555,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
                        .named("collate"));
     made.push_back({"allow_training_data", &R::allow_training_data,
                     "whether an evaluation may have the data set of a train loader"});
+    made.push_back(config::Field<R>("batch_transform", &R::batch_transform,
+                                    "changes each batch, such as Mixup")
+                       .named("batch transform"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
              {"global_batch_size", &data::LoaderOptions::global_batch_size,

@@ -14,6 +14,7 @@ std::vector<config::TargetInfo> Targets::all() const {
   append(schedulers);
   append(datasets);
   append(transforms);
+  append(batch_transforms);
   append(samplers);
   append(collates);
   append(callbacks);
@@ -36,6 +37,7 @@ Targets& targets() {
     add_arrays(*made);
     add_tables(*made);
     add_loading(*made);
+    add_image_transforms(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);
