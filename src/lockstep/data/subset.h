@@ -23,6 +23,7 @@ class Subset : public Dataset {
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override;
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
 
  private:
   std::int64_t original(std::int64_t index) const;

@@ -16,6 +16,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/data/describe.h"
 #include "lockstep/data/gather.h"
 #include "lockstep/image/image_list.h"
 #include "lockstep/transform/resample.h"
@@ -141,12 +142,6 @@ class SampleStack {
   std::int64_t added_ = 0;
 };
 
-// "200 x 300"
-std::string size_text(const torch::Tensor& image) {
-  const ImageSize size = image_size(image);
-  return fmt::format("{} x {}", size.height, size.width);
-}
-
 }  // namespace
 
 ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(options)) {
@@ -163,7 +158,7 @@ ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(option
     first_ = steps.front();
     steps.erase(steps.begin());
   }
-  steps_ = SampleChain(Compose(std::move(steps)));
+  if (!steps.empty()) steps_ = SampleChain(Compose(std::move(steps)));
   fused_ = fuse(steps_.batch_steps());
 
   ImageList list = list_images(options_);
@@ -236,7 +231,8 @@ torch::Tensor ImageFolder::read(std::int64_t index, Draw& draw) const {
 Batch ImageFolder::sample(SampleContext& context) const {
   check_indices({&context.index, 1}, size());
   Draw draw{.random = context.random};
-  SampleStack stack({.count = 1, .steps = steps_, .fused = fused_, .reuse = {}});
+  const Batch none;
+  SampleStack stack({.count = 1, .steps = steps_, .fused = fused_, .reuse = none});
   stack.add(read(context.index, draw));
   const torch::Tensor target =
       torch::full({1}, targets_[static_cast<std::size_t>(context.index)], torch::kInt64);
@@ -262,14 +258,24 @@ Batch ImageFolder::gather_in_epoch(std::span<const std::int64_t> indices, const 
         return paths_[static_cast<std::size_t>(index)].string();
       };
       throw DataError(
-          "images of a batch must have one size, but {} has {} and {} has {} (height x width); add "
-          "Resize or RandomResizedCrop to the transform",
-          path(indices[0]), size_text(first), path(indices[k]), size_text(sample));
+          "the images of a batch must have one size, but {} is {} and {} is {}; add Resize or "
+          "RandomResizedCrop to the transform",
+          path(indices[0]), data::describe(first), path(indices[k]), data::describe(sample));
     }
     stack.add(sample);
     target[k] = targets_[static_cast<std::size_t>(indices[k])];
   }
   return {{"features", stack.finish()}, {"targets", options_.target_transform.apply(targets)}};
+}
+
+bool ImageFolder::is_random() const {
+  const bool window = first_ && static_cast<const WindowTransform&>(*first_.operator->()).is_random();
+  return window || steps_.is_random();
+}
+
+torch::Tensor ImageFolder::column(std::string_view key) const {
+  if (key != "targets") return {};
+  return options_.target_transform.apply(torch::tensor(targets_, torch::kInt64));
 }
 
 std::string ImageFolder::name_of(std::int64_t index) const {
@@ -280,12 +286,11 @@ std::string ImageFolder::name_of(std::int64_t index) const {
 
 std::string ImageFolder::describe() const {
   const fs::path& place = options_.csv ? *options_.csv : options_.root;
-  const std::string skipped =
-      skipped_.empty() ? "" : fmt::format(", {} skipped", with_thousands(
-                                                              static_cast<std::int64_t>(
-                                                                  skipped_.size())));
-  return fmt::format("{} images of {} classes in {}{}", with_thousands(size()), classes_.size(),
-                     place.string(), skipped);
+  std::string text = fmt::format("{} images of {} classes in {}", with_thousands(size()),
+                                 classes_.size(), place.string());
+  const auto skipped = static_cast<std::int64_t>(skipped_.size());
+  if (skipped > 0) text += fmt::format(", {} skipped", with_thousands(skipped));
+  return text;
 }
 
 std::shared_ptr<const ImageFolder> image_folder(ImageFolderOptions options) {

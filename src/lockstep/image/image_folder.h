@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/data/dataset.h"
@@ -69,6 +70,12 @@ class ImageFolder : public RandomDataset {
   // differ in size after the transform.
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
+
+  // Whether the transform draws random numbers.
+  bool is_random() const;
+
+  // The classes of all samples, for the key "targets"; else an undefined tensor.
+  torch::Tensor column(std::string_view key) const;
 
   // "sample 3 (flowers/train/rose/17.jpg)"
   std::string name_of(std::int64_t index) const override;
