@@ -60,6 +60,13 @@ TEST(TensorDataset, FusedTransformHasTheBitsOfTheTransform) {
   }
 }
 
+TEST(TensorDataset, RefusesChannelsFirstAsTheTransformDoes) {
+  const auto dataset =
+      tensor_dataset({{"x", torch::zeros({5, 3, 8, 8}, torch::kUInt8), ToTensor()}});
+  EXPECT_THAT(error_text<DataError>([&] { dataset->gather(kSomeRows, {}); }),
+              HasSubstr("'x': ToTensor: expected channels last"));
+}
+
 TEST(TensorDataset, TransformsFloatsToo) {
   const auto dataset =
       tensor_dataset({{"x", torch::ones({5, 2, 4}), Normalize({.mean = {0.5}, .std = {0.5}})}});

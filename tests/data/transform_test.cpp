@@ -43,6 +43,22 @@ TEST(ToTensor, SaysWhatItCannotDo) {
               HasSubstr("got Long [4, 2, 2]"));
 }
 
+TEST(ToTensor, RefusesChannelsFirst) {
+  EXPECT_THAT(
+      error_text<DataError>([] {
+        ToTensor().apply(torch::zeros({2, 3, 32, 32}, torch::kUInt8));
+      }),
+      HasSubstr("expected channels last, [B, H, W, C], got Byte [2, 3, 32, 32], which looks like "
+                "[B, C, H, W]; permute the data to channels last"));
+  EXPECT_THAT(error_text<DataError>([] {
+                ToTensor().apply(torch::zeros({2, 1, 8, 8}));
+              }),
+              HasSubstr("floats with channels first need no ToTensor"));
+  // Images that are three or four pixels high, and batches of three grey ones.
+  EXPECT_EQ(ToTensor().apply(torch::zeros({2, 3, 32, 3}, torch::kUInt8)).size(1), 3);
+  EXPECT_EQ(ToTensor().apply(torch::zeros({3, 32, 32}, torch::kUInt8)).size(1), 1);
+}
+
 TEST(Normalize, WorksChannelByChannel) {
   const torch::Tensor images = torch::ones({2, 2, 3, 3});
   const torch::Tensor result = Normalize({.mean = {0.5, 2}, .std = {0.25, 4}}).apply(images);

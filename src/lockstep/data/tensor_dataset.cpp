@@ -18,7 +18,8 @@ FusedTransform plan(const Column& column) {
   const auto* floats = std::get_if<BytesToFloat>(&fused.conversion);
   // If the tensor cannot be images, apply() is used, whose error says what it expected.
   const std::int64_t dim = column.tensor.dim();
-  const bool image = dim == 3 || dim == 4;
+  const bool image =
+      dim == 3 || (dim == 4 && !looks_channels_first(column.tensor.sizes().slice(1)));
   const std::int64_t channels = dim == 4 ? column.tensor.size(3) : 1;
   const bool fits =
       floats != nullptr && image && channels > 0 &&

@@ -52,6 +52,12 @@ torch::Tensor SampleTransform::apply(const torch::Tensor& batch) const {
   return torch::stack(samples);
 }
 
+bool looks_channels_first(torch::IntArrayRef image) {
+  constexpr std::int64_t kMostChannels = 4;
+  return image.size() == 3 && image[2] > kMostChannels &&
+         (image[0] == 1 || image[0] == 3 || image[0] == 4);
+}
+
 torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {
   const bool bytes = batch.scalar_type() == torch::kUInt8;
   if ((batch.dim() != 3 && batch.dim() != 4) || !(bytes || batch.is_floating_point())) {
@@ -59,6 +65,15 @@ torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {
         "ToTensor: expected bytes or floats in [B, H, W] or [B, H, W, C], got {}; floats that need "
         "no new layout need no ToTensor",
         describe(batch));
+  }
+  if (looks_channels_first(batch.sizes().slice(1))) {
+    throw DataError(
+        "ToTensor: expected channels last, [B, H, W, C], got {}, which looks like [B, C, H, W]; "
+        "{}",
+        describe(batch),
+        bytes ? "permute the data to channels last (tensor.permute({0, 2, 3, 1})), or replace "
+                "ToTensor by a Lambda that divides by 255"
+              : "floats with channels first need no ToTensor");
   }
   const torch::Tensor laid_out =
       batch.dim() == 3 ? batch.unsqueeze(1) : batch.permute({0, 3, 1, 2}).contiguous();

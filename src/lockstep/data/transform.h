@@ -87,8 +87,13 @@ class SampleTransform : public Transform {
   torch::Tensor apply(const torch::Tensor& batch) const final;
 };
 
+// Whether an image that should be [H, W, C] looks like [C, H, W]: the last size is too large for a
+// number of channels, and the first size is a usual one.
+bool looks_channels_first(torch::IntArrayRef image);
+
 // Converts images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images
-// that are already floating point get the new layout, but are not scaled.
+// that are already floating point get the new layout, but are not scaled. Throws DataError if the
+// channels seem to come first already.
 class ToTensor : public Transform {
  public:
   torch::Tensor apply(const torch::Tensor& batch) const override;

@@ -1,0 +1,35 @@
+// How the values of an image lie in its tensor.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <torch/types.h>
+
+namespace lockstep::data {
+
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+struct ImageLayout {
+  ImageSize size;
+  std::int64_t channels = 1;
+  bool channels_first = false;  // [C, H, W]; otherwise [H, W, C] or [H, W]
+
+  std::int64_t row_dim() const { return channels_first ? 1 : 0; }
+  std::int64_t column_dim() const { return row_dim() + 1; }
+};
+
+// Floats are [C, H, W] or [H, W], all other types are [H, W, C] or [H, W]. Throws DataError, which
+// begins with `owner`, if the tensor cannot be an image or its channels seem to be in another
+// place.
+ImageLayout layout_of(const torch::Tensor& image, std::string_view owner);
+
+// Its height and width. Throws as layout_of().
+ImageSize image_size(const torch::Tensor& image);
+
+}  // namespace lockstep::data
