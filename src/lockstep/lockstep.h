@@ -64,7 +64,10 @@
 #include "lockstep/train/nt_xent_loss.h"
 #include "lockstep/train/plan.h"
 
-// The component `science`, if it is installed.
+// The components `image` and `science`, if they are installed.
+#if __has_include("lockstep/image.h")
+#include "lockstep/image.h"
+#endif
 #if __has_include("lockstep/science.h")
 #include "lockstep/science.h"
 #endif

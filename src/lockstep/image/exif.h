@@ -5,8 +5,8 @@
 
 namespace lockstep::data {
 
-// 1 to 8, as EXIF counts them. 1, upright, if the data have no orientation or are damaged: the image
-// itself is not. `exif` may begin with "Exif\0\0", as in JPEG files.
+// 1 to 8, as EXIF counts them. 1, upright, if the data have no orientation or are damaged: the
+// image itself is not. `exif` may begin with "Exif\0\0", as in JPEG files.
 int exif_orientation(ImageBytes exif);
 
 }  // namespace lockstep::data

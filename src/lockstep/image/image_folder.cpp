@@ -56,8 +56,8 @@ ImageBytes read_bytes(const fs::path& path, const DecodeOptions& options) {
     memory.size = size;
   }
   for (std::size_t at = 0; at < size;) {
-    const ssize_t count = ::pread(file.get(), memory.bytes.get() + at, size - at,
-                                  static_cast<off_t>(at));
+    const ssize_t count =
+        ::pread(file.get(), memory.bytes.get() + at, size - at, static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw fail("cannot read the file");
     if (count == 0) throw DataError("the file became shorter while it was read");
@@ -80,8 +80,8 @@ ImageList list_images(const ImageFolderOptions& options) {
                              .allow_empty = options.allow_empty});
 }
 
-// Stacks samples of one shape, and applies the steps for batches. Bytes become floats while they are
-// copied, if the steps begin with ToTensor.
+// Stacks samples of one shape, and applies the steps for batches. Bytes become floats while they
+// are copied, if the steps begin with ToTensor.
 class SampleStack {
  public:
   struct Options {
@@ -125,7 +125,8 @@ class SampleStack {
     stack_ = reuse_or_allocate(options_.reuse, "features", shape, type);
   }
 
-  // Nothing if the gather cannot convert such a sample; then apply() does it, or says what is wrong.
+  // Nothing if the gather cannot convert such a sample; then apply() does it, or says what is
+  // wrong.
   std::optional<PixelMap> map_for(const torch::Tensor& sample) const {
     const auto* const floats = std::get_if<BytesToFloat>(&options_.fused.conversion);
     if (floats == nullptr || sample.scalar_type() != torch::kUInt8) return std::nullopt;
@@ -221,9 +222,8 @@ torch::Tensor ImageFolder::read(std::int64_t index, Draw& draw) const {
     const ImageBytes bytes = read_bytes(path, decoding_);
     if (!first_) return steps_.apply_to_sample(decode(bytes, decoding_), draw);
     const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
-    const torch::Tensor part = decode(bytes, decoding_, [&](const ImageSize& size) {
-      return transform.window(size, draw);
-    });
+    const torch::Tensor part = decode(
+        bytes, decoding_, [&](const ImageSize& size) { return transform.window(size, draw); });
     return steps_.apply_to_sample(part, draw);
   });
 }
@@ -269,7 +269,8 @@ Batch ImageFolder::gather_in_epoch(std::span<const std::int64_t> indices, const 
 }
 
 bool ImageFolder::is_random() const {
-  const bool window = first_ && static_cast<const WindowTransform&>(*first_.operator->()).is_random();
+  const bool window =
+      first_ && static_cast<const WindowTransform&>(*first_.operator->()).is_random();
   return window || steps_.is_random();
 }
 

@@ -37,7 +37,8 @@ struct ImageFolderOptions {
   // A table of paths and labels, instead of folders: columns `path` and `label`, or two columns
   // without names. Labels are integers or names.
   std::optional<std::filesystem::path> csv = {};
-  std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp", "tif", "tiff"};  // in folders
+  std::vector<std::string> extensions = {"jpg",  "jpeg", "png",
+                                         "webp", "tif",  "tiff"};  // in folders
   Channels channels = Channels::kRgb;
   OnImageError on_error = OnImageError::kStop;
   // Names of classes, by number. Default: all folders or labels, sorted.
@@ -103,8 +104,8 @@ class ImageFolder : public RandomDataset {
   std::vector<std::filesystem::path> paths_;
   std::vector<std::int64_t> targets_;
   std::vector<SkippedImage> skipped_;
-  TransformPtr first_;  // the first step, if it is a WindowTransform
-  SampleChain steps_;   // those after it
+  TransformPtr first_;    // the first step, if it is a WindowTransform
+  SampleChain steps_;     // those after it
   FusedTransform fused_;  // those of steps_ that are for batches
 };
 

@@ -39,8 +39,8 @@ std::string looked_for(const ClassFolders& folders) {
 std::vector<fs::path> images_below(const fs::path& folder,
                                    const std::vector<std::string>& extensions) {
   std::vector<std::pair<std::string, std::string>> found;  // folder, name
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(
-           folder, fs::directory_options::follow_directory_symlink)) {
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) {
     if (!has_extension(entry.path(), extensions) || !entry.is_regular_file()) continue;
     found.emplace_back(entry.path().parent_path().string(), entry.path().filename().string());
   }
@@ -186,8 +186,9 @@ std::vector<std::string> numbered_classes(const std::vector<TableLine>& lines,
 
 std::vector<std::string> classes_of(const std::vector<TableLine>& lines,
                                     const TableColumns& columns) {
-  const bool integers = std::ranges::all_of(
-      lines, [&](const TableLine& line) { return as_integer(line.cells[columns.label]).has_value(); });
+  const bool integers = std::ranges::all_of(lines, [&](const TableLine& line) {
+    return as_integer(line.cells[columns.label]).has_value();
+  });
   if (integers) return numbered_classes(lines, columns);
   std::set<std::string> labels;
   for (const TableLine& line : lines) labels.insert(line.cells[columns.label]);
@@ -227,7 +228,8 @@ ImageList list_class_folders(const ClassFolders& folders) {
   }
   if (!empty.empty() && !folders.allow_empty) {
     throw DataError(
-        "root: {} has no image in {}; looked for {}; set allow_empty to keep classes without images",
+        "root: {} has no image in {}; looked for {}; set allow_empty to keep classes without "
+        "images",
         folders.root.string(), list_some(empty), looked_for(folders));
   }
   return list;
@@ -245,8 +247,7 @@ ImageList list_image_table(const ImageTable& table) {
                       line.cells.size());
     }
     const fs::path root = table.root.empty() ? table.csv.parent_path() : table.root;
-    ImageList list{.classes =
-                       table.classes.empty() ? classes_of(lines, columns) : table.classes};
+    ImageList list{.classes = table.classes.empty() ? classes_of(lines, columns) : table.classes};
     std::map<std::string, std::int64_t> numbers;
     for (const std::string& name : list.classes) {
       numbers.emplace(name, static_cast<std::int64_t>(numbers.size()));

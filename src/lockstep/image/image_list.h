@@ -20,9 +20,9 @@ struct ImageList {
 
 struct ClassFolders {
   std::filesystem::path root;
-  std::vector<std::string> extensions;   // without a dot
+  std::vector<std::string> extensions;    // without a dot
   std::vector<std::string> classes = {};  // the folders, in this order; default: all, sorted
-  bool allow_empty = false;              // folders without images
+  bool allow_empty = false;               // folders without images
 };
 
 // Images in a folder per class, and in the folders below it, in the order of torchvision's

@@ -4,9 +4,8 @@
 #include <cstdio>
 #include <iterator>
 
-#include <jpeglib.h>
-
 #include <jerror.h>
+#include <jpeglib.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/image/codec.h"
@@ -123,7 +122,8 @@ class JpegReader {
   }
 
   // Pixels of the part's rows. The columns may begin before those of the part, because libjpeg
-  // decodes whole blocks: `part.left` is changed to the first one. Call it once, after scaled_size().
+  // decodes whole blocks: `part.left` is changed to the first one. Call it once, after
+  // scaled_size().
   torch::Tensor decode(JpegPart& part) {
     JDIMENSION left = static_cast<JDIMENSION>(part.left);
     JDIMENSION width = static_cast<JDIMENSION>(part.right - part.left);
@@ -141,8 +141,8 @@ class JpegReader {
  private:
   void read_rows(const JpegPart& part, std::uint8_t* to) {
     if (part.top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(part.top));
-    const std::size_t row_bytes =
-        static_cast<std::size_t>(info_.output_width) * static_cast<unsigned>(info_.output_components);
+    const std::size_t row_bytes = static_cast<std::size_t>(info_.output_width) *
+                                  static_cast<unsigned>(info_.output_components);
     while (info_.output_scanline < part.bottom) {
       JSAMPROW row = to;
       jpeg_read_scanlines(&info_, &row, 1);
@@ -185,10 +185,10 @@ JpegPart part_around(const Box& box, const ImageSize& image, int eighths) {
   JpegPart part{.eighths = eighths,
                 .top = clamped(std::floor(box.top) - kMargin, image.height - 1),
                 .left = clamped(std::floor(box.left) - kMargin, image.width - 1)};
-  part.bottom = std::max(
-      part.top + 1, clamped(std::ceil(box.top + box.height) + kMargin, image.height));
-  part.right = std::max(part.left + 1,
-                        clamped(std::ceil(box.left + box.width) + kMargin, image.width));
+  part.bottom =
+      std::max(part.top + 1, clamped(std::ceil(box.top + box.height) + kMargin, image.height));
+  part.right =
+      std::max(part.left + 1, clamped(std::ceil(box.left + box.width) + kMargin, image.width));
   return part;
 }
 
@@ -196,10 +196,8 @@ JpegPart part_around(const Box& box, const ImageSize& image, int eighths) {
 torch::Tensor decode_window(JpegReader& reader, const Window& window, int orientation) {
   const int eighths = scale_for(window);
   const double scale = eighths / 8.0;
-  const Box asked{.top = window.top,
-                  .left = window.left,
-                  .height = window.height,
-                  .width = window.width};
+  const Box asked{
+      .top = window.top, .left = window.left, .height = window.height, .width = window.width};
   Box box = as_stored(asked, reader.size(), orientation);
   for (double* const value : {&box.top, &box.left, &box.height, &box.width}) *value *= scale;
   JpegPart part = part_around(box, reader.scaled_size(eighths), eighths);
@@ -207,8 +205,7 @@ torch::Tensor decode_window(JpegReader& reader, const Window& window, int orient
 
   box.top -= static_cast<double>(part.top);
   box.left -= static_cast<double>(part.left);
-  const Box turned =
-      upright(box, {.height = pixels.size(0), .width = pixels.size(1)}, orientation);
+  const Box turned = upright(box, {.height = pixels.size(0), .width = pixels.size(1)}, orientation);
   Window inside = window;
   inside.top = turned.top;
   inside.left = turned.left;

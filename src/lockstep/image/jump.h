@@ -13,8 +13,8 @@ inline bool call_until_jump(std::jmp_buf& jump, void (*body)(void*), void* conte
   return true;
 }
 
-// Calls `body`. False if a function in it jumped to `jump`. Destructors are not called by a jump, so
-// `body` must not have objects that need one: it refers to those of its caller.
+// Calls `body`. False if a function in it jumped to `jump`. Destructors are not called by a jump,
+// so `body` must not have objects that need one: it refers to those of its caller.
 template <typename Body>
 bool call_until_jump(std::jmp_buf& jump, Body& body) {
   return call_until_jump(

@@ -16,8 +16,8 @@ std::int64_t opaque(const torch::Tensor& pixels) {
 // Pillow's weights of red, green and blue, in 1/65536.
 torch::Tensor rgb_to_grey(const torch::Tensor& rgb) {
   const torch::Tensor wide = rgb.to(torch::kInt64);
-  const torch::Tensor sum = wide.select(2, 0) * 19595 + wide.select(2, 1) * 38470 +
-                            wide.select(2, 2) * 7471 + 0x8000;
+  const torch::Tensor sum =
+      wide.select(2, 0) * 19595 + wide.select(2, 1) * 38470 + wide.select(2, 2) * 7471 + 0x8000;
   return sum.div(65536, "floor").to(rgb.scalar_type()).unsqueeze(2);
 }
 
@@ -30,16 +30,15 @@ int multiply(int a, int b) {
 }  // namespace
 
 Turn turn_of(int orientation) {
-  static constexpr std::array<Turn, 8> kTurns = {{{},
-                                                  {.reverse_columns = true},
-                                                  {.reverse_rows = true, .reverse_columns = true},
-                                                  {.reverse_rows = true},
-                                                  {.transpose = true},
-                                                  {.transpose = true, .reverse_columns = true},
-                                                  {.transpose = true,
-                                                   .reverse_rows = true,
-                                                   .reverse_columns = true},
-                                                  {.transpose = true, .reverse_rows = true}}};
+  static constexpr std::array<Turn, 8> kTurns = {
+      {{},
+       {.reverse_columns = true},
+       {.reverse_rows = true, .reverse_columns = true},
+       {.reverse_rows = true},
+       {.transpose = true},
+       {.transpose = true, .reverse_columns = true},
+       {.transpose = true, .reverse_rows = true, .reverse_columns = true},
+       {.transpose = true, .reverse_rows = true}}};
   return kTurns.at(static_cast<std::size_t>(orientation - 1));
 }
 

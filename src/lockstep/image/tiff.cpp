@@ -1,5 +1,5 @@
-// TIFF by libtiff. Bytes and 16 bits of grey and RGB are read as they are. All else (palettes, fewer
-// bits, CMYK, YCbCr) is converted by libtiff, which gives 8 bits.
+// TIFF by libtiff. Bytes and 16 bits of grey and RGB are read as they are. All else (palettes,
+// fewer bits, CMYK, YCbCr) is converted by libtiff, which gives 8 bits.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -62,9 +62,8 @@ static toff_t tiff_size(thandle_t handle) {
 static int tiff_failed(TIFF*, void* user, const char* module, const char* format, va_list values) {
   TiffState& state = *static_cast<TiffState*>(user);
   if (state.message[0] != '\0') return 1;
-  const int used = module == nullptr
-                       ? 0
-                       : std::snprintf(state.message, sizeof state.message, "%s: ", module);
+  const int used =
+      module == nullptr ? 0 : std::snprintf(state.message, sizeof state.message, "%s: ", module);
   const auto begin = std::clamp<std::size_t>(static_cast<std::size_t>(std::max(used, 0)), 0,
                                              sizeof state.message - 1);
   std::vsnprintf(state.message + begin, sizeof state.message - begin, format, values);
@@ -218,8 +217,8 @@ class PlainTiff {
   bool read_rows(int plane) {
     const std::int64_t row_bytes = header_.size.width * samples_together() * value_bytes_;
     if (TIFFScanlineSize64(tiff_) != static_cast<std::uint64_t>(row_bytes)) return false;
-    const auto row = std::make_unique_for_overwrite<std::uint8_t[]>(
-        static_cast<std::size_t>(row_bytes));
+    const auto row =
+        std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(row_bytes));
     for (std::int64_t y = 0; y < header_.size.height; ++y) {
       if (TIFFReadScanline(tiff_, row.get(), static_cast<std::uint32_t>(y),
                            static_cast<std::uint16_t>(plane)) != 1) {
@@ -236,8 +235,7 @@ class PlainTiff {
     const std::int64_t row_bytes = width * samples_together() * value_bytes_;
     // A tile may be larger than the image, but not many times: it is padded with zeros.
     constexpr std::int64_t kLargestSide = 1 << 16;
-    if (width < 1 || height < 1 ||
-        width > std::max(header_.size.width, kLargestSide) ||
+    if (width < 1 || height < 1 || width > std::max(header_.size.width, kLargestSide) ||
         height > std::max(header_.size.height, kLargestSide)) {
       throw DataError("TIFF: tiles of {} x {} (height x width) for an image of {} x {}", height,
                       width, header_.size.height, header_.size.width);
@@ -289,8 +287,7 @@ torch::Tensor read_plain(TIFF* tiff, const TiffHeader& header, const DecodeOptio
 
 // Palettes, fewer than 8 bits, CMYK and YCbCr.
 torch::Tensor read_converted(TIFF* tiff, const TiffHeader& header, const TiffState& state) {
-  torch::Tensor rgba =
-      torch::empty({header.size.height, header.size.width, 4}, torch::kUInt8);
+  torch::Tensor rgba = torch::empty({header.size.height, header.size.width, 4}, torch::kUInt8);
   // An image that is asked for in its own orientation is not turned.
   if (TIFFReadRGBAImageOriented(tiff, static_cast<std::uint32_t>(header.size.width),
                                 static_cast<std::uint32_t>(header.size.height),
@@ -298,8 +295,8 @@ torch::Tensor read_converted(TIFF* tiff, const TiffHeader& header, const TiffSta
                                 header.orientation, /*stop_on_error=*/1) != 1) {
     fail_tiff(state);
   }
-  const bool grey = header.photometric == PHOTOMETRIC_MINISBLACK ||
-                    header.photometric == PHOTOMETRIC_MINISWHITE;
+  const bool grey =
+      header.photometric == PHOTOMETRIC_MINISBLACK || header.photometric == PHOTOMETRIC_MINISWHITE;
   return rgba.narrow(2, 0, grey ? 1 : 3).contiguous();
 }
 
@@ -313,9 +310,8 @@ Raster decode_tiff(ImageBytes bytes, const DecodeOptions& options) {
   if (const std::int64_t factor = packing_factor(header.compression)) {
     const std::int64_t bits = header.size.height * header.size.width *
                               std::min<std::int64_t>(header.samples, 4) * header.bits;
-    check_packed_size({.values = bits / 8,
-                       .bytes = static_cast<std::int64_t>(bytes.size()),
-                       .factor = factor});
+    check_packed_size(
+        {.values = bits / 8, .bytes = static_cast<std::int64_t>(bytes.size()), .factor = factor});
   }
   torch::Tensor pixels = is_plain(header) ? read_plain(tiff.get(), header, options, state)
                                           : read_converted(tiff.get(), header, state);

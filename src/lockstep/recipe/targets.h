@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <torch/nn/modules/container/any.h>
@@ -43,6 +44,8 @@ struct Example {
   // The first input of the model. Undefined if the runner is of another class than SupervisedRunner
   // and SelfSupervisedRunner, or if the input is not a tensor.
   torch::Tensor input;
+  // How many classes the data set has, if it knows.
+  std::optional<std::int64_t> classes = {};
 };
 
 struct Targets {
@@ -75,6 +78,7 @@ void add_criterions(Targets& targets);
 void add_optimizers(Targets& targets);
 void add_schedulers(Targets& targets);
 void add_datasets(Targets& targets);  // and transforms, samplers and collates
+void add_images(Targets& targets);    // data sets of images in files
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields
