@@ -150,6 +150,8 @@ TEST(ImageFolder, OptionsOfTheDecoderAndTheTargets) {
   const auto floats =
       image_folder({.root = folder.path(), .transform = Compose({RandomWindow()}), .floats = true});
   EXPECT_EQ(floats->gather(kAll, {})["features"].sizes(), (torch::IntArrayRef{6, 3, 16, 16}));
+  const auto plain = image_folder({.root = folder.path(), .floats = true});
+  EXPECT_EQ(plain->sample(1)["features"].sizes(), (torch::IntArrayRef{3, 40, 60}));
   EXPECT_THAT(error_text<ConfigError>([] { image_folder({}); }), HasSubstr("root: expected"));
 }
 

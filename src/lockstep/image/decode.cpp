@@ -57,11 +57,14 @@ void check_size(const ImageSize& size, const DecodeOptions& options) {
     throw DataError("expected an image with pixels, got {} x {} (height x width)", size.height,
                     size.width);
   }
-  if (size.height > options.most_pixels / size.width) {
+  // Behind this, sizes in bytes would overflow.
+  constexpr std::int64_t kMostPixels = std::int64_t{1} << 40;
+  const std::int64_t most = std::min(options.most_pixels, kMostPixels);
+  if (size.height > most / size.width) {
     throw DataError(
         "the image has {} x {} pixels (height x width), which is more than the limit of {}; set "
         "most_pixels if it is meant to be so large",
-        size.height, size.width, options.most_pixels);
+        size.height, size.width, most);
   }
 }
 

@@ -153,9 +153,10 @@ ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(option
                .floats = options_.floats,
                .most_pixels = options_.most_pixels,
                .exact = options_.exact};
-  std::vector<TransformPtr> steps =
-      flat_steps(options_.transform ? options_.transform : TransformPtr(ToTensor()));
-  if (dynamic_cast<const WindowTransform*>(steps.front().operator->()) != nullptr) {
+  if (!options_.transform && !options_.floats) options_.transform = ToTensor();
+  std::vector<TransformPtr> steps = flat_steps(options_.transform);
+  if (!steps.empty() &&
+      dynamic_cast<const WindowTransform*>(steps.front().operator->()) != nullptr) {
     first_ = steps.front();
     steps.erase(steps.begin());
   }

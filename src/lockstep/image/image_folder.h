@@ -32,7 +32,7 @@ enum class OnImageError {
 struct ImageFolderOptions {
   // A folder with one folder per class. With `csv`, the folder of its relative paths.
   std::filesystem::path root = {};
-  TransformPtr transform = {};         // of the images; default: ToTensor
+  TransformPtr transform = {};         // of the images; default: ToTensor, or none with `floats`
   TransformPtr target_transform = {};  // of the classes, int64 [B]
   // A table of paths and labels, instead of folders: columns `path` and `label`, or two columns
   // without names. Labels are integers or names.

@@ -23,14 +23,14 @@ struct PngState {
   char message[256];
 };
 
-PngState& state_of(void* pointer) {
+PngState& png_state(void* pointer) {
   return *static_cast<PngState*>(pointer);
 }
 
 extern "C" {
 
 [[noreturn]] static void png_failed(png_structp png, png_const_charp message) {
-  PngState& state = state_of(png_get_error_ptr(png));
+  PngState& state = png_state(png_get_error_ptr(png));
   std::snprintf(state.message, sizeof state.message, "%s", message);
   std::longjmp(state.jump, 1);
 }
@@ -39,7 +39,7 @@ extern "C" {
 static void png_warned(png_structp, png_const_charp) {}
 
 static void png_reads(png_structp png, png_bytep to, std::size_t size) {
-  PngState& state = state_of(png_get_io_ptr(png));
+  PngState& state = png_state(png_get_io_ptr(png));
   if (size > state.left.size()) png_error(png, "the file ends too early");
   std::memcpy(to, state.left.data(), size);
   state.left = state.left.subspan(size);

@@ -22,14 +22,14 @@ struct TiffState {
   char message[256] = {};
 };
 
-TiffState& state_of(thandle_t handle) {
+TiffState& tiff_state(thandle_t handle) {
   return *static_cast<TiffState*>(handle);
 }
 
 extern "C" {
 
 static tmsize_t tiff_reads(thandle_t handle, void* to, tmsize_t size) {
-  TiffState& state = state_of(handle);
+  TiffState& state = tiff_state(handle);
   if (size <= 0 || state.at >= state.bytes.size()) return 0;
   const auto left = static_cast<tmsize_t>(state.bytes.size() - state.at);
   const tmsize_t count = std::min(size, left);
@@ -43,7 +43,7 @@ static tmsize_t tiff_writes(thandle_t, void*, tmsize_t) {
 }
 
 static toff_t tiff_seeks(thandle_t handle, toff_t offset, int whence) {
-  TiffState& state = state_of(handle);
+  TiffState& state = tiff_state(handle);
   const toff_t base = whence == SEEK_CUR   ? state.at
                       : whence == SEEK_END ? static_cast<toff_t>(state.bytes.size())
                                            : 0;
@@ -56,7 +56,7 @@ static int tiff_closes(thandle_t) {
 }
 
 static toff_t tiff_size(thandle_t handle) {
-  return state_of(handle).bytes.size();
+  return tiff_state(handle).bytes.size();
 }
 
 static int tiff_failed(TIFF*, void* user, const char* module, const char* format, va_list values) {
@@ -90,7 +90,8 @@ using TiffPtr = std::unique_ptr<TIFF, CloseTiff>;
 tmsize_t most_memory(const DecodeOptions& options) {
   constexpr tmsize_t kPixelBytes = 8;  // four channels of 16 bits
   constexpr tmsize_t kTables = 1 << 24;
-  return static_cast<tmsize_t>(options.most_pixels) * kPixelBytes + kTables;
+  constexpr std::int64_t kMostPixels = std::int64_t{1} << 40;
+  return static_cast<tmsize_t>(std::min(options.most_pixels, kMostPixels)) * kPixelBytes + kTables;
 }
 
 TiffPtr open_tiff(TiffState& state, const DecodeOptions& options) {
