@@ -63,6 +63,14 @@
 #include "lockstep/train/merge.h"
 #include "lockstep/train/nt_xent_loss.h"
 #include "lockstep/train/plan.h"
+#include "lockstep/transform/color.h"
+#include "lockstep/transform/crop.h"
+#include "lockstep/transform/geometry.h"
+#include "lockstep/transform/mix.h"
+#include "lockstep/transform/noise.h"
+#include "lockstep/transform/one_hot.h"
+#include "lockstep/transform/pad.h"
+#include "lockstep/transform/trivial_augment.h"
 
 // The components `image` and `science`, if they are installed.
 #if __has_include("lockstep/image.h")

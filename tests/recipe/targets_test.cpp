@@ -24,10 +24,10 @@ TEST(Targets, AreThereOnceAndDescribed) {
 TEST(Targets, HaveEveryKind) {
   std::set<std::string> kinds;
   for (const auto& info : targets().all()) kinds.insert(info.kind);
-  EXPECT_THAT(kinds,
-              ::testing::UnorderedElementsAre("model", "layer", "criterion", "optimizer",
-                                              "scheduler", "dataset", "transform", "sampler",
-                                              "collate", "callback", "logger", "engine", "runner"));
+  EXPECT_THAT(kinds, ::testing::UnorderedElementsAre("model", "layer", "criterion", "optimizer",
+                                                     "scheduler", "dataset", "transform",
+                                                     "batch transform", "sampler", "collate",
+                                                     "callback", "logger", "engine", "runner"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "lockstep/transform/resample_kernels.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace lockstep::data {

@@ -277,6 +277,12 @@ Batch Collate::operator()(Samples samples) const {
   return function_ ? function_(std::move(samples.samples)) : rule_(samples);
 }
 
+Collate Collate::followed_by(BatchTransform transform) const {
+  Collate both = *this;
+  both.after_ = std::move(transform);
+  return both;
+}
+
 Collate stack() {
   return Collate("stack",
                  [](const Samples& samples) { return combine_samples(samples, stack_tensors); });
@@ -314,7 +320,13 @@ Collate lists(std::vector<std::string> keys) {
   });
 }
 
-Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request) {
+namespace {
+
+// The numbers of the batch must not be those of its first sample, or the strength of a Mixup would
+// depend on how that sample was cropped.
+constexpr std::uint64_t kBatchSeed = 0x6c62272e07bb0142;
+
+Batch make_untransformed(const Dataset& dataset, const Collate& collate, BatchRequest request) {
   const auto& [indices, key, reuse] = request;
   if (!collate) return dataset.gather_in_epoch(indices, key, std::move(request.reuse));
   check_indices(indices, dataset.size());
@@ -324,6 +336,17 @@ Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest re
     samples.samples.push_back(dataset.sample_in_epoch(index, key));
   }
   return collate(std::move(samples));
+}
+
+}  // namespace
+
+Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request) {
+  const std::span<const std::int64_t> indices = request.indices;
+  const EpochKey key = {.seed = request.key.seed ^ kBatchSeed, .epoch = request.key.epoch};
+  Batch batch = make_untransformed(dataset, collate, std::move(request));
+  if (!collate.after() || indices.empty()) return batch;
+  SampleRandom random(key, indices.front());
+  return collate.after()(std::move(batch), random);
 }
 
 }  // namespace lockstep::data

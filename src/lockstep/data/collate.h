@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "lockstep/data/batch.h"
+#include "lockstep/data/batch_transform.h"
 #include "lockstep/data/random.h"
 
 namespace lockstep::data {
@@ -57,6 +58,10 @@ class Collate {
   // Without samples the batch is empty.
   Batch operator()(Samples samples) const;
 
+  // The same, and make_batch() applies `transform` to each batch. It may be empty.
+  Collate followed_by(BatchTransform transform) const;
+  const BatchTransform& after() const { return after_; }
+
   // "stack", "pad(tokens; value 0, …)", "lists(boxes)", "a function", or "none"
   const std::string& name() const { return name_; }
 
@@ -66,6 +71,7 @@ class Collate {
   std::string name_ = "none";
   Function function_;
   Rule rule_;
+  BatchTransform after_;
 };
 
 // Throws DataError, which names the sample, if keys, shapes or types differ.
@@ -104,8 +110,9 @@ struct BatchRequest {
   Batch reuse = {};  // as in Dataset::gather
 };
 
-// A batch of these samples: by `collate`, or by the data set's gather_in_epoch() if it is empty. An
-// error while a sample is read names the sample (Dataset::name_of).
+// A batch of these samples: by `collate`, or by the data set's gather_in_epoch() if it is empty.
+// Then the collate's batch transform changes it. An error while a sample is read names the sample
+// (Dataset::name_of).
 Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request);
 
 }  // namespace lockstep::data

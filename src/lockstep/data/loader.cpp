@@ -44,6 +44,7 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   if (options_.prefetch < 0) {
     throw ConfigError("loader: prefetch: expected 0 or more batches, got {}", options_.prefetch);
   }
+  options_.collate = options_.collate.followed_by(options_.batch_transform);
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
   }

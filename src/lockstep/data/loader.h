@@ -32,6 +32,9 @@ struct LoaderOptions {
   // Makes a batch of samples: stack(), pad({…}), lists({…}) or a function (data/collate.h). By
   // default the data set does it, and a data set stacks samples unless it overrides gather().
   Collate collate = {};
+  // Changes each shard's part of a batch after it is made: Mixup, CutMix, LabelSmoothing
+  // (transform/mix.h) or a function. Default: none.
+  BatchTransform batch_transform = {};
   // At most this many batches of an epoch, over all shards, for a quick look. Default: all.
   std::optional<std::int64_t> max_batches = {};
 };

@@ -84,7 +84,7 @@ class SampleTransform : public Transform {
 
   // Applies it to all samples of a batch and stacks the results. Throws ConfigError if it is
   // random, because the numbers of a sample belong to its place in a data set and not in a batch.
-  torch::Tensor apply(const torch::Tensor& batch) const final;
+  torch::Tensor apply(const torch::Tensor& batch) const override;
 };
 
 // Whether an image that should be [H, W, C] looks like [C, H, W]: the last size is too large for a

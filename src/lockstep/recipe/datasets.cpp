@@ -70,22 +70,6 @@ void add_transforms(Targets& targets) {
   });
 }
 
-struct GaussianNoiseOptions {
-  double std = 0.1;
-};
-
-void add_augmentations(Targets& targets) {
-  using G = GaussianNoiseOptions;
-  targets.transforms.add<G>(
-      "GaussianNoise", "x + std * normal noise; for augment of a SelfSupervisedRunner.",
-      {{"std", &G::std, "of the noise"}}, [](const G& o) {
-        if (!(o.std > 0)) throw ConfigError("std: expected a positive number, got {}", o.std);
-        return data::TransformPtr(data::Lambda([std = o.std](const torch::Tensor& batch) {
-          return batch + std * torch::randn_like(batch);
-        }));
-      });
-}
-
 struct RandomOptions {
   std::uint64_t seed = 0;
 };
@@ -162,7 +146,6 @@ void add_datasets(Targets& targets) {
       [](const N& o) { return noise(o); });
   add_subset(targets);
   add_transforms(targets);
-  add_augmentations(targets);
   add_samplers(targets);
   add_collates(targets);
 }

@@ -38,6 +38,7 @@ struct LoaderRecipe {
   data::LoaderOptions options;
   Node sampler;
   Node collate;
+  Node batch_transform;
 };
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
@@ -466,6 +467,9 @@ data::Loader Reader::read_loader(const Node& node) {
     read.options.sampler = targets().samplers.make(read.sampler, dataset->size());
   }
   if (!read.collate.is_null()) read.options.collate = targets().collates.make(read.collate);
+  if (!read.batch_transform.is_null()) {
+    read.options.batch_transform = targets().batch_transforms.make(read.batch_transform);
+  }
   try {
     return data::Loader(dataset, read.options);
   } catch (const ConfigError& error) {
@@ -505,6 +509,9 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
     made.push_back(config::Field<R>("collate", &R::collate,
                                     "makes a batch of samples; default: the dataset does it")
                        .named("collate"));
+    made.push_back(config::Field<R>("batch_transform", &R::batch_transform,
+                                    "changes each batch, such as Mixup")
+                       .named("batch transform"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
              {"global_batch_size", &data::LoaderOptions::global_batch_size,

@@ -11,8 +11,9 @@ namespace {
 using config::kTargetKey;
 using config::Node;
 
-const std::set<std::string> kTargets = {"model",  "criterion", "optimizer", "scheduler", "engine",
-                                        "runner", "dataset",   "sampler",   "collate"};
+const std::set<std::string> kTargets = {"model",   "criterion",      "optimizer", "scheduler",
+                                        "engine",  "runner",         "dataset",   "sampler",
+                                        "collate", "batch_transform"};
 
 // Each value of these mappings stands for one target.
 const std::set<std::string> kNamedTargets = {"models", "criterions", "optimizers", "schedulers"};

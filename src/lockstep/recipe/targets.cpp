@@ -14,6 +14,7 @@ std::vector<config::TargetInfo> Targets::all() const {
   append(schedulers);
   append(datasets);
   append(transforms);
+  append(batch_transforms);
   append(samplers);
   append(collates);
   append(callbacks);
@@ -34,6 +35,7 @@ Targets& targets() {
     add_schedulers(*made);
     add_datasets(*made);
     add_images(*made);
+    add_image_transforms(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);

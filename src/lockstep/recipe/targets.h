@@ -17,6 +17,7 @@
 
 #include "lockstep/config/registry.h"
 #include "lockstep/data/batch.h"
+#include "lockstep/data/batch_transform.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
@@ -57,6 +58,7 @@ struct Targets {
   config::Registry<optim::SchedulerSpec> schedulers{"scheduler"};
   config::Registry<data::DatasetPtr> datasets{"dataset"};
   config::Registry<data::TransformPtr> transforms{"transform"};
+  config::Registry<data::BatchTransform> batch_transforms{"batch transform"};
   config::Registry<SamplerPtr, std::int64_t> samplers{"sampler"};  // of a data set of this size
   config::Registry<data::Collate> collates{"collate"};
   config::Registry<CallbackPtr> callbacks{"callback"};
@@ -77,8 +79,9 @@ void add_models(Targets& targets);
 void add_criterions(Targets& targets);
 void add_optimizers(Targets& targets);
 void add_schedulers(Targets& targets);
-void add_datasets(Targets& targets);  // and transforms, samplers and collates
-void add_images(Targets& targets);    // data sets of images in files
+void add_datasets(Targets& targets);          // and transforms, samplers and collates
+void add_image_transforms(Targets& targets);  // and batch transforms
+void add_images(Targets& targets);            // data sets of images in files
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/transform.h"
+#include "lockstep/transform/options.h"
 
 namespace lockstep::data {
 
@@ -24,6 +25,16 @@ ImageLayout layout_of(const torch::Tensor& image, std::string_view owner) {
         owner, describe(image));
   }
   return {.size = {image.size(0), image.size(1)}, .channels = image.size(2)};
+}
+
+torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
+                           const std::vector<double>& fill, std::string_view owner) {
+  if (fill.size() == 1) return torch::full(shape, fill[0], like.options());
+  const ImageLayout layout = layout_of(like, owner);
+  const torch::Tensor colour =
+      torch::tensor(per_channel(owner, fill, layout.channels)).to(like.scalar_type());
+  const torch::Tensor broadcast = layout.channels_first ? colour.view({-1, 1, 1}) : colour;
+  return broadcast.expand(shape).contiguous();
 }
 
 ImageSize image_size(const torch::Tensor& image) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include <torch/types.h>
 
@@ -28,6 +29,12 @@ struct ImageLayout {
 // begins with `owner`, if the tensor cannot be an image or its channels seem to be in another
 // place.
 ImageLayout layout_of(const torch::Tensor& image, std::string_view owner);
+
+// A new image of this shape, in the type and layout of `like`. Each channel has its value of
+// `fill`, or the only one. Throws DataError, which begins with `owner`, if `fill` has another
+// number.
+torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
+                           const std::vector<double>& fill, std::string_view owner);
 
 // Its height and width. Throws as layout_of().
 ImageSize image_size(const torch::Tensor& image);
