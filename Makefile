@@ -42,7 +42,7 @@ quickstart:
 
 configure:
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev -DLOCKSTEP_TESTS=$(WITH_TESTS) \
-		-DLOCKSTEP_SCIENCE=$(WITH_ALL) -DLOCKSTEP_COMMAND=$(WITH_ALL) > /dev/null
+		-DLOCKSTEP_IMAGE=$(WITH_ALL) -DLOCKSTEP_SCIENCE=$(WITH_ALL) -DLOCKSTEP_COMMAND=$(WITH_ALL) > /dev/null
 
 build:
 	@scripts/bootstrap test

@@ -20,6 +20,19 @@ endif()
 # its headers.
 find_path(GLOO_INCLUDE_DIR gloo/config.h REQUIRED)
 
+if("image" IN_LIST lockstep_components)
+  find_package(JPEG REQUIRED)
+  find_package(PNG REQUIRED)
+  find_package(TIFF REQUIRED)
+  # Debian's libwebp comes without a CMake package. libwebpdemux finds the metadata of a file.
+  find_package(PkgConfig REQUIRED)
+  if(NOT TARGET lockstep::webp)
+    pkg_check_modules(webp REQUIRED IMPORTED_TARGET GLOBAL libwebp libwebpdemux)
+    add_library(lockstep::webp INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(lockstep::webp INTERFACE PkgConfig::webp)
+  endif()
+endif()
+
 if("science" IN_LIST lockstep_components)
   find_package(CURL REQUIRED)
   # Debian has a serial and a parallel build of HDF5. We use the serial one, found by its pkg-config file.

@@ -7,7 +7,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
 # Each component has an export of its own, so that a project finds the libraries of its components alone.
 # The build tree can be used as a package, too: find_package(lockstep) with lockstep_DIR set to it.
-foreach(component train science command)
+foreach(component train image science command)
   get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES_OF_${component})
   list(TRANSFORM modules REPLACE "^lockstep_" "lockstep::" OUTPUT_VARIABLE LOCKSTEP_TARGETS_OF_${component})
   if(NOT modules)
@@ -20,6 +20,9 @@ endforeach()
 
 # What users include, and what that includes.
 set(public lockstep/lockstep.h)
+if(LOCKSTEP_IMAGE)
+  list(APPEND public lockstep/image.h)
+endif()
 if(LOCKSTEP_SCIENCE)
   list(APPEND public lockstep/science.h lockstep/science/cubes.h lockstep/science/estimator.h
     lockstep/science/parameters.h)

@@ -12,6 +12,9 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
 # The libraries are static, so a program that is linked to them needs these packages, and so does the command.
 set(depends libtorch-dev libgloo-dev libopenblas0-openmp libfmt-dev nlohmann-json3-dev libssl-dev zlib1g-dev
   libxxhash-dev)
+if(LOCKSTEP_IMAGE)
+  list(APPEND depends libjpeg-dev libpng-dev libwebp-dev libtiff-dev pkg-config)
+endif()
 if(LOCKSTEP_SCIENCE)
   list(APPEND depends libcurl4-openssl-dev libhdf5-dev libfftw3-dev pkg-config)
 endif()

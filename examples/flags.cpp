@@ -10,7 +10,8 @@ lockstep::Callbacks Flags::callbacks() const {
   return all;
 }
 
-Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t epochs) {
+Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t epochs,
+                 const std::vector<TextFlag>& more) {
   Flags flags{.epochs = epochs};
   CLI::App app(about);
   app.add_option("--epochs", flags.epochs, "Number of epochs, including those before --resume")
@@ -28,6 +29,7 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
                  "Also save last.pth every N batches; 0: only at the end of epochs")
       ->needs(folder)
       ->capture_default_str();
+  for (const TextFlag& flag : more) app.add_option(flag.name, flag.value, flag.help);
   app.add_flag("--quiet", flags.quiet, "Show no progress bar");
   try {
     app.parse(argc, argv);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <lockstep/lockstep.h>
 
@@ -18,6 +19,14 @@ struct Flags {
   lockstep::Callbacks callbacks() const;
 };
 
+// A flag that only one example has, with a text as its value.
+struct TextFlag {
+  std::string name;  // "--root"
+  std::string help;
+  std::optional<std::string>& value;
+};
+
 // `about` is a sentence for --help, `epochs` the default. Ends the program after --help and after a
 // wrong flag.
-Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t epochs);
+Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t epochs,
+                 const std::vector<TextFlag>& more = {});

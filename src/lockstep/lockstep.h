@@ -83,7 +83,10 @@
 #include "lockstep/transform/pad.h"
 #include "lockstep/transform/trivial_augment.h"
 
-// The component `science`, if it is installed.
+// The components `image` and `science`, if they are installed.
+#if __has_include("lockstep/image.h")
+#include "lockstep/image.h"
+#endif
 #if __has_include("lockstep/science.h")
 #include "lockstep/science.h"
 #endif

@@ -58,7 +58,7 @@ if(KIND STREQUAL "components")
   endif()
   # A program that only trains is not linked to the libraries of other components.
   execute_process(COMMAND readelf -d ${WORK}/build/consumer OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
-  if(needed MATCHES "hdf5|fftw|curl|yaml")
+  if(needed MATCHES "hdf5|fftw|curl|yaml|jpeg|png|webp|tiff")
     file(REMOVE_RECURSE ${WORK})
     message(FATAL_ERROR "the program needs libraries that it does not use:\n${needed}")
   endif()

@@ -2,6 +2,8 @@
 // configs, overrides, IDX files, arrays of NumPy, safetensors, vocabularies, CSV tables, archives
 // and frames of the network. A reader must return or throw lockstep::Error; any other exception, a
 // crash or a hang is a finding.
+// configs, overrides, IDX files, images, CSV tables and frames of the network. A reader must return
+// or throw lockstep::Error; any other exception, a crash or a hang is a finding.
 //
 // usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //
@@ -30,7 +32,11 @@
 #include "lockstep/checkpoint/unpickler.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/image/decode.h"
+#include "lockstep/image/encode.h"
+#include "lockstep/image/image_list.h"
 #include "lockstep/log/csv_table.h"
+#include "lockstep/plot/image.h"
 #include "lockstep/rendezvous/frame.h"
 #include "lockstep/source/array_pickle.h"
 #include "lockstep/source/csv.h"
@@ -149,6 +155,37 @@ std::string frame() {
       rendezvous::FieldWriter().integer(1).text("a key").text("a value").payload());
 }
 
+// Files of WebP and TIFF are small enough to be written here.
+std::vector<std::string> image_files() {
+  const torch::Tensor pixels = torch::arange(24 * 20 * 3).remainder(251).to(torch::kUInt8);
+  const torch::Tensor image = pixels.view({24, 20, 3});
+  const Image drawing = make_image({.width = 9, .height = 7}, {.red = 1, .green = 2, .blue = 3});
+  const auto bytes = [](std::initializer_list<int> values) {
+    std::string text;
+    for (const int value : values) text += static_cast<char>(value);
+    return text;
+  };
+  // Grey, 2 x 2 pixels, not packed: the header, four pixels, then the directory.
+  const std::string tiff =
+      bytes({'I', 'I', 42, 0, 12, 0, 0, 0, 10, 20, 30, 40, 8, 0}) +
+      bytes({0x00, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0x01, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0}) +
+      bytes({0x02, 1, 3, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0x03, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0}) +
+      bytes({0x06, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0x11, 1, 4, 0, 1, 0, 0, 0, 8, 0, 0, 0}) +
+      bytes({0x16, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0x17, 1, 4, 0, 1, 0, 0, 0, 4, 0, 0, 0}) +
+      bytes({0, 0, 0, 0});
+  // One pixel, without loss.
+  const std::string webp =
+      "RIFF" + bytes({26, 0, 0, 0}) + "WEBPVP8L" +
+      bytes({13, 0, 0, 0, 0x2f, 0, 0, 0, 0x10, 7, 0x10, 0x11, 0x11, 0x88, 0x88, 0xfe, 7, 0});
+  return {data::encode_jpeg(image), encode_png(drawing), tiff, webp};
+}
+
+void read_image(const std::string& input) {
+  const data::ImageBytes bytes(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+  // Damage may make an image large, which is slow, but not wrong.
+  data::decode(bytes, {.channels = data::Channels::kStored, .most_pixels = 1 << 20});
+}
+
 std::vector<Reader> readers() {
   const std::string archive = checkpoint_file();
   return {
@@ -191,6 +228,10 @@ std::vector<Reader> readers() {
       {"tar",
        {tar_archive({{"a", "one"}, {"b", std::string(600, 'x')}})},
        [](const std::string&) { data::read_tar(kInput, {.names = {"b"}, .max_bytes = 1 << 20}); }},
+      {"image", image_files(), read_image},
+      {"image table",
+       {"path,label\na.jpg,rose\n\"b, c.jpg\",tulip\n", "a.jpg,0\nb.jpg,1\n"},
+       [](const std::string&) { data::list_image_table({.csv = kInput}); }},
       {"frames", {frame() + frame()}, read_frames},
   };
 }

@@ -76,7 +76,7 @@ TEST(Models, NetworksRefuseWrongOptions) {
   const auto error = [](const std::string& text) {
     return error_of([&] { targets().models.make(node(text), {}); });
   };
-  EXPECT_THAT(error("{_target_: ResNet18, channels: 3}"), HasSubstr("classes is missing"));
+  EXPECT_THAT(error("{_target_: ResNet18, channels: 3}"), HasSubstr("classes: expected a number"));
   EXPECT_THAT(error("{_target_: ResNet18, classes: 0, channels: 3}"),
               HasSubstr("it/classes: expected a positive integer, got 0"));
   EXPECT_THAT(error("{_target_: ResNet18, classes: 10}"), HasSubstr("no data to take it from"));

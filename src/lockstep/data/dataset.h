@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/random.h"
@@ -47,6 +48,9 @@ class Dataset {
 
   // Names a sample in messages: "sample 17", or with the file that it is read from.
   virtual std::string name_of(std::int64_t index) const;
+
+  // The names of the classes that "targets" has, by number. Empty if they are not known.
+  virtual std::vector<std::string> class_names() const { return {}; }
 };
 
 // A data set whose samples have random parts, or differ from epoch to epoch:

@@ -1,6 +1,5 @@
 // The inner loops of a gather: rows of a contiguous CPU tensor are selected by index and converted
-// while they are copied. For the data sets of data/ and source/: other modules gather through a
-// Dataset.
+// while they are copied. For data sets that make their batches in one pass.
 #pragma once
 
 #include <cstdint>

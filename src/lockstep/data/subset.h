@@ -24,6 +24,7 @@ class Subset : public Dataset {
                         Batch reuse) const override;
   bool is_random() const override { return dataset_->is_random(); }
   std::string name_of(std::int64_t index) const override;
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
 
   const DatasetPtr& dataset() const { return dataset_; }
 

@@ -110,7 +110,8 @@ void add_linear(Targets& targets) {
   targets.layers.add<O>(
       "Linear", "y = x A^T + b over the last dimension.",
       {{"in_features", &O::in_features, "default: those of its input"},
-       config::required("out_features", &O::out_features, "of its output"),
+       config::required("out_features", &O::out_features,
+                        "of its output; of a last layer: the data's classes"),
        {"bias", &O::bias, "whether it has b"}},
       [](const O& o, const torch::Tensor& input) {
         require_positive({o.out_features}, "out_features");

@@ -43,7 +43,7 @@ struct TorchScriptOptions {
 
 // The options of networks whose sizes a config may leave out.
 struct ResNetTarget {
-  std::int64_t classes = 0;
+  std::optional<std::int64_t> classes;
   std::optional<std::int64_t> channels;
 };
 
@@ -64,15 +64,22 @@ struct MLPTarget {
   double dropout = network::MLPOptions{}.dropout;
 };
 
+// `given`, or the number of classes in the data if the config leaves it out.
+std::int64_t classes_or(const std::optional<std::int64_t>& given, const Example& example) {
+  if (given) return *given;
+  if (example.classes) return *example.classes;
+  throw ConfigError("classes: expected a number, got none, and the data set does not know it");
+}
+
 void add_resnet(Targets& targets, std::int64_t depth, const std::string& about) {
   using O = ResNetTarget;
   targets.models.add<O>(fmt::format("ResNet{}", depth), about,
-                        {config::required("classes", &O::classes, "outputs per image"),
+                        {{"classes", &O::classes, "outputs per image; default: those of the data"},
                          {"channels", &O::channels, "of an image; default: those of its input"}},
                         [depth](const O& o, const Example& example) {
                           return Model(network::ResNet(network::ResNetOptions{
                               .depth = depth,
-                              .classes = o.classes,
+                              .classes = classes_or(o.classes, example),
                               .channels = size_or(o.channels, example.input, 1, "channels")}));
                         });
 }
@@ -223,9 +230,7 @@ void add_models(Targets& targets) {
   targets.models.add<S>(
       "Sequential", "Layers one after the other; a plain list means the same.",
       {config::required("layers", &S::layers, "one after the other").named("list of layer")},
-      [](const S& o, const Example& example) {
-        return Model(make_sequential(o.layers, example.input));
-      });
+      [](const S& o, const Example& example) { return Model(make_sequential(o.layers, example)); });
   using T = TorchScriptOptions;
   targets.models.add<T>("TorchScript", "A model that Python saved with torch.jit.save.",
                         {config::required("path", &T::path, "of the file")},

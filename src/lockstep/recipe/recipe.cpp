@@ -257,6 +257,8 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     const data::Loaders loaders = read_loaders(*node);
     const Node& place = node->entries().front().second;
     example_.batch = some_samples(loaders.begin()->second, 1, place);
+    const auto classes = loaders.begin()->second.dataset()->class_names();
+    if (!classes.empty()) example_.classes = static_cast<std::int64_t>(classes.size());
     if (keys_) example_.input = first_input(example_.batch, *keys_, place);
     has_data = true;
   });
@@ -292,7 +294,7 @@ void Reader::read_models() {
 }
 
 Model Reader::read_model(const Node& node) const {
-  if (node.is_list()) return Model(make_sequential(node, example_.input));
+  if (node.is_list()) return Model(make_sequential(node, example_));
   return targets().models.make(node, example_);
 }
 

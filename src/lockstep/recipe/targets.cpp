@@ -37,6 +37,7 @@ Targets& targets() {
     add_arrays(*made);
     add_tables(*made);
     add_loading(*made);
+    add_images(*made);
     add_image_transforms(*made);
     add_callbacks(*made);
     add_engines(*made);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <torch/nn/modules/container/any.h>
@@ -44,6 +45,8 @@ struct Example {
   // The first input of the model. Undefined if the runner is of another class than SupervisedRunner
   // and SelfSupervisedRunner, or if the input is not a tensor.
   torch::Tensor input;
+  // How many classes the data set has, if it knows.
+  std::optional<std::int64_t> classes = {};
 };
 
 struct Targets {
@@ -82,6 +85,7 @@ void add_tables(Targets& targets);            // and published data sets of imag
 void add_loading(Targets& targets);           // data sets around others: Transformed, Cached
 void add_datasets(Targets& targets);          // and transforms, samplers and collates
 void add_image_transforms(Targets& targets);  // and batch transforms
+void add_images(Targets& targets);            // data sets of images in files
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

@@ -1,0 +1,302 @@
+#include "lockstep/image/image_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/data/describe.h"
+#include "lockstep/data/gather.h"
+#include "lockstep/image/image_list.h"
+#include "lockstep/transform/resample.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Memory that a thread uses again for each file.
+struct FileMemory {
+  std::unique_ptr<std::uint8_t[]> bytes;
+  std::size_t size = 0;
+};
+
+// The content of a file, valid until the thread reads another one. Throws DataError without the
+// path.
+ImageBytes read_bytes(const fs::path& path, const DecodeOptions& options) {
+  thread_local FileMemory memory;
+  const auto fail = [](const char* what) -> DataError {
+    return DataError("{}: {}", what, std::system_category().message(errno));
+  };
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw fail("cannot open the file");
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) throw fail("cannot read the file");
+  if (!S_ISREG(status.st_mode)) throw DataError("expected a file");
+  // No format needs more than 8 bytes for a pixel; the rest is for metadata.
+  constexpr std::int64_t kMetadata = 1 << 28;
+  if (status.st_size / 8 > options.most_pixels + kMetadata / 8) {
+    throw DataError("the file has {}, which is too much for an image of {} pixels",
+                    format_bytes(static_cast<double>(status.st_size)), options.most_pixels);
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (memory.size < size) {
+    memory.bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+    memory.size = size;
+  }
+  for (std::size_t at = 0; at < size;) {
+    const ssize_t count =
+        ::pread(file.get(), memory.bytes.get() + at, size - at, static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw fail("cannot read the file");
+    if (count == 0) throw DataError("the file became shorter while it was read");
+    at += static_cast<std::size_t>(count);
+  }
+  return {memory.bytes.get(), size};
+}
+
+ImageList list_images(const ImageFolderOptions& options) {
+  if (options.csv) {
+    return list_image_table(
+        {.csv = *options.csv, .root = options.root, .classes = options.classes});
+  }
+  if (options.root.empty()) {
+    throw ConfigError("root: expected a folder with one folder per class, or a csv, got none");
+  }
+  return list_class_folders({.root = options.root,
+                             .extensions = options.extensions,
+                             .classes = options.classes,
+                             .allow_empty = options.allow_empty});
+}
+
+// Stacks samples of one shape, and applies the steps for batches. Bytes become floats while they
+// are copied, if the steps begin with ToTensor.
+class SampleStack {
+ public:
+  struct Options {
+    std::int64_t count = 1;
+    const SampleChain& steps;
+    const FusedTransform& fused;
+    const Batch& reuse;
+  };
+  explicit SampleStack(const Options& options) : options_(options) {}
+
+  // Samples come in order, and all have the shape and type of the first one.
+  void add(const torch::Tensor& sample) {
+    if (added_ == 0) allocate(sample);
+    const torch::Tensor packed = sample.contiguous();
+    torch::Tensor row = stack_.narrow(0, added_++, 1);
+    if (!map_) {
+      row.copy_(packed.unsqueeze(0));
+      return;
+    }
+    constexpr std::int64_t kFirst = 0;
+    gather_bytes_to_float(packed.unsqueeze(0), {&kFirst, 1}, *map_, row);
+  }
+
+  torch::Tensor finish() const {
+    torch::Tensor batch = stack_;
+    if (!map_) return options_.steps.batch_steps().apply(batch);
+    for (const TransformPtr& step : options_.fused.rest) batch = step.apply(batch);
+    return batch;
+  }
+
+ private:
+  void allocate(const torch::Tensor& sample) {
+    std::vector<std::int64_t> shape = sample.sizes().vec();
+    torch::ScalarType type = sample.scalar_type();
+    map_ = map_for(sample);
+    if (map_) {
+      shape = {map_->channels, sample.size(0), sample.size(1)};
+      type = torch::kFloat32;
+    }
+    shape.insert(shape.begin(), options_.count);
+    stack_ = reuse_or_allocate(options_.reuse, "features", shape, type);
+  }
+
+  // Nothing if the gather cannot convert such a sample; then apply() does it, or says what is
+  // wrong.
+  std::optional<PixelMap> map_for(const torch::Tensor& sample) const {
+    const auto* const floats = std::get_if<BytesToFloat>(&options_.fused.conversion);
+    if (floats == nullptr || sample.scalar_type() != torch::kUInt8) return std::nullopt;
+    if (sample.dim() != 2 && sample.dim() != 3) return std::nullopt;
+    const std::int64_t channels = sample.dim() == 3 ? sample.size(2) : 1;
+    const auto means = static_cast<std::int64_t>(floats->mean.size());
+    if (channels < 1 || (means > 1 && means != channels)) return std::nullopt;
+    return PixelMap{.channels = channels, .mean = floats->mean, .std = floats->std};
+  }
+
+  Options options_;
+  std::optional<PixelMap> map_;
+  torch::Tensor stack_;
+  std::int64_t added_ = 0;
+};
+
+}  // namespace
+
+ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(options)) {
+  if (options_.most_pixels < 1) {
+    throw ConfigError("most_pixels: expected a positive number, got {}", options_.most_pixels);
+  }
+  decoding_ = {.channels = options_.channels,
+               .floats = options_.floats,
+               .most_pixels = options_.most_pixels,
+               .exact = options_.exact};
+  if (!options_.transform && !options_.floats) options_.transform = ToTensor();
+  std::vector<TransformPtr> steps = flat_steps(options_.transform);
+  if (!steps.empty() &&
+      dynamic_cast<const WindowTransform*>(steps.front().operator->()) != nullptr) {
+    first_ = steps.front();
+    steps.erase(steps.begin());
+  }
+  if (!steps.empty()) steps_ = SampleChain(Compose(std::move(steps)));
+  fused_ = fuse(steps_.batch_steps());
+
+  ImageList list = list_images(options_);
+  classes_ = std::move(list.classes);
+  for (ListedImage& image : list.images) {
+    paths_.push_back(std::move(image.path));
+    targets_.push_back(image.target);
+  }
+  if (options_.on_error == OnImageError::kSkip) skip_broken_images();
+}
+
+// Checked here and not when a batch is made: so the number of samples and batches is known from the
+// start, and no batch is smaller than others.
+void ImageFolder::skip_broken_images() {
+  constexpr std::size_t kMany = 20'000;
+  if (paths_.size() > kMany) {
+    warn(fmt::format("ImageFolder: on_error: skip decodes all {} images once, to find broken ones",
+                     with_thousands(size())));
+  }
+  std::vector<std::string> reasons(paths_.size());
+  std::atomic<std::size_t> next = 0;
+  const auto check = [&] {
+    for (std::size_t i = next++; i < paths_.size(); i = next++) {
+      try {
+        check_image(read_bytes(paths_[i], decoding_), decoding_);
+      } catch (const std::exception& error) {
+        reasons[i] = message_of(error);
+      }
+    }
+  };
+  std::vector<std::jthread> threads(std::max(1U, std::thread::hardware_concurrency()) - 1);
+  for (std::jthread& thread : threads) thread = std::jthread(check);
+  check();
+  threads.clear();
+
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    if (!reasons[i].empty()) {
+      skipped_.push_back({.path = paths_[i], .reason = reasons[i]});
+      continue;
+    }
+    if (kept != i) paths_[kept] = std::move(paths_[i]);
+    targets_[kept++] = targets_[i];
+  }
+  paths_.resize(kept);
+  targets_.resize(kept);
+  if (skipped_.empty()) return;
+  const std::string first =
+      fmt::format("{}: {}", skipped_.front().path.string(), skipped_.front().reason);
+  if (paths_.empty()) {
+    throw DataError("ImageFolder: none of {} images can be read; the first is {}", skipped_.size(),
+                    first);
+  }
+  warn(fmt::format("ImageFolder: {}; the first of them is {}", describe(), first));
+}
+
+torch::Tensor ImageFolder::read(std::int64_t index, Draw& draw) const {
+  const fs::path& path = paths_[static_cast<std::size_t>(index)];
+  return reading<DataError>({.path = path}, [&] {
+    const ImageBytes bytes = read_bytes(path, decoding_);
+    if (!first_) return steps_.apply_to_sample(decode(bytes, decoding_), draw);
+    const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
+    const torch::Tensor part = decode(
+        bytes, decoding_, [&](const ImageSize& size) { return transform.window(size, draw); });
+    return steps_.apply_to_sample(part, draw);
+  });
+}
+
+Batch ImageFolder::sample(SampleContext& context) const {
+  check_indices({&context.index, 1}, size());
+  Draw draw{.random = context.random};
+  const Batch none;
+  SampleStack stack({.count = 1, .steps = steps_, .fused = fused_, .reuse = none});
+  stack.add(read(context.index, draw));
+  const torch::Tensor target =
+      torch::full({1}, targets_[static_cast<std::size_t>(context.index)], torch::kInt64);
+  return {{"features", stack.finish().squeeze(0)},
+          {"targets", options_.target_transform.apply(target).squeeze(0)}};
+}
+
+Batch ImageFolder::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                                   Batch reuse) const {
+  check_indices(indices, size());
+  if (indices.empty()) return {};
+  const auto count = static_cast<std::int64_t>(indices.size());
+  torch::Tensor targets = reuse_or_allocate(reuse, "targets", {count}, torch::kInt64);
+  auto* const target = targets.data_ptr<std::int64_t>();
+  SampleStack stack({.count = count, .steps = steps_, .fused = fused_, .reuse = reuse});
+  torch::Tensor first;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    Draw draw{.random = SampleRandom(key, indices[k])};
+    const torch::Tensor sample = read(indices[k], draw);
+    if (k == 0) first = sample;
+    if (sample.sizes() != first.sizes() || sample.scalar_type() != first.scalar_type()) {
+      const auto path = [&](std::int64_t index) {
+        return paths_[static_cast<std::size_t>(index)].string();
+      };
+      throw DataError(
+          "the images of a batch must have one size, but {} is {} and {} is {}; add Resize or "
+          "RandomResizedCrop to the transform",
+          path(indices[0]), data::describe(first), path(indices[k]), data::describe(sample));
+    }
+    stack.add(sample);
+    target[k] = targets_[static_cast<std::size_t>(indices[k])];
+  }
+  return {{"features", stack.finish()}, {"targets", options_.target_transform.apply(targets)}};
+}
+
+bool ImageFolder::is_random() const {
+  const bool window =
+      first_ && static_cast<const WindowTransform&>(*first_.operator->()).is_random();
+  return window || steps_.is_random();
+}
+
+torch::Tensor ImageFolder::column(std::string_view key) const {
+  if (key != "targets") return {};
+  return options_.target_transform.apply(torch::tensor(targets_, torch::kInt64));
+}
+
+std::string ImageFolder::name_of(std::int64_t index) const {
+  const std::string name = Dataset::name_of(index);
+  if (index < 0 || index >= size()) return name;
+  return fmt::format("{} ({})", name, paths_[static_cast<std::size_t>(index)].string());
+}
+
+std::string ImageFolder::describe() const {
+  const fs::path& place = options_.csv ? *options_.csv : options_.root;
+  std::string text = fmt::format("{} images of {} classes in {}", with_thousands(size()),
+                                 classes_.size(), place.string());
+  const auto skipped = static_cast<std::int64_t>(skipped_.size());
+  if (skipped > 0) text += fmt::format(", {} skipped", with_thousands(skipped));
+  return text;
+}
+
+std::shared_ptr<const ImageFolder> image_folder(ImageFolderOptions options) {
+  return std::make_shared<const ImageFolder>(std::move(options));
+}
+
+}  // namespace lockstep::data

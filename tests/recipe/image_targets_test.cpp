@@ -1,0 +1,52 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/image/encode.h"
+#include "lockstep/image/image_folder.h"
+#include "lockstep/recipe/targets.h"
+#include "tests/recipe/support.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::node;
+
+void write_photos(const TemporaryDirectory& folder) {
+  for (const std::string name : {"roses", "tulips"}) {
+    std::filesystem::create_directory(folder / name);
+    const torch::Tensor photo = torch::full({12, 10, 3}, name == "roses" ? 200 : 40, torch::kUInt8);
+    write_file_atomically(folder / (name + "/1.jpg"), data::encode_jpeg(photo));
+  }
+}
+
+TEST(ImageTargets, AFolderOfImages) {
+  const TemporaryDirectory folder;
+  write_photos(folder);
+  const std::string root = "root: " + folder.path().string();
+  const auto images = targets().datasets.make(
+      node("{ImageFolder: {" + root + ", channels: grey, on_error: skip, transform: ToTensor}}"));
+  EXPECT_EQ(images->size(), 2);
+  EXPECT_THAT(images->class_names(), ::testing::ElementsAre("roses", "tulips"));
+  EXPECT_EQ(images->sample(1)["features"].sizes(), torch::IntArrayRef({1, 12, 10}));
+  const auto error = [&](const std::string& more) {
+    return error_of(
+        [&] { targets().datasets.make(node("{ImageFolder: {" + root + ", " + more + "}}")); });
+  };
+  EXPECT_THAT(error("classes: [rosse]"), HasSubstr("did you mean 'roses'"));
+  EXPECT_THAT(error("channels: gray"), HasSubstr("did you mean 'grey'"));
+  EXPECT_THAT(error_of([] { targets().datasets.make(node("{ImageFolder: {root: /none}}")); }),
+              HasSubstr("root: there is no folder /none"));
+}
+
+TEST(ImageTargets, AModelTakesTheNumberOfClassesFromTheData) {
+  const Example example{.input = torch::ones({1, 3, 32, 32}), .classes = 5};
+  const Model model = targets().models.make(node("ResNet18"), example);
+  EXPECT_EQ(model(torch::ones({2, 3, 32, 32})).size(1), 5);
+}
+
+}  // namespace
+}  // namespace lockstep::recipe
