@@ -29,7 +29,7 @@ torch::Tensor soft_targets(std::string_view owner, const MixKeys& keys,
                       owner, keys.targets, describe(targets));
   }
   batch.set(keys.labels, targets);
-  return one_hot(targets, *classes);
+  return one_hot_rows(targets, *classes);
 }
 
 // The sample before each one.

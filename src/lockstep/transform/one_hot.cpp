@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-torch::Tensor one_hot(const torch::Tensor& classes_of_samples, std::int64_t classes) {
+torch::Tensor one_hot_rows(const torch::Tensor& classes_of_samples, std::int64_t classes) {
   if (!torch::isIntegralType(classes_of_samples.scalar_type(), /*includeBool=*/true)) {
     throw DataError("one-hot: expected integers, got {}", describe(classes_of_samples));
   }
@@ -29,7 +29,7 @@ OneHot::OneHot(const OneHotOptions& options) : options_(options) {
 }
 
 torch::Tensor OneHot::apply(const torch::Tensor& batch) const {
-  return one_hot(batch, options_.classes);
+  return one_hot_rows(batch, options_.classes);
 }
 
 }  // namespace lockstep::data

@@ -8,7 +8,7 @@
 namespace lockstep::data {
 
 // [...] integers below `classes` to [..., classes] float32. Throws DataError for other values.
-torch::Tensor one_hot(const torch::Tensor& classes_of_samples, std::int64_t classes);
+torch::Tensor one_hot_rows(const torch::Tensor& classes_of_samples, std::int64_t classes);
 
 struct OneHotOptions {
   std::int64_t classes = 0;  // how many there are
