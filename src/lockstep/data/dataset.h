@@ -13,6 +13,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/random.h"
@@ -44,6 +46,14 @@ class Dataset {
 
   // Names a sample in messages: "sample 17", or with the file that it is read from.
   virtual std::string name_of(std::int64_t index) const;
+
+  // The values of one key for all samples, [size(), ...], if they can be told without reading the
+  // samples; else an undefined tensor. Samplers ask for the classes ("targets").
+  virtual torch::Tensor column(std::string_view key) const;
+
+  // Up to `count` samples that this process can read, for a look at the data before a run. By
+  // default the first ones.
+  virtual std::vector<std::int64_t> examples(std::int64_t count) const;
 };
 
 // A data set whose samples have random parts, or differ from epoch to epoch:

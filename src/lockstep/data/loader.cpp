@@ -47,6 +47,14 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
   }
+  const auto whole = options_.sampler ? options_.sampler->batch_size() : std::nullopt;
+  if (whole && *whole % unsplit_batch_size() != 0) {
+    throw ConfigError(
+        "loader: {}: expected {}, the size of the batches that the sampler makes, or a part of it "
+        "for each shard, got {}",
+        options_.global_batch_size ? "global_batch_size" : "batch_size", *whole,
+        unsplit_batch_size());
+  }
 }
 
 std::int64_t Loader::order_size() const {

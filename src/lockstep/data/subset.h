@@ -23,6 +23,7 @@ class Subset : public Dataset {
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override;
+  torch::Tensor column(std::string_view key) const override;
 
  private:
   std::int64_t original(std::int64_t index) const;

@@ -124,6 +124,14 @@ Batch TensorDataset::gather(std::span<const std::int64_t> indices, Batch reuse) 
   return batch;
 }
 
+torch::Tensor TensorDataset::column(std::string_view key) const {
+  for (const Column& column : columns_) {
+    if (column.key != key) continue;
+    return TensorDataset(std::vector<Column>{column}).gather(examples(size_), {})[key];
+  }
+  return {};
+}
+
 DatasetPtr tensor_dataset(std::vector<Column> columns) {
   return std::make_shared<const TensorDataset>(std::move(columns));
 }

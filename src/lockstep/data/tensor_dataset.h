@@ -39,6 +39,8 @@ class TensorDataset : public Dataset {
   // DataError, which names an index that is out of range, or the key whose transform failed.
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
 
+  torch::Tensor column(std::string_view key) const override;  // transformed
+
   // The stored tensors, untransformed.
   const std::vector<Column>& columns() const { return columns_; }
 

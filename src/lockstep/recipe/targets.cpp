@@ -33,6 +33,7 @@ Targets& targets() {
     add_optimizers(*made);
     add_schedulers(*made);
     add_datasets(*made);
+    add_sampler_targets(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);
