@@ -103,5 +103,19 @@ TEST(JoinedDatasets, AreMadeByName) {
               HasSubstr("at least one"));
 }
 
+TEST(Partitioned, IsMadeWithItsSampler) {
+  const std::string text =
+      "{Partitioned: {dataset: {Noise: {samples: 10, shape: 2}}, part: 1, parts: 2, samples: 8}}";
+  const auto dataset = targets().datasets.make(node(text));
+  EXPECT_EQ(dataset->size(), 16);
+  EXPECT_NO_THROW(dataset->sample(8));
+  EXPECT_THROW(dataset->sample(7), DataError);
+  const auto sampler = targets().samplers.make(node("{PartitionSampler: {shuffle: false}}"),
+                                               SampledData(dataset, 2));
+  const auto second = sampler->of_shard({.index = 1, .count = 2});
+  EXPECT_THAT(second->indices(1), ::testing::ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+  EXPECT_THAT(error_of([] { made("PartitionSampler"); }), HasSubstr("expected a Partitioned"));
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

@@ -17,8 +17,8 @@
 
 namespace lockstep::data {
 
-// Makes the batches, in the thread that calls next().
-class BatchStream::Source {
+// Gathers the batches from a data set.
+class BatchStream::Source : public BatchSource {
  public:
   Source(DatasetPtr dataset, StreamPlan plan)
       : dataset_(std::move(dataset)),
@@ -27,7 +27,7 @@ class BatchStream::Source {
         // that is being filled.
         pool_(static_cast<std::size_t>(plan_.prefetch) + 3) {}
 
-  std::optional<Batch> next() {
+  std::optional<Batch> next() override {
     if (at_ == plan_.batches.size()) return std::nullopt;
     const torch::NoGradGuard no_grad;
     const SampleSlice& slice = plan_.batches[at_];
@@ -51,7 +51,7 @@ class BatchStream::Source {
 // Prepares batches ahead in a separate thread.
 class BatchStream::Prefetcher {
  public:
-  Prefetcher(Source& source, std::size_t ahead)
+  Prefetcher(BatchSource& source, std::size_t ahead)
       : ahead_(ahead),
         thread_([this, &source](const std::stop_token& stop) { run(source, stop); }) {}
 
@@ -70,7 +70,7 @@ class BatchStream::Prefetcher {
   }
 
  private:
-  void run(Source& source, const std::stop_token& stop) {
+  void run(BatchSource& source, const std::stop_token& stop) {
     std::exception_ptr error;
     try {
       while (wait_for_room(stop)) {
@@ -120,6 +120,13 @@ BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
   const auto ahead = static_cast<std::size_t>(plan.prefetch);
   source_ = std::make_unique<Source>(std::move(dataset), std::move(plan));
   if (ahead > 0) prefetcher_ = std::make_unique<Prefetcher>(*source_, ahead);
+}
+
+BatchStream::BatchStream(std::unique_ptr<BatchSource> source, std::int64_t prefetch)
+    : source_(std::move(source)) {
+  if (prefetch > 0) {
+    prefetcher_ = std::make_unique<Prefetcher>(*source_, static_cast<std::size_t>(prefetch));
+  }
 }
 
 BatchStream::~BatchStream() = default;

@@ -7,6 +7,7 @@
 #include "lockstep/data/length_sampler.h"
 #include "lockstep/data/merge.h"
 #include "lockstep/data/mini_epoch_sampler.h"
+#include "lockstep/data/partitioned.h"
 #include "lockstep/data/subset_sampler.h"
 #include "lockstep/data/weighted_sampler.h"
 #include "lockstep/recipe/targets.h"
@@ -210,6 +211,39 @@ void add_joined_datasets(Targets& targets) {
       [](const O& o) { return data::merge(o.datasets); });
 }
 
+struct PartitionRecipe {
+  data::DatasetPtr dataset;
+  std::int64_t part = 0;
+  std::int64_t parts = 1;
+  std::optional<std::int64_t> samples;
+};
+
+void add_partitioned(Targets& targets) {
+  using P = PartitionRecipe;
+  targets.datasets.add<P>(
+      "Partitioned", "Data of which this host has one part; for the PartitionSampler.",
+      {config::required("dataset", &P::dataset, "the part that this host has"),
+       config::required("part", &P::part, "its number, from 0 on"),
+       config::required("parts", &P::parts, "how many there are"),
+       {"samples", &P::samples, "that are used of each part; default: all, if parts are equal"}},
+      [](const P& o) {
+        return data::partitioned(
+            {.parts = o.parts, .here = {{o.part, o.dataset}}, .samples = o.samples});
+      });
+  using S = data::PartitionSamplerOptions;
+  targets.samplers.add<S>("PartitionSampler",
+                          "Each shard reads the part of the data that its host has.",
+                          {{"shuffle", &S::shuffle, "another order of each part in each epoch"},
+                           {"seed", &S::seed, "of the order"}},
+                          [](const S& o, const SampledData& sampled) {
+                            const auto* const parts =
+                                dynamic_cast<const data::PartitionedDataset*>(&dataset_of(sampled));
+                            if (parts == nullptr)
+                              throw ConfigError("expected a Partitioned data set, got another one");
+                            return parts->sampler(o);
+                          });
+}
+
 }  // namespace
 
 void add_sampler_targets(Targets& targets) {
@@ -219,6 +253,7 @@ void add_sampler_targets(Targets& targets) {
   add_lengths(targets);
   add_subset_sampler(targets);
   add_joined_datasets(targets);
+  add_partitioned(targets);
 }
 
 }  // namespace lockstep::recipe
