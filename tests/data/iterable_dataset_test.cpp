@@ -1,5 +1,6 @@
 #include "lockstep/data/iterable_dataset.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -125,6 +126,35 @@ TEST(IterableDataset, ShardsHaveTheirParts) {
   }
 }
 
+TEST(ShareOf, LeavesOutAsManyAsItReads) {
+  struct Numbered : SampleSource {
+    std::optional<Batch> next() override {
+      if (at == 7) return std::nullopt;
+      return Batch{{"x", torch::tensor(at++)}};
+    }
+    std::int64_t at = 0;
+  };
+  for (std::int64_t shard = 0; shard < 3; ++shard) {
+    for (const std::int64_t read_before : {0, 1}) {
+      const auto source = [&] {
+        auto made = share_of(std::make_unique<Numbered>(), {.index = shard, .count = 3});
+        for (std::int64_t i = 0; i < read_before; ++i) made->next();
+        return made;
+      };
+      const std::int64_t left = (shard == 0 ? 3 : 2) - read_before;
+      for (std::int64_t count = 0; count <= 4; ++count) {
+        const auto skipping = source();
+        EXPECT_EQ(skipping->skip(count), std::min(count, left)) << shard << ", " << count;
+        const auto next = skipping->next();
+        ASSERT_EQ(next.has_value(), count < left);
+        if (next) {
+          EXPECT_EQ((*next)["x"].item<std::int64_t>(), shard + 3 * (read_before + count));
+        }
+      }
+    }
+  }
+}
+
 TEST(IterableDataset, AWindowGoesOnFromEpochToEpoch) {
   const Loader loader = stream_loader(5, 5, {.batch_size = 2});
   const BatchWindow window(loader, {.begin = 1, .batches = 4, .first_batch = 1}, 1);
@@ -163,7 +193,7 @@ TEST(IterableDataset, ErrorsNameTheShardAndTheSample) {
   };
   EXPECT_THAT(
       error(stream_loader(5, 9, {.batch_size = 2})),
-      AllOf(HasSubstr("shard 1 of 2"), HasSubstr("ended after 2 samples"), HasSubstr("says 9")));
+      AllOf(HasSubstr("shard 0 of 2"), HasSubstr("ended after 3 samples"), HasSubstr("says 9")));
   EXPECT_THAT(error(stream_loader(0, std::nullopt, {.max_batches = 2})), HasSubstr("no samples"));
   EXPECT_THAT(error(stream_loader(1, std::nullopt, {.max_batches = 2})),
               AllOf(HasSubstr("shard 1 of 2"), HasSubstr("no samples")));

@@ -53,15 +53,16 @@ std::shared_ptr<Engine> two_shards(int workers) {
       .workers = workers, .shards = 2, .timeout = std::chrono::seconds(60)});
 }
 
-// Streams with a known and an unknown number of samples. The last batch of the known one is not
-// full, and one of its shards has no sample there; the other one ends inside the epoch.
+// Streams with a known and an unknown number of samples. In the last batch of the known one the
+// shards have 3 and 2 samples, and in that of the valid loader 1 and 0; the other one ends inside
+// the epoch.
 data::Loaders stream_loaders(bool known, std::int64_t prefetch = 0) {
-  const auto train = known ? std::make_shared<PointStream>(49, 49)
+  const auto train = known ? std::make_shared<PointStream>(53, 53)
                            : std::make_shared<PointStream>(37, std::nullopt);
   data::LoaderOptions options{.batch_size = 6, .prefetch = prefetch};
   if (!known) options.max_batches = 5;
   return {{"train", {train, options}},
-          {"valid", {std::make_shared<PointStream>(23, 23), {.batch_size = 5}}}};
+          {"valid", {std::make_shared<PointStream>(21, 21), {.batch_size = 5}}}};
 }
 
 TrainOptions stream_options(int workers, bool known, std::int64_t prefetch = 0) {
@@ -120,7 +121,7 @@ TEST(DataStreams, HostsWithTheirOwnDataTrainToTheSameBits) {
   const auto options = [](const std::vector<std::int64_t>& parts) {
     data::PartitionOptions partition{.parts = 2};
     for (const std::int64_t part : parts) {
-      partition.here[part] = toy::points(25, static_cast<std::uint64_t>(part) + 10);
+      partition.here[part] = toy::points(26, static_cast<std::uint64_t>(part) + 10);
     }
     const auto train = data::partitioned(partition);
     TrainOptions made = toy::options();

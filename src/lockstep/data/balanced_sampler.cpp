@@ -26,7 +26,7 @@ std::int64_t class_size(const ClassIndices::value_type& entry) {
   return static_cast<std::int64_t>(entry.second.size());
 }
 
-void check_positive(std::string_view option, std::int64_t value) {
+void check_sampler_option(std::string_view option, std::int64_t value) {
   if (value < 1) throw ConfigError("{}: expected a positive integer, got {}", option, value);
 }
 
@@ -85,8 +85,8 @@ BatchBalanceClassSampler::BatchBalanceClassSampler(const std::vector<std::int64_
     : classes_(by_class("BatchBalanceClassSampler", labels)),
       labels_(fingerprint(labels)),
       options_(options) {
-  check_positive("BatchBalanceClassSampler: num_classes", options.num_classes);
-  check_positive("BatchBalanceClassSampler: num_samples", options.num_samples);
+  check_sampler_option("BatchBalanceClassSampler: num_classes", options.num_classes);
+  check_sampler_option("BatchBalanceClassSampler: num_samples", options.num_samples);
   if (options.num_classes > static_cast<std::int64_t>(classes_.size())) {
     throw ConfigError(
         "BatchBalanceClassSampler: num_classes: expected at most the {} classes of the labels, got "
@@ -101,7 +101,7 @@ BatchBalanceClassSampler::BatchBalanceClassSampler(const std::vector<std::int64_
   const std::int64_t whole =
       static_cast<std::int64_t>(labels.size()) / (options.num_classes * options.num_samples);
   batches_ = options.num_batches.value_or(std::max<std::int64_t>(whole, 1));
-  check_positive("BatchBalanceClassSampler: num_batches", batches_);
+  check_sampler_option("BatchBalanceClassSampler: num_batches", batches_);
 }
 
 std::int64_t BatchBalanceClassSampler::size() const {
@@ -141,7 +141,7 @@ DynamicBalanceClassSampler::DynamicBalanceClassSampler(const std::vector<std::in
       labels_(fingerprint(labels)),
       options_(options),
       size_(options.samples.value_or(static_cast<std::int64_t>(labels.size()))) {
-  check_positive("DynamicBalanceClassSampler: samples", size_);
+  check_sampler_option("DynamicBalanceClassSampler: samples", size_);
   if (!(options.exp_lambda > 0 && options.exp_lambda < 1)) {
     throw ConfigError(
         "DynamicBalanceClassSampler: exp_lambda: expected a number between 0 and 1, got {}",

@@ -26,6 +26,15 @@ class ShareOfSource : public SampleSource {
     return source_->next();
   }
 
+  std::int64_t skip(std::int64_t count) override {
+    if (count < 1) return 0;
+    const std::int64_t first = std::exchange(before_, stride_ - 1);
+    const std::int64_t wanted = first + (count - 1) * stride_ + 1;
+    const std::int64_t skipped = source_->skip(wanted);
+    if (skipped == wanted) return count;
+    return skipped > first ? (skipped - first - 1) / stride_ + 1 : 0;
+  }
+
  private:
   std::unique_ptr<SampleSource> source_;
   std::int64_t stride_;
