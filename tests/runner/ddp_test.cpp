@@ -805,21 +805,6 @@ TEST(Ddp, ALongCallbackOfRank0DoesNotEndTheRun) {
   }
 }
 
-// Calls the function, which returns an exit code, in another process.
-pid_t start_process(const std::function<int()>& work) {
-  const pid_t process = fork_with_autograd();
-  if (process != 0) return process;
-  int code = 1;
-  std::thread([&] {
-    try {
-      code = work();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "the other process: %s\n", error.what());
-    }
-  }).join();
-  _exit(code);
-}
-
 // Two nodes with two workers each: shared memory inside a node, Gloo between them.
 TEST(Ddp, SeveralHostsTrainToTheSameBits) {
   const auto alone = toy::train(with({.workers = 1}));

@@ -24,8 +24,8 @@ std::size_t batches_ahead(const StreamPlan& plan) {
 
 }  // namespace
 
-// Makes the batches, in the thread that asks for them.
-class BatchStream::Source {
+// Gathers the batches from a data set, in the thread that asks for them.
+class BatchStream::Source : public BatchSource {
  public:
   Source(DatasetPtr dataset, StreamPlan plan)
       : dataset_(std::move(dataset)),
@@ -34,7 +34,7 @@ class BatchStream::Source {
         // that is being filled.
         pool_(batches_ahead(plan_) + 3) {}
 
-  std::optional<Batch> next() {
+  std::optional<Batch> next() override {
     if (at_ == plan_.batches.size()) return std::nullopt;
     Batch batch = make(at_);
     ++at_;
@@ -94,10 +94,20 @@ BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
       .threads = static_cast<std::size_t>(std::max<std::int64_t>(plan.threads, 1)),
       .ahead = batches_ahead(plan),
       .one_torch_thread = plan.threads > 0};
-  source_ = std::make_unique<Source>(std::move(dataset), std::move(plan));
+  auto source = std::make_unique<Source>(std::move(dataset), std::move(plan));
+  samples_ = source.get();
+  source_ = std::move(source);
   if (ahead.ahead == 0) return;
   threads_ = std::make_unique<BatchThreads>(
-      [source = source_.get()](std::size_t number) { return source->make_ahead(number); }, ahead);
+      [source = samples_](std::size_t number) { return source->make_ahead(number); }, ahead);
+}
+
+BatchStream::BatchStream(std::unique_ptr<BatchSource> source, std::int64_t prefetch)
+    : source_(std::move(source)) {
+  if (prefetch == 0) return;
+  threads_ = std::make_unique<BatchThreads>(
+      [source = source_.get()](std::size_t) { return source->next(); },
+      BatchThreadsOptions{.ahead = static_cast<std::size_t>(prefetch)});
 }
 
 BatchStream::~BatchStream() = default;
@@ -107,6 +117,7 @@ BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
   // The old threads must end first, because they still use the old source.
   threads_ = std::move(other.threads_);
   source_ = std::move(other.source_);
+  samples_ = other.samples_;
   current_ = std::move(other.current_);
   return *this;
 }
@@ -114,7 +125,7 @@ BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
 std::optional<Batch> BatchStream::next() {
   if (!threads_) return source_->next();
   std::optional<Batch> batch = threads_->next();
-  if (source_->draws_globally()) {
+  if (samples_ != nullptr && samples_->draws_globally()) {
     warn_once(
         "loader: a data set, transform or collate draws from LibTorch's global generator. With "
         "threads or prefetch the numbers depend on timing, so the run cannot be repeated. Draw "

@@ -39,6 +39,13 @@ struct StreamPlan {
   Collate collate = {};  // makes a batch of samples; default: the data set's gather()
 };
 
+// Makes batches, one after the other, in the thread that calls next().
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual std::optional<Batch> next() = 0;  // nothing at the end
+};
+
 // Movable. Only one thread may use it. The memory of a batch is used again when its tensors and all
 // views of them are released, so that after the first batches an epoch allocates nothing. A batch
 // that is still held is never overwritten.
@@ -47,6 +54,8 @@ class BatchStream {
   // Throws ConfigError if `dataset` is null, prefetch or threads is negative or a slice exceeds the
   // order, and WorkerError if the system refuses a thread.
   BatchStream(DatasetPtr dataset, StreamPlan plan);
+  // The batches of a source, of which a thread prepares `prefetch` ahead.
+  BatchStream(std::unique_ptr<BatchSource> source, std::int64_t prefetch);
   ~BatchStream();  // ends the threads, even if batches are left
   BatchStream(BatchStream&&) noexcept;
   BatchStream& operator=(BatchStream&&) noexcept;
@@ -87,7 +96,8 @@ class BatchStream {
   std::optional<Batch>& current() { return current_; }
   void advance();
 
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<BatchSource> source_;
+  Source* samples_ = nullptr;              // the source, if it gathers samples of a data set
   std::unique_ptr<BatchThreads> threads_;  // after source_, because they use it
   std::optional<Batch> current_;
 };

@@ -40,9 +40,10 @@ std::optional<Batch> BatchThreads::next() {
   std::unique_lock lock(mutex_);
   if (given_ == options_.batches) return std::nullopt;
   Slot& slot = slot_of(given_);
-  made_.wait(lock, [&] { return slot.is_made(); });
+  made_.wait(lock, [&] { return slot.is_made; });
   if (slot.error) std::rethrow_exception(slot.error);
-  Batch batch = *std::exchange(slot.batch, std::nullopt);
+  if (!slot.batch) return std::nullopt;
+  Batch batch = *std::exchange(slot, Slot()).batch;
   ++given_;
   lock.unlock();
   room_changed_.notify_one();
@@ -54,8 +55,8 @@ void BatchThreads::run(const std::stop_token& stop) {
   while (const std::optional<std::size_t> batch = claim(stop)) {
     Slot made = make_slot(*batch);
     const std::lock_guard lock(mutex_);
-    if (made.error) {
-      failed_ = true;
+    if (!made.batch) {
+      ended_ = true;
       room_changed_.notify_all();
     }
     slot_of(*batch) = std::move(made);
@@ -63,11 +64,11 @@ void BatchThreads::run(const std::stop_token& stop) {
   }
 }
 
-// Nothing if there is nothing left to do. Batches are claimed in their order, so if one fails, all
-// those before it are made.
+// Nothing if there is nothing left to do. Batches are claimed in their order, so if one fails or is
+// not there, all those before it are made.
 std::optional<std::size_t> BatchThreads::claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  const auto ended = [this] { return failed_ || claimed_ == options_.batches; };
+  const auto ended = [this] { return ended_ || claimed_ == options_.batches; };
   room_changed_.wait(lock, stop, [&] { return ended() || claimed_ < given_ + slots_.size(); });
   if (stop.stop_requested() || ended()) return std::nullopt;
   return claimed_++;
@@ -80,6 +81,7 @@ BatchThreads::Slot BatchThreads::make_slot(std::size_t batch) const {
   } catch (...) {
     slot.error = std::current_exception();
   }
+  slot.is_made = true;
   return slot;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -16,7 +17,8 @@
 namespace lockstep::data {
 
 struct BatchThreadsOptions {
-  std::size_t batches = 0;        // make(0) to make(batches - 1)
+  // make(0) to make(batches - 1), or fewer if make() returns nothing.
+  std::size_t batches = std::numeric_limits<std::size_t>::max();
   std::size_t threads = 1;        // at least 1
   std::size_t ahead = 1;          // at least 1: batches that are ready or being made, at most
   bool one_torch_thread = false;  // LibTorch's own threads are not used in these threads
@@ -24,9 +26,11 @@ struct BatchThreadsOptions {
 
 class BatchThreads {
  public:
-  using Make = std::function<Batch(std::size_t batch)>;
+  // Nothing: this batch does not exist, and no later one does.
+  using Make = std::function<std::optional<Batch>(std::size_t batch)>;
 
-  // `make` is called by several threads at once. Throws WorkerError if the system refuses a thread.
+  // `make` is called by several threads at once if there are several. Throws WorkerError if the
+  // system refuses a thread.
   BatchThreads(Make make, const BatchThreadsOptions& options);
   ~BatchThreads();  // waits for the batches that are being made, and makes no others
 
@@ -38,8 +42,7 @@ class BatchThreads {
   struct Slot {
     std::optional<Batch> batch;
     std::exception_ptr error;
-
-    bool is_made() const { return batch || error; }
+    bool is_made = false;
   };
 
   void start(std::size_t threads);
@@ -56,7 +59,7 @@ class BatchThreads {
   std::vector<Slot> slots_;
   std::size_t claimed_ = 0;  // batches that a thread makes or has made
   std::size_t given_ = 0;    // batches that next() has returned
-  bool failed_ = false;      // no further batch is made
+  bool ended_ = false;       // no further batch is made
   std::vector<std::jthread> threads_;
 };
 

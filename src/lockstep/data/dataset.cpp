@@ -1,5 +1,7 @@
 #include "lockstep/data/dataset.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,6 +34,16 @@ Batch Dataset::gather_in_epoch(std::span<const std::int64_t> indices, const Epoc
 
 std::string Dataset::name_of(std::int64_t index) const {
   return fmt::format("sample {}", index);
+}
+
+torch::Tensor Dataset::column(std::string_view) const {
+  return {};
+}
+
+std::vector<std::int64_t> Dataset::examples(std::int64_t count) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
 }
 
 Batch RandomDataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {

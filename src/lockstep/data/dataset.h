@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/data/batch.h"
@@ -51,6 +52,14 @@ class Dataset {
 
   // The names of the classes that "targets" has, by number. Empty if they are not known.
   virtual std::vector<std::string> class_names() const { return {}; }
+
+  // The values of one key for all samples, [size(), ...], if they can be told without reading the
+  // samples; else an undefined tensor. Samplers ask for the classes ("targets").
+  virtual torch::Tensor column(std::string_view key) const;
+
+  // Up to `count` samples that this process can read, for a look at the data before a run. By
+  // default the first ones.
+  virtual std::vector<std::int64_t> examples(std::int64_t count) const;
 };
 
 // A data set whose samples have random parts, or differ from epoch to epoch:

@@ -25,10 +25,26 @@ void check_batch_size(const char* option, std::int64_t size) {
   }
 }
 
+void check_iterable(const IterableDataset& stream, const LoaderOptions& options) {
+  if (options.shuffle || options.sampler) {
+    throw ConfigError(
+        "loader: {}: a stream is read in its own order; let its open() choose the order by the "
+        "key of the part",
+        options.shuffle ? "shuffle" : "sampler");
+  }
+  if (!stream.samples() && !options.max_batches) {
+    throw ConfigError(
+        "loader: max_batches: expected the number of batches of an epoch, because the stream does "
+        "not tell its number of samples, got none; or override samples() of the stream");
+  }
+}
+
 }  // namespace
 
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
-    : dataset_(std::move(dataset)), options_(std::move(options)) {
+    : dataset_(std::move(dataset)),
+      iterable_(std::dynamic_pointer_cast<const IterableDataset>(dataset_)),
+      options_(std::move(options)) {
   if (!dataset_) {
     throw ConfigError(
         "loader: expected a data set, got a null pointer; a field has no data for validation "
@@ -58,9 +74,19 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
   }
+  if (iterable_) check_iterable(*iterable_, options_);
+  const auto whole = options_.sampler ? options_.sampler->batch_size() : std::nullopt;
+  if (whole && *whole % unsplit_batch_size() != 0) {
+    throw ConfigError(
+        "loader: {}: expected {}, the size of the batches that the sampler makes, or a part of it "
+        "for each shard, got {}",
+        options_.global_batch_size ? "global_batch_size" : "batch_size", *whole,
+        unsplit_batch_size());
+  }
 }
 
 std::int64_t Loader::order_size() const {
+  if (iterable_ && !iterable_->samples()) return *options_.max_batches * unsplit_batch_size();
   return options_.sampler ? options_.sampler->size() : dataset_->size();
 }
 
@@ -86,6 +112,9 @@ EpochKey Loader::sample_key(const EpochKey& key) const {
 }
 
 std::vector<std::int64_t> Loader::full_order(const EpochKey& key) const {
+  if (iterable_) {
+    throw ConfigError("loader: the order of samples is not known, because they come from a stream");
+  }
   std::vector<std::int64_t> order;
   if (options_.sampler) {
     order = options_.sampler->indices(key.epoch);
@@ -108,6 +137,16 @@ BatchStream Loader::stream(const StreamOptions& options) const {
   }
   if (options.step < 1) {
     throw ConfigError("loader: step: expected 1 or more, got {}", options.step);
+  }
+  if (iterable_) {
+    return read_stream({.stream = iterable_,
+                        .key = sample_key({.seed = options.seed, .epoch = options.epoch}),
+                        .batch_size = unsplit_batch_size(),
+                        .batches = batches(),
+                        .first_batch = options.first_batch,
+                        .step = options.step,
+                        .prefetch = options_.prefetch,
+                        .collate = options_.collate});
   }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
                   .key = sample_key({.seed = options.seed, .epoch = options.epoch}),

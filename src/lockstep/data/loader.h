@@ -15,6 +15,7 @@
 #include "lockstep/data/batch_stream.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/iterable_dataset.h"
 #include "lockstep/data/sampler.h"
 
 namespace lockstep::data {
@@ -39,7 +40,8 @@ struct LoaderOptions {
   // Changes each shard's part of a batch after it is made: Mixup, CutMix, LabelSmoothing
   // (transform/mix.h) or a function. Default: none.
   BatchTransform batch_transform = {};
-  // At most this many batches of an epoch, over all shards, for a quick look. Default: all.
+  // At most this many batches of an epoch, over all shards, for a quick look. Default: all. A
+  // stream whose number of samples is not known has exactly so many.
   std::optional<std::int64_t> max_batches = {};
 };
 
@@ -53,7 +55,8 @@ struct StreamOptions {
 // A Loader is a value: a copy uses the same data.
 class Loader {
  public:
-  // Throws ConfigError if `dataset` is null or an option is wrong. The data set may be empty.
+  // Throws ConfigError if `dataset` is null or an option is wrong. The data set may be empty. If it
+  // is an IterableDataset, there is no shuffle and no sampler: it is read in its own order.
   Loader(DatasetPtr dataset, LoaderOptions options = {});
 
   // Samples in a batch that is not split into shards: global_batch_size, or else batch_size.
@@ -67,9 +70,12 @@ class Loader {
   std::int64_t samples() const;
 
   const DatasetPtr& dataset() const { return dataset_; }
+  // The data set, if it is a stream; else null.
+  const std::shared_ptr<const IterableDataset>& iterable() const { return iterable_; }
   const LoaderOptions& options() const { return options_; }
 
-  // The samples() indices of an epoch. Each unsplit_batch_size() of them are one batch.
+  // The samples() indices of an epoch. Each unsplit_batch_size() of them are one batch. Throws
+  // ConfigError if the data set is a stream, which has no indices.
   std::vector<std::int64_t> order(const EpochKey& key = {}) const;
 
   // The same, including the samples that drop_last leaves out.
@@ -86,6 +92,7 @@ class Loader {
   std::int64_t order_size() const;
 
   DatasetPtr dataset_;
+  std::shared_ptr<const IterableDataset> iterable_;
   LoaderOptions options_;
 };
 

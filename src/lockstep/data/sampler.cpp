@@ -52,6 +52,10 @@ std::string Sampler::settings() const {
   return "";
 }
 
+std::optional<std::int64_t> Sampler::batch_size() const {
+  return std::nullopt;
+}
+
 SequentialSampler::SequentialSampler(std::int64_t dataset_size)
     : dataset_size_(checked_size("SequentialSampler", dataset_size)) {}
 

@@ -37,6 +37,10 @@ class Sampler {
   // The settings that decide the order, as a text that is the same on every rank. The ranks of a
   // run compare it. If it is empty, they compare a hash of the order of the first epoch.
   virtual std::string settings() const;
+
+  // For a sampler that makes whole batches: so many consecutive indices belong together. The
+  // batches of a loader must have this size, or shards of one size that add up to it.
+  virtual std::optional<std::int64_t> batch_size() const;
 };
 
 // 0, 1, 2, ...

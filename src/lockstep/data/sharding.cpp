@@ -40,6 +40,12 @@ BatchSplit batch_split(const Loader& loader, std::int64_t shards) {
         "DistributedSampler does, expected a multiple of the {} shards, got {}",
         shards, *global);
   }
+  if (*global % shards != 0 && loader.iterable()) {
+    throw ConfigError(
+        "loader: global_batch_size: with a stream, of which each shard reads its own part, "
+        "expected a multiple of the {} shards, got {}",
+        shards, *global);
+  }
   return {
       .global = *global, .shards = shards, .least = *global / shards, .larger = *global % shards};
 }
@@ -62,6 +68,10 @@ EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
     const std::int64_t batches = limited(drop_last ? each / size : divided_up(each, size));
     return {.batches = batches, .samples = std::min(each, batches * size) * shards};
   }
+  if (loader.iterable() && !loader.iterable()->samples()) {
+    const std::int64_t batches = *loader.options().max_batches;
+    return {.batches = batches, .samples = batches * split.global};
+  }
   const std::int64_t all =
       loader.options().sampler ? loader.options().sampler->size() : loader.dataset()->size();
   const std::int64_t batches =
@@ -74,6 +84,7 @@ ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64
       key_(loader.sample_key(key)),
       split_(batch_split(loader, shards)),
       size_(epoch_size(loader, shards)) {
+  if (loader.iterable()) return;
   if (sampler_of(loader, {.count = shards}) == nullptr) {
     order_ = loader.full_order(key);
     order_.resize(static_cast<std::size_t>(size_.samples));
@@ -91,6 +102,10 @@ ShardedEpoch::ShardedEpoch(const Loader& loader, const EpochKey& key, std::int64
 }
 
 SampleSlice ShardedEpoch::slice(std::int64_t batch, std::int64_t shard) const {
+  if (loader_.iterable()) {
+    return slice_of_stream(loader_.iterable()->samples(), {.index = shard, .count = split_.shards},
+                           {.first = batch * split_.least, .count = split_.least});
+  }
   if (per_shard_) {
     const std::int64_t first = batch * split_.least;
     return {.first = shard * *per_shard_ + first,
@@ -106,6 +121,18 @@ std::int64_t ShardedEpoch::samples(std::int64_t batch) const {
 }
 
 BatchStream ShardedEpoch::stream(const Worker& worker) const {
+  if (loader_.iterable()) {
+    return read_stream({.stream = loader_.iterable(),
+                        .key = key_,
+                        .shards = split_.shards,
+                        .first_shard = worker.first_shard,
+                        .count = worker.count,
+                        .batch_size = split_.least,
+                        .batches = batches(),
+                        .first_batch = worker.first_batch,
+                        .prefetch = loader_.options().prefetch,
+                        .collate = loader_.options().collate});
+  }
   StreamPlan plan{.order = order_,
                   .key = key_,
                   .prefetch = loader_.options().prefetch,

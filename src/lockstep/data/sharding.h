@@ -25,7 +25,8 @@ struct BatchSplit {
 };
 
 // Throws ConfigError if global_batch_size is smaller than the number of shards, or if a sampler
-// that divides the data set by itself (Sampler::of_shard) would get parts of different sizes.
+// that divides the data set by itself (Sampler::of_shard), or a stream, would get parts of
+// different sizes.
 BatchSplit batch_split(const Loader& loader, std::int64_t shards);
 
 // "64 = 2 shards x 32", "100 = 3 shards x 33 or 34", "32"
@@ -47,7 +48,8 @@ class ShardedEpoch {
 
   // Shard s of global batch k. With batch_size, these are the samples that one process would have
   // as batch k * shards + s. At the end of the epoch a shard may have fewer samples, or none. If
-  // the sampler has one sampler for each shard, it is batch k of that of shard s.
+  // the sampler has one sampler for each shard, it is batch k of that of shard s. If the data set
+  // is a stream, samples are counted in what shard s reads.
   SampleSlice slice(std::int64_t batch, std::int64_t shard) const;
 
   // The number of samples in global batch k.

@@ -49,4 +49,10 @@ std::string Subset::name_of(std::int64_t index) const {
   return dataset_->name_of(original(index));
 }
 
+torch::Tensor Subset::column(std::string_view key) const {
+  const torch::Tensor all = dataset_->column(key);
+  if (!all.defined()) return all;
+  return all.index_select(0, torch::tensor(indices_, torch::kInt64).to(all.device()));
+}
+
 }  // namespace lockstep::data

@@ -25,6 +25,7 @@ class Subset : public Dataset {
   bool is_random() const override { return dataset_->is_random(); }
   std::string name_of(std::int64_t index) const override;
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  torch::Tensor column(std::string_view key) const override;
 
   const DatasetPtr& dataset() const { return dataset_; }
 

@@ -202,6 +202,14 @@ bool TensorDataset::is_random() const {
   return std::ranges::any_of(chains_, &SampleChain::is_random);
 }
 
+torch::Tensor TensorDataset::column(std::string_view key) const {
+  for (const Column& column : columns_) {
+    if (column.key != key) continue;
+    return TensorDataset(std::vector<Column>{column}).gather(examples(size_), {})[key];
+  }
+  return {};
+}
+
 DatasetPtr tensor_dataset(std::vector<Column> columns) {
   return std::make_shared<const TensorDataset>(std::move(columns));
 }

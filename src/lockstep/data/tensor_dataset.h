@@ -56,6 +56,8 @@ class TensorDataset : public Dataset {
 
   std::string name_of(std::int64_t index) const override;
 
+  torch::Tensor column(std::string_view key) const override;  // transformed
+
   // The stored tensors, untransformed.
   const std::vector<Column>& columns() const { return columns_; }
 

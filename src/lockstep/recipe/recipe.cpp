@@ -510,7 +510,9 @@ data::Loader Reader::read_loader(const Node& node) {
   auto& dataset = datasets_[config::to_yaml(read.dataset)];
   if (dataset == nullptr) dataset = targets().datasets.make(read.dataset);
   if (!read.sampler.is_null()) {
-    read.options.sampler = targets().samplers.make(read.sampler, dataset->size());
+    const std::int64_t batch_size =
+        read.options.global_batch_size.value_or(read.options.batch_size);
+    read.options.sampler = targets().samplers.make(read.sampler, SampledData(dataset, batch_size));
   }
   if (!read.collate.is_null()) read.options.collate = targets().collates.make(read.collate);
   if (!read.batch_transform.is_null()) {

@@ -39,6 +39,7 @@ Targets& targets() {
     add_loading(*made);
     add_images(*made);
     add_image_transforms(*made);
+    add_sampler_targets(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/modules/container/any.h>
@@ -49,6 +50,19 @@ struct Example {
   std::optional<std::int64_t> classes = {};
 };
 
+// The data that a sampler is made for. Samplers that need only the number of samples take an
+// integer instead.
+struct SampledData {
+  SampledData(std::int64_t samples) : size(samples) {}
+  explicit SampledData(data::DatasetPtr data, std::int64_t loader_batch_size)
+      : size(data->size()), dataset(std::move(data)), batch_size(loader_batch_size) {}
+  operator std::int64_t() const { return size; }
+
+  std::int64_t size;
+  data::DatasetPtr dataset = nullptr;  // null if only the number of samples is known
+  std::int64_t batch_size = 1;         // global_batch_size of the loader, or else its batch_size
+};
+
 struct Targets {
   // A layer is made for the output of the layer before it.
   config::Registry<torch::nn::AnyModule, const torch::Tensor&> layers{"layer"};
@@ -60,6 +74,7 @@ struct Targets {
   config::Registry<data::TransformPtr> transforms{"transform"};
   config::Registry<data::BatchTransform> batch_transforms{"batch transform"};
   config::Registry<SamplerPtr, std::int64_t> samplers{"sampler"};  // of a data set of this size
+  config::Registry<SamplerPtr, const SampledData&> samplers{"sampler"};
   config::Registry<data::Collate> collates{"collate"};
   config::Registry<CallbackPtr> callbacks{"callback"};
   config::Registry<LoggerPtr> loggers{"logger"};
@@ -86,6 +101,9 @@ void add_loading(Targets& targets);           // data sets around others: Transf
 void add_datasets(Targets& targets);          // and transforms, samplers and collates
 void add_image_transforms(Targets& targets);  // and batch transforms
 void add_images(Targets& targets);            // data sets of images in files
+void add_datasets(Targets& targets);          // and transforms, samplers and collates
+void add_sampler_targets(
+    Targets& targets);  // samplers that need more than a size; joined data sets
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

@@ -46,11 +46,16 @@ std::string describe(const data::Sampler& sampler) {
   return text + fmt::format(" (order {:016x})", hash);
 }
 
+std::string samples_of(const data::Loader& loader) {
+  if (loader.iterable() && !loader.iterable()->samples()) return "a stream of";
+  return fmt::format("{}", loader.dataset()->size());
+}
+
 std::string describe(const data::Loader& loader) {
   const data::LoaderOptions& options = loader.options();
   std::string order = options.shuffle ? "shuffled" : "in order";
   if (options.sampler) order = "by " + describe(*options.sampler);
-  return fmt::format("{} samples, {} {}{}{}, {}{}", loader.dataset()->size(),
+  return fmt::format("{} samples, {} {}{}{}, {}{}", samples_of(loader),
                      options.global_batch_size ? "global batch size" : "batch size",
                      options.global_batch_size.value_or(options.batch_size),
                      options.drop_last ? " (drop_last)" : "",

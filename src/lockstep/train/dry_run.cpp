@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -291,10 +290,17 @@ void dry_run(const Plan& plan, const DryRunOptions& options) {
 }
 
 Batch first_samples(const data::Loader& loader, std::int64_t count) {
-  const std::int64_t size = loader.dataset()->size();
-  if (size == 0) throw DataError("the data set is empty");
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size)));
-  std::iota(indices.begin(), indices.end(), 0);
+  if (loader.iterable()) {
+    auto batch = data::read_stream({.stream = loader.iterable(),
+                                    .batch_size = count,
+                                    .batches = 1,
+                                    .collate = loader.options().collate})
+                     .next();
+    if (!batch) throw DataError("the stream is empty");
+    return std::move(*batch);
+  }
+  const std::vector<std::int64_t> indices = loader.dataset()->examples(count);
+  if (indices.empty()) throw DataError("the data set is empty");
   return data::make_batch(*loader.dataset(), loader.options().collate, {.indices = indices});
 }
 
