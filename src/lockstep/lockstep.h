@@ -58,6 +58,7 @@
 #include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/source/mnist.h"
+#include "lockstep/source/npy.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/merge.h"
