@@ -8,6 +8,7 @@
 
 #include "bench/collectives.h"
 #include "bench/compare.h"
+#include "bench/loading.h"
 #include "bench/micro.h"
 #include "bench/workloads.h"
 #include "lockstep/base/file.h"
@@ -18,7 +19,7 @@ namespace {
 
 const std::vector<std::string> kCompared = {"A", "B", "C", "D",     "D64",
                                             "E", "F", "G", "start", "memory"};
-const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather"};
+const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "I", "N"};
 
 std::vector<std::string> all_works() {
   std::vector<std::string> all = kMicro;
@@ -40,6 +41,8 @@ int run_works(const std::vector<std::string>& works, const std::string& output,
               const std::string& self) {
   nlohmann::json json = nlohmann::json::object();
   ls::bench::CompareOptions compared{.works = {}, .self = self};
+  const ls::bench::LoadingOptions loading{
+      .folder = std::filesystem::absolute(output).parent_path() / "bench-data"};
   for (const auto& work : works) {
     if (work == "collectives") {
       json[work] = ls::bench::run_collectives();
@@ -47,6 +50,10 @@ int run_works(const std::vector<std::string>& works, const std::string& output,
       json[work] = ls::bench::run_optimizers();
     } else if (work == "gather") {
       json[work] = ls::bench::run_gather();
+    } else if (work == "I") {
+      json[work] = ls::bench::run_images(loading);
+    } else if (work == "N") {
+      json[work] = ls::bench::run_rows(loading);
     } else {
       compared.works.push_back(work);
     }

@@ -77,6 +77,7 @@
 #include "lockstep/source/csv.h"
 #include "lockstep/source/mnist.h"
 #include "lockstep/source/mnist_variants.h"
+#include "lockstep/source/npy.h"
 #include "lockstep/source/npy_reader.h"
 #include "lockstep/source/safetensors.h"
 #include "lockstep/source/text_dataset.h"

@@ -6,6 +6,7 @@
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
 #include "tests/source/idx_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -117,6 +118,14 @@ TEST(Idx, RefusesDamagedGzip) {
   EXPECT_THAT(error_text<DataError>([&] { read(wrong_crc); }), HasSubstr("damaged gzip"));
   EXPECT_THAT(error_text<DataError>([&] { read(good.substr(0, good.size() - 3)); }),
               HasSubstr("ends too early"));
+}
+
+TEST(Idx, DamagedFilesAreErrorsOrImages) {
+  const TemporaryDirectory folder;
+  const std::string good = idx(0x08, {10, 4, 6}, std::string(240, 'a'));
+  const auto read_file = [](const std::filesystem::path& path) { read_idx(path); };
+  EXPECT_GT(refused_if_damaged<DataError>(good, folder / "file", read_file), 10);
+  EXPECT_GT(refused_if_damaged<DataError>(gzip(good), folder / "file", read_file), 10);
 }
 
 }  // namespace
