@@ -43,6 +43,16 @@ class ShareOfSource : public SampleSource {
 
 // The samples of one shard in an epoch, counted from 0.
 class ShardOfStream {
+  // Defined first, because its result is deduced.
+  template <typename Read>
+  auto named(Read read) const {
+    try {
+      return read();
+    } catch (const DataError& error) {
+      throw DataError("{}, sample {}: {}", title(), next_, error.what());
+    }
+  }
+
  public:
   ShardOfStream(std::shared_ptr<const IterableDataset> stream, StreamPart part)
       : stream_(std::move(stream)), part_(part), ends_(stream_->samples().has_value()) {
@@ -90,15 +100,6 @@ class ShardOfStream {
     if (in_pass_ == 0) throw DataError("{}: it has no samples", title());
     ++part_.pass;
     open();
-  }
-
-  template <typename Read>
-  auto named(Read read) const {
-    try {
-      return read();
-    } catch (const DataError& error) {
-      throw DataError("{}, sample {}: {}", title(), next_, error.what());
-    }
   }
 
   std::string title() const {

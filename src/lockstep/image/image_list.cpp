@@ -27,7 +27,7 @@ std::string lower_case(std::string text) {
 bool has_extension(const fs::path& path, const std::vector<std::string>& extensions) {
   const std::string extension = lower_case(path.extension().string());
   return std::ranges::any_of(extensions, [&](const std::string& wanted) {
-    return extension == (wanted.starts_with('.') ? "" : ".") + lower_case(wanted);
+    return extension == fmt::format("{}{}", wanted.starts_with('.') ? "" : ".", lower_case(wanted));
   });
 }
 
