@@ -1,7 +1,7 @@
 #include "lockstep/train/side_training.h"
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 #include <string_view>
 #include <unordered_set>
 
@@ -19,74 +19,71 @@ std::string shape_of(const torch::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }
 
-// The shapes of gradients that backward() added to leaves. It is global because LibTorch's callback
-// is a plain function. It has a mutex because gradients of another device are computed by another
-// thread.
-struct Accumulations {
-  std::mutex mutex;
-  std::vector<std::string> shapes;
-};
+// How many gradients backward() added to leaves. It is global because LibTorch's callback is a
+// plain function, and atomic because gradients of another device are computed by another thread.
+std::atomic<std::int64_t> accumulations = 0;
 
-Accumulations& accumulations() {
-  static Accumulations all;
-  return all;
-}
-
+// It must not ask for the inputs: a debug build would look for them in a member that the LibTorch
+// of a distribution, which is a release build, does not have.
 std::unique_ptr<at::ObserverContext> note_accumulation(const at::RecordFunction& function) {
-  if (!std::string_view(function.name()).ends_with("AccumulateGrad")) return nullptr;
-  const auto inputs = function.inputs();
-  const bool has_gradient =
-      !inputs.empty() && inputs[0].isTensor() && inputs[0].toTensor().defined();
-  const std::scoped_lock lock(accumulations().mutex);
-  accumulations().shapes.push_back(has_gradient ? shape_of(inputs[0].toTensor()) : "unknown");
+  if (std::string_view(function.name()).ends_with("AccumulateGrad")) ++accumulations;
   return nullptr;
 }
 
-// Notes the gradients that backward() adds to leaves, in calls of this thread.
+// Notes that backward() adds gradients to leaves, in calls of this thread.
 class AccumulationWatch {
  public:
   AccumulationWatch()
-      : before_(accumulations().shapes.size()),
+      : before_(accumulations),
         handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note_accumulation)
-                                               .needsInputs(true)
                                                .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
   ~AccumulationWatch() { at::removeCallback(handle_); }
   AccumulationWatch(const AccumulationWatch&) = delete;
   AccumulationWatch& operator=(const AccumulationWatch&) = delete;
 
-  // The shape of the first one.
-  std::optional<std::string> first_shape() const {
-    const std::scoped_lock lock(accumulations().mutex);
-    const auto& shapes = accumulations().shapes;
-    return shapes.size() > before_ ? std::optional(shapes[before_]) : std::nullopt;
-  }
+  bool saw_one() const { return accumulations != before_; }
 
  private:
-  std::size_t before_;
+  std::int64_t before_;
   at::CallbackHandle handle_;
 };
 
-// " (as '0.weight')" if exactly one parameter has this shape.
-std::string same_shape(const NamedTensors& parameters, const std::string& shape) {
-  const auto has_shape = [&](const auto& item) { return shape_of(item.second) == shape; };
-  if (std::ranges::count_if(parameters, has_shape) != 1) return "";
-  return fmt::format(" (as '{}')", std::ranges::find_if(parameters, has_shape)->first);
+// The norms of all gradients, to find the one that something was added to. Version counters do not
+// tell: the gradients of a run are views of one buffer, which has one counter.
+std::vector<double> gradient_norms(const NamedTensors& parameters) {
+  const torch::NoGradGuard no_grad;
+  std::vector<double> norms;
+  for (const auto& [name, parameter] : parameters) {
+    const torch::Tensor& gradient = parameter.grad();
+    norms.push_back(gradient.defined() ? gradient.norm().item<double>() : 0.0);
+  }
+  return norms;
+}
+
+// "'0.weight' of shape [5, 3]"
+std::string changed_gradient(const NamedTensors& parameters, const std::vector<double>& before) {
+  const std::vector<double> after = gradient_norms(parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (after[i] == before[i]) continue;
+    return fmt::format("'{}' of shape {}", parameters[i].first, shape_of(parameters[i].second));
+  }
+  return "a tensor that is no parameter of the run";
 }
 
 // Calls function() and throws ConfigError if it called backward(). `place` is the function that the
 // user wrote.
 void call_without_backward(const char* place, const NamedTensors& parameters,
                            const std::function<void()>& function) {
+  const std::vector<double> before = gradient_norms(parameters);
   const AccumulationWatch watch;
   function();
-  const auto shape = watch.first_shape();
-  if (!shape) return;
+  if (!watch.saw_one()) return;
   throw ConfigError(
-      "{} called backward(), which added to the gradient of a tensor of shape {}{}; but the run "
+      "{} called backward(), which added to the gradient of {}; but the run "
       "does this itself, when the losses of all shards are there: pass the loss to "
       "state.set_loss in handle_batch; give every further loss its own phase (.phases); for "
       "gradients that are a part of the loss use torch::autograd::grad",
-      place, *shape, same_shape(parameters, *shape));
+      place, changed_gradient(parameters, before));
 }
 
 std::vector<std::uint32_t> versions_of(const NamedTensors& parameters) {
