@@ -73,7 +73,6 @@ struct Targets {
   config::Registry<data::DatasetPtr> datasets{"dataset"};
   config::Registry<data::TransformPtr> transforms{"transform"};
   config::Registry<data::BatchTransform> batch_transforms{"batch transform"};
-  config::Registry<SamplerPtr, std::int64_t> samplers{"sampler"};  // of a data set of this size
   config::Registry<SamplerPtr, const SampledData&> samplers{"sampler"};
   config::Registry<data::Collate> collates{"collate"};
   config::Registry<CallbackPtr> callbacks{"callback"};
