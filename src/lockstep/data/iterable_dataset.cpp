@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -93,7 +94,7 @@ class ShardOfStream {
   }
 
   template <typename Read>
-  auto named(Read read) const {
+  std::invoke_result_t<Read> named(Read read) const {
     try {
       return read();
     } catch (const DataError& error) {
