@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -100,6 +101,15 @@ class ShardOfStream {
     if (in_pass_ == 0) throw DataError("{}: it has no samples", title());
     ++part_.pass;
     open();
+  }
+
+  template <typename Read>
+  std::invoke_result_t<Read> named(Read read) const {
+    try {
+      return read();
+    } catch (const DataError& error) {
+      throw DataError("{}, sample {}: {}", title(), next_, error.what());
+    }
   }
 
   std::string title() const {
