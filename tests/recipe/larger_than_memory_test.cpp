@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -10,6 +12,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/lambda.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/source/array_dataset.h"
@@ -46,7 +49,8 @@ void number_rows(const fs::path& path, const std::vector<std::int64_t>& rows) {
     file.seekp(header + row * kArrayColumns * static_cast<std::int64_t>(sizeof(float)));
     file.write(reinterpret_cast<const char*>(&number), sizeof number);
   }
-  ASSERT_TRUE(file.flush());
+  file.flush();
+  ASSERT_TRUE(file.good());
 }
 
 // Trains and returns the first number of each sample.
