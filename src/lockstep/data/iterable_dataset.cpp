@@ -44,16 +44,6 @@ class ShareOfSource : public SampleSource {
 
 // The samples of one shard in an epoch, counted from 0.
 class ShardOfStream {
-  // Defined first, because its result is deduced.
-  template <typename Read>
-  auto named(Read read) const {
-    try {
-      return read();
-    } catch (const DataError& error) {
-      throw DataError("{}, sample {}: {}", title(), next_, error.what());
-    }
-  }
-
  public:
   ShardOfStream(std::shared_ptr<const IterableDataset> stream, StreamPart part)
       : stream_(std::move(stream)), part_(part), ends_(stream_->samples().has_value()) {

@@ -73,10 +73,10 @@ class ImageFolder : public RandomDataset {
                         Batch reuse) const override;
 
   // Whether the transform draws random numbers.
-  bool is_random() const;
+  bool is_random() const override;
 
   // The classes of all samples, for the key "targets"; else an undefined tensor.
-  torch::Tensor column(std::string_view key) const;
+  torch::Tensor column(std::string_view key) const override;
 
   // "sample 3 (flowers/train/rose/17.jpg)"
   std::string name_of(std::int64_t index) const override;
