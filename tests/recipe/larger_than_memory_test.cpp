@@ -62,8 +62,8 @@ std::vector<std::int64_t> rows_trained_on(const data::Loader& loader) {
       .criterion = torch::nn::MSELoss(),
       .optimizer = optim::SGD{.lr = 1e-12},
       .loaders = {{"train", loader}},
-      .num_epochs = 1,
       .seed = 1,
+      .num_epochs = 1,
       .callbacks = {on_batch_end([&](State& state) {
         const torch::Tensor rows = state.batch["features"].select(1, 0).to(torch::kInt64);
         seen.insert(seen.end(), rows.data_ptr<std::int64_t>(),
