@@ -175,7 +175,7 @@ TEST(ImageFolder, ABrokenImageIsNamed) {
   const auto images = image_folder({.root = folder.path(), .transform = window_and_floats()});
   EXPECT_EQ(images->size(), 6);
   EXPECT_THAT(error_text<DataError>([&] { images->gather(kAll, {}); }),
-              AllOf(HasSubstr("cats/a.jpg: "), HasSubstr("ends too early")));
+              AllOf(HasSubstr("cats/a.jpg: "), HasSubstr("Premature end")));
   EXPECT_THAT(error_text<DataError>([&] { images->sample(5); }), HasSubstr("dogs/c.png: "));
   std::filesystem::remove(folder / "dogs/a.webp");
   EXPECT_THAT(error_text<DataError>([&] { images->sample(3); }),

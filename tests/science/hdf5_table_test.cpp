@@ -117,7 +117,7 @@ TEST_F(Tables, ThreadsMayReadAtTheSameTime) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(wrong, testing::Each(0));
+  EXPECT_THAT(wrong, ::testing::Each(0));
 }
 
 TEST_F(Tables, ErrorsNameFileAndDataset) {

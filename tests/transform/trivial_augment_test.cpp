@@ -45,8 +45,9 @@ TEST(TrivialAugment, ChoosesAmongAllChanges) {
     unchanged += torch::equal(result, image) ? 1 : 0;
     results.emplace(static_cast<const char*>(result.data_ptr()), result.nbytes());
   }
-  // Identity, and the weakest of each change: one in ten.
-  EXPECT_NEAR(unchanged, 60, 45);
+  // Identity, AutoContrast, because the image has all levels already, and the weakest of each
+  // change: about one in six.
+  EXPECT_NEAR(unchanged, 105, 40);
   EXPECT_GT(results.size(), 200U);
 }
 

@@ -15,7 +15,7 @@
 //     }
 //   };
 //
-//   ls::Loader loader = {std::make_shared<Walks>(), {.batch_size = 32, .max_batches = 100}};
+//   ls::data::Loader loader = {std::make_shared<Walks>(), {.batch_size = 32, .max_batches = 100}};
 //
 // An epoch has a number of batches that is known before: by samples(), if the stream can tell it,
 // or by max_batches of the loader. So all workers make equally many steps without asking each

@@ -2,7 +2,7 @@
 //
 //   // On host 0 and on host 1, each with its own files:
 //   auto train = ls::data::partitioned({.parts = 2, .here = {{host, my_part}}});
-//   ls::Loader loader = {train, {.batch_size = 32, .sampler = train->sampler()}};
+//   ls::data::Loader loader = {train, {.batch_size = 32, .sampler = train->sampler()}};
 //
 // The run gives each shard samples of one part only. Shards [0, shards / parts) read part 0, the
 // next ones part 1, and so on, so the workers of host h have the shards of part h if all hosts have
