@@ -35,7 +35,7 @@ TEST(SomeSamples, WhatTheDataSetThrowsIsFoundAtItsPlace) {
   EXPECT_THAT(error_of([&] {
                 some_samples({std::make_shared<Broken>(), {}}, 1, node("{}"));
               }),
-              HasSubstr("a.yml:1: it: cube 0 is damaged"));
+              HasSubstr("a.yml:1: it: sample 0: cube 0 is damaged"));
 }
 
 }  // namespace

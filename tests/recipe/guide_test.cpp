@@ -2,6 +2,7 @@
 // one, and is merged over kBase.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/image/encode.h"
 #include "lockstep/recipe/recipe.h"
 
 namespace lockstep::recipe {
@@ -120,6 +122,12 @@ class Guide : public ::testing::Test {
       tags.push_back(sentence.remainder(4));
     }
     checkpoint::save("sentences.pt", StateDict{{"tokens", tokens}, {"tags", tags}});
+    for (const char* const color : {"blue", "red"}) {
+      const fs::path folder = fs::path("colors") / color;
+      fs::create_directories(folder);
+      std::ofstream(folder / "1.jpg", std::ios::binary)
+          << data::encode_jpeg(torch::randint(0, 256, {40, 48, 3}, torch::kUInt8));
+    }
   }
   ~Guide() override { fs::current_path(before_); }
 

@@ -566,7 +566,9 @@ TEST(Recipe, ALoaderHasItsCollate) {
 }
 
 TEST(Recipe, ALoaderHasItsBatchTransform) {
-  config::Node document = config_with({"loaders.train.batch_transform={Mixup: {classes: 3}}"});
+  // A metric of classes would need the key "labels", which only mixed batches have.
+  config::Node document =
+      config_with({"loaders.train.batch_transform={Mixup: {classes: 3}}", "callbacks=[]"});
   spell_out(document);
   const Recipe recipe = read_recipe(document);
   const data::Loaders& loaders = recipe.stages.at(0).options.loaders;

@@ -50,7 +50,7 @@ class PointStream : public data::IterableDataset {
 
 std::shared_ptr<Engine> two_shards(int workers) {
   return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
-      .workers = workers, .shards = 2, .timeout = std::chrono::seconds(60)});
+      .workers = workers, .shards = 2, .threads = 1, .timeout = std::chrono::seconds(60)});
 }
 
 // Streams with a known and an unknown number of samples. In the last batch of the known one the
@@ -142,6 +142,7 @@ TEST(DataStreams, HostsWithTheirOwnDataTrainToTheSameBits) {
                                        .world_size = 2,
                                        .first_rank = rank,
                                        .token = "ours",
+                                       .threads = 1,  // as in the other run
                                        .timeout = std::chrono::seconds(30)});
     return toy::train(own);
   };

@@ -100,7 +100,8 @@ TEST(DryRun, WhatADataSetThrowsNamesItsLoader) {
   TrainOptions options = toy::options();
   options.loaders.set("valid", {std::make_shared<Broken>()});
   // Also for a runner of which nothing is known.
-  EXPECT_EQ(found(tried_plan(options, std::nullopt)).what, "loader 'valid': cube 0 is damaged");
+  EXPECT_EQ(found(tried_plan(options, std::nullopt)).what,
+            "loader 'valid': sample 0: cube 0 is damaged");
 }
 
 TEST(DryRun, TargetsMustFitTheCriterion) {
