@@ -11,6 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/science/hdf5.h"
 #include "tests/data/error_text.h"
+#include "tests/data/toy_transforms.h"
 
 namespace lockstep::science {
 namespace {
@@ -51,6 +52,17 @@ class Tables : public ::testing::Test {
   const torch::Tensor label_ = torch::arange(kTableRows);
   const torch::Tensor age_ = torch::arange(kTableRows, torch::kUInt8);
 };
+
+TEST_F(Tables, RandomTransformsDrawByTheRow) {
+  const auto tables =
+      both({.features = {"x"}, .targets = "label", .transform = data::RandomPart(1)});
+  const data::EpochKey key{.seed = 3, .epoch = 2};
+  const std::vector<std::int64_t> indices = {40, 2, 17, 5, 33, 8};
+  const Batch kept = hdf5_table(tables[0])->gather_in_epoch(indices, key, {});
+  const Batch streamed = hdf5_table(tables[1])->gather_in_epoch(indices, key, {});
+  EXPECT_TRUE(torch::equal(streamed["features"], kept["features"]));
+  EXPECT_TRUE(torch::equal(streamed["targets"], kept["targets"]));
+}
 
 TEST_F(Tables, RowsAreGatheredInAnyOrder) {
   for (const std::vector<std::int64_t>& indices : std::vector<std::vector<std::int64_t>>{

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/finite.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/transformed.h"
 #include "lockstep/science/hdf5.h"
 
 namespace lockstep::science {
@@ -138,7 +139,16 @@ std::vector<TableColumn> columns_of(const Hdf5TableOptions& options) {
 data::DatasetPtr hdf5_table(const Hdf5TableOptions& options) {
   TableRows rows(options, columns_of(options));
   if (rows.bytes() <= static_cast<double>(options.memory)) return rows.read(counted(rows.size()));
-  return std::make_shared<const StreamedTable>(std::move(rows));
+  if (!options.transform && !options.target_transform) {
+    return std::make_shared<const StreamedTable>(std::move(rows));
+  }
+  // The transforms are around the table, because they draw by a row's place in the file, not in the
+  // batch that was read.
+  Hdf5TableOptions stored = options;
+  stored.transform = stored.target_transform = {};
+  return data::transformed(
+      std::make_shared<const StreamedTable>(TableRows(stored, columns_of(stored))),
+      {.transform = options.transform, .target_transform = options.target_transform});
 }
 
 }  // namespace lockstep::science
