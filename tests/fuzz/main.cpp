@@ -1,9 +1,7 @@
 // Gives damaged inputs to every reader of data that may come from outside: checkpoints, pickles,
-// configs, overrides, IDX files, arrays of NumPy, safetensors, vocabularies, CSV tables, archives
-// and frames of the network. A reader must return or throw lockstep::Error; any other exception, a
-// crash or a hang is a finding.
-// configs, overrides, IDX files, images, CSV tables and frames of the network. A reader must return
-// or throw lockstep::Error; any other exception, a crash or a hang is a finding.
+// configs, overrides, IDX files, images, arrays of NumPy, safetensors, vocabularies, CSV tables,
+// archives and frames of the network. A reader must return or throw lockstep::Error; any other
+// exception, a crash or a hang is a finding.
 //
 // usage: FUZZ_SECONDS=60 fuzz [SEED [READER]]
 //

@@ -29,6 +29,7 @@ data::Loader every_sample(const data::Loader& loader) {
   options.sampler = nullptr;
   options.drop_last = false;
   options.max_batches = {};
+  options.batch_transform = {};
   return {loader.dataset(), options};
 }
 

@@ -39,16 +39,20 @@ extern "C" {
 static void jpeg_warned(j_common_ptr info, int level) {
   const bool is_warning = level < 0;
   const int code = info->err->msg_code;
-  if (is_warning && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) jpeg_failed(info);
+  // Cameras write bytes between the pixels, which are complete, and the end of the image.
+  constexpr int kEndOfImage = 0xd9;
+  const bool is_harmless =
+      code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR ||
+      (code == JWRN_EXTRANEOUS_DATA && info->err->msg_parm.i[1] == kEndOfImage);
+  if (is_warning && !is_harmless) jpeg_failed(info);
 }
 
 static void jpeg_prints(j_common_ptr) {}
 
 }  // extern "C"
 
-// Rows and columns of an image that is decoded at eighths/8 of its size.
+// Rows and columns of an image, at the scale at which it is decoded.
 struct JpegPart {
-  int eighths = 8;
   std::int64_t top = 0;
   std::int64_t bottom = 0;  // behind the last row
   std::int64_t left = 0;
@@ -163,8 +167,10 @@ class JpegReader {
 };
 
 // The lowest scale at which the window is at least as large as its result. libjpeg can do all
-// eighths, but only these are fast: 5/8 to 7/8 take longer than the whole.
+// eighths, but only these are fast: 5/8 to 7/8 take longer than the whole. A lower scale averages
+// pixels, which a window without antialias does not want.
 int scale_for(const Window& window) {
+  if (!window.antialias || window.interpolation == Interpolation::kNearest) return 8;
   for (const int eighths : {1, 2, 4}) {
     const double scale = eighths / 8.0;
     if (window.height * scale >= static_cast<double>(window.size.height) &&
@@ -177,13 +183,12 @@ int scale_for(const Window& window) {
 
 // The pixels of a part that touch the box, and two more on each side: colours are stored at half of
 // the size, and at the edge of a part they would be interpolated in another way.
-JpegPart part_around(const Box& box, const ImageSize& image, int eighths) {
+JpegPart part_around(const Box& box, const ImageSize& image) {
   constexpr double kMargin = 2;
   const auto clamped = [](double at, std::int64_t most) {
     return static_cast<std::int64_t>(std::clamp(at, 0.0, static_cast<double>(most)));
   };
-  JpegPart part{.eighths = eighths,
-                .top = clamped(std::floor(box.top) - kMargin, image.height - 1),
+  JpegPart part{.top = clamped(std::floor(box.top) - kMargin, image.height - 1),
                 .left = clamped(std::floor(box.left) - kMargin, image.width - 1)};
   part.bottom =
       std::max(part.top + 1, clamped(std::ceil(box.top + box.height) + kMargin, image.height));
@@ -200,7 +205,7 @@ torch::Tensor decode_window(JpegReader& reader, const Window& window, int orient
       .top = window.top, .left = window.left, .height = window.height, .width = window.width};
   Box box = as_stored(asked, reader.size(), orientation);
   for (double* const value : {&box.top, &box.left, &box.height, &box.width}) *value *= scale;
-  JpegPart part = part_around(box, reader.scaled_size(eighths), eighths);
+  JpegPart part = part_around(box, reader.scaled_size(eighths));
   const torch::Tensor pixels = reader.decode(part);
 
   box.top -= static_cast<double>(part.top);

@@ -235,9 +235,9 @@ class PlainTiff {
     const std::int64_t height = tag_or<std::uint32_t>(tiff_, TIFFTAG_TILELENGTH, 0);
     const std::int64_t row_bytes = width * samples_together() * value_bytes_;
     // A tile may be larger than the image, but not many times: it is padded with zeros.
-    constexpr std::int64_t kLargestSide = 1 << 16;
-    if (width < 1 || height < 1 || width > std::max(header_.size.width, kLargestSide) ||
-        height > std::max(header_.size.height, kLargestSide)) {
+    constexpr std::int64_t kLargestPadding = 1 << 12;
+    if (width < 1 || height < 1 || width > header_.size.width + kLargestPadding ||
+        height > header_.size.height + kLargestPadding) {
       throw DataError("TIFF: tiles of {} x {} (height x width) for an image of {} x {}", height,
                       width, header_.size.height, header_.size.width);
     }

@@ -97,10 +97,8 @@ void add_datasets(Targets& targets);          // and transforms, samplers and co
 void add_arrays(Targets& targets);            // data sets of arrays and text in files
 void add_tables(Targets& targets);            // and published data sets of images
 void add_loading(Targets& targets);           // data sets around others: Transformed, Cached
-void add_datasets(Targets& targets);          // and transforms, samplers and collates
 void add_image_transforms(Targets& targets);  // and batch transforms
 void add_images(Targets& targets);            // data sets of images in files
-void add_datasets(Targets& targets);          // and transforms, samplers and collates
 void add_sampler_targets(
     Targets& targets);  // samplers that need more than a size; joined data sets
 void add_callbacks(Targets& targets);

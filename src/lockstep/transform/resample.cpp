@@ -51,7 +51,8 @@ Axis make_axis(const AxisOptions& options) {
 
 void check_window(const Window& window, const ImageSize& image) {
   const auto fits = [](double first, double length, std::int64_t pixels) {
-    return std::isfinite(first) && std::isfinite(length) && length > 0 && snap(first) >= 0 &&
+    return std::isfinite(first) && std::isfinite(length) && snap(first) >= 0 &&
+           snap(first + length) > snap(first) &&
            snap(first + length) <= static_cast<double>(pixels);
   };
   if (!fits(window.top, window.height, image.height) ||
