@@ -8,26 +8,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/image/jpeg_errors.h"
 #include "lockstep/image/jump.h"
 
 namespace lockstep::data {
 namespace {
-
-struct EncoderState {
-  jpeg_error_mgr errors;  // first, because libjpeg knows only this part
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-extern "C" {
-
-[[noreturn]] static void encoder_failed(j_common_ptr info) {
-  auto* const state = reinterpret_cast<EncoderState*>(info->err);
-  info->err->format_message(info, state->message);
-  std::longjmp(state->jump, 1);
-}
-
-}  // extern "C"
 
 // Owns the memory that libjpeg writes to.
 struct EncoderOutput {
@@ -50,10 +35,10 @@ std::string encode_jpeg(const torch::Tensor& image, const JpegOptions& options) 
   }
   const torch::Tensor pixels = image.cpu().contiguous();
   EncoderOutput output;
-  EncoderState state = {};
+  JpegErrors state = {};
   jpeg_compress_struct info = {};
   info.err = jpeg_std_error(&state.errors);
-  state.errors.error_exit = encoder_failed;
+  state.errors.error_exit = jpeg_failed;
   auto encode = [&] {
     jpeg_create_compress(&info);
     jpeg_mem_dest(&info, &output.bytes, &output.size);

@@ -18,6 +18,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/gather.h"
+#include "lockstep/data/sample_stack.h"
 #include "lockstep/image/image_list.h"
 #include "lockstep/transform/resample.h"
 
@@ -80,69 +81,6 @@ ImageList list_images(const ImageFolderOptions& options) {
                              .allow_empty = options.allow_empty});
 }
 
-// Stacks samples of one shape, and applies the steps for batches. Bytes become floats while they
-// are copied, if the steps begin with ToTensor.
-class SampleStack {
- public:
-  struct Options {
-    std::int64_t count = 1;
-    const SampleChain& steps;
-    const FusedTransform& fused;
-    const Batch& reuse;
-  };
-  explicit SampleStack(const Options& options) : options_(options) {}
-
-  // Samples come in order, and all have the shape and type of the first one.
-  void add(const torch::Tensor& sample) {
-    if (added_ == 0) allocate(sample);
-    const torch::Tensor packed = sample.contiguous();
-    torch::Tensor row = stack_.narrow(0, added_++, 1);
-    if (!map_) {
-      row.copy_(packed.unsqueeze(0));
-      return;
-    }
-    constexpr std::int64_t kFirst = 0;
-    gather_bytes_to_float(packed.unsqueeze(0), {&kFirst, 1}, *map_, row);
-  }
-
-  torch::Tensor finish() const {
-    torch::Tensor batch = stack_;
-    if (!map_) return options_.steps.batch_steps().apply(batch);
-    for (const TransformPtr& step : options_.fused.rest) batch = step.apply(batch);
-    return batch;
-  }
-
- private:
-  void allocate(const torch::Tensor& sample) {
-    std::vector<std::int64_t> shape = sample.sizes().vec();
-    torch::ScalarType type = sample.scalar_type();
-    map_ = map_for(sample);
-    if (map_) {
-      shape = {map_->channels, sample.size(0), sample.size(1)};
-      type = torch::kFloat32;
-    }
-    shape.insert(shape.begin(), options_.count);
-    stack_ = reuse_or_allocate(options_.reuse, "features", shape, type);
-  }
-
-  // Nothing if the gather cannot convert such a sample; then apply() does it, or says what is
-  // wrong.
-  std::optional<PixelMap> map_for(const torch::Tensor& sample) const {
-    const auto* const floats = std::get_if<BytesToFloat>(&options_.fused.conversion);
-    if (floats == nullptr || sample.scalar_type() != torch::kUInt8) return std::nullopt;
-    if (sample.dim() != 2 && sample.dim() != 3) return std::nullopt;
-    const std::int64_t channels = sample.dim() == 3 ? sample.size(2) : 1;
-    const auto means = static_cast<std::int64_t>(floats->mean.size());
-    if (channels < 1 || (means > 1 && means != channels)) return std::nullopt;
-    return PixelMap{.channels = channels, .mean = floats->mean, .std = floats->std};
-  }
-
-  Options options_;
-  std::optional<PixelMap> map_;
-  torch::Tensor stack_;
-  std::int64_t added_ = 0;
-};
-
 }  // namespace
 
 ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(options)) {
@@ -161,7 +99,6 @@ ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(option
     steps.erase(steps.begin());
   }
   if (!steps.empty()) steps_ = SampleChain(Compose(std::move(steps)));
-  fused_ = fuse(steps_.batch_steps());
 
   ImageList list = list_images(options_);
   classes_ = std::move(list.classes);
@@ -233,7 +170,7 @@ Batch ImageFolder::sample(SampleContext& context) const {
   check_indices({&context.index, 1}, size());
   Draw draw{.random = context.random};
   const Batch none;
-  SampleStack stack({.count = 1, .steps = steps_, .fused = fused_, .reuse = none});
+  SampleStack stack(steps_, {.key = "features", .count = 1, .reuse = none});
   stack.add(read(context.index, draw));
   const torch::Tensor target =
       torch::full({1}, targets_[static_cast<std::size_t>(context.index)], torch::kInt64);
@@ -248,7 +185,7 @@ Batch ImageFolder::gather_in_epoch(std::span<const std::int64_t> indices, const 
   const auto count = static_cast<std::int64_t>(indices.size());
   torch::Tensor targets = reuse_or_allocate(reuse, "targets", {count}, torch::kInt64);
   auto* const target = targets.data_ptr<std::int64_t>();
-  SampleStack stack({.count = count, .steps = steps_, .fused = fused_, .reuse = reuse});
+  SampleStack stack(steps_, {.key = "features", .count = indices.size(), .reuse = reuse});
   torch::Tensor first;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     Draw draw{.random = SampleRandom(key, indices[k])};

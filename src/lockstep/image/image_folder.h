@@ -104,9 +104,8 @@ class ImageFolder : public RandomDataset {
   std::vector<std::filesystem::path> paths_;
   std::vector<std::int64_t> targets_;
   std::vector<SkippedImage> skipped_;
-  TransformPtr first_;    // the first step, if it is a WindowTransform
-  SampleChain steps_;     // those after it
-  FusedTransform fused_;  // those of steps_ that are for batches
+  TransformPtr first_;  // the first step, if it is a WindowTransform
+  SampleChain steps_;   // those after it
 };
 
 std::shared_ptr<const ImageFolder> image_folder(ImageFolderOptions options);

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/image/codec.h"
 #include "lockstep/image/exif.h"
+#include "lockstep/image/jpeg_errors.h"
 #include "lockstep/image/jump.h"
 #include "lockstep/image/pixels.h"
 
@@ -20,19 +21,7 @@ namespace {
 // half of the pixels in one direction.
 constexpr std::int64_t kPixelsPerByte = 1024;
 
-struct JpegState {
-  jpeg_error_mgr errors;  // first, because libjpeg knows only this part
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
 extern "C" {
-
-[[noreturn]] static void jpeg_failed(j_common_ptr info) {
-  auto* const state = reinterpret_cast<JpegState*>(info->err);
-  info->err->format_message(info, state->message);
-  std::longjmp(state->jump, 1);
-}
 
 // libjpeg warns about damaged data and returns grey instead of the rest of the image. Such an image
 // must not be trained on.
@@ -161,7 +150,7 @@ class JpegReader {
     if (!call_until_jump(state_.jump, body)) throw DataError("JPEG: {}", state_.message);
   }
 
-  JpegState state_ = {};
+  JpegErrors state_ = {};
   jpeg_decompress_struct info_ = {};
   bool is_cmyk_ = false;
 };
