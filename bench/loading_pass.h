@@ -1,4 +1,4 @@
-// What the measurements of loaders share: a pass over the samples, speeds, and PyTorch's side.
+// Shared by the measurements of loaders: a pass over the samples, speeds, and PyTorch's side.
 #pragma once
 
 #include <chrono>

@@ -19,7 +19,7 @@ EpochKey key_of_dataset(const EpochKey& key, std::size_t dataset) {
   return {.seed = random.bits(), .epoch = key.epoch};
 }
 
-// What one data set has of a batch.
+// The samples of a batch that come from one data set.
 struct BatchPart {
   std::size_t dataset = 0;
   std::vector<std::int64_t> indices = {};  // in the data set

@@ -20,7 +20,8 @@ void draw_to_front(std::vector<std::int64_t>& indices, std::size_t count, Sample
 // The same choice as draw_to_front(), for a few of many indices: it does not copy all of them.
 std::vector<std::int64_t> draw_few(std::span<const std::int64_t> from, std::size_t count,
                                    SampleRandom& random) {
-  std::unordered_map<std::size_t, std::int64_t> moved;  // what swaps put into a place
+  std::unordered_map<std::size_t, std::int64_t>
+      moved;  // places that no longer have their own index
   const auto at = [&](std::size_t place) {
     const auto found = moved.find(place);
     return found == moved.end() ? from[place] : found->second;

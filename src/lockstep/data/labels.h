@@ -1,4 +1,4 @@
-// What samplers need to know of every sample: its class, or its length.
+// The class or the length of every sample, for samplers that choose by it.
 #pragma once
 
 #include <cstdint>

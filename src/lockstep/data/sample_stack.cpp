@@ -10,7 +10,7 @@
 namespace lockstep::data {
 namespace {
 
-// What the copy of samples like this one can do, and what is left.
+// The steps that are done while such a sample is copied, and the steps that are left.
 FusedTransform plan_stack(const SampleChain& chain, const torch::Tensor& sample) {
   const FusedTransform& fused = chain.fused_batch_steps();
   const auto* floats = std::get_if<BytesToFloat>(&fused.conversion);

@@ -1,4 +1,4 @@
-// What the decoders of single formats share. Internal to image/: other code calls decode().
+// Shared by the decoders of single formats. Internal to image/: other code calls decode().
 #pragma once
 
 #include <cstdint>

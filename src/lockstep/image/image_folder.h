@@ -23,7 +23,7 @@
 
 namespace lockstep::data {
 
-// What to do with an image that cannot be read.
+// The reaction to an image that cannot be read.
 enum class OnImageError {
   kStop,  // an error that names the file, when the image is needed
   kSkip,  // it is left out. All images are decoded once when the data set is made, to find them.

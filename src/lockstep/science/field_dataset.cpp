@@ -492,7 +492,7 @@ void make_parts(const Hdf5Options& options, const Parts& parts, std::optional<Fi
                     .target_transform = options.target_transform,
                     .flat = options.flat};
   if (kept) {
-    // What is the same in every epoch is done once.
+    // Scaling is the same in every epoch, so it is done once.
     const bool is_same =
         kept->targets.is_same(kept->features) && data.scaling.features == data.scaling.targets;
     kept->features = data.scaling.features.apply(kept->features);

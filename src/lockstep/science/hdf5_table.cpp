@@ -16,7 +16,7 @@
 namespace lockstep::science {
 namespace {
 
-// What becomes one tensor of a batch.
+// One or more datasets of the file that become one tensor of a batch.
 struct TableColumn {
   std::string key;
   std::vector<std::string> datasets;

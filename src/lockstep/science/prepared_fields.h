@@ -6,7 +6,7 @@
 
 namespace lockstep::science {
 
-// What is done, in this order.
+// The changes of a sample, in the order in which they are made.
 struct Preparation {
   data::Scaling scaling = {};
   bool is_scaled = false;  // the samples have this scaling already
@@ -37,7 +37,7 @@ class PreparedFields : public data::ScaledDataset {
   const data::Scaling& scaling() const override { return scaling_; }
 
  private:
-  // What is done to one of the keys.
+  // The changes of the tensor under one key.
   struct Step {
     data::ChannelScaling scaling;  // none if the samples have it already
     data::SampleChain chain;

@@ -398,7 +398,7 @@ TablePlan plan_table(const CsvOptions& options, const ColumnNames& names) {
   return plan;
 }
 
-// What is read in one pass over the file.
+// One pass over the cells of the file.
 struct CellPass {
   const CsvText& text;
   const CsvOptions& options;

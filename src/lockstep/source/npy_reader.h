@@ -45,7 +45,7 @@ class NpzFile {
   std::vector<ZipMember> members_;
 };
 
-// What the header of an .npy file says.
+// The header of an .npy file.
 struct NpyHeader {
   StoredNumber number;
   std::vector<std::int64_t> shape;
