@@ -30,7 +30,7 @@ TEST(ResampleKernels, RowsOfAnyNumberOfChannels) {
       std::vector<std::uint8_t> from(static_cast<std::size_t>(rows * stride));
       for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * i * 7);
       std::vector<std::uint8_t> last(from.end() - stride, from.end());
-      last.push_back(200);
+      last.insert(last.end(), 2, 200);
       std::vector<std::uint8_t> to(static_cast<std::size_t>(rows * (3 * channels + 1)), 77);
       resample_rows({.from = from.data(),
                      .from_stride = stride,

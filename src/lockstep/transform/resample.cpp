@@ -204,7 +204,8 @@ torch::Tensor resample_bytes(const torch::Tensor& image, const ImageLayout& layo
                                    axes.columns.begin * channels;
 
   const std::int64_t row_bytes = axes.columns.inputs() * channels;
-  memory.last_row.resize(static_cast<std::size_t>(row_bytes + 1));
+  constexpr std::int64_t kBehind = 2;  // see ByteRows::last
+  memory.last_row.resize(static_cast<std::size_t>(row_bytes + kBehind));
   std::memcpy(memory.last_row.data(), from + (needed.count - 1) * stride,
               static_cast<std::size_t>(row_bytes));
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/base/vectorize.h"
+#include "lockstep/transform/resample_avx2.h"
 
 namespace lockstep::data {
 namespace {
@@ -35,10 +36,6 @@ LOCKSTEP_ALWAYS_INLINE inline void clamp_to_bytes(Ints& sums) {
   sums = sums > 255 ? Ints{} + 255 : sums;
 }
 
-LOCKSTEP_ALWAYS_INLINE inline const std::uint8_t* row_at(const ByteRows& rows, std::int64_t row) {
-  return row + 1 == rows.rows ? rows.last : rows.from + row * rows.from_stride;
-}
-
 // Pixels of three or four bytes: one pixel of two rows at a time, four lanes each. Of three
 // channels the fourth lane has a byte of the next pixel, and its result is overwritten by that
 // pixel.
@@ -49,7 +46,7 @@ struct PixelRowsLoop {
   LOCKSTEP_ALWAYS_INLINE void operator()(const ByteRows& rows) const {
     for (std::int64_t row = 0; row < rows.rows; row += 2) {
       const std::int64_t second = std::min(row + 1, rows.rows - 1);
-      resize_two(row_at(rows, row), row_at(rows, second), rows.to + row * rows.to_stride,
+      resize_two(rows.row(row), rows.row(second), rows.to + row * rows.to_stride,
                  rows.to + second * rows.to_stride);
     }
   }
@@ -88,7 +85,7 @@ struct ByteRowsLoop {
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const ByteRows& rows) const {
     for (std::int64_t row = 0; row < rows.rows; ++row) {
-      const std::uint8_t* const from = row_at(rows, row);
+      const std::uint8_t* const from = rows.row(row);
       std::uint8_t* to = rows.to + row * rows.to_stride;
       for (std::int64_t x = 0; x < weights.outputs(); ++x) {
         const Inputs inputs = weights.inputs[static_cast<std::size_t>(x)];
@@ -184,9 +181,24 @@ struct FloatColumnsLoop {
   }
 };
 
+// The weights for the loops of AVX2, valid until the thread's next call, or null if this machine or
+// these weights do not allow them.
+const PairedWeights* paired_for_avx2([[maybe_unused]] const ByteWeights& weights) {
+#if LOCKSTEP_HAS_AVX2_CLONE
+  thread_local PairedWeights paired;
+  if (__builtin_cpu_supports("avx2") && pair_up(weights, paired)) return &paired;
+#endif
+  return nullptr;
+}
+
 }  // namespace
 
 void resample_rows(const ByteRows& rows, const ByteWeights& weights) {
+#if LOCKSTEP_HAS_AVX2_CLONE
+  if (rows.channels == 3 || rows.channels == 4) {
+    if (const auto* paired = paired_for_avx2(weights)) return resample_rows_avx2(rows, *paired);
+  }
+#endif
   switch (rows.channels) {
     case 3:
       return run_best(PixelRowsLoop<3>{weights}, rows);
@@ -198,6 +210,9 @@ void resample_rows(const ByteRows& rows, const ByteWeights& weights) {
 }
 
 void resample_columns(const ByteColumns& columns, const ByteWeights& weights) {
+#if LOCKSTEP_HAS_AVX2_CLONE
+  if (const auto* paired = paired_for_avx2(weights)) return resample_columns_avx2(columns, *paired);
+#endif
   run_best(ByteColumnsLoop{weights}, columns);
 }
 

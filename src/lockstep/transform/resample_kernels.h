@@ -33,13 +33,17 @@ inline constexpr int kWeightBits = 22;
 struct ByteRows {
   const std::uint8_t* from = nullptr;
   std::int64_t from_stride = 0;
-  // Used instead of the last row. With three channels a byte behind it must be readable.
+  // Used instead of the last row. With three channels two bytes behind it must be readable.
   const std::uint8_t* last = nullptr;
   std::int64_t rows = 0;
   std::int64_t channels = 1;  // innermost
   // With three channels a byte behind each row is overwritten.
   std::uint8_t* to = nullptr;
   std::int64_t to_stride = 0;
+
+  const std::uint8_t* row(std::int64_t at) const {
+    return at + 1 == rows ? last : from + at * from_stride;
+  }
 };
 
 // Resizes each row.
