@@ -131,6 +131,7 @@ struct JpegFile {
   int quality = 90;
   J_COLOR_SPACE colors = JCS_RGB;  // of the image; one component: grey
   bool progressive = false;
+  bool scan_per_component = false;
   int orientation = 0;  // 0: no EXIF data
 };
 
@@ -151,6 +152,14 @@ inline std::string jpeg_file(const torch::Tensor& image, const JpegFile& file = 
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, file.quality, TRUE);
   if (file.progressive) jpeg_simple_progression(&info);
+  std::vector<jpeg_scan_info> scans;
+  if (file.scan_per_component) {
+    for (int component = 0; component < info.num_components; ++component) {
+      scans.push_back({.comps_in_scan = 1, .component_index = {component}, .Se = DCTSIZE2 - 1});
+    }
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&info, TRUE);
   if (file.orientation != 0) {
     const std::string marker = std::string("Exif\0\0", 6) + exif(file.orientation);

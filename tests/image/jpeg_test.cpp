@@ -128,6 +128,20 @@ TEST(Jpeg, DamagedFiles) {
   EXPECT_GE(testing::count_refused(jpeg_file(waves(64, 48), {.progressive = true})), 17);
 }
 
+TEST(Jpeg, TooManyPassesOverTheImage) {
+  const std::string file = jpeg_file(waves(32, 32), {.scan_per_component = true});
+  const std::size_t last_scan = file.rfind("\xff\xda");
+  const std::string scan = file.substr(last_scan, file.size() - last_scan - 2);
+  const auto with_scans = [&](int more) {
+    std::string text = file.substr(0, file.size() - 2);
+    for (int i = 0; i < more; ++i) text += scan;
+    return text + "\xff\xd9";
+  };
+  EXPECT_TRUE(torch::equal(decode(bytes_of(with_scans(10))), decode(bytes_of(file))));
+  EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(with_scans(600))); }),
+              HasSubstr("more than 500 scans"));
+}
+
 TEST(Jpeg, AHeaderThatIsTooLargeForTheFile) {
   std::string file = jpeg_file(gradient(8, 8));
   const std::size_t frame = file.find("\xff\xc0");

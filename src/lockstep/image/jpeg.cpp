@@ -38,6 +38,17 @@ static void jpeg_warned(j_common_ptr info, int level) {
 
 static void jpeg_prints(j_common_ptr) {}
 
+// A file of some KB can have thousands of passes over the whole image, which take minutes. Real
+// ones have about ten.
+static void jpeg_goes_on(j_common_ptr info) {
+  constexpr int kMostScans = 500;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* const state = reinterpret_cast<JpegErrors*>(info->err);
+  std::snprintf(state->message, sizeof state->message, "the image has more than %d scans",
+                kMostScans);
+  std::longjmp(state->jump, 1);
+}
+
 }  // extern "C"
 
 // Rows and columns of an image, at the scale at which it is decoded.
@@ -55,9 +66,11 @@ class JpegReader {
     state_.errors.error_exit = jpeg_failed;
     state_.errors.emit_message = jpeg_warned;
     state_.errors.output_message = jpeg_prints;
+    progress_.progress_monitor = jpeg_goes_on;
     try {
       call([this, bytes] {
         jpeg_create_decompress(&info_);
+        info_.progress = &progress_;
         jpeg_mem_src(&info_, bytes.data(), static_cast<unsigned long>(bytes.size()));
         jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xffff);  // EXIF
         jpeg_read_header(&info_, TRUE);
@@ -151,6 +164,7 @@ class JpegReader {
   }
 
   JpegErrors state_ = {};
+  jpeg_progress_mgr progress_ = {};
   jpeg_decompress_struct info_ = {};
   bool is_cmyk_ = false;
 };
