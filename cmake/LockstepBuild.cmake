@@ -49,10 +49,11 @@ endif()
 set(LOCKSTEP_LESS_OPTIMISED $<$<CONFIG:Release>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND LOCKSTEP_LESS_OPTIMISED -Wno-maybe-uninitialized)   # with -O1, g++ 12 does not see that torch's arrays are filled
-  # From g++ 13 on, -O3 sets this option, and a precompiled header is for one setting of it.
+  # From g++ 13 on, -O3 sets these options, and a precompiled header is for one setting of them.
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-munroll-only-small-loops LOCKSTEP_HAS_UNROLL_ONLY_SMALL_LOOPS)
   if(LOCKSTEP_HAS_UNROLL_ONLY_SMALL_LOOPS)
-    list(APPEND LOCKSTEP_LESS_OPTIMISED $<$<CONFIG:Release>:-munroll-only-small-loops>)
+    list(APPEND LOCKSTEP_LESS_OPTIMISED $<$<CONFIG:Release>:-munroll-only-small-loops>
+         $<$<CONFIG:Release>:-mvzeroupper>)
   endif()
 endif()
