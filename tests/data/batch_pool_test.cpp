@@ -30,6 +30,16 @@ TEST(BatchPool, GivesBackABatchThatIsNoLongerHeld) {
   EXPECT_TRUE(pool.take().empty());
 }
 
+TEST(BatchPool, GivesBackTheNewestBatchFirst) {
+  BatchPool pool(3);
+  std::vector<Batch> batches = {made(), made()};
+  const void* const newest = batches.back()["x"].data_ptr();
+  for (const Batch& batch : batches) pool.lend(batch);
+  batches.clear();
+  EXPECT_EQ(pool.take()["x"].data_ptr(), newest);
+  EXPECT_FALSE(pool.take().empty());
+}
+
 // Whether the pool does not give back a batch while a part of it is held. `hold` returns the part.
 template <typename Hold>
 bool kept_while(const Hold& hold) {

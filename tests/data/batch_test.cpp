@@ -78,6 +78,27 @@ TEST(Batch, HasListsAndNestedBatches) {
   EXPECT_THAT(tensors, ElementsAre("features"));
 }
 
+TEST(Batch, CopiesHaveTheirOwnLists) {
+  const Batch original = of_all_kinds();
+  Batch copy = original;
+  copy.set("boxes", Batch::List{});
+  copy.erase("meta");
+  EXPECT_EQ(original.list("boxes").size(), 2U);
+  EXPECT_TRUE(original.contains("meta"));
+  copy = original;
+  EXPECT_THAT(copy.keys(), ElementsAre("features", "boxes", "meta"));
+  copy = Batch(copy.nested("meta"));
+  EXPECT_THAT(copy.keys(), ElementsAre("angle"));
+  EXPECT_TRUE(copy.lists().empty());
+}
+
+TEST(Batch, ABatchThatWasMovedFromIsEmpty) {
+  Batch batch = of_all_kinds();
+  const Batch moved = std::move(batch);
+  EXPECT_TRUE(batch.empty());  // NOLINT(bugprone-use-after-move)
+  EXPECT_THAT(moved.keys(), ElementsAre("features", "boxes", "meta"));
+}
+
 TEST(Batch, NamesTheKindOfAValue) {
   const Batch batch = of_all_kinds();
   EXPECT_EQ(error_text<ConfigError>([&] { batch["boxes"]; }),

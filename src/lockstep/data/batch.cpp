@@ -23,7 +23,7 @@ void set_in(std::vector<std::pair<std::string, T>>& entries, std::string_view ke
     entry.second = std::move(value);
     return;
   }
-  entries.emplace_back(std::string(key), std::move(value));
+  entries.emplace_back(key, std::move(value));
 }
 
 template <typename T>
@@ -32,6 +32,21 @@ void erase_in(std::vector<std::pair<std::string, T>>& entries, std::string_view 
 }
 
 }  // namespace
+
+const Batch::Others Batch::kNone = {};
+
+Batch::Batch(const Batch& other) : entries_(other.entries_) {
+  if (other.others_ != nullptr) others_ = std::make_unique<Others>(*other.others_);
+}
+
+Batch& Batch::operator=(const Batch& other) {
+  return *this = Batch(other);
+}
+
+Batch::Others& Batch::make_others() {
+  if (others_ == nullptr) others_ = std::make_unique<Others>();
+  return *others_;
+}
 
 void Batch::fail_to_find(std::string_view key, std::string_view expected) const {
   if (find(key) != nullptr) {
@@ -74,35 +89,40 @@ const torch::Tensor* Batch::find(std::string_view key) const {
 }
 
 const Batch::List* Batch::find_list(std::string_view key) const {
-  return find_in(lists_, key);
+  return find_in(lists(), key);
 }
 
 const Batch* Batch::find_nested(std::string_view key) const {
-  return find_in(nested_, key);
+  return find_in(nested_batches(), key);
 }
 
 void Batch::set(std::string_view key, torch::Tensor tensor) {
-  erase_in(lists_, key);
-  erase_in(nested_, key);
+  // Enough for "features", "targets", "logits" and "loss", with one allocation.
+  constexpr std::size_t kUsual = 4;
+  erase_other(key);
+  if (entries_.empty()) entries_.reserve(kUsual);
   set_in(entries_, key, std::move(tensor));
 }
 
 void Batch::set(std::string_view key, List list) {
   erase_in(entries_, key);
-  erase_in(nested_, key);
-  set_in(lists_, key, std::move(list));
+  Others& others = make_others();
+  erase_in(others.nested, key);
+  set_in(others.lists, key, std::move(list));
 }
 
 void Batch::set(std::string_view key, Batch nested) {
   erase_in(entries_, key);
-  erase_in(lists_, key);
-  set_in(nested_, key, std::move(nested));
+  Others& others = make_others();
+  erase_in(others.lists, key);
+  set_in(others.nested, key, std::move(nested));
 }
 
 void Batch::update(Batch other) {
   for (auto& [key, tensor] : other.entries_) set(key, std::move(tensor));
-  for (auto& [key, list] : other.lists_) set(key, std::move(list));
-  for (auto& [key, nested] : other.nested_) set(key, std::move(nested));
+  if (other.others_ == nullptr) return;
+  for (auto& [key, list] : other.others_->lists) set(key, std::move(list));
+  for (auto& [key, nested] : other.others_->nested) set(key, std::move(nested));
 }
 
 bool Batch::contains(std::string_view key) const {
@@ -112,8 +132,8 @@ bool Batch::contains(std::string_view key) const {
 std::vector<std::string> Batch::keys() const {
   std::vector<std::string> keys;
   for (const auto& [key, tensor] : entries_) keys.push_back(key);
-  for (const auto& [key, list] : lists_) keys.push_back(key);
-  for (const auto& [key, nested] : nested_) keys.push_back(key);
+  for (const auto& [key, list] : lists()) keys.push_back(key);
+  for (const auto& [key, nested] : nested_batches()) keys.push_back(key);
   return keys;
 }
 
@@ -122,14 +142,19 @@ std::int64_t Batch::size() const {
     const torch::Tensor& first = entries_.front().second;
     return first.dim() == 0 ? 0 : first.size(0);
   }
-  if (!lists_.empty()) return static_cast<std::int64_t>(lists_.front().second.size());
-  return nested_.empty() ? 0 : nested_.front().second.size();
+  if (!lists().empty()) return static_cast<std::int64_t>(lists().front().second.size());
+  return nested_batches().empty() ? 0 : nested_batches().front().second.size();
 }
 
 void Batch::erase(std::string_view key) {
   erase_in(entries_, key);
-  erase_in(lists_, key);
-  erase_in(nested_, key);
+  erase_other(key);
+}
+
+void Batch::erase_other(std::string_view key) {
+  if (others_ == nullptr) return;
+  erase_in(others_->lists, key);
+  erase_in(others_->nested, key);
 }
 
 Batch Batch::to(torch::Device device) const {
@@ -138,10 +163,11 @@ Batch Batch::to(torch::Device device) const {
   };
   Batch moved = *this;
   for (auto& [key, tensor] : moved.entries_) tensor = moved_tensor(tensor);
-  for (auto& [key, list] : moved.lists_) {
+  if (moved.others_ == nullptr) return moved;
+  for (auto& [key, list] : moved.others_->lists) {
     for (torch::Tensor& tensor : list) tensor = moved_tensor(tensor);
   }
-  for (auto& [key, nested] : moved.nested_) nested = nested.to(device);
+  for (auto& [key, nested] : moved.others_->nested) nested = nested.to(device);
   return moved;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,9 +26,16 @@ class Batch {
  public:
   using Entry = std::pair<std::string, torch::Tensor>;
   using List = std::vector<torch::Tensor>;
+  using ListEntry = std::pair<std::string, List>;
+  using NestedEntry = std::pair<std::string, Batch>;
 
   Batch() = default;
   Batch(std::initializer_list<Entry> entries) : entries_(entries) {}
+  Batch(const Batch& other);
+  Batch& operator=(const Batch& other);
+  Batch(Batch&&) noexcept = default;
+  Batch& operator=(Batch&&) noexcept = default;
+  ~Batch() = default;
 
   // The value of a key. Throws ConfigError, which suggests the nearest key, if `key` is not in the
   // batch, and ConfigError, which names the kind, if the value is of another kind.
@@ -51,7 +59,7 @@ class Batch {
 
   bool contains(std::string_view key) const;
   std::vector<std::string> keys() const;  // of tensors, then of lists, then of nested batches
-  bool empty() const { return entries_.empty() && lists_.empty() && nested_.empty(); }
+  bool empty() const { return entries_.empty() && lists().empty() && nested_batches().empty(); }
 
   // The number of samples in the batch: the first dimension of the first tensor. Without tensors,
   // the length of the first list; without lists, the size of the first nested batch.
@@ -63,15 +71,26 @@ class Batch {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
   // Its other values, in the same form.
-  const auto& lists() const { return lists_; }
-  const auto& nested_batches() const { return nested_; }
+  const std::vector<ListEntry>& lists() const { return others().lists; }
+  const std::vector<NestedEntry>& nested_batches() const { return others().nested; }
 
  private:
+  struct Others {
+    std::vector<ListEntry> lists;
+    std::vector<NestedEntry> nested;
+  };
+
   [[noreturn]] void fail_to_find(std::string_view key, std::string_view expected) const;
+  const Others& others() const { return others_ == nullptr ? kNone : *others_; }
+  Others& make_others();
+  void erase_other(std::string_view key);
+
+  static const Others kNone;
 
   std::vector<Entry> entries_;
-  std::vector<std::pair<std::string, List>> lists_;
-  std::vector<std::pair<std::string, Batch>> nested_;
+  // Null if there are none, as in most batches. A batch is moved and destroyed several times in
+  // each step, so the usual one should be small.
+  std::unique_ptr<Others> others_;
 };
 
 }  // namespace lockstep

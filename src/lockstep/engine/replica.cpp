@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <c10/util/SmallVector.h>
 #include <torch/utils.h>
 
 #include "lockstep/compute/parallel.h"
@@ -297,7 +298,7 @@ void change_means(std::span<const TrainedReplica> all, std::span<Replica::Reduce
 }  // namespace
 
 std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update) {
-  std::vector<Replica::Reduced> reduced;
+  c10::SmallVector<Replica::Reduced, 2> reduced;  // usually one, which needs no allocation
   Replica::Update each = update;
   for (const auto& [replica, optimizer] : all) {
     reduced.push_back(replica.reduce(optimizer, each));

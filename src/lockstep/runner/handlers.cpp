@@ -23,20 +23,20 @@ void RunnerHandlers::on_loader_start(State& state) {
   if (is_start()) runner_.on_loader_start(state);
 }
 void RunnerHandlers::on_batch_start(State& state) {
-  if (is_start()) watch_.call(state, "on_batch_start", [&] { runner_.on_batch_start(state); });
+  if (is_start()) batch_start_.call(state, [&] { runner_.on_batch_start(state); });
 }
 void RunnerHandlers::on_outputs(State& state) {
-  if (is_start()) watch_.call(state, "on_outputs", [&] { runner_.on_outputs(state); });
+  if (is_start()) outputs_.call(state, [&] { runner_.on_outputs(state); });
 }
 void RunnerHandlers::on_forward(State& state) {
-  if (is_start()) watch_.call(state, "on_forward", [&] { runner_.on_forward(state); });
+  if (is_start()) forward_.call(state, [&] { runner_.on_forward(state); });
 }
 
 // An override that reads gradients would find old ones, or none, if the run does not know of it.
 void RunnerHandlers::on_backward(State& state) {
   if (!is_start()) return;
   runner_.default_backward_ = false;
-  watch_.call(state, "on_backward", [&] { runner_.on_backward(state); });
+  backward_.call(state, [&] { runner_.on_backward(state); });
   if (runner_.default_backward_ || runner_.overrides_on_backward()) return;
   throw ConfigError(
       "the runner overrides on_backward, and its overrides_on_backward() is false, so gradients "
@@ -44,10 +44,10 @@ void RunnerHandlers::on_backward(State& state) {
 }
 
 void RunnerHandlers::on_batch_end(State& state) {
-  if (!is_start()) watch_.call(state, "on_batch_end", [&] { runner_.on_batch_end(state); });
+  if (!is_start()) batch_end_.call(state, [&] { runner_.on_batch_end(state); });
 }
 void RunnerHandlers::on_step(State& state) {
-  if (!is_start()) watch_.call(state, "on_step", [&] { runner_.on_step(state); });
+  if (!is_start()) step_.call(state, [&] { runner_.on_step(state); });
 }
 void RunnerHandlers::on_loader_end(State& state) {
   if (!is_start()) runner_.on_loader_end(state);

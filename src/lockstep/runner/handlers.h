@@ -37,7 +37,12 @@ class RunnerHandlers : public Callback {
 
   Runner& runner_;
   Half half_;
-  HandlerWatch watch_;
+  HandlerWatch batch_start_{"on_batch_start"};
+  HandlerWatch outputs_{"on_outputs"};
+  HandlerWatch forward_{"on_forward"};
+  HandlerWatch backward_{"on_backward"};
+  HandlerWatch batch_end_{"on_batch_end"};
+  HandlerWatch step_{"on_step"};
 };
 
 // Adds both parts at the end of the list: the places of the user's callbacks in it stay.

@@ -164,10 +164,7 @@ void LoaderPass::one_batch(const Place& at) {
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
   }
-  for (DoneShard& shard : done_) {
-    shard.state.batch_metrics.insert(of_updates.begin(), of_updates.end());
-  }
-  finish_shards();
+  finish_shards(of_updates);
   profiler_.count_batch();
   state_.can_snapshot = !steps_.empty() && between_steps();
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
@@ -248,7 +245,7 @@ void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
 
 // For another phase of the batch. It has what earlier phases put into the batch, but its own loss.
 void LoaderPass::return_to_shard(std::size_t index) {
-  state_.set_shard(std::move(done_[index].state));
+  if (!has_one_shard()) state_.set_shard(std::move(done_[index].state));
   state_.batch.erase(settings_.loss_key);
   state_.said.loss.reset();
   state_.said.loss_over = {};
@@ -260,7 +257,8 @@ void LoaderPass::keep_shard(std::size_t index, std::size_t phase) {
                                    .loss = state_.batch[settings_.loss_key].detach(),
                                    .over = state_.loss_over()});
   }
-  done_[index].state = state_.take_shard();
+  // The only shard of a worker stays in the state, because moving it takes time.
+  if (!has_one_shard()) done_[index].state = state_.take_shard();
 }
 
 void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
@@ -291,9 +289,10 @@ void LoaderPass::forward() {
 }
 
 // After the update, calls on_batch_end for each of this worker's shards.
-void LoaderPass::finish_shards() {
+void LoaderPass::finish_shards(const Metrics& of_updates) {
   for (DoneShard& shard : done_) {
-    state_.set_shard(std::move(shard.state));
+    if (!has_one_shard()) state_.set_shard(std::move(shard.state));
+    state_.batch_metrics.insert(of_updates.begin(), of_updates.end());
     record_batch_metrics(shard.losses);
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);

@@ -74,7 +74,7 @@ class LoaderPass {
     LossOver over;
   };
   struct DoneShard {
-    ShardState state;
+    ShardState state = {};               // if it had to make room for another one
     std::vector<PhaseLoss> losses = {};  // empty if the only phase has no name
   };
 
@@ -89,7 +89,7 @@ class LoaderPass {
   void update(std::size_t phase, Metrics& of_updates);
   bool between_steps() const;
   void set_modes();
-  void finish_shards();
+  void finish_shards(const Metrics& of_updates);
   void agree_on_metrics();
   void decide();
   void seed_shard(const Place& at, Draws draws, std::size_t phase = 0) const;
@@ -99,6 +99,7 @@ class LoaderPass {
   std::string place() const;
   std::string in_phase() const;  // for messages
   void backward(TrainStep& step);
+  bool has_one_shard() const { return shards_.count() == 1; }
   bool has_phases() const { return !settings_.phases.front().name.empty(); }
   std::string loss_name(std::size_t phase) const;  // of its metric
   std::optional<double> shown_loss(const std::string& name, const torch::Tensor& loss,

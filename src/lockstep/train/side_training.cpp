@@ -225,29 +225,27 @@ void SideTraining::check_leaves(const State& state) {
   }
 }
 
-FirstBatches& HandlerWatch::batches_of(const char* handler, const std::string& phase) {
-  for (Seen& seen : seen_) {
-    if (seen.handler == handler && seen.phase == phase) return seen.batches;
+bool HandlerWatch::watches(const State& state) {
+  if (!state.is_train) return false;
+  for (auto& [phase, batches] : phases_) {
+    if (phase == state.phase) return batches.includes(state.progress.batch_step);
   }
-  return seen_.emplace_back(Seen{.handler = handler, .phase = phase}).batches;
+  phases_.emplace_back(state.phase, FirstBatches());
+  return phases_.back().second.includes(state.progress.batch_step);
 }
 
-void HandlerWatch::call(State& state, const char* handler, const std::function<void()>& function) {
-  if (!state.is_train || !batches_of(handler, state.phase).includes(state.progress.batch_step)) {
-    function();
-    return;
-  }
+void HandlerWatch::call_watched(State& state, const std::function<void()>& function) const {
   const NamedTensors parameters = state.model.parameters();
   const auto versions = versions_of(parameters);
   ChangeModelWatch changes(state);
-  call_without_backward(handler, parameters, function);
+  call_without_backward(handler_, parameters, function);
   const auto* const changed = first_changed(parameters, versions);
   if (changed == nullptr || changes.was_called) return;
   throw ConfigError(
       "{} changed the parameter '{}' of shape {} outside of state.change_model(): leave updates to "
       "the optimizers of the run (.optimizers, .phases), and make other changes in on_step, inside "
       "of state.change_model()",
-      handler, changed->first, shape_of(changed->second));
+      handler_, changed->first, shape_of(changed->second));
 }
 
 }  // namespace lockstep

@@ -59,24 +59,29 @@ class SideTraining {
   std::set<const c10::TensorImpl*> own_;  // these, and those of the criterions
 };
 
-// The same for the handlers of a runner that are called in train batches (on_step, …).
+// The same for one handler of a runner that is called in train batches (on_step, …).
 class HandlerWatch {
  public:
-  // Calls function(). In the first two train batches of this handler and phase, throws ConfigError
-  // if it called backward(), or changed a parameter of the run outside of state.change_model().
-  // `handler` is a literal of the caller: handlers are told apart by its address.
-  void call(State& state, const char* handler, const std::function<void()>& function);
+  // `handler` is its name, a literal.
+  explicit HandlerWatch(const char* handler) : handler_(handler) {}
+
+  // Calls function(). In the first two train batches of each phase, throws ConfigError if it called
+  // backward(), or changed a parameter of the run outside of state.change_model().
+  template <typename Function>
+  void call(State& state, const Function& function) {
+    if (watches(state)) {
+      call_watched(state, function);
+    } else {
+      function();
+    }
+  }
 
  private:
-  // There are few of them, and they are looked for in every batch.
-  struct Seen {
-    const char* handler;
-    std::string phase;
-    FirstBatches batches = {};
-  };
-  FirstBatches& batches_of(const char* handler, const std::string& phase);
+  bool watches(const State& state);
+  void call_watched(State& state, const std::function<void()>& function) const;
 
-  std::vector<Seen> seen_;
+  const char* handler_;
+  std::vector<std::pair<std::string, FirstBatches>> phases_;  // few, and looked for in every batch
 };
 
 }  // namespace lockstep

@@ -47,8 +47,8 @@ void State::add_loss(const torch::Tensor& term, const LossOver& over) {
 }
 
 LossOver State::loss_over() const {
-  const bool is_said =
-      said.loss.defined() && batch.contains(loss_key) && batch[loss_key].is_same(said.loss);
+  const torch::Tensor* const loss = said.loss.defined() ? batch.find(loss_key) : nullptr;
+  const bool is_said = loss != nullptr && loss->is_same(said.loss);
   return is_said ? said.loss_over : mean_over_samples();
 }
 

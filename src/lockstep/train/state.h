@@ -188,7 +188,7 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
 
   // The groups that are written as a whole.
   void set_pass(PassState pass) { static_cast<PassState&>(*this) = std::move(pass); }
-  void set_shard(ShardState shard) { static_cast<ShardState&>(*this) = std::move(shard); }
+  void set_shard(ShardState&& shard) { static_cast<ShardState&>(*this) = std::move(shard); }
   // Moves the current shard out, so that another one can be handled.
   ShardState take_shard() { return std::exchange(static_cast<ShardState&>(*this), ShardState{}); }
 };

@@ -155,8 +155,8 @@ void set_losses(State& state, const SupervisedKeys& keys, const std::vector<Loss
       throw ConfigError("losses: '{}': the run has no single criterion: name one of its criterions",
                         term.name);
     }
-    const torch::Tensor output = state.batch[term.output];
-    const torch::Tensor target = state.batch[term.target];
+    const torch::Tensor& output = state.batch[term.output];  // valid until set_loss()
+    const torch::Tensor& target = state.batch[term.target];
     const LossOver over = criterion.over(output, target);
     const torch::Tensor value = value_of(criterion, output, target, over);
     const torch::Tensor weighted = term.weight == 1 ? value : value * term.weight;
