@@ -39,6 +39,8 @@ class Cached : public Dataset {
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
   std::string name_of(std::int64_t index) const override { return dataset_->name_of(index); }
 
+  std::vector<DatasetPtr> parts() const override { return {dataset_}; }
+
   struct Counts {
     std::int64_t samples = 0;  // in the cache
     std::int64_t bytes = 0;    // that they take

@@ -31,6 +31,8 @@ class ConcatDataset : public Dataset {
   std::string name_of(std::int64_t index) const override;
   torch::Tensor column(std::string_view key) const override;
 
+  std::vector<DatasetPtr> parts() const override { return datasets_; }
+
  private:
   struct Place {
     std::size_t dataset = 0;

@@ -21,6 +21,9 @@
 
 namespace lockstep::data {
 
+class Dataset;
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
 // Must be safe to read from several threads at once: a loader may have several.
 class Dataset {
  public:
@@ -60,6 +63,9 @@ class Dataset {
   // Up to `count` samples that this process can read, for a look at the data before a run. By
   // default the first ones.
   virtual std::vector<std::int64_t> examples(std::int64_t count) const;
+
+  // The data sets that the samples come from, if this one is around others; else none.
+  virtual std::vector<DatasetPtr> parts() const { return {}; }
 };
 
 // A data set whose samples have random parts, or differ from epoch to epoch:
@@ -89,7 +95,5 @@ class RandomDataset : public Dataset {
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
 };
-
-using DatasetPtr = std::shared_ptr<const Dataset>;
 
 }  // namespace lockstep::data

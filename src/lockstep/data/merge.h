@@ -27,6 +27,7 @@ class MergedDataset : public Dataset {
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override;  // that of the first data set
   torch::Tensor column(std::string_view key) const override;
+  std::vector<DatasetPtr> parts() const override { return datasets_; }
 
  private:
   std::vector<DatasetPtr> datasets_;

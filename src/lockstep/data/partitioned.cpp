@@ -183,14 +183,14 @@ class PartitionSampler : public Sampler {
 
 PartitionedDataset::PartitionedDataset(const PartitionOptions& options)
     : ConcatDataset(all_parts(options)),
-      parts_(options.parts),
+      part_count_(options.parts),
       samples_(size() / options.parts),
       first_here_(options.here.begin()->first) {}
 
 std::shared_ptr<const Sampler> PartitionedDataset::sampler(
     const PartitionSamplerOptions& options) const {
   return std::make_shared<PartitionSampler>(
-      Partition{.parts = parts_, .samples = samples_, .options = options});
+      Partition{.parts = part_count_, .samples = samples_, .options = options});
 }
 
 std::vector<std::int64_t> PartitionedDataset::examples(std::int64_t count) const {

@@ -27,6 +27,8 @@ class Subset : public Dataset {
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   torch::Tensor column(std::string_view key) const override;
 
+  std::vector<DatasetPtr> parts() const override { return {dataset_}; }
+
   const DatasetPtr& dataset() const { return dataset_; }
 
  private:

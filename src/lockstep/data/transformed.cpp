@@ -74,6 +74,7 @@ class Transformed : public Dataset {
     return gather_in_epoch(indices, {}, std::move(reuse));
   }
   std::string name_of(std::int64_t index) const override { return dataset_->name_of(index); }
+  std::vector<DatasetPtr> parts() const override { return {dataset_}; }
   bool is_random() const override {
     return dataset_->is_random() || std::ranges::any_of(changed_, [](const ChangedKey& changed) {
              return changed.chain.is_random();

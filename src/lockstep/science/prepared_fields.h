@@ -34,6 +34,8 @@ class PreparedFields : public data::ScaledDataset {
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override { return fields_->name_of(index); }
 
+  std::vector<data::DatasetPtr> parts() const override { return {fields_}; }
+
   const data::Scaling& scaling() const override { return scaling_; }
 
  private:
