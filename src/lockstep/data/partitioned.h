@@ -52,12 +52,9 @@ class PartitionedDataset : public ConcatDataset {
   // read one part and its samples cannot be divided equally, an epoch leaves out the last ones.
   std::shared_ptr<const Sampler> sampler(const PartitionSamplerOptions& options = {}) const;
 
-  std::vector<std::int64_t> examples(std::int64_t count) const override;
-
  private:
   std::int64_t part_count_;
   std::int64_t samples_;
-  std::int64_t first_here_;
 };
 
 std::shared_ptr<const PartitionedDataset> partitioned(const PartitionOptions& options);
