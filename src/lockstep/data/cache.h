@@ -66,8 +66,8 @@ class Cached : public WrapperDataset {
   process::SharedMemory memory_;  // header, one slot per sample, samples
 };
 
-// Throws ConfigError if `dataset` is null or random, or if the memory is not positive or more than
-// the host has.
+// Throws ConfigError if `dataset` is null, random or a stream, or if the memory is not positive or
+// more than the host has.
 std::shared_ptr<const Cached> cached(DatasetPtr dataset, const CacheOptions& options = {});
 
 }  // namespace lockstep::data

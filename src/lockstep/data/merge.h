@@ -17,7 +17,8 @@ namespace lockstep::data {
 // cropped in the same way.
 class MergedDataset : public CompositeDataset {
  public:
-  // Throws ConfigError if there is none or one is null, and DataError if their sizes differ.
+  // Throws ConfigError if there is none or one is null or a stream, and DataError if their sizes
+  // differ.
   explicit MergedDataset(std::vector<DatasetPtr> datasets);
 
   std::int64_t size() const override { return datasets().front()->size(); }

@@ -12,7 +12,7 @@ namespace lockstep::data {
 class Subset : public WrapperDataset {
  public:
   // Sample i is sample indices[i] of `dataset`. An index may be there more than once. Throws
-  // ConfigError if `dataset` is null, and DataError if an index is out of range.
+  // ConfigError if `dataset` is null or a stream, and DataError if an index is out of range.
   Subset(DatasetPtr dataset, std::vector<std::int64_t> indices);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
