@@ -30,6 +30,7 @@
 #include "lockstep/data/balanced_sampler.h"
 #include "lockstep/data/cache.h"
 #include "lockstep/data/collate.h"
+#include "lockstep/data/composite_dataset.h"
 #include "lockstep/data/concat.h"
 #include "lockstep/data/iterable_dataset.h"
 #include "lockstep/data/labels.h"

@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/concat.h"
+#include "lockstep/data/merge.h"
 #include "lockstep/data/transformed.h"
 #include "tests/data/error_text.h"
 #include "tests/data/toy_transforms.h"
@@ -151,6 +153,8 @@ TEST(Cached, RefusesWhatMakesNoSense) {
       transformed(std::make_shared<CountedReads>(), {.transform = RandomPart(1), .keys = {"x"}});
   EXPECT_THAT(error_text<ConfigError>([&] { cached(random); }),
               HasSubstr("Put the random transforms after the cache"));
+  EXPECT_THROW(cached(concat({random})), ConfigError);
+  EXPECT_THROW(cached(merge({random})), ConfigError);
   EXPECT_THROW(cached(nullptr), ConfigError);
   EXPECT_THROW(cached(std::make_shared<CountedReads>(), {.memory = 0}), ConfigError);
   EXPECT_THAT(error_text<ConfigError>([] {

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/labels.h"
 #include "lockstep/data/list_dataset.h"
+#include "lockstep/data/scaling.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/data/error_text.h"
 
@@ -43,18 +44,45 @@ TEST(Concat, UsesMemoryAgain) {
   }
 }
 
-TEST(Concat, ListsAndNestedBatchesAreCollatedFromSamples) {
-  struct Nested : Dataset {
-    std::int64_t size() const override { return 2; }
-    Batch sample(std::int64_t index) const override {
-      Batch sample{{"x", torch::tensor(index)}};
-      sample.set("meta", Batch{{"angle", torch::tensor(index * 10)}});
-      return sample;
-    }
-  };
-  const auto all = concat({std::make_shared<Nested>(), std::make_shared<Nested>()});
-  const Batch batch = all->gather(Indices{3, 0}, {});
-  EXPECT_TRUE(batch.nested("meta")["angle"].equal(torch::tensor({10, 0}, torch::kInt64)));
+// Samples have a nested batch. Batches also have a list, and are counted.
+struct Nested : Dataset {
+  std::int64_t size() const override { return 2; }
+  Batch sample(std::int64_t index) const override {
+    ++reads;
+    Batch sample{{"x", torch::tensor(index)}};
+    sample.set("meta", Batch{{"angle", torch::tensor(index * 10)}});
+    return sample;
+  }
+  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
+    Batch batch = Dataset::gather(indices, std::move(reuse));
+    Batch::List boxes;
+    for (const std::int64_t index : indices) boxes.push_back(torch::zeros({index + 1}));
+    if (lists_too_many) boxes.emplace_back();
+    batch.set("boxes", std::move(boxes));
+    return batch;
+  }
+  bool lists_too_many = false;
+  mutable int reads = 0;
+};
+
+TEST(Concat, ListsAndNestedBatchesAreJoinedWithoutReadingTwice) {
+  const auto first = std::make_shared<Nested>();
+  const auto second = std::make_shared<Nested>();
+  const auto all = concat({first, second});
+  const Indices indices = {3, 0, 2};
+  const Batch batch = all->gather(indices, {});
+  EXPECT_TRUE(batch["x"].equal(torch::tensor({1, 0, 0}, torch::kInt64)));
+  EXPECT_TRUE(batch.nested("meta")["angle"].equal(torch::tensor({10, 0, 0}, torch::kInt64)));
+  ASSERT_EQ(batch.list("boxes").size(), 3u);
+  EXPECT_EQ(batch.list("boxes")[0].numel(), 2);
+  EXPECT_EQ(batch.list("boxes")[1].numel(), 1);
+  EXPECT_EQ(first->reads + second->reads, 3);
+  const Batch again = all->gather(indices, batch);
+  EXPECT_TRUE(again.nested("meta")["angle"].is_same(batch.nested("meta")["angle"]))
+      << "memory is used again";
+  second->lists_too_many = true;
+  EXPECT_THAT(error_text<DataError>([&] { all->gather(indices, {}); }),
+              HasSubstr("'boxes': expected 2 values, one per sample, in a batch of data set 1"));
 }
 
 // Twice the same data set must not give the same random crops twice.
@@ -102,6 +130,39 @@ TEST(Concat, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error(tensor_dataset({{"x", torch::zeros({2, 3}, torch::kInt64)}})),
               AllOf(HasSubstr("'x'"), HasSubstr("Long [1, 3]")));
   EXPECT_THAT(error(tensor_dataset({{"x", torch::zeros({2})}})), HasSubstr("Float [1]"));
+}
+
+struct Classes : Dataset {
+  explicit Classes(std::vector<std::string> all) : names(std::move(all)) {}
+  std::int64_t size() const override { return 1; }
+  Batch sample(std::int64_t) const override { return {{"targets", torch::tensor(0)}}; }
+  std::vector<std::string> class_names() const override { return names; }
+  std::vector<std::string> names;
+};
+
+TEST(Concat, HasClassesIfAllAgree) {
+  const auto pets = std::make_shared<Classes>(std::vector<std::string>{"cat", "dog"});
+  const auto others = std::make_shared<Classes>(std::vector<std::string>{"dog", "fox"});
+  EXPECT_THAT(concat({pets, pets})->class_names(), ElementsAre("cat", "dog"));
+  EXPECT_TRUE(concat({pets, others})->class_names().empty());
+  EXPECT_TRUE(concat({pets, range_of(0, 2)})->class_names().empty());
+}
+
+struct Scaled : ScaledDataset {
+  explicit Scaled(double scale)
+      : own{.targets = {.kind = Normalization::kStandard, .shift = {0}, .scale = {scale}}} {}
+  std::int64_t size() const override { return 1; }
+  Batch sample(std::int64_t) const override { return {{"targets", torch::ones({1, 1})}}; }
+  const Scaling& scaling() const override { return own; }
+  Scaling own;
+};
+
+TEST(Concat, IsScaledIfAllAreInTheSameWay) {
+  const auto tens = std::make_shared<Scaled>(10);
+  EXPECT_EQ(scaling_of(*concat({tens, std::make_shared<Scaled>(10)})), tens->own);
+  const auto mixed = concat({tens, std::make_shared<Scaled>(20)});
+  EXPECT_THAT(error_text<DataError>([&] { scaling_of(*mixed); }),
+              AllOf(HasSubstr("scale [10]"), HasSubstr("data set 1"), HasSubstr("scale [20]")));
 }
 
 }  // namespace

@@ -83,5 +83,40 @@ TEST(Dataset, RefusesAnIndexOutOfRange) {
   EXPECT_EQ(error_of(Squares(), {-1}), "sample -1: the data set has 0 to 99");
 }
 
+// A loader calls gather_in_epoch().
+TEST(Dataset, OverridingOnlySampleInEpochGivesBatchesOfTheEpoch) {
+  struct Epochs : Dataset {
+    std::int64_t size() const override { return 3; }
+    Batch sample(std::int64_t index) const override { return sample_in_epoch(index, {}); }
+    Batch sample_in_epoch(std::int64_t, const EpochKey& key) const override {
+      return {{"x", torch::tensor(key.epoch)}};
+    }
+  };
+  const Epochs epochs;
+  const std::vector<std::int64_t> indices = {0, 2};
+  const auto two_of = [](std::int64_t value) { return torch::full({2}, value, torch::kInt64); };
+  EXPECT_TRUE(epochs.gather_in_epoch(indices, {.epoch = 5}, {})["x"].equal(two_of(5)));
+  EXPECT_TRUE(epochs.gather(indices, {})["x"].equal(two_of(1))) << "without an epoch";
+}
+
+TEST(Dataset, OverridingOnlyGatherIsUsedInAnEpoch) {
+  struct Gathered : Squares {
+    Batch gather(std::span<const std::int64_t>, Batch) const override {
+      return {{"gathered", torch::ones({1})}};
+    }
+  };
+  const std::vector<std::int64_t> indices = {0};
+  EXPECT_TRUE(Gathered().gather_in_epoch(indices, {}, {}).contains("gathered"));
+}
+
+TEST(Dataset, ExamplesAreTheFirstThatAreHere) {
+  struct Odd : Squares {
+    bool is_here(std::int64_t index) const override { return index % 2 == 1; }
+  };
+  EXPECT_THAT(Squares().examples(2), ::testing::ElementsAre(0, 1));
+  EXPECT_EQ(Squares().examples(1000).size(), 100u);
+  EXPECT_THAT(Odd().examples(3), ::testing::ElementsAre(1, 3, 5));
+}
+
 }  // namespace
 }  // namespace lockstep::data

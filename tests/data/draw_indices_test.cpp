@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <vector>
 
@@ -12,15 +11,14 @@
 namespace lockstep::data {
 namespace {
 
-std::vector<std::int64_t> counting(std::int64_t n) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(n));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
+TEST(DrawIndices, CountsUpFromZero) {
+  EXPECT_THAT(count_up(3), ::testing::ElementsAre(0, 1, 2));
+  EXPECT_TRUE(count_up(0).empty());
 }
 
 TEST(DrawIndices, AShuffleIsAPermutationThatDependsOnSeedAndEpoch) {
   const auto shuffled = [](std::uint64_t seed, std::int64_t epoch) {
-    auto indices = counting(100);
+    auto indices = count_up(100);
     SampleRandom random = order_random(seed, epoch);
     shuffle(indices, random);
     return indices;
@@ -30,7 +28,7 @@ TEST(DrawIndices, AShuffleIsAPermutationThatDependsOnSeedAndEpoch) {
   EXPECT_NE(shuffled(1, 2), shuffled(2, 2));
   auto sorted = shuffled(1, 2);
   std::ranges::sort(sorted);
-  EXPECT_EQ(sorted, counting(100));
+  EXPECT_EQ(sorted, count_up(100));
 }
 
 // The order of the permutations of three: each has a sixth of the draws.
@@ -38,7 +36,7 @@ TEST(DrawIndices, AllPermutationsAreEquallyLikely) {
   std::map<std::vector<std::int64_t>, int> counts;
   SampleRandom random = order_random(0, 1);
   for (int i = 0; i < 6000; ++i) {
-    auto indices = counting(3);
+    auto indices = count_up(3);
     shuffle(indices, random);
     counts[indices] += 1;
   }
@@ -47,7 +45,7 @@ TEST(DrawIndices, AllPermutationsAreEquallyLikely) {
 }
 
 TEST(DrawIndices, AChoiceRepeatsOnlyIfThereAreTooFew) {
-  const auto all = counting(1000);
+  const auto all = count_up(1000);
   for (const std::int64_t count : {0, 1, 40, 61, 62, 63, 500, 1000}) {
     SampleRandom random = order_random(3, 1);
     const auto chosen = choose(all, count, random);
@@ -61,7 +59,7 @@ TEST(DrawIndices, AChoiceRepeatsOnlyIfThereAreTooFew) {
 
 // A few of many are drawn without a copy of all; the choice is the same.
 TEST(DrawIndices, AFewAreTheFirstOfAll) {
-  const auto all = counting(1000);
+  const auto all = count_up(1000);
   SampleRandom one = order_random(3, 1);
   SampleRandom two = order_random(3, 1);
   const auto few = choose(all, 50, one);
@@ -71,8 +69,8 @@ TEST(DrawIndices, AFewAreTheFirstOfAll) {
 }
 
 TEST(DrawIndices, AFingerprintDependsOnEveryValue) {
-  EXPECT_EQ(fingerprint(counting(5)), fingerprint(counting(5)));
-  EXPECT_NE(fingerprint(counting(5)), fingerprint(counting(6)));
+  EXPECT_EQ(fingerprint(count_up(5)), fingerprint(count_up(5)));
+  EXPECT_NE(fingerprint(count_up(5)), fingerprint(count_up(6)));
   EXPECT_NE(fingerprint(std::vector<double>{1, 2}), fingerprint(std::vector<double>{2, 1}));
 }
 

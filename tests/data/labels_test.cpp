@@ -66,5 +66,20 @@ TEST(Lengths, AreTheFirstDimension) {
               HasSubstr("sample 0: 'features'"));
 }
 
+TEST(Labels, AnErrorNamesTheSample) {
+  struct Broken : Dataset {
+    std::int64_t size() const override { return 3; }
+    Batch sample(std::int64_t index) const override {
+      if (index == 2) throw DataError("the file ends too early");
+      return {{"targets", torch::tensor({index})}, {"features", torch::zeros({1})}};
+    }
+    std::string name_of(std::int64_t index) const override { return fmt::format("{}.jpg", index); }
+  };
+  const std::string expected = "2.jpg: the file ends too early";
+  EXPECT_EQ(error_text<DataError>([] { labels_of(Broken()); }), expected);
+  EXPECT_EQ(error_text<DataError>([] { lengths_of(Broken()); }), expected);
+  EXPECT_THAT(error_text<ConfigError>([] { labels_of(Broken(), "label"); }), HasSubstr("0.jpg: "));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -6,6 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/labels.h"
 #include "lockstep/data/list_dataset.h"
+#include "lockstep/data/partitioned.h"
+#include "lockstep/data/scaling.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::data {
@@ -61,6 +63,38 @@ TEST(Merge, RefusesWhatDoesNotFit) {
   EXPECT_THROW(
       merge({tensor_dataset({{"x", torch::arange(4)}}), tensor_dataset({{"y", torch::arange(5)}})}),
       DataError);
+}
+
+// The first sample may be on another host.
+TEST(Merge, LooksOnlyAtSamplesThatAreHere) {
+  const auto known = tensor_dataset({{"targets", torch::arange(6)}});
+  const auto second =
+      partitioned({.parts = 2, .here = {{1, tensor_dataset({{"x", torch::arange(3)}})}}});
+  const auto merged = merge({known, second});
+  EXPECT_TRUE(merged->column("targets").equal(torch::arange(6)));
+  EXPECT_THAT(merged->examples(2), testing::ElementsAre(3, 4));
+}
+
+struct Scaled : ScaledDataset {
+  std::int64_t size() const override { return 2; }
+  Batch sample(std::int64_t) const override {
+    return {{"features", torch::ones({1, 1})}, {"targets", torch::ones({1, 1})}};
+  }
+  std::vector<std::string> class_names() const override { return {"cat", "dog"}; }
+  const Scaling& scaling() const override { return own; }
+  ChannelScaling tens{.kind = Normalization::kStandard, .shift = {0}, .scale = {10}};
+  Scaling own{.features = tens, .targets = tens};
+};
+
+TEST(Merge, ScalingAndClassesAreThoseOfTheLastThatHasTheKey) {
+  const auto scaled = std::make_shared<Scaled>();
+  const auto other_targets = tensor_dataset({{"targets", torch::arange(2)}});
+  const auto replaced = merge({scaled, other_targets});
+  EXPECT_EQ(scaling_of(*replaced), Scaling{.features = scaled->tens});
+  EXPECT_TRUE(replaced->class_names().empty());
+  const auto extended = merge({scaled, tensor_dataset({{"x", torch::arange(2)}})});
+  EXPECT_EQ(scaling_of(*extended), scaled->own);
+  EXPECT_THAT(extended->class_names(), testing::ElementsAre("cat", "dog"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/data/scaling.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/data/error_text.h"
@@ -114,6 +115,26 @@ TEST(Partitioned, TheSamplerTellsWhatDecidesTheOrder) {
   EXPECT_NE(settings(3, {}), settings(4, {}));
   EXPECT_NE(settings(3, {}), settings(3, {.seed = 1}));
   EXPECT_NE(settings(3, {}), settings(3, {.shuffle = false}));
+}
+
+// What ranks with other parts tell, too: a model has as many outputs as classes.
+TEST(Partitioned, APartElsewhereIsLikeThoseThatAreHere) {
+  struct Told : ScaledDataset {
+    std::int64_t size() const override { return 3; }
+    Batch sample(std::int64_t) const override { return {{"targets", torch::ones({1, 1})}}; }
+    bool is_random() const override { return true; }
+    std::vector<std::string> class_names() const override { return {"cat", "dog"}; }
+    const Scaling& scaling() const override { return own; }
+    Scaling own{.targets = {.kind = Normalization::kStandard, .shift = {0}, .scale = {10}}};
+  };
+  const auto told = std::make_shared<Told>();
+  const auto second = partitioned({.parts = 2, .here = {{1, told}}});
+  EXPECT_THAT(second->class_names(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(scaling_of(*second), told->own);
+  EXPECT_TRUE(second->is_random());
+  EXPECT_FALSE(second->is_here(2));
+  EXPECT_TRUE(second->is_here(3));
+  EXPECT_EQ(second->part_count(), 2);
 }
 
 }  // namespace

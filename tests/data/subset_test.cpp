@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/partitioned.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::data {
@@ -36,6 +37,14 @@ TEST(Subset, RefusesWhatIsNotThere) {
   const Subset subset(ten(), {7, 2, 7});
   EXPECT_THROW(subset.sample(3), DataError);
   EXPECT_THROW(subset.gather(std::vector<std::int64_t>{-1}, {}), DataError);
+}
+
+TEST(Subset, ExamplesAreSamplesThatAreHere) {
+  const auto second =
+      partitioned({.parts = 2, .here = {{1, tensor_dataset({{"x", torch::arange(3)}})}}});
+  const Subset subset(second, {5, 0, 1, 4});
+  EXPECT_EQ(subset.examples(9), (std::vector<std::int64_t>{0, 3}));
+  EXPECT_EQ(subset.examples(1), (std::vector<std::int64_t>{0}));
 }
 
 }  // namespace

@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/cache.h"
 #include "lockstep/data/collate.h"
+#include "lockstep/data/composite_dataset.h"
+#include "lockstep/data/concat.h"
+#include "lockstep/data/merge.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/data/error_text.h"
@@ -151,6 +155,72 @@ TEST(Transformed, RefusesWhatMakesNoSense) {
   const auto missing = transformed(signals(), {.transform = Reverse(), .keys = {"feature"}});
   EXPECT_THAT(error_text<DataError>([&] { missing->gather(kChosen, {}); }),
               HasSubstr("no tensor 'feature' in the samples; did you mean 'features'?"));
+}
+
+// The sum of the offsets that all layers add to a sample.
+double offset_of(const DatasetPtr& dataset) {
+  return dataset->sample(3)["features"][0].item<double>();
+}
+
+double offset_of_layers(const std::vector<std::uint64_t>& layers) {
+  double sum = 0;
+  for (const std::uint64_t layer : layers)
+    sum += SampleRandom(key_of_layer({}, layer), 3).uniform();
+  return sum;
+}
+
+// Equal numbers in two layers would be one offset, doubled.
+TEST(Transformed, LayersAreCountedThroughOtherDataSets) {
+  const auto zeros = tensor_dataset({{"features", torch::zeros({4, 1}, torch::kFloat64)}});
+  const auto with_offset = [](const DatasetPtr& dataset) {
+    return transformed(dataset, {.transform = RandomOffset()});
+  };
+  const auto reversed = [](const DatasetPtr& dataset) {
+    return transformed(dataset, {.transform = Reverse()});
+  };
+  const auto all_of = [](const DatasetPtr& dataset) {
+    return std::make_shared<const Subset>(dataset, std::vector<std::int64_t>{0, 1, 2, 3});
+  };
+  const auto once = with_offset(zeros);
+  const auto twice = with_offset(once);
+  EXPECT_DOUBLE_EQ(offset_of(once), offset_of_layers({0}));
+  EXPECT_DOUBLE_EQ(offset_of(twice), offset_of_layers({0, 1}));
+  EXPECT_DOUBLE_EQ(offset_of(with_offset(reversed(zeros))), offset_of_layers({1}));
+  EXPECT_DOUBLE_EQ(offset_of(with_offset(cached(reversed(zeros)))), offset_of_layers({0}));
+  for (const DatasetPtr& around : {DatasetPtr(all_of(once)), concat({once}), merge({once})}) {
+    EXPECT_DOUBLE_EQ(offset_of(with_offset(around)), offset_of_layers({0, 1}));
+    EXPECT_DOUBLE_EQ(offset_of(with_offset(all_of(with_offset(around)))),
+                     offset_of_layers({0, 1, 2}));
+  }
+  EXPECT_DOUBLE_EQ(offset_of(with_offset(all_of(twice))), offset_of_layers({0, 1, 2}));
+  EXPECT_DOUBLE_EQ(offset_of(with_offset(all_of(reversed(once)))), offset_of_layers({0, 1}));
+}
+
+TEST(Transformed, KnowsColumnsThatItDoesNotChange) {
+  const auto plus_one = Lambda([](const torch::Tensor& batch) { return batch + 1; });
+  const auto column = [](const TransformedOptions& options, std::string_view key) {
+    return transformed(signals(), options)->column(key);
+  };
+  EXPECT_TRUE(column({.transform = RandomPart(5)}, "targets").equal(torch::arange(8)));
+  EXPECT_FALSE(column({.transform = RandomPart(5)}, "features").defined());
+  EXPECT_FALSE(column({.transform = RandomPart(5), .masks = {"mask"}}, "mask").defined());
+  EXPECT_TRUE(
+      column({.transform = plus_one, .masks = {"mask"}}, "mask").equal(signals()->column("mask")))
+      << "steps for batches are left out for a mask";
+  EXPECT_TRUE(column({.target_transform = plus_one}, "targets").equal(torch::arange(8) + 1))
+      << "as the samples have it";
+}
+
+TEST(Transformed, ForgetsTheNamesOfClassesThatItChanges) {
+  struct Named : Growing {
+    std::vector<std::string> class_names() const override { return {"cat", "dog"}; }
+  };
+  const auto names = [](const TransformedOptions& options) {
+    return transformed(std::make_shared<Named>(), options)->class_names();
+  };
+  EXPECT_THAT(names({.transform = Reverse()}), ElementsAre("cat", "dog"));
+  EXPECT_THAT(names({.transform = Reverse(), .masks = {"targets"}}), ElementsAre("cat", "dog"));
+  EXPECT_TRUE(names({.target_transform = Reverse()}).empty());
 }
 
 }  // namespace

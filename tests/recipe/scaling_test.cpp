@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/data/partitioned.h"
 #include "lockstep/recipe/shorthand.h"
 #include "tests/recipe/support.h"
 
@@ -85,6 +86,15 @@ TEST(OutputScaling, ChangesOutputsOfTheTargetsSize) {
   OutputScaling(loader).undo(outputs);
   EXPECT_TRUE(outputs["logits"].equal(torch::full({3, 4}, 1000.5)));
   EXPECT_TRUE(outputs["size"].equal(torch::ones({3, 2})));
+}
+
+// The first sample is not on this host.
+TEST(OutputScaling, IsFoundInAPartOfTheData) {
+  const data::Loader loader(
+      data::partitioned({.parts = 2, .here = {{1, std::make_shared<Thousands>()}}}));
+  Batch outputs = {{"logits", torch::ones({3, 4})}};
+  OutputScaling(loader).undo(outputs);
+  EXPECT_TRUE(outputs["logits"].equal(torch::full({3, 4}, 1000.5)));
 }
 
 TEST(ScalingValue, MistakesAreFoundInTheirPlace) {

@@ -5,8 +5,10 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/cache.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/transformed.h"
 #include "tests/science/support.h"
 
 namespace lockstep::science {
@@ -42,6 +44,8 @@ TEST(PreparedFields, AreScaledThenTransformedThenFlat) {
   const PreparedFields is_scaled(counted_fields(), {.scaling = scaling, .is_scaled = true});
   EXPECT_TRUE(is_scaled.sample(5)["features"].equal(counted_fields()->sample(5)["features"]));
   EXPECT_EQ(is_scaled.scaling(), scaling);
+  const auto inside = prepared(counted_fields(), {.scaling = scaling});
+  EXPECT_EQ(prepared(inside, {.flat = true})->scaling(), scaling);
 }
 
 TEST(PreparedFields, ChangeFeaturesAndTargetsInTheSameWay) {
@@ -89,6 +93,36 @@ TEST(PreparedFields, AnErrorNamesTheKey) {
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'features': scaling (standard): expected [B, 1, …]"));
   }
+}
+
+TEST(PreparedFields, AreRandomIfATransformIs) {
+  const auto doubled = data::Lambda([](const torch::Tensor& batch) { return batch * 2; });
+  EXPECT_FALSE(PreparedFields(counted_fields(), {.transform = doubled}).is_random());
+  for (const Preparation& preparation : {Preparation{.transform = test::RandomMirror()},
+                                         Preparation{.target_transform = test::RandomMirror()}}) {
+    const auto mirrored = prepared(counted_fields(), preparation);
+    EXPECT_TRUE(mirrored->is_random());
+    EXPECT_THROW(data::cached(mirrored), ConfigError);
+  }
+}
+
+// The same numbers twice would mirror each sample twice, which is no mirroring at all.
+TEST(PreparedFields, DrawOtherNumbersThanTheDataSetsInsideAndOutside) {
+  const Preparation mirrored{.transform = test::RandomMirror()};
+  const auto inside =
+      data::transformed(prepared(counted_fields(), mirrored), {.transform = test::RandomMirror()});
+  const auto outside =
+      prepared(data::transformed(counted_fields(), {.transform = test::RandomMirror()}), mirrored);
+  const torch::Tensor plain = counted_fields()->gather(all_indices(), {})["features"];
+  EXPECT_FALSE(inside->gather(all_indices(), {})["features"].equal(plain));
+  EXPECT_FALSE(outside->gather(all_indices(), {})["features"].equal(plain));
+}
+
+TEST(PreparedFields, KnowTheColumnsThatTheyDoNotChange) {
+  const auto same_targets = prepared(counted_fields(), {.transform = test::RandomMirror()});
+  EXPECT_TRUE(same_targets->column("targets").equal(counted_fields()->column("targets")));
+  EXPECT_FALSE(same_targets->column("features").defined());
+  EXPECT_FALSE(prepared(counted_fields(), {.flat = true})->column("targets").defined());
 }
 
 }  // namespace

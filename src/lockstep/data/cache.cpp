@@ -23,9 +23,8 @@ std::uint64_t aligned_up(std::uint64_t bytes) {
   return (bytes + kSampleAlignment - 1) / kSampleAlignment * kSampleAlignment;
 }
 
-DatasetPtr checked(DatasetPtr dataset, const CacheOptions& options) {
-  if (!dataset) throw ConfigError("Cached: expected a data set, got a null pointer");
-  if (dataset->is_random()) {
+std::int64_t checked_capacity(const Dataset& dataset, const CacheOptions& options) {
+  if (dataset.is_random()) {
     throw ConfigError(
         "Cached: the samples of the data set have random parts, and a cache would repeat those of "
         "the first epoch. Put the random transforms after the cache: transformed(cached(…), "
@@ -35,7 +34,7 @@ DatasetPtr checked(DatasetPtr dataset, const CacheOptions& options) {
     throw ConfigError("Cached: memory: expected a positive number of bytes, got {}",
                       options.memory);
   }
-  return dataset;
+  return options.memory;
 }
 
 process::SharedMemory reserved(std::uint64_t fixed, std::int64_t capacity) {
@@ -65,9 +64,9 @@ struct Cached::Header {
 };
 
 Cached::Cached(DatasetPtr dataset, const CacheOptions& options)
-    : dataset_(checked(std::move(dataset), options)),
-      capacity_(options.memory),
-      memory_(reserved(Header::end(dataset_->size()), capacity_)) {}
+    : WrapperDataset("Cached", std::move(dataset)),
+      capacity_(checked_capacity(inner(), options)),
+      memory_(reserved(Header::end(inner().size()), capacity_)) {}
 
 // The memory is zero at first, and so are all numbers in it.
 Cached::Header& Cached::header() const {
@@ -88,13 +87,14 @@ std::optional<Batch> Cached::find(std::int64_t index, SampleMemory memory) const
   return read_sample(memory_.data() + place, memory);
 }
 
-Batch Cached::sample(std::int64_t index) const {
+Batch Cached::sample_in_epoch(std::int64_t index, const EpochKey&) const {
   check_indices({&index, 1}, size());
   std::optional<Batch> found = find(index, SampleMemory::kCopy);
   return found ? std::move(*found) : read_and_keep(index);
 }
 
-Batch Cached::gather(std::span<const std::int64_t> indices, Batch reuse) const {
+Batch Cached::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey&,
+                              Batch reuse) const {
   check_indices(indices, size());
   Samples samples{.samples = {}, .indices = indices, .reuse = std::move(reuse)};
   samples.samples.reserve(indices.size());
@@ -109,7 +109,7 @@ Batch Cached::gather(std::span<const std::int64_t> indices, Batch reuse) const {
 }
 
 Batch Cached::read_and_keep(std::int64_t index) const {
-  Batch sample = dataset_->sample(index);
+  Batch sample = inner().sample(index);
   keep(index, sample);
   return sample;
 }
@@ -134,7 +134,7 @@ std::optional<std::uint64_t> Cached::allocate(std::size_t bytes) const {
   do {
     if (size > static_cast<std::uint64_t>(capacity_) - used) return std::nullopt;
   } while (!header().bytes.compare_exchange_weak(used, used + size, std::memory_order_relaxed));
-  const std::uint64_t place = Header::end(dataset_->size()) + used;
+  const std::uint64_t place = Header::end(inner().size()) + used;
   // Pages that the host does not have are lost for the cache. Its size is a limit, not a promise.
   return memory_.take(place, size) ? std::optional(place) : std::nullopt;
 }

@@ -14,7 +14,7 @@
 #include <span>
 #include <string>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/composite_dataset.h"
 #include "lockstep/data/sample_bytes.h"
 #include "lockstep/process/shared_memory.h"
 
@@ -29,15 +29,15 @@ struct CacheOptions {
 // Samples that come first stay, until the memory is full. Others are read each time. There are no
 // locks: a worker that ends while it writes a sample leaves others unharmed, and they read this
 // sample themselves.
-class Cached : public Dataset {
+class Cached : public WrapperDataset {
  public:
   // As cached().
   Cached(DatasetPtr dataset, const CacheOptions& options);
 
-  std::int64_t size() const override { return dataset_->size(); }
-  Batch sample(std::int64_t index) const override;
-  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
-  std::string name_of(std::int64_t index) const override { return dataset_->name_of(index); }
+  // The same in all epochs.
+  Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override;
+  Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                        Batch reuse) const override;
 
   struct Counts {
     std::int64_t samples = 0;  // in the cache
@@ -62,13 +62,12 @@ class Cached : public Dataset {
   void keep(std::int64_t index, const Batch& sample) const;
   std::optional<std::uint64_t> allocate(std::size_t bytes) const;
 
-  DatasetPtr dataset_;
   std::int64_t capacity_;         // bytes
   process::SharedMemory memory_;  // header, one slot per sample, samples
 };
 
-// Throws ConfigError if `dataset` is null or random, or if the memory is not positive or more than
-// the host has.
+// Throws ConfigError if `dataset` is null, random or a stream, or if the memory is not positive or
+// more than the host has.
 std::shared_ptr<const Cached> cached(DatasetPtr dataset, const CacheOptions& options = {});
 
 }  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/composite_dataset.h"
 
 namespace lockstep::data {
 
@@ -16,20 +16,22 @@ namespace lockstep::data {
 // others. A data set may be there more than once: the random parts of its samples then differ,
 // because the random numbers of a sample depend on which of the data sets it is in. Those of the
 // first data set have the numbers that they would have without the others.
-class ConcatDataset : public Dataset {
+class ConcatDataset : public CompositeDataset {
  public:
-  // Throws ConfigError if there is none, or if one is null.
+  // Throws ConfigError if there is none, or if one is null or a stream.
   explicit ConcatDataset(std::vector<DatasetPtr> datasets);
 
   std::int64_t size() const override { return ends_.back(); }
-  Batch sample(std::int64_t index) const override;
-  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
   Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override;
   // Gathers from each data set in one pass. Throws DataError if their batches do not fit together.
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
   std::string name_of(std::int64_t index) const override;
+  std::vector<std::string> class_names() const override;  // none if the data sets differ in them
   torch::Tensor column(std::string_view key) const override;
+  bool is_here(std::int64_t index) const override;
+  std::vector<std::int64_t> examples(std::int64_t count) const override;
+  const Scaling& scaling() const override;  // throws DataError if the data sets differ in it
 
  private:
   struct Place {
@@ -37,8 +39,8 @@ class ConcatDataset : public Dataset {
     std::int64_t index = 0;  // in it
   };
   Place place_of(std::int64_t index) const;
+  std::int64_t first_of(std::size_t dataset) const;
 
-  std::vector<DatasetPtr> datasets_;
   std::vector<std::int64_t> ends_;  // index after the last sample of each
 };
 

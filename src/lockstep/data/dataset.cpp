@@ -1,34 +1,61 @@
 #include "lockstep/data/dataset.h"
 
-#include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "lockstep/data/collate.h"
+#include "lockstep/data/scaling.h"
 
 namespace lockstep::data {
 
 namespace {
 
-const Collate& stacked() {
-  static const Collate collate = stack();
-  return collate;
+// The epoch for which gather_in_epoch() of a data set is calling gather() in this thread. gather()
+// has no key that it could pass on to a sample_in_epoch() that is overridden without it.
+struct GatheredEpoch {
+  const Dataset* dataset = nullptr;
+  EpochKey key = {};
+};
+
+GatheredEpoch& gathered_epoch() {
+  thread_local GatheredEpoch epoch;
+  return epoch;
 }
+
+class GatheredEpochScope {
+ public:
+  explicit GatheredEpochScope(const GatheredEpoch& epoch)
+      : before_(std::exchange(gathered_epoch(), epoch)) {}
+  ~GatheredEpochScope() { gathered_epoch() = before_; }
+  GatheredEpochScope(const GatheredEpochScope&) = delete;
+  GatheredEpochScope& operator=(const GatheredEpochScope&) = delete;
+
+ private:
+  GatheredEpoch before_;
+};
 
 }  // namespace
 
+Batch Dataset::stack_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                              Batch reuse) const {
+  static const Collate collate = stack();
+  return make_batch(*this, collate, {.indices = indices, .key = key, .reuse = std::move(reuse)});
+}
+
 Batch Dataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
-  return make_batch(*this, stacked(), {.indices = indices, .reuse = std::move(reuse)});
+  const GatheredEpoch& epoch = gathered_epoch();
+  return stack_in_epoch(indices, epoch.dataset == this ? epoch.key : EpochKey(), std::move(reuse));
 }
 
 Batch Dataset::sample_in_epoch(std::int64_t index, const EpochKey&) const {
   return sample(index);
 }
 
-Batch Dataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey&,
+Batch Dataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                                Batch reuse) const {
+  const GatheredEpochScope scope({.dataset = this, .key = key});
   return gather(indices, std::move(reuse));
 }
 
@@ -41,9 +68,17 @@ torch::Tensor Dataset::column(std::string_view) const {
 }
 
 std::vector<std::int64_t> Dataset::examples(std::int64_t count) const {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(count, size())));
-  std::iota(indices.begin(), indices.end(), 0);
+  std::vector<std::int64_t> indices;
+  const std::int64_t samples = size();
+  for (std::int64_t i = 0; i < samples && std::ssize(indices) < count; ++i) {
+    if (is_here(i)) indices.push_back(i);
+  }
   return indices;
+}
+
+const Scaling& Dataset::scaling() const {
+  static const Scaling none;
+  return none;
 }
 
 Batch RandomDataset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
@@ -57,7 +92,7 @@ Batch RandomDataset::sample_in_epoch(std::int64_t index, const EpochKey& key) co
 
 Batch RandomDataset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                                      Batch reuse) const {
-  return make_batch(*this, stacked(), {.indices = indices, .key = key, .reuse = std::move(reuse)});
+  return stack_in_epoch(indices, key, std::move(reuse));
 }
 
 }  // namespace lockstep::data

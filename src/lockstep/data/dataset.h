@@ -21,6 +21,10 @@
 
 namespace lockstep::data {
 
+class Dataset;
+struct Scaling;
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
 // Must be safe to read from several threads at once: a loader may have several.
 class Dataset {
  public:
@@ -39,13 +43,18 @@ class Dataset {
 
   // The same in an epoch. A loader calls these two. They are for data sets whose samples have
   // random parts, and for those that contain another data set. By default they call sample() and
-  // gather().
+  // gather(). The stack that gather() makes by default then has samples of the epoch. Derive from
+  // RandomDataset or WrapperDataset rather than override them.
   virtual Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const;
   virtual Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                                 Batch reuse) const;
 
   // Whether a sample may differ from epoch to epoch. Then it cannot be kept in a cache.
   virtual bool is_random() const { return false; }
+
+  // How many times random parts were added to a sample, one data set around the other. All of them
+  // know the same seed, epoch and sample, so each must draw from a seed of its own (key_of_layer).
+  virtual std::uint64_t random_layers() const { return is_random() ? 1 : 0; }
 
   // Names a sample in messages: "sample 17", or with the file that it is read from.
   virtual std::string name_of(std::int64_t index) const;
@@ -57,9 +66,23 @@ class Dataset {
   // samples; else an undefined tensor. Samplers ask for the classes ("targets").
   virtual torch::Tensor column(std::string_view key) const;
 
+  // Whether this process can read the sample. It cannot if the sample is on another host.
+  virtual bool is_here(std::int64_t) const { return true; }
+
   // Up to `count` samples that this process can read, for a look at the data before a run. By
-  // default the first ones.
+  // default the first ones that are here.
   virtual std::vector<std::int64_t> examples(std::int64_t count) const;
+
+  // How the samples are scaled, so that predictions can be scaled back. By default not at all.
+  virtual const Scaling& scaling() const;
+
+  // The data sets that the samples come from, if this one is around others; else none.
+  virtual std::vector<DatasetPtr> parts() const { return {}; }
+
+ protected:
+  // Stacks sample_in_epoch().
+  Batch stack_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
+                       Batch reuse) const;
 };
 
 // A data set whose samples have random parts, or differ from epoch to epoch:
@@ -89,7 +112,5 @@ class RandomDataset : public Dataset {
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                         Batch reuse) const override;
 };
-
-using DatasetPtr = std::shared_ptr<const Dataset>;
 
 }  // namespace lockstep::data

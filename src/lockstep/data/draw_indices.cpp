@@ -1,6 +1,7 @@
 #include "lockstep/data/draw_indices.h"
 
 #include <bit>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -45,6 +46,12 @@ std::string fingerprint_of(std::span<const T> values) {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> count_up(std::int64_t count) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return indices;
+}
 
 SampleRandom order_random(std::uint64_t seed, std::int64_t epoch) {
   // Samples count from 0.

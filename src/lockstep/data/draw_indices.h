@@ -1,4 +1,4 @@
-// Random choices of indices, for samplers. Internal to data/.
+// Lists of indices, random choices of them, and their fingerprints. Internal to Lockstep.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,9 @@
 #include "lockstep/data/random.h"
 
 namespace lockstep::data {
+
+// 0, 1, …, count - 1
+std::vector<std::int64_t> count_up(std::int64_t count);
 
 // The random numbers of an epoch's order. They are other ones than those of any sample.
 SampleRandom order_random(std::uint64_t seed, std::int64_t epoch);

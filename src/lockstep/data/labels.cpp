@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/data/sample_error.h"
 
 namespace lockstep::data {
 namespace {
@@ -17,6 +18,10 @@ bool are_classes(const torch::Tensor& labels, std::int64_t count) {
                   describe(label));
 }
 
+torch::Tensor value_of(const Dataset& dataset, std::int64_t index, const std::string& key) {
+  return naming_sample(dataset, index, [&] { return dataset.sample(index)[key]; });
+}
+
 }  // namespace
 
 std::vector<std::int64_t> labels_of(const Dataset& dataset, const std::string& key) {
@@ -30,7 +35,7 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset, const std::string& k
   std::vector<std::int64_t> labels;
   labels.reserve(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) {
-    const torch::Tensor label = dataset.sample(i)[key];
+    const torch::Tensor label = value_of(dataset, i, key);
     if (!are_classes(label, 1)) refuse_label(dataset, i, key, label);
     labels.push_back(label.to(torch::kInt64).item<std::int64_t>());
   }
@@ -41,7 +46,7 @@ std::vector<std::int64_t> lengths_of(const Dataset& dataset, const std::string& 
   std::vector<std::int64_t> lengths;
   lengths.reserve(static_cast<std::size_t>(dataset.size()));
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    const torch::Tensor tensor = dataset.sample(i)[key];
+    const torch::Tensor tensor = value_of(dataset, i, key);
     if (tensor.dim() == 0) {
       throw DataError("{}: '{}': expected a sequence, got {}", dataset.name_of(i), key,
                       describe(tensor));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -30,8 +29,7 @@ LengthSampler::LengthSampler(std::vector<std::int64_t> lengths, const LengthSamp
 
 std::vector<std::int64_t> LengthSampler::indices(std::int64_t epoch) const {
   SampleRandom random = order_random(options_.seed, epoch);
-  std::vector<std::int64_t> shuffled(lengths_.size());
-  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::vector<std::int64_t> shuffled = count_up(size());
   shuffle(shuffled, random);
 
   const std::int64_t pool = options_.batch_size * options_.batches_per_pool;
@@ -41,8 +39,7 @@ std::vector<std::int64_t> LengthSampler::indices(std::int64_t epoch) const {
         [&](std::int64_t sample) { return lengths_[static_cast<std::size_t>(sample)]; });
   }
 
-  std::vector<std::int64_t> batches(static_cast<std::size_t>(size() / options_.batch_size));
-  std::iota(batches.begin(), batches.end(), 0);
+  std::vector<std::int64_t> batches = count_up(size() / options_.batch_size);
   shuffle(batches, random);
   std::vector<std::int64_t> order;
   order.reserve(shuffled.size());

@@ -1,23 +1,27 @@
 #include "lockstep/data/partitioned.h"
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_text.h"
+#include "lockstep/data/draw_indices.h"
 #include "lockstep/data/random.h"
 #include "lockstep/data/subset.h"
 
 namespace lockstep::data {
 namespace {
 
+// Its samples are taken to be like those of the parts that are here.
 class PartElsewhere : public Dataset {
  public:
-  PartElsewhere(std::int64_t part, std::int64_t samples, std::string here)
-      : part_(part), samples_(samples), here_(std::move(here)) {}
+  PartElsewhere(std::int64_t part, std::int64_t samples, const PartitionOptions& options)
+      : part_(part), samples_(samples), like_(options.here.begin()->second) {
+    std::vector<std::int64_t> here;
+    for (const auto& [number, dataset] : options.here) here.push_back(number);
+    here_ = fmt::format("{}", fmt::join(here, ", "));
+  }
 
   std::int64_t size() const override { return samples_; }
   Batch sample(std::int64_t) const override {
@@ -26,10 +30,17 @@ class PartElsewhere : public Dataset {
         "the partitioned data set, and a host must have the parts of its workers' shards",
         part_, here_);
   }
+  bool is_random() const override { return like_->is_random(); }
+  std::uint64_t random_layers() const override { return like_->random_layers(); }
+  std::vector<std::string> class_names() const override { return like_->class_names(); }
+  bool is_here(std::int64_t) const override { return false; }
+  std::vector<std::int64_t> examples(std::int64_t) const override { return {}; }
+  const Scaling& scaling() const override { return like_->scaling(); }
 
  private:
   std::int64_t part_;
   std::int64_t samples_;
+  DatasetPtr like_;
   std::string here_;
 };
 
@@ -66,24 +77,15 @@ std::int64_t samples_of_each(const PartitionOptions& options) {
   return samples;
 }
 
-std::vector<std::int64_t> first_samples_of(std::int64_t count) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
-}
-
 std::vector<DatasetPtr> all_parts(const PartitionOptions& options) {
   const std::int64_t samples = samples_of_each(options);
-  std::vector<std::int64_t> here;
-  for (const auto& [part, dataset] : options.here) here.push_back(part);
   std::vector<DatasetPtr> parts;
   for (std::int64_t part = 0; part < options.parts; ++part) {
     const auto found = options.here.find(part);
     if (found == options.here.end()) {
-      parts.push_back(std::make_shared<const PartElsewhere>(
-          part, samples, fmt::format("{}", fmt::join(here, ", "))));
+      parts.push_back(std::make_shared<const PartElsewhere>(part, samples, options));
     } else if (found->second->size() > samples) {
-      parts.push_back(std::make_shared<const Subset>(found->second, first_samples_of(samples)));
+      parts.push_back(std::make_shared<const Subset>(found->second, count_up(samples)));
     } else {
       parts.push_back(found->second);
     }
@@ -104,7 +106,7 @@ std::vector<std::int64_t> order_of_part(const Partition& partition, std::int64_t
   SampleRandom random({.seed = partition.options.seed, .epoch = 0}, -1 - part);
   auto order = partition.options.shuffle
                    ? RandomSampler(partition.samples, {.seed = random.bits()}).indices(epoch)
-                   : first_samples_of(partition.samples);
+                   : count_up(partition.samples);
   for (std::int64_t& index : order) index += part * partition.samples;
   return order;
 }
@@ -183,20 +185,13 @@ class PartitionSampler : public Sampler {
 
 PartitionedDataset::PartitionedDataset(const PartitionOptions& options)
     : ConcatDataset(all_parts(options)),
-      parts_(options.parts),
-      samples_(size() / options.parts),
-      first_here_(options.here.begin()->first) {}
+      part_count_(options.parts),
+      samples_(size() / options.parts) {}
 
 std::shared_ptr<const Sampler> PartitionedDataset::sampler(
     const PartitionSamplerOptions& options) const {
   return std::make_shared<PartitionSampler>(
-      Partition{.parts = parts_, .samples = samples_, .options = options});
-}
-
-std::vector<std::int64_t> PartitionedDataset::examples(std::int64_t count) const {
-  auto indices = first_samples_of(std::min(count, samples_));
-  for (std::int64_t& index : indices) index += first_here_ * samples_;
-  return indices;
+      Partition{.parts = part_count_, .samples = samples_, .options = options});
 }
 
 std::shared_ptr<const PartitionedDataset> partitioned(const PartitionOptions& options) {

@@ -45,19 +45,16 @@ class PartitionedDataset : public ConcatDataset {
   // compare the sizes when the run begins.
   explicit PartitionedDataset(const PartitionOptions& options);
 
-  std::int64_t parts() const { return parts_; }
+  std::int64_t part_count() const { return part_count_; }
   std::int64_t samples_of_part() const { return samples_; }
 
   // The order for a loader. The number of shards must be a multiple of the parts. If several shards
   // read one part and its samples cannot be divided equally, an epoch leaves out the last ones.
   std::shared_ptr<const Sampler> sampler(const PartitionSamplerOptions& options = {}) const;
 
-  std::vector<std::int64_t> examples(std::int64_t count) const override;
-
  private:
-  std::int64_t parts_;
+  std::int64_t part_count_;
   std::int64_t samples_;
-  std::int64_t first_here_;
 };
 
 std::shared_ptr<const PartitionedDataset> partitioned(const PartitionOptions& options);

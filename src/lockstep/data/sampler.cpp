@@ -1,6 +1,5 @@
 #include "lockstep/data/sampler.h"
 
-#include <numeric>
 #include <string_view>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -8,6 +7,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/draw_indices.h"
 
 namespace lockstep::data {
 namespace {
@@ -17,12 +17,6 @@ std::int64_t checked_size(std::string_view sampler, std::int64_t size) {
     throw ConfigError("{}: expected the size of a data set, got {}", sampler, size);
   }
   return size;
-}
-
-std::vector<std::int64_t> count_up(std::int64_t n) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(n));
-  std::iota(indices.begin(), indices.end(), 0);
-  return indices;
 }
 
 std::uint64_t epoch_seed(std::uint64_t seed, std::int64_t epoch) {

@@ -9,7 +9,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/describe.h"
-#include "lockstep/data/subset.h"
 
 namespace lockstep::data {
 namespace {
@@ -120,13 +119,7 @@ std::string describe(const Scaling& scaling) {
 }
 
 Scaling scaling_of(const Dataset& dataset) {
-  if (const auto* const scaled = dynamic_cast<const ScaledDataset*>(&dataset)) {
-    return scaled->scaling();
-  }
-  if (const auto* const subset = dynamic_cast<const Subset*>(&dataset)) {
-    return scaling_of(*subset->dataset());
-  }
-  return {};
+  return dataset.scaling();
 }
 
 }  // namespace lockstep::data

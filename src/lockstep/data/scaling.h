@@ -69,10 +69,11 @@ std::string describe(const Scaling& scaling);
 // A data set whose samples are scaled.
 class ScaledDataset : public Dataset {
  public:
-  virtual const Scaling& scaling() const = 0;
+  const Scaling& scaling() const override = 0;
 };
 
-// How the samples of a data set are scaled, also if it is a Subset of one that scales them.
+// How the samples of a data set are scaled, also if one inside of it scales them. Throws DataError
+// if it is a concatenation of data sets that are scaled in different ways.
 Scaling scaling_of(const Dataset& dataset);
 
 }  // namespace lockstep::data

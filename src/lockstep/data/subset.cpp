@@ -2,15 +2,13 @@
 
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/data/gather.h"
 
 namespace lockstep::data {
 
 Subset::Subset(DatasetPtr dataset, std::vector<std::int64_t> indices)
-    : dataset_(std::move(dataset)), indices_(std::move(indices)) {
-  if (!dataset_) throw ConfigError("Subset: expected a data set, got a null pointer");
-  check_indices(indices_, dataset_->size());
+    : WrapperDataset("Subset", std::move(dataset)), indices_(std::move(indices)) {
+  check_indices(indices_, inner().size());
 }
 
 std::int64_t Subset::original(std::int64_t index) const {
@@ -28,31 +26,27 @@ std::vector<std::int64_t> Subset::originals(std::span<const std::int64_t> indice
   return mapped;
 }
 
-Batch Subset::sample(std::int64_t index) const {
-  return dataset_->sample(original(index));
-}
-
-Batch Subset::gather(std::span<const std::int64_t> indices, Batch reuse) const {
-  return dataset_->gather(originals(indices), std::move(reuse));
-}
-
 Batch Subset::sample_in_epoch(std::int64_t index, const EpochKey& key) const {
-  return dataset_->sample_in_epoch(original(index), key);
+  return inner().sample_in_epoch(original(index), key);
 }
 
 Batch Subset::gather_in_epoch(std::span<const std::int64_t> indices, const EpochKey& key,
                               Batch reuse) const {
-  return dataset_->gather_in_epoch(originals(indices), key, std::move(reuse));
+  return inner().gather_in_epoch(originals(indices), key, std::move(reuse));
 }
 
 std::string Subset::name_of(std::int64_t index) const {
-  return dataset_->name_of(original(index));
+  return inner().name_of(original(index));
 }
 
 torch::Tensor Subset::column(std::string_view key) const {
-  const torch::Tensor all = dataset_->column(key);
+  const torch::Tensor all = inner().column(key);
   if (!all.defined()) return all;
   return all.index_select(0, torch::tensor(indices_, torch::kInt64).to(all.device()));
+}
+
+std::vector<std::int64_t> Subset::examples(std::int64_t count) const {
+  return Dataset::examples(count);  // the indices of the other data set are not ours
 }
 
 }  // namespace lockstep::data

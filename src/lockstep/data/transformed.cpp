@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/collate.h"
+#include "lockstep/data/composite_dataset.h"
 #include "lockstep/data/gather.h"
 #include "lockstep/data/sample_chain.h"
 #include "lockstep/data/sample_error.h"
@@ -60,24 +61,38 @@ void check_transformed(const TransformedOptions& options) {
   }
 }
 
-class Transformed : public Dataset {
+class Transformed : public WrapperDataset {
  public:
   Transformed(DatasetPtr dataset, const TransformedOptions& options)
-      : dataset_(std::move(dataset)), changed_(changed_keys(options)), layer_(layer_of(*dataset_)) {
-    has_sample_steps_ = std::ranges::any_of(
-        changed_, [](const ChangedKey& changed) { return changed.chain.has_sample_steps(); });
+      : WrapperDataset("Transformed", std::move(dataset)),
+        changed_(changed_keys(options)),
+        layer_(layer_around(inner())) {
+    for (const ChangedKey& changed : changed_) {
+      has_sample_steps_ = has_sample_steps_ || changed.chain.has_sample_steps();
+      draws_ = draws_ || changed.chain.is_random();
+    }
   }
 
-  std::int64_t size() const override { return dataset_->size(); }
-  Batch sample(std::int64_t index) const override { return sample_in_epoch(index, {}); }
-  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
-    return gather_in_epoch(indices, {}, std::move(reuse));
+  bool is_random() const override { return draws_ || inner().is_random(); }
+  std::uint64_t random_layers() const override {
+    return draws_ ? layer_ + 1 : inner().random_layers();
   }
-  std::string name_of(std::int64_t index) const override { return dataset_->name_of(index); }
-  bool is_random() const override {
-    return dataset_->is_random() || std::ranges::any_of(changed_, [](const ChangedKey& changed) {
-             return changed.chain.is_random();
-           });
+
+  // A change may give the classes other numbers. A mask keeps its numbers.
+  std::vector<std::string> class_names() const override {
+    const ChangedKey* const targets = find_changed("targets");
+    if (targets != nullptr && !targets->is_mask) return {};
+    return inner().class_names();
+  }
+
+  torch::Tensor column(std::string_view key) const override {
+    const ChangedKey* const changed = find_changed(key);
+    if (changed == nullptr) return inner().column(key);
+    // They may need random numbers, and take as long as reading the samples.
+    if (changed->chain.has_sample_steps()) return {};
+    const torch::Tensor before = inner().column(key);
+    if (!before.defined() || before.numel() == 0 || changed->is_mask) return before;
+    return apply_steps(*changed, before);
   }
 
   Batch sample_in_epoch(std::int64_t index, const EpochKey& key) const override {
@@ -94,7 +109,7 @@ class Transformed : public Dataset {
                         Batch reuse) const override {
     check_indices(indices, size());
     if (has_sample_steps_ && !indices.empty()) return stacked(indices, key, reuse);
-    Batch batch = dataset_->gather_in_epoch(indices, key, std::move(reuse));
+    Batch batch = inner().gather_in_epoch(indices, key, std::move(reuse));
     for (const ChangedKey& changed : changed_) {
       if (changed.is_mask) continue;
       batch.set(changed.key, apply_steps(changed, tensor_of(batch, changed.key)));
@@ -103,6 +118,11 @@ class Transformed : public Dataset {
   }
 
  private:
+  const ChangedKey* find_changed(std::string_view key) const {
+    const auto found = std::ranges::find(changed_, key, &ChangedKey::key);
+    return found == changed_.end() ? nullptr : &*found;
+  }
+
   static torch::Tensor tensor_of(const Batch& batch, const std::string& key) {
     if (const torch::Tensor* const found = batch.find(key)) return *found;
     throw DataError("Transformed: no tensor '{}' in the samples; {}", key,
@@ -116,8 +136,8 @@ class Transformed : public Dataset {
   // A sample of the other data set after the steps for single samples. Each key gets its own copy
   // of the sample's random numbers.
   Batch with_sample_steps(std::int64_t index, const EpochKey& key) const {
-    Batch sample = dataset_->sample_in_epoch(index, key);
-    const SampleRandom random({.seed = key.seed + layer_ * kLayerStep, .epoch = key.epoch}, index);
+    Batch sample = inner().sample_in_epoch(index, key);
+    const SampleRandom random(key_of_layer(key, layer_), index);
     for (const ChangedKey& changed : changed_) {
       const torch::Tensor before = tensor_of(sample, changed.key);
       Draw draw{.random = random, .is_mask = changed.is_mask};
@@ -164,9 +184,8 @@ class Transformed : public Dataset {
                  std::vector<SampleStack>& stacks) const {
     Batch batch;
     for (const std::string& key : order) {
-      const auto changed = std::ranges::find(changed_, key, &ChangedKey::key);
-      if (changed != changed_.end()) {
-        SampleStack& stack = stacks[static_cast<std::size_t>(changed - changed_.begin())];
+      if (const ChangedKey* const changed = find_changed(key)) {
+        SampleStack& stack = stacks[static_cast<std::size_t>(changed - changed_.data())];
         batch.set(key, naming_key(key, [&] { return stack.finish(); }));
       } else if (const torch::Tensor* const tensor = rest.find(key)) {
         batch.set(key, *tensor);
@@ -176,25 +195,22 @@ class Transformed : public Dataset {
     return batch;
   }
 
-  // Random parts of the other data set draw the numbers of the same sample. Another seed for each
-  // layer makes the numbers independent.
-  static constexpr std::uint64_t kLayerStep = 0xd1342543de82ef95;
-  static std::uint64_t layer_of(const Dataset& dataset) {
+  // Directly around another one, a layer counts even if the inner one draws nothing: results of
+  // earlier versions depend on it.
+  static std::uint64_t layer_around(const Dataset& dataset) {
     const auto* const below = dynamic_cast<const Transformed*>(&dataset);
-    if (below != nullptr) return below->layer_ + 1;
-    return dataset.is_random() ? 1 : 0;
+    return below != nullptr ? below->layer_ + 1 : dataset.random_layers();
   }
 
-  DatasetPtr dataset_;
   std::vector<ChangedKey> changed_;
   std::uint64_t layer_;
   bool has_sample_steps_ = false;
+  bool draws_ = false;  // random numbers of its own
 };
 
 }  // namespace
 
 DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options) {
-  if (!dataset) throw ConfigError("Transformed: expected a data set, got a null pointer");
   check_transformed(options);
   return std::make_shared<const Transformed>(std::move(dataset), options);
 }

@@ -23,8 +23,8 @@ struct TransformedOptions {
 };
 
 // Random numbers are a function of seed, epoch and the index in `dataset`. Throws ConfigError if
-// `dataset` is null, there is no transform, or a key comes twice. Samples throw DataError if they
-// lack a key.
+// `dataset` is null or a stream, there is no transform, or a key comes twice. Samples throw
+// DataError if they lack a key.
 DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options);
 
 }  // namespace lockstep::data

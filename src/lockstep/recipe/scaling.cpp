@@ -80,8 +80,10 @@ void record_scaling(const Recipe& recipe, Node& document) {
 
 OutputScaling::OutputScaling(const data::Loader& loader)
     : scaling_(data::scaling_of(*loader.dataset()).targets) {
-  if (scaling_.kind == data::Normalization::kNone || loader.dataset()->size() == 0) return;
-  const Batch sample = loader.dataset()->sample(0);
+  if (scaling_.kind == data::Normalization::kNone) return;
+  const auto readable = loader.dataset()->examples(1);
+  if (readable.empty()) return;
+  const Batch sample = loader.dataset()->sample(readable.front());
   if (const torch::Tensor* const targets = sample.find("targets")) values_ = targets->numel();
 }
 

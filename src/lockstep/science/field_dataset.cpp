@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/data/draw_indices.h"
 #include "lockstep/data/finite.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/subset.h"
@@ -447,8 +448,7 @@ struct Parts {
 };
 
 Parts parts_of(const Hdf5Options& options, std::int64_t count, const Sizes& size) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::int64_t> order = data::count_up(count);
   if (!options.train_fraction) return {.train = std::move(order), .valid = {}};
   if (count == 1) {
     throw ConfigError(

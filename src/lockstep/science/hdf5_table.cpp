@@ -1,13 +1,13 @@
 #include "lockstep/science/hdf5_table.h"
 
 #include <memory>
-#include <numeric>
 #include <span>
 #include <utility>
 
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/draw_indices.h"
 #include "lockstep/data/finite.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/transformed.h"
@@ -94,12 +94,6 @@ class TableRows {
   double bytes_ = 0;
 };
 
-std::vector<std::int64_t> counted(std::int64_t count) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-  std::iota(indices.begin(), indices.end(), std::int64_t{0});
-  return indices;
-}
-
 // Reads rows when they are needed.
 class StreamedTable : public data::Dataset {
  public:
@@ -111,7 +105,7 @@ class StreamedTable : public data::Dataset {
 
   Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override {
     const auto count = static_cast<std::int64_t>(indices.size());
-    return rows_.read(indices)->gather(counted(count), std::move(reuse));
+    return rows_.read(indices)->gather(data::count_up(count), std::move(reuse));
   }
 
   std::string name_of(std::int64_t index) const override {
@@ -138,7 +132,9 @@ std::vector<TableColumn> columns_of(const Hdf5TableOptions& options) {
 
 data::DatasetPtr hdf5_table(const Hdf5TableOptions& options) {
   TableRows rows(options, columns_of(options));
-  if (rows.bytes() <= static_cast<double>(options.memory)) return rows.read(counted(rows.size()));
+  if (rows.bytes() <= static_cast<double>(options.memory)) {
+    return rows.read(data::count_up(rows.size()));
+  }
   if (!options.transform && !options.target_transform) {
     return std::make_shared<const StreamedTable>(std::move(rows));
   }

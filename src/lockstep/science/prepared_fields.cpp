@@ -8,7 +8,8 @@
 namespace lockstep::science {
 
 PreparedFields::PreparedFields(data::DatasetPtr fields, const Preparation& preparation)
-    : fields_(std::move(fields)),
+    : WrapperDataset("PreparedFields", std::move(fields)),
+      layer_(inner().random_layers()),
       scaling_(preparation.scaling),
       features_{.scaling = preparation.is_scaled ? data::ChannelScaling() : scaling_.features,
                 .chain = data::SampleChain(preparation.transform)},
@@ -35,8 +36,24 @@ torch::Tensor PreparedFields::apply(const Step& step, torch::Tensor batch,
   return step.flat ? batch.flatten(1) : batch;
 }
 
-Batch PreparedFields::gather(std::span<const std::int64_t> indices, Batch reuse) const {
-  return gather_in_epoch(indices, {}, std::move(reuse));
+bool PreparedFields::Step::changes_nothing() const {
+  return scaling.kind == data::Normalization::kNone && !chain.has_sample_steps() &&
+         !chain.batch_steps() && !flat;
+}
+
+std::uint64_t PreparedFields::random_layers() const {
+  return draws() ? layer_ + 1 : inner().random_layers();
+}
+
+std::vector<std::string> PreparedFields::class_names() const {
+  if (!targets_.changes_nothing()) return {};
+  return inner().class_names();
+}
+
+torch::Tensor PreparedFields::column(std::string_view key) const {
+  if (key == "features" && !features_.changes_nothing()) return {};
+  if (key == "targets" && !targets_.changes_nothing()) return {};
+  return inner().column(key);
 }
 
 Batch PreparedFields::sample_in_epoch(std::int64_t index, const data::EpochKey& key) const {
@@ -49,12 +66,13 @@ Batch PreparedFields::sample_in_epoch(std::int64_t index, const data::EpochKey& 
 
 Batch PreparedFields::gather_in_epoch(std::span<const std::int64_t> indices,
                                       const data::EpochKey& key, Batch reuse) const {
-  Batch batch = fields_->gather_in_epoch(indices, key, std::move(reuse));
+  Batch batch = inner().gather_in_epoch(indices, key, std::move(reuse));
   if (indices.empty()) return batch;
+  const data::EpochKey own_key = data::key_of_layer(key, layer_);
   for (const auto& [name, step] :
        {std::pair("features", &features_), std::pair("targets", &targets_)}) {
     try {
-      batch.set(name, apply(*step, batch[name], indices, key));
+      batch.set(name, apply(*step, batch[name], indices, own_key));
     } catch (const DataError& error) {
       throw DataError("'{}': {}", name, error.what());
     }

@@ -1,6 +1,7 @@
 // The samples of a field as a model gets them: scaled, transformed, and with flat targets.
 #pragma once
 
+#include "lockstep/data/composite_dataset.h"
 #include "lockstep/data/sample_chain.h"
 #include "lockstep/data/scaling.h"
 
@@ -21,20 +22,22 @@ struct Preparation {
 
 // Random transforms of features and targets start with the same random numbers, so that both are
 // turned or cropped in the same way.
-class PreparedFields : public data::ScaledDataset {
+class PreparedFields : public data::WrapperDataset {
  public:
   // `fields` has samples with "features" and "targets" [C, …].
   PreparedFields(data::DatasetPtr fields, const Preparation& preparation);
 
-  std::int64_t size() const override { return fields_->size(); }
-  Batch sample(std::int64_t index) const override { return sample_in_epoch(index, {}); }
-  Batch gather(std::span<const std::int64_t> indices, Batch reuse) const override;
   Batch sample_in_epoch(std::int64_t index, const data::EpochKey& key) const override;
   Batch gather_in_epoch(std::span<const std::int64_t> indices, const data::EpochKey& key,
                         Batch reuse) const override;
-  std::string name_of(std::int64_t index) const override { return fields_->name_of(index); }
-
-  const data::Scaling& scaling() const override { return scaling_; }
+  bool is_random() const override { return draws() || inner().is_random(); }
+  std::uint64_t random_layers() const override;
+  std::vector<std::string> class_names() const override;
+  torch::Tensor column(std::string_view key) const override;
+  // Its own, or else that of `fields`.
+  const data::Scaling& scaling() const override {
+    return scaling_.is_none() ? inner().scaling() : scaling_;
+  }
 
  private:
   // The changes of the tensor under one key.
@@ -42,12 +45,16 @@ class PreparedFields : public data::ScaledDataset {
     data::ChannelScaling scaling;  // none if the samples have it already
     data::SampleChain chain;
     bool flat = false;
+
+    bool changes_nothing() const;
   };
+
+  bool draws() const { return features_.chain.is_random() || targets_.chain.is_random(); }
 
   static torch::Tensor apply(const Step& step, torch::Tensor batch,
                              std::span<const std::int64_t> indices, const data::EpochKey& key);
 
-  data::DatasetPtr fields_;
+  std::uint64_t layer_;
   data::Scaling scaling_;
   Step features_;
   Step targets_;

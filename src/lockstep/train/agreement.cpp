@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/compute/switches.h"
+#include "lockstep/data/draw_indices.h"
 #include "lockstep/optim/describe.h"
 #include "lockstep/train/plan.h"
 
@@ -39,11 +40,7 @@ std::string describe(const data::Sampler& sampler) {
     return text + " of " + settings;
   }
   if (sampler.size() > kMost) return text;
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const std::int64_t index : sampler.indices(1)) {
-    hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
-  }
-  return text + fmt::format(" (order {:016x})", hash);
+  return text + fmt::format(" (order {})", data::fingerprint(sampler.indices(1)));
 }
 
 std::string samples_of(const data::Loader& loader) {
