@@ -30,6 +30,9 @@ struct ImageLayout {
 // place.
 ImageLayout layout_of(const torch::Tensor& image, std::string_view owner);
 
+// The same for a batch of images, [B, ...]: the layout of each of them.
+ImageLayout layout_of_batch(const torch::Tensor& images, std::string_view owner);
+
 // A new image of this shape, in the type and layout of `like`. Each channel has its value of
 // `fill`, or the only one. Throws DataError, which begins with `owner`, if `fill` has another
 // number.
