@@ -46,6 +46,18 @@ TEST(Layout, RefusesFloatsWithChannelsLast) {
   EXPECT_EQ(layout_of(torch::zeros({3, 32, 3}), "Test").channels, 3);
 }
 
+TEST(FilledImage, OfBytesHasBytes) {
+  const torch::Tensor bytes = torch::zeros({4, 4, 3}, torch::kUInt8);
+  EXPECT_EQ(filled_image({2, 2, 3}, bytes, {0, 128, 255}, "Test")[1][1][2].item<int>(), 255);
+  for (const double wrong : {-1.0, 256.0}) {
+    EXPECT_THAT(error_text<DataError>([&] {
+                  filled_image({2, 2, 3}, bytes, {wrong}, "Test: fill");
+                }),
+                HasSubstr("Test: fill: expected values from 0 to 255, because the image is bytes"));
+  }
+  EXPECT_EQ(filled_image({1, 2, 2}, torch::zeros({1, 4, 4}), {-1}, "Test").sum().item<int>(), -4);
+}
+
 TEST(Layout, OfABatchIsThatOfEachImage) {
   const ImageLayout floats = layout_of_batch(torch::zeros({2, 3, 5, 7}), "Test");
   EXPECT_EQ(floats.size, (ImageSize{.height = 5, .width = 7}));

@@ -225,7 +225,7 @@ class Hdf5Dataset {
     if (rank < 0) throw DataError("{}: has no shape", where_);
     std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
     H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
-    check_sizes(sizes, H5Tget_size(type.get()), path);
+    check_sizes(sizes, H5Tget_size(type.get()));
     shape_.assign(sizes.begin(), sizes.end());
     type_ = tensor_type(type.get());
   }
@@ -302,8 +302,7 @@ class Hdf5Dataset {
  private:
   // Sizes of a damaged file may be huge. Numbers that lie in one piece, without compression, must
   // be in the file. Chunks may be packed, or not stored at all, so there only the sum is limited.
-  void check_sizes(const std::vector<hsize_t>& sizes, std::size_t number_bytes,
-                   const fs::path& path) const {
+  void check_sizes(const std::vector<hsize_t>& sizes, std::size_t number_bytes) const {
     constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2);
     double bytes = static_cast<double>(std::max<std::size_t>(number_bytes, sizeof(double)));
     for (const hsize_t size : sizes) bytes *= static_cast<double>(std::max<hsize_t>(size, 1));
@@ -316,7 +315,10 @@ class Hdf5Dataset {
     if (H5Pget_layout(layout.get()) != H5D_CONTIGUOUS || offset == HADDR_UNDEF) return;
     std::uint64_t needed = number_bytes;
     for (const hsize_t size : sizes) needed *= size;
-    const std::uint64_t length = fs::file_size(path);
+    // A link may lead to another file than the one that was opened.
+    const Handle file(H5Iget_file_id(id_.get()), H5Fclose);
+    hsize_t length = 0;
+    if (H5Fget_filesize(file.get(), &length) < 0) return;
     if (offset <= length && needed <= length - offset) return;
     throw DataError(
         "{}: has shape [{}], which needs {} bytes from byte {} on, but the file has {}; it is "

@@ -1,5 +1,9 @@
 #include "lockstep/transform/layout.h"
 
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/transform.h"
@@ -52,6 +56,11 @@ ImageLayout layout_of_batch(const torch::Tensor& images, std::string_view owner)
 
 torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
                            const std::vector<double>& fill, std::string_view owner) {
+  const auto is_byte = [](double value) { return value >= 0 && value <= 255; };
+  if (like.scalar_type() == torch::kUInt8 && !std::ranges::all_of(fill, is_byte)) {
+    throw DataError("{}: expected values from 0 to 255, because the image is bytes, got {}", owner,
+                    fill);
+  }
   if (fill.size() == 1) return torch::full(shape, fill[0], like.options());
   const ImageLayout layout = layout_of(like, owner);
   const torch::Tensor colour =
