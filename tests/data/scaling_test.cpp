@@ -55,6 +55,14 @@ TEST(Scaling, PredictionsKeepTheirType) {
             torch::kBFloat16);
 }
 
+// The units of a file may be too large for float16.
+TEST(Scaling, PredictionsOfHalfPrecisionDoNotOverflow) {
+  const ChannelScaling scaling{.kind = Normalization::kStandard, .shift = {1e6}, .scale = {2e5}};
+  const torch::Tensor rows = torch::tensor({{1.0F}, {-2.0F}}).to(torch::kFloat16);
+  EXPECT_TRUE(scaling.undo(rows).equal(torch::tensor({{1.2e6F}, {6e5F}})));
+  EXPECT_EQ(scaling.undo(rows.narrow(0, 0, 0)).scalar_type(), torch::kFloat32);
+}
+
 TEST(Scaling, AnotherNumberOfChannelsIsNamed) {
   const auto error = [](auto&& work) {
     try {

@@ -59,6 +59,15 @@ TEST(ToTensor, RefusesChannelsFirst) {
   EXPECT_EQ(ToTensor().apply(torch::zeros({3, 32, 32}, torch::kUInt8)).size(1), 1);
 }
 
+TEST(Images, LookLikeOneLayoutOrNone) {
+  EXPECT_TRUE(looks_channels_last({32, 32, 3}));
+  EXPECT_FALSE(looks_channels_first({32, 32, 3}));
+  EXPECT_TRUE(looks_channels_first({3, 32, 32}));
+  EXPECT_FALSE(looks_channels_last({3, 32, 32}));
+  EXPECT_FALSE(looks_channels_last({16, 4, 4})) << "few pixels of many channels";
+  EXPECT_FALSE(looks_channels_last({32, 32}));
+}
+
 TEST(Normalize, WorksChannelByChannel) {
   const torch::Tensor images = torch::ones({2, 2, 3, 3});
   const torch::Tensor result = Normalize({.mean = {0.5, 2}, .std = {0.25, 4}}).apply(images);

@@ -64,8 +64,9 @@ TEST(ImageTransforms, MistakesAreNamed) {
 }
 
 TEST(BatchTransforms, AreMadeByName) {
-  for (const std::string text : {"{Mixup: {alpha: 0.4, classes: 3}}", "{CutMix: {classes: 3}}",
-                                 "{LabelSmoothing: {smoothing: 0.1, classes: 3}}"}) {
+  for (const std::string text :
+       {"{Mixup: {alpha: 0.4, classes: 3, per_sample: true, add: false}}", "{CutMix: {classes: 3}}",
+        "{LabelSmoothing: {smoothing: 0.1, classes: 3}}"}) {
     const data::BatchTransform transform = targets().batch_transforms.make(node(text));
     data::SampleRandom random({}, 0);
     const Batch batch = transform(

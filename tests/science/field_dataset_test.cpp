@@ -350,6 +350,25 @@ TEST_F(Fields, AZeroHasNoLogarithm) {
       << "the first value of the velocity is 0";
 }
 
+TEST_F(Fields, ErrorsOfScalingNameTheCube) {
+  options_.normalize = Normalization::kLog;
+  for (const std::int64_t memory : {std::int64_t{1} << 30, std::int64_t{0}}) {
+    options_.memory = memory;
+    EXPECT_THAT(error(), HasSubstr("velocity_000.h5)")) << "in the statistics, memory " << memory;
+  }
+  options_.memory = 1 << 30;
+  options_.features = {"density"};
+  options_.checkpoints = {10};
+  torch::Tensor density = torch::ones({8, 8, 8});
+  density[5][2][7] = -3;
+  write_hdf5(folder_ / "density_010.h5", {{"rho", density}});
+  const data::ChannelScaling log{.kind = Normalization::kLog, .shift = {0}, .scale = {1}};
+  options_.scaling = data::Scaling{.features = log, .targets = log};
+  EXPECT_THAT(error(), HasSubstr("sample 5 (cube 5 of "));
+  EXPECT_THAT(error(), HasSubstr("density_010.h5): 'features': scaling (log): channel 0: expected "
+                                 "values above 0, got -3"));
+}
+
 TEST_F(Fields, OnlyTheTrainingPartIsAugmented) {
   options_.features = {"density"};
   options_.train_fraction = 0.5;

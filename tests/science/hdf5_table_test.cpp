@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
@@ -12,6 +13,8 @@
 #include "lockstep/science/hdf5.h"
 #include "tests/data/error_text.h"
 #include "tests/data/toy_transforms.h"
+#include "tests/support/damage_in_process.h"
+#include "tests/support/memory_limit.h"
 
 namespace lockstep::science {
 namespace {
@@ -117,6 +120,19 @@ TEST_F(Tables, AValueThatIsNotFiniteIsNamed) {
   }
 }
 
+TEST_F(Tables, RowsAreNamedByFileDatasetsAndRow) {
+  for (const auto& options : both({.features = {"x", "age"}, .targets = "label"})) {
+    EXPECT_EQ(hdf5_table(options)->name_of(7),
+              fmt::format("row 7 of {}: datasets 'x', 'age', 'label'", path_.string()));
+  }
+  // A number has no parts.
+  const std::vector<std::int64_t> rows = {9};
+  for (const auto& options : both({.features = {"label"}, .transform = data::RandomPart(1)})) {
+    EXPECT_THAT(error_text<DataError>([&] { hdf5_table(options)->gather(rows, {}); }),
+                HasSubstr("row 9 of " + path_.string() + ": dataset 'label'"));
+  }
+}
+
 TEST_F(Tables, ThreadsMayReadAtTheSameTime) {
   const auto table = hdf5_table(both({.features = {"x"}})[1]);
   std::vector<std::thread> threads;
@@ -148,7 +164,6 @@ TEST_F(Tables, ErrorsNameFileAndDataset) {
   EXPECT_THROW(hdf5_table(both({.features = {"x"}})[1])->sample(kTableRows), DataError);
 }
 
-// Flipped bytes are HDF5's own business; it has no checksums for plain data.
 TEST_F(Tables, AFileCutShortIsAnErrorOrATable) {
   const std::string good = read_file(path_);
   const std::filesystem::path cut = folder_ / "cut.h5";
@@ -163,6 +178,70 @@ TEST_F(Tables, AFileCutShortIsAnErrorOrATable) {
       }
     }
   }
+}
+
+TEST_F(Tables, DamagedFilesAreErrorsOrTables) {
+  const auto [refused, crashed] = refused_in_another_process<DataError>(
+      read_file(path_), folder_.path(), [](const std::filesystem::path& path) {
+        for (const std::int64_t memory : {std::int64_t{1} << 30, std::int64_t{0}}) {
+          hdf5_table({.path = path,
+                      .features = {"x"},
+                      .targets = "label",
+                      .memory = memory,
+                      .allow_non_finite = true})
+              ->sample(kTableRows / 2);
+        }
+      });
+  EXPECT_GT(refused, 10);
+  EXPECT_LE(crashed, damaged_files() / 10) << "libhdf5 has bugs, but not that many";
+}
+
+constexpr std::int64_t kLargeRows = 160 * 1024;
+constexpr std::int64_t kLargeColumns = 1024;
+constexpr std::uint64_t kMemoryForLarge = 64 << 20;
+static_assert(kLargeRows * kLargeColumns * sizeof(float) >= 10 * kMemoryForLarge);
+
+// A dataset "x" of zeros that takes no space on the disk. Its last row has ones.
+void write_large_table(const std::filesystem::path& path) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t sizes[] = {kLargeRows, kLargeColumns};
+  const hid_t space = H5Screate_simple(2, sizes, nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
+  const hid_t dataset =
+      H5Dcreate2(file, "x", H5T_IEEE_F32LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  const hsize_t start[] = {kLargeRows - 1, 0};
+  const hsize_t row[] = {1, kLargeColumns};
+  H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, row, nullptr);
+  const hid_t memory = H5Screate_simple(2, row, nullptr);
+  const std::vector<float> ones(kLargeColumns, 1);
+  ASSERT_GE(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, ones.data()), 0);
+  H5Sclose(memory);
+  H5Dclose(dataset);
+  H5Pclose(creation);
+  H5Sclose(space);
+  ASSERT_GE(H5Fclose(file), 0);
+}
+
+TEST(LargeTable, IsReadFromAllOverTheFile) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path path = folder / "large.h5";
+  write_large_table(path);
+  torch::ones({1 << 20}).sum();  // starts LibTorch's threads, which need memory of their own
+  const MemoryLimit limit(kMemoryForLarge);
+  if (!kHasAddressSanitizer && !kHasThreadSanitizer) {
+    EXPECT_THAT(error_text<DataError>([&] {
+                  hdf5_table({.path = path, .features = {"x"}, .memory = std::int64_t{1} << 40});
+                }),
+                HasSubstr("there is not enough memory for [163840, 1024]"));
+  }
+  const auto table = hdf5_table({.path = path, .features = {"x"}, .memory = 1 << 20});
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = kLargeRows - 1; row > 0; row -= 997) rows.push_back(row);
+  const torch::Tensor sums = table->gather(rows, {})["features"].sum(1).to(torch::kInt64);
+  EXPECT_EQ(sums[0].item<std::int64_t>(), kLargeColumns);
+  EXPECT_EQ(sums.sum().item<std::int64_t>(), kLargeColumns);
 }
 
 }  // namespace

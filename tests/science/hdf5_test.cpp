@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
@@ -12,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "tests/support/damage_in_process.h"
 
 namespace lockstep::science {
 namespace {
@@ -92,6 +94,71 @@ TEST(Hdf5, ErrorsNameFileAndDataset) {
   std::string cut = read_file(kOfPython);
   write_file_atomically(folder / "cut.h5", cut.substr(0, cut.size() / 2));
   EXPECT_NE(error_of([&] { Hdf5File(folder / "cut.h5").read("velocity"); }), "");
+}
+
+// Writes a dataset "x" of ten elements of this type, which are not initialised.
+void write_elements(const std::filesystem::path& path, hid_t type) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t count = 10;
+  const hid_t space = H5Screate_simple(1, &count, nullptr);
+  const hid_t dataset = H5Dcreate2(file, "x", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(dataset, 0);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  H5Tclose(type);
+  ASSERT_GE(H5Fclose(file), 0);
+}
+
+TEST(Hdf5, ErrorsNameTypesThatCannotBeRead) {
+  const TemporaryDirectory folder;
+  const hid_t pair = H5Tcreate(H5T_COMPOUND, 12);
+  H5Tinsert(pair, "energy", 0, H5T_IEEE_F64LE);
+  H5Tinsert(pair, "charge", 8, H5T_STD_I32LE);
+  write_elements(folder / "pair.h5", pair);
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "pair.h5").read("x"); }),
+              HasSubstr("pair.h5: dataset 'x': expected numbers (integers or floats), got a "
+                        "compound of 'energy', 'charge'; store each of them as a dataset"));
+  const hid_t color = H5Tenum_create(H5T_STD_U8LE);
+  for (const auto& [name, value] : {std::pair("RED", 0), std::pair("BLUE", 1)}) {
+    const auto byte = static_cast<std::uint8_t>(value);
+    H5Tenum_insert(color, name, &byte);
+  }
+  write_elements(folder / "color.h5", color);
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "color.h5").type("x"); }),
+              HasSubstr("got an enumeration of 'RED', 'BLUE'"));
+  const hsize_t three = 3;
+  write_elements(folder / "array.h5", H5Tarray_create2(H5T_IEEE_F32LE, 1, &three));
+  EXPECT_THAT(error_of([&] { Hdf5File(folder / "array.h5").shape("x"); }),
+              HasSubstr("got arrays as elements"));
+  EXPECT_THAT(error_of([&] { Hdf5File(kOfPython).read("flag"); }),
+              HasSubstr("h5py stores bool in this way"));
+  EXPECT_THAT(error_of([&] { Hdf5File(kOfPython).read("name"); }), HasSubstr("got text"));
+}
+
+TEST(Hdf5, ReadsAllRows) {
+  const Hdf5File file(kOfPython);
+  const torch::Tensor counts = file.read_rows("count");
+  EXPECT_EQ(counts.scalar_type(), file.type("count"));
+  EXPECT_TRUE(counts.to(torch::kFloat32).equal(file.read("count")));
+  EXPECT_THAT(error_of([&] { file.read_rows("time"); }), HasSubstr("a single number"));
+}
+
+// Compressed and plain data, integers and text.
+TEST(Hdf5, DamagedFilesAreErrorsOrFields) {
+  const TemporaryDirectory folder;
+  const auto [refused, crashed] = refused_in_another_process<DataError>(
+      read_file(kOfPython), folder.path(), [](const std::filesystem::path& path) {
+        const Hdf5File file(path);
+        for (const std::string& name : file.names()) {
+          try {
+            file.read(name);
+          } catch (const DataError& error) {
+            if (std::string_view(error.what()).find(path.string()) == std::string_view::npos) throw;
+          }
+        }
+      });
+  EXPECT_GT(refused, 5);
+  EXPECT_LE(crashed, damaged_files() / 10) << "libhdf5 has bugs, but not that many";
 }
 
 TEST(Hdf5, WritesWhatItReads) {

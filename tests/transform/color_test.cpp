@@ -41,6 +41,21 @@ TEST(Colors, HaveTheValuesOfPillowAndTorchvision) {
   }
 }
 
+TEST(Colors, DoNotDependOnTheNumberOfThreads) {
+  const int threads = torch::get_num_threads();
+  torch::manual_seed(5);
+  for (int i = 0; i < 10; ++i) {
+    const torch::Tensor image = torch::rand({3, 300, 500});
+    torch::set_num_threads(1);
+    const torch::Tensor expected = adjust_contrast(image, 0.5);
+    for (const int more : {2, 3, 4}) {
+      torch::set_num_threads(more);
+      EXPECT_TRUE(torch::equal(adjust_contrast(image, 0.5), expected)) << more << " threads";
+    }
+    torch::set_num_threads(threads);
+  }
+}
+
 TEST(Colors, TurnHues) {
   for (const std::string turn : {"-0.5", "-0.1", "0.0", "0.25"}) {
     expect_golden(adjust_hue(byte_image({9, 11, 3}), std::stod(turn)), "hue/" + turn);

@@ -41,9 +41,28 @@ TEST(Resize, WorksOnABatch) {
 
 TEST(Resize, RefusesWhatMakesNoSense) {
   EXPECT_THROW(Resize({.size = {}}), ConfigError);
-  EXPECT_THROW(Resize({.size = {4, 4}, .max_size = 9}), ConfigError);
+  EXPECT_THAT(error_text<ConfigError>([] {
+                Resize({.size = {4, 5}, .max_size = 9});
+              }),
+              HasSubstr("max_size: expected it with one size, that of the shorter side, got 9 with "
+                        "a height of 4 and a width of 5"));
   EXPECT_THAT(error_text<ConfigError>([] { Resize({.size = {9}, .max_size = 9}); }),
               HasSubstr("max_size: expected more than the shorter side's 9, got 9"));
+}
+
+TEST(Resize, OfAThinImageHasBounds) {
+  Draw draw = draw_of(0);
+  const ImageSize thin{.height = 1, .width = 4000};
+  EXPECT_EQ(Resize({.size = {3}}).window(thin, draw).size,
+            (ImageSize{.height = 3, .width = 12000}));
+  // The shorter side would be 0.004 pixels.
+  EXPECT_EQ(Resize({.size = {3}, .max_size = 16}).window(thin, draw).size,
+            (ImageSize{.height = 1, .width = 16}));
+  EXPECT_THAT(error_text<DataError>([&] {
+                Resize({.size = {2'000'000'000}}).window({.height = 70'000, .width = 1}, draw);
+              }),
+              HasSubstr("expected a result of at most 2^30 pixels, got 140000000000000 x "
+                        "2000000000 (height x width) from an image of 70000 x 1; set max_size"));
 }
 
 TEST(CenterCrop, HasTheResultsOfTorchvision) {

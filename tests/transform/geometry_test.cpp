@@ -143,7 +143,9 @@ TEST(RandomAffine, DrawsInItsRanges) {
 
 TEST(RandomAffine, RefusesWhatMakesNoSense) {
   EXPECT_THROW(RandomAffine({.degrees = {1, 2, 3}}), ConfigError);
-  EXPECT_THROW(RandomAffine({.degrees = {1}, .translate = {0.5}}), ConfigError);
+  EXPECT_THAT(
+      error_text<ConfigError>([] { RandomAffine({.degrees = {1}, .translate = {0.5}}); }),
+      ::testing::HasSubstr("RandomAffine: translate: expected {most x, most y}, got [0.5]"));
   EXPECT_THROW(RandomAffine({.degrees = {1}, .translate = {0.5, 2}}), ConfigError);
   EXPECT_THROW(RandomAffine({.degrees = {1}, .scale = {0, 2}}), ConfigError);
   EXPECT_THROW(RandomAffine({.degrees = {1}, .shear = {1, 2, 3}}), ConfigError);

@@ -34,5 +34,45 @@ TEST(Layout, RefusesWhatIsNoImage) {
               HasSubstr("got Byte [3, 32, 32], which looks like [C, H, W]; permute the data"));
 }
 
+TEST(Layout, RefusesFloatsWithChannelsLast) {
+  EXPECT_THAT(error_text<DataError>([] {
+                layout_of(torch::zeros({32, 40, 3}), "Test");
+              }),
+              HasSubstr("Test: expected floats with channels first, [C, H, W], got Float "
+                        "[32, 40, 3], which looks like [H, W, C]; put a ToTensor before it"));
+  EXPECT_THROW(layout_of(torch::zeros({8, 8, 1}), "Test"), DataError);
+  // Small images of many channels, and images that are three pixels wide.
+  EXPECT_EQ(layout_of(torch::zeros({8, 4, 4}), "Test").channels, 8);
+  EXPECT_EQ(layout_of(torch::zeros({3, 32, 3}), "Test").channels, 3);
+}
+
+TEST(FilledImage, OfBytesHasBytes) {
+  const torch::Tensor bytes = torch::zeros({4, 4, 3}, torch::kUInt8);
+  EXPECT_EQ(filled_image({2, 2, 3}, bytes, {0, 128, 255}, "Test")[1][1][2].item<int>(), 255);
+  for (const double wrong : {-1.0, 256.0}) {
+    EXPECT_THAT(error_text<DataError>([&] {
+                  filled_image({2, 2, 3}, bytes, {wrong}, "Test: fill");
+                }),
+                HasSubstr("Test: fill: expected values from 0 to 255, because the image is bytes"));
+  }
+  EXPECT_EQ(filled_image({1, 2, 2}, torch::zeros({1, 4, 4}), {-1}, "Test").sum().item<int>(), -4);
+}
+
+TEST(Layout, OfABatchIsThatOfEachImage) {
+  const ImageLayout floats = layout_of_batch(torch::zeros({2, 3, 5, 7}), "Test");
+  EXPECT_EQ(floats.size, (ImageSize{.height = 5, .width = 7}));
+  EXPECT_TRUE(floats.channels_first);
+  EXPECT_EQ(layout_of_batch(torch::zeros({2, 5, 7, 3}, torch::kUInt8), "Test").channels, 3);
+  EXPECT_EQ(layout_of_batch(torch::zeros({2, 5, 7}), "Test").size, floats.size);
+  EXPECT_THAT(error_text<DataError>([] {
+                layout_of_batch(torch::zeros({2, 32, 32, 3}), "Test");
+              }),
+              HasSubstr("got Float [2, 32, 32, 3], which looks like [H, W, C]"));
+  EXPECT_THAT(error_text<DataError>([] {
+                layout_of_batch(torch::zeros({2, 5}), "Test");
+              }),
+              HasSubstr("Test: expected images, bytes [B, H, W]"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -1,5 +1,7 @@
 #include "lockstep/transform/mix.h"
 
+#include <set>
+
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
@@ -49,6 +51,45 @@ TEST(Mixup, MixesTargetsThatAreNumbers) {
   EXPECT_FALSE(batch.contains("labels"));
 }
 
+TEST(Mixup, MayDrawForEachSample) {
+  SampleRandom random = numbers_of(0);
+  const Batch batch = Mixup({.alpha = 1, .classes = 3, .per_sample = true})(four_samples(), random);
+  const torch::Tensor targets = batch["targets"];
+  std::set<float> lambdas;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const std::int64_t before = (i + 3) % 4;
+    const std::int64_t own = four_samples()["targets"][i].item<std::int64_t>();
+    const float lambda = targets[i][own].item<float>();
+    lambdas.insert(lambda);
+    EXPECT_NEAR(batch["features"][i][1][2][3].item<float>(),
+                lambda * static_cast<float>(i) + (1 - lambda) * static_cast<float>(before), 1e-5);
+    EXPECT_NEAR(targets[i].sum().item<float>(), 1, 1e-6);
+  }
+  EXPECT_EQ(lambdas.size(), 4U);
+}
+
+TEST(Mixup, MayAddTheMixedSamples) {
+  for (const bool per_sample : {false, true}) {
+    Batch batch = four_samples();
+    batch.set("names", torch::tensor({7, 8, 9, 10}));
+    SampleRandom random = numbers_of(2);
+    const Batch mixed = Mixup({.classes = 3, .per_sample = per_sample})(batch, random);
+    random = numbers_of(2);
+    const Batch added = Mixup({.classes = 3, .per_sample = per_sample, .add = true})(batch, random);
+    ASSERT_EQ(added.size(), 8);
+    EXPECT_TRUE(torch::equal(added["features"].narrow(0, 0, 4), batch["features"]));
+    EXPECT_TRUE(torch::equal(added["features"].narrow(0, 4, 4), mixed["features"]));
+    EXPECT_TRUE(torch::equal(added["targets"].argmax(1).narrow(0, 0, 4), batch["targets"]));
+    EXPECT_TRUE(torch::equal(added["targets"].narrow(0, 4, 4), mixed["targets"]));
+    for (const char* const key : {"labels", "names"}) {
+      EXPECT_TRUE(torch::equal(added[key], torch::cat({mixed[key], mixed[key]}))) << key;
+    }
+    batch.set("names", torch::tensor(7));
+    EXPECT_THAT(error_text<DataError>([&] { Mixup({.classes = 3, .add = true})(batch, random); }),
+                HasSubstr("Mixup: add: 'names': expected a tensor with a row for each of 4"));
+  }
+}
+
 TEST(Mixup, RefusesWhatItCannotMix) {
   SampleRandom random = numbers_of(0);
   EXPECT_THAT(error_text<ConfigError>([&] { Mixup({})(four_samples(), random); }),
@@ -91,6 +132,12 @@ TEST(CutMix, CutsBytesWithChannelsLast) {
   EXPECT_THROW(
       CutMix({})({{"features", torch::ones({3, 5})}, {"targets", torch::ones({3, 1})}}, random),
       DataError);
+  EXPECT_THAT(error_text<DataError>([&] {
+                CutMix({})(
+                    {{"features", torch::ones({2, 8, 8, 3})}, {"targets", torch::ones({2, 1})}},
+                    random);
+              }),
+              HasSubstr("CutMix: 'features': expected floats with channels first"));
 }
 
 TEST(LabelSmoothing, SpreadsAPart) {

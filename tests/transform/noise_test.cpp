@@ -12,6 +12,7 @@ namespace {
 
 using testing::applied;
 using testing::byte_image;
+using testing::draw_of;
 using testing::expect_equal_draws;
 using testing::expect_golden;
 using testing::expect_mask_unchanged;
@@ -104,6 +105,13 @@ TEST(RandomErasing, MayBeNoise) {
   EXPECT_NEAR(noise.std().item<double>(), 1, 0.2);
   EXPECT_TRUE(torch::equal(result, applied(random, image, 0)));
   expect_equal_draws(random, image, byte_image({40, 40}));
+  // What is drawn afterwards does not depend on the option.
+  const RandomErasing plain({.probability = 1, .scale = {0.3, 0.3}});
+  Draw of_noise = draw_of(0);
+  Draw of_value = draw_of(0);
+  random.apply(image, of_noise);
+  plain.apply(image, of_value);
+  EXPECT_EQ(of_noise.random.bits(), of_value.random.bits());
   EXPECT_THROW(RandomErasing({.scale = {0.5, 2}}), ConfigError);
   EXPECT_THROW(RandomErasing({.value = {}}), ConfigError);
 }

@@ -16,10 +16,13 @@ using ::testing::HasSubstr;
 TEST(TransformOptions, ASizeIsOneOrTwoNumbers) {
   EXPECT_EQ(read_size("Test", {5}), (ImageSize{.height = 5, .width = 5}));
   EXPECT_EQ(read_size("Test", {5, 7}), (ImageSize{.height = 5, .width = 7}));
-  EXPECT_THAT(error_text<ConfigError>([] {
-                read_size("Test", {5, 0});
-              }),
-              HasSubstr("Test: size: expected {height, width} or {length}, all positive, got"));
+  EXPECT_THAT(
+      error_text<ConfigError>([] {
+        read_size("Test", {5, 0});
+      }),
+      HasSubstr("Test: size: expected {height, width} or {length}, all positive and at most "
+                "2147483647, got [5, 0]"));
+  EXPECT_THROW(read_size("Test", {std::int64_t{1} << 40}), ConfigError);
   EXPECT_THROW(read_size("Test", {}), ConfigError);
   EXPECT_THROW(read_size("Test", {1, 2, 3}), ConfigError);
 }

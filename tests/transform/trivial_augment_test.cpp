@@ -72,7 +72,11 @@ TEST(TrivialAugment, RefusesWhatItCannotDo) {
               }),
               HasSubstr("expected bytes, got Float [3, 8, 8]; put it before ToTensor"));
   EXPECT_THROW(TrivialAugmentWide({.bins = 1}), ConfigError);
-  EXPECT_THROW(TrivialAugmentWide({.interpolation = Interpolation::kBicubic}), ConfigError);
+  EXPECT_THAT(error_text<ConfigError>(
+                  [] { TrivialAugmentWide({.interpolation = Interpolation::kBicubic}); }),
+              HasSubstr("interpolation: expected nearest or bilinear, got bicubic"));
+  EXPECT_THAT(error_text<ConfigError>([] { TrivialAugmentWide({.fill = {}}); }),
+              HasSubstr("TrivialAugmentWide: fill: expected at least one value, got none"));
 }
 
 }  // namespace

@@ -92,7 +92,11 @@ torch::Tensor ChannelScaling::apply(const torch::Tensor& batch) const {
 }
 
 torch::Tensor ChannelScaling::undo(const torch::Tensor& rows) const {
-  if (kind == Normalization::kNone || rows.numel() == 0) return rows;
+  if (kind == Normalization::kNone) return rows;
+  // Units of a file may be too large for float16, whose largest number is 65,504.
+  const bool is_half = rows.scalar_type() == torch::kFloat16;
+  const auto type = is_half ? torch::kFloat32 : rows.scalar_type();
+  if (rows.numel() == 0) return rows.to(type);
   const auto channels = static_cast<std::int64_t>(shift.size());
   const bool is_flat = rows.dim() == 2 && rows.size(1) % channels == 0;
   if (!is_flat && (rows.dim() < 3 || rows.size(1) != channels)) {
@@ -109,7 +113,7 @@ torch::Tensor ChannelScaling::undo(const torch::Tensor& rows) const {
       rows.to(torch::kCPU, is_double ? torch::kFloat64 : torch::kFloat32).contiguous();
   return (is_double ? changed<double>(values, channels, back)
                     : changed<float>(values, channels, back))
-      .to(rows.options());
+      .to(rows.options().dtype(type));
 }
 
 std::string describe(const Scaling& scaling) {

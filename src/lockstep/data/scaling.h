@@ -44,8 +44,8 @@ struct ChannelScaling {
   // with kLog.
   torch::Tensor apply(const torch::Tensor& batch) const;
 
-  // Scales rows [B, C, …] or [B, C * points] back, in their own type. Throws DataError if rows do
-  // not consist of as many channels.
+  // Scales rows [B, C, …] or [B, C * points] back, in their own type, but float16 to float32.
+  // Throws DataError if rows do not consist of as many channels.
   torch::Tensor undo(const torch::Tensor& rows) const;
 
   bool operator==(const ChannelScaling&) const = default;

@@ -19,6 +19,13 @@ void flatten(const TransformPtr& transform, std::vector<TransformPtr>& steps) {
   for (const TransformPtr& step : inner) flatten(step, steps);
 }
 
+// Of an image.
+constexpr std::int64_t kMostChannels = 4;
+
+bool is_usual_number_of_channels(std::int64_t size) {
+  return size == 1 || size == 3 || size == 4;
+}
+
 }  // namespace
 
 std::vector<TransformPtr> flat_steps(const TransformPtr& transform) {
@@ -53,9 +60,12 @@ torch::Tensor SampleTransform::apply(const torch::Tensor& batch) const {
 }
 
 bool looks_channels_first(torch::IntArrayRef image) {
-  constexpr std::int64_t kMostChannels = 4;
-  return image.size() == 3 && image[2] > kMostChannels &&
-         (image[0] == 1 || image[0] == 3 || image[0] == 4);
+  return image.size() == 3 && image[2] > kMostChannels && is_usual_number_of_channels(image[0]);
+}
+
+bool looks_channels_last(torch::IntArrayRef image) {
+  return image.size() == 3 && image[0] > kMostChannels && image[1] > kMostChannels &&
+         is_usual_number_of_channels(image[2]);
 }
 
 torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {

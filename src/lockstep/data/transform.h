@@ -92,6 +92,10 @@ class SampleTransform : public Transform {
 // number of channels, and the first size is a usual one.
 bool looks_channels_first(torch::IntArrayRef image);
 
+// Whether an image that should be [C, H, W] looks like [H, W, C]: the first two sizes are too large
+// for a number of channels, and the last size is a usual one.
+bool looks_channels_last(torch::IntArrayRef image);
+
 // Converts images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images
 // that are already floating point get the new layout, but are not scaled. Throws DataError if the
 // channels seem to come first already.

@@ -154,7 +154,9 @@ void add_batch_transforms(Targets& targets) {
   targets.batch_transforms.add<M>(
       "Mixup", "Mixes each sample and its target with another one of the batch.",
       {{"alpha", &M::alpha, "the larger, the more is mixed"},
-       {"classes", &M::classes, "how many; needed if targets are classes"}},
+       {"classes", &M::classes, "how many; needed if targets are classes"},
+       {"per_sample", &M::per_sample, "each sample is mixed by another part"},
+       {"add", &M::add, "mixed samples are added to the batch and do not replace it"}},
       [](const M& o) { return data::Mixup(o); });
   using C = data::CutMixOptions;
   targets.batch_transforms.add<C>(

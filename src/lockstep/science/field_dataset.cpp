@@ -16,6 +16,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/data/draw_indices.h"
 #include "lockstep/data/finite.h"
+#include "lockstep/data/sample_error.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -89,11 +90,51 @@ void require_finite(const torch::Tensor& values, const FieldPart& part, const Bl
       with_thousands(values.numel()));
 }
 
+// Names cubes in messages.
+struct CubeNames {
+  std::vector<std::string> files;  // one per checkpoint
+  std::int64_t cubes = 1;          // of each checkpoint
+
+  std::string of(std::int64_t index) const {
+    return fmt::format("sample {} (cube {} of {})", index, index % cubes,
+                       files.at(static_cast<std::size_t>(index / cubes)));
+  }
+};
+
+// Cubes that are kept in memory. Their files are not kept open.
+class KeptCubes final : public data::TensorDataset {
+ public:
+  KeptCubes(torch::Tensor features, torch::Tensor targets, CubeNames names)
+      : TensorDataset(std::move(features), std::move(targets)), names_(std::move(names)) {}
+
+  std::string name_of(std::int64_t index) const override { return names_.of(index); }
+
+ private:
+  CubeNames names_;
+};
+
 struct FieldTensors {
   torch::Tensor features, targets;  // [n, C, b, …]; the same tensor if there are no targets
+  CubeNames names;
 
   data::DatasetPtr dataset() const {
-    return data::tensor_dataset({{"features", features}, {"targets", targets}});
+    return std::make_shared<const KeptCubes>(features, targets, names);
+  }
+
+  // Errors name the cube and the key.
+  torch::Tensor scaled(const std::string& key, const torch::Tensor& values,
+                       const data::ChannelScaling& scaling) const {
+    try {
+      return scaling.apply(values);
+    } catch (const DataError&) {
+      const data::DatasetPtr cubes = dataset();
+      for (std::int64_t i = 0; i < values.size(0); ++i) {
+        data::naming_sample(*cubes, i, [&] {
+          data::naming_key(key, [&] { scaling.apply(values.narrow(0, i, 1)); });
+        });
+      }
+      throw;
+    }
   }
 };
 
@@ -121,10 +162,7 @@ class CubeDataset final : public data::Dataset {
             {"targets", snapshot.targets.empty() ? features : read(snapshot.targets, cube)}};
   }
 
-  std::string name_of(std::int64_t index) const override {
-    return fmt::format("sample {} (cube {} of {})", index, index % grid_.cubes(),
-                       snapshot_of(index).features[0].file->path().string());
-  }
+  std::string name_of(std::int64_t index) const override { return names().of(index); }
 
   // Reads all cubes into memory, with one read per dataset.
   FieldTensors in_memory() const {
@@ -134,7 +172,9 @@ class CubeDataset final : public data::Dataset {
       if (!snapshot.targets.empty()) targets.push_back(read_all(snapshot.targets));
     }
     const torch::Tensor inputs = torch::cat(features);
-    return {.features = inputs, .targets = targets.empty() ? inputs : torch::cat(targets)};
+    return {.features = inputs,
+            .targets = targets.empty() ? inputs : torch::cat(targets),
+            .names = names()};
   }
 
   double bytes() const {
@@ -151,6 +191,14 @@ class CubeDataset final : public data::Dataset {
   }
 
  private:
+  CubeNames names() const {
+    CubeNames names{.files = {}, .cubes = grid_.cubes()};
+    for (const Snapshot& snapshot : snapshots_) {
+      names.files.push_back(snapshot.features[0].file->path().string());
+    }
+    return names;
+  }
+
   const Snapshot& snapshot_of(std::int64_t index) const {
     return snapshots_[static_cast<std::size_t>(index / grid_.cubes())];
   }
@@ -495,8 +543,9 @@ void make_parts(const Hdf5Options& options, const Parts& parts, std::optional<Fi
     // Scaling is the same in every epoch, so it is done once.
     const bool is_same =
         kept->targets.is_same(kept->features) && data.scaling.features == data.scaling.targets;
-    kept->features = data.scaling.features.apply(kept->features);
-    kept->targets = is_same ? kept->features : data.scaling.targets.apply(kept->targets);
+    kept->features = kept->scaled("features", kept->features, data.scaling.features);
+    kept->targets =
+        is_same ? kept->features : kept->scaled("targets", kept->targets, data.scaling.targets);
     plain.is_scaled = true;
     if (options.flat && !options.target_transform && !options.augment) {
       kept->targets = kept->targets.flatten(1);

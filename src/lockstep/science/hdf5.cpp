@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -119,6 +120,53 @@ torch::ScalarType tensor_type(hid_t type) {
   return bytes <= 4 && is_signed ? torch::kInt32 : torch::kInt64;
 }
 
+// The members of a compound or an enumeration, in quotes.
+std::string members_of(hid_t type) {
+  std::vector<std::string> names;
+  const int count = H5Tget_nmembers(type);
+  for (int i = 0; i < count; ++i) {
+    char* const name = H5Tget_member_name(type, static_cast<unsigned>(i));
+    if (name == nullptr) continue;
+    names.push_back(fmt::format("'{}'", name));
+    H5free_memory(name);
+  }
+  constexpr std::size_t kShown = 8;
+  if (names.size() > kShown) {
+    names.resize(kShown);
+    names.emplace_back("…");
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A type that cannot be read, and advice for it.
+std::string describe_type(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_ENUM:
+      return fmt::format(
+          "an enumeration of {} (h5py stores bool in this way); store its numbers as integers",
+          members_of(type));
+    case H5T_COMPOUND:
+      return fmt::format("a compound of {}; store each of them as a dataset of its own",
+                         members_of(type));
+    case H5T_STRING:
+      return "text; store numbers in its place";
+    case H5T_ARRAY:
+      return "arrays as elements; store them as further dimensions of the dataset";
+    case H5T_VLEN:
+      return "rows of different lengths; store rows of one length";
+    case H5T_REFERENCE:
+      return "references to other objects of the file; name these objects instead";
+    case H5T_BITFIELD:
+      return "a bit field; store it as integers";
+    case H5T_OPAQUE:
+      return "opaque bytes; store them as integers";
+    case H5T_TIME:
+      return "times; store them as integers or floats";
+    default:
+      return "a type that HDF5 does not know; is the file damaged?";
+  }
+}
+
 herr_t collect_name(hid_t group, const char* name, const H5L_info_t*, void* data) {
   H5O_info_t info;
   if (H5Oget_info_by_name(group, name, &info, H5P_DEFAULT) >= 0 && info.type == H5O_TYPE_DATASET) {
@@ -169,13 +217,15 @@ class Hdf5Dataset {
     const Handle type(H5Dget_type(id_.get()), H5Tclose);
     const H5T_class_t kind = H5Tget_class(type.get());
     if (kind != H5T_FLOAT && kind != H5T_INTEGER) {
-      throw DataError("{}: expected numbers, got something else", where_);
+      throw DataError("{}: expected numbers (integers or floats), got {}", where_,
+                      describe_type(type.get()));
     }
     const Handle space(H5Dget_space(id_.get()), H5Sclose);
     const int rank = H5Sget_simple_extent_ndims(space.get());
     if (rank < 0) throw DataError("{}: has no shape", where_);
     std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
     H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
+    check_sizes(sizes, H5Tget_size(type.get()));
     shape_.assign(sizes.begin(), sizes.end());
     type_ = tensor_type(type.get());
   }
@@ -192,7 +242,7 @@ class Hdf5Dataset {
     check_rows(rows);
     std::vector<std::int64_t> sizes = shape_;
     sizes[0] = static_cast<std::int64_t>(rows.size());
-    torch::Tensor values = torch::empty(sizes, type_);
+    torch::Tensor values = allocate(sizes, type_);
     if (values.numel() == 0) return values;
     const std::size_t row_bytes = values.nbytes() / rows.size();
     std::vector<char> run;  // rows in the order of the file
@@ -222,12 +272,19 @@ class Hdf5Dataset {
     return values;
   }
 
+  torch::Tensor read_all_rows() const {
+    if (shape_.empty()) throw DataError("{}: expected rows, got a single number", where_);
+    torch::Tensor values = allocate(shape_, type_);
+    if (values.numel() > 0) read_run(0, shape_[0], static_cast<char*>(values.data_ptr()));
+    return values;
+  }
+
   torch::Tensor read(const Block& block) const {
     check(block);
     const Handle space(H5Dget_space(id_.get()), H5Sclose);
     const auto start = to_sizes(block.start), count = to_sizes(block.count),
                stride = to_sizes(block.stride);
-    torch::Tensor values = torch::empty(block.count, torch::kFloat32);
+    torch::Tensor values = allocate(block.count, torch::kFloat32);
     if (values.numel() == 0) return values;
     if (!shape_.empty()) {
       H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), stride.data(), count.data(),
@@ -243,6 +300,41 @@ class Hdf5Dataset {
   }
 
  private:
+  // Sizes of a damaged file may be huge. Numbers that lie in one piece, without compression, must
+  // be in the file. Chunks may be packed, or not stored at all, so there only the sum is limited.
+  void check_sizes(const std::vector<hsize_t>& sizes, std::size_t number_bytes) const {
+    constexpr auto kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2);
+    double bytes = static_cast<double>(std::max<std::size_t>(number_bytes, sizeof(double)));
+    for (const hsize_t size : sizes) bytes *= static_cast<double>(std::max<hsize_t>(size, 1));
+    if (bytes > kMost) {
+      throw DataError("{}: has shape [{}], which is more than a file can hold; it is damaged",
+                      where_, fmt::join(sizes, ", "));
+    }
+    const Handle layout(H5Dget_create_plist(id_.get()), H5Pclose);
+    const haddr_t offset = H5Dget_offset(id_.get());
+    if (H5Pget_layout(layout.get()) != H5D_CONTIGUOUS || offset == HADDR_UNDEF) return;
+    std::uint64_t needed = number_bytes;
+    for (const hsize_t size : sizes) needed *= size;
+    // A link may lead to another file than the one that was opened.
+    const Handle file(H5Iget_file_id(id_.get()), H5Fclose);
+    hsize_t length = 0;
+    if (H5Fget_filesize(file.get(), &length) < 0) return;
+    if (offset <= length && needed <= length - offset) return;
+    throw DataError(
+        "{}: has shape [{}], which needs {} bytes from byte {} on, but the file has {}; it is "
+        "damaged or cut short",
+        where_, fmt::join(sizes, ", "), needed, offset, length);
+  }
+
+  torch::Tensor allocate(const std::vector<std::int64_t>& sizes, torch::ScalarType type) const {
+    try {
+      return torch::empty(sizes, type);
+    } catch (const c10::Error&) {
+      throw DataError("{}: there is not enough memory for [{}] of its shape [{}]", where_,
+                      fmt::join(sizes, ", "), fmt::join(shape_, ", "));
+    }
+  }
+
   void check_rows(std::span<const std::int64_t> rows) const {
     if (shape_.empty()) throw DataError("{}: expected rows, got a single number", where_);
     for (const std::int64_t row : rows) {
@@ -460,6 +552,13 @@ torch::Tensor Hdf5File::read_rows(const std::string& name,
   return reading<DataError>({.path = use_->path}, [&] {
     const Turn turn;
     return opened(use_->path).dataset(name).read_rows(rows);
+  });
+}
+
+torch::Tensor Hdf5File::read_rows(const std::string& name) const {
+  return reading<DataError>({.path = use_->path}, [&] {
+    const Turn turn;
+    return opened(use_->path).dataset(name).read_all_rows();
   });
 }
 

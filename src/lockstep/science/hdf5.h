@@ -34,7 +34,8 @@ class Hdf5File {
   std::vector<std::string> names() const;
 
   // Throws DataError, naming file and dataset, if there is no such dataset (with the nearest name),
-  // or if it does not hold numbers.
+  // if it holds something else than integers or floats (with its type), or if it has more numbers
+  // than the file.
   std::vector<std::int64_t> shape(const std::string& name) const;
 
   // As float32. Throws DataError as shape() does, and if the block is not inside the dataset.
@@ -48,6 +49,9 @@ class Hdf5File {
   // Some rows of a dataset, in any order: [rows.size(), …] of its own type. Throws DataError as
   // shape() does, and if a row is not in the dataset.
   torch::Tensor read_rows(const std::string& name, std::span<const std::int64_t> rows) const;
+
+  // All rows, by one read and without a list of them.
+  torch::Tensor read_rows(const std::string& name) const;
 
  private:
   struct Use;

@@ -23,6 +23,20 @@ struct TableColumn {
   data::TransformPtr transform;
 };
 
+// Rows that are kept in memory, with the names that they have in the file.
+class KeptTable : public data::TensorDataset {
+ public:
+  KeptTable(std::vector<data::Column> columns, std::string place)
+      : TensorDataset(std::move(columns)), place_(std::move(place)) {}
+
+  std::string name_of(std::int64_t index) const override {
+    return fmt::format("row {} of {}", index, place_);
+  }
+
+ private:
+  std::string place_;
+};
+
 class TableRows {
  public:
   TableRows(const Hdf5TableOptions& options, std::vector<TableColumn> columns)
@@ -36,24 +50,45 @@ class TableRows {
 
   std::int64_t size() const { return size_; }
   double bytes() const { return bytes_; }
-  std::string place() const { return file_.path().string(); }
+  // File and datasets, for messages.
+  std::string place() const {
+    std::vector<std::string> names;
+    for (const TableColumn& column : columns_) {
+      for (const std::string& name : column.datasets) names.push_back(fmt::format("'{}'", name));
+    }
+    return fmt::format("{}: {} {}", file_.path().string(),
+                       names.size() == 1 ? "dataset" : "datasets", fmt::join(names, ", "));
+  }
 
   // These rows of the file, as a data set in memory.
   data::DatasetPtr read(std::span<const std::int64_t> rows) const {
-    std::vector<data::Column> columns;
-    for (const TableColumn& column : columns_) {
-      columns.push_back(
-          {.key = column.key, .tensor = read(column, rows), .transform = column.transform});
-    }
-    return data::tensor_dataset(std::move(columns));
+    return data::tensor_dataset(
+        read_columns([&](const std::string& name) { return read(name, rows); }));
+  }
+
+  data::DatasetPtr read_all() const {
+    return std::make_shared<const KeptTable>(
+        read_columns([&](const std::string& name) { return read(name); }), place());
   }
 
  private:
-  torch::Tensor read(const TableColumn& column, std::span<const std::int64_t> rows) const {
-    if (column.datasets.size() == 1) return read(column.datasets[0], rows);
+  template <typename Read>
+  std::vector<data::Column> read_columns(const Read& read_dataset) const {
+    std::vector<data::Column> columns;
+    for (const TableColumn& column : columns_) {
+      columns.push_back({.key = column.key,
+                         .tensor = read_column(column, read_dataset),
+                         .transform = column.transform});
+    }
+    return columns;
+  }
+
+  template <typename Read>
+  static torch::Tensor read_column(const TableColumn& column, const Read& read_dataset) {
+    if (column.datasets.size() == 1) return read_dataset(column.datasets[0]);
     std::vector<torch::Tensor> parts;
     for (const std::string& name : column.datasets) {
-      const torch::Tensor part = read(name, rows).to(torch::kFloat32);
+      const torch::Tensor part = read_dataset(name).to(torch::kFloat32);
       parts.push_back(part.dim() == 1 ? part.unsqueeze(1) : part.flatten(1));
     }
     return torch::cat(parts, 1);
@@ -65,8 +100,19 @@ class TableRows {
     return values;
   }
 
+  // All rows. There is no list of them, because it may be larger than the rows.
+  torch::Tensor read(const std::string& name) const {
+    torch::Tensor values = file_.read_rows(name);
+    if (allow_non_finite_) return values;
+    if (const auto found = data::find_non_finite(values)) {
+      const std::int64_t row = found->index.front();
+      data::require_finite(values.narrow(0, row, 1), {&row, 1}, where(name));
+    }
+    return values;
+  }
+
   std::string where(const std::string& name) const {
-    return fmt::format("{}: dataset '{}'", place(), name);
+    return fmt::format("{}: dataset '{}'", file_.path().string(), name);
   }
 
   void add(const std::string& name, bool is_joined) {
@@ -132,9 +178,7 @@ std::vector<TableColumn> columns_of(const Hdf5TableOptions& options) {
 
 data::DatasetPtr hdf5_table(const Hdf5TableOptions& options) {
   TableRows rows(options, columns_of(options));
-  if (rows.bytes() <= static_cast<double>(options.memory)) {
-    return rows.read(data::count_up(rows.size()));
-  }
+  if (rows.bytes() <= static_cast<double>(options.memory)) return rows.read_all();
   if (!options.transform && !options.target_transform) {
     return std::make_shared<const StreamedTable>(std::move(rows));
   }

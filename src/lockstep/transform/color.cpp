@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -109,6 +110,29 @@ int mean_luma(const torch::Tensor& image, std::int64_t channels) {
   }
   const auto pixels = static_cast<double>(packed.numel() / channels);
   return static_cast<int>(static_cast<double>(sum) / pixels + 0.5);
+}
+
+template <typename T>
+double mean_of_values(const torch::Tensor& packed) {
+  // Several sums, so that an addition need not wait for the one before it.
+  std::array<double, 8> sums{};
+  const T* const values = packed.data_ptr<T>();
+  const std::int64_t count = packed.numel();
+  const auto lanes = static_cast<std::int64_t>(sums.size());
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+      sums[lane] += static_cast<double>(values[i + static_cast<std::int64_t>(lane)]);
+    }
+  }
+  for (; i < count; ++i) sums[0] += static_cast<double>(values[i]);
+  return std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(count);
+}
+
+// The order of the additions is fixed. That of torch's mean() depends on its number of threads.
+double mean_of_floats(const torch::Tensor& values) {
+  if (values.scalar_type() == torch::kFloat64) return mean_of_values<double>(values.contiguous());
+  return mean_of_values<float>(values.to(torch::kFloat32).contiguous());
 }
 
 torch::Tensor luma_of_floats(const torch::Tensor& image) {
@@ -234,7 +258,7 @@ torch::Tensor adjust_contrast(const torch::Tensor& image, double factor) {
   check_factor("contrast", factor);
   if (image.is_floating_point()) {
     const torch::Tensor grey = layout.channels == 3 ? luma_of_floats(image) : image;
-    return blend_floats(grey.mean(), image, factor);
+    return blend_floats(torch::scalar_tensor(mean_of_floats(grey), image.options()), image, factor);
   }
   const int mean = mean_luma(image, layout.channels);
   return map_bytes(image, table_of([&](int value) {

@@ -32,6 +32,20 @@ Window cut_out(const ImageSize& size, std::int64_t top, std::int64_t left) {
           .size = size};
 }
 
+// An image that is one pixel wide and very long would take all memory if its shorter side is made
+// longer.
+void check_resized(const ImageSize& image, const ImageSize& resized) {
+  constexpr double kMostPixels = 1 << 30;
+  if (static_cast<double>(resized.height) * static_cast<double>(resized.width) <= kMostPixels) {
+    return;
+  }
+  throw DataError(
+      "Resize: expected a result of at most 2^30 pixels, got {} x {} (height x width) from an "
+      "image "
+      "of {} x {}; set max_size, or give height and width as size",
+      resized.height, resized.width, image.height, image.width);
+}
+
 // The step of RandomCrop after the padding.
 class RandomPlace : public WindowTransform {
  public:
@@ -66,7 +80,10 @@ Resize::Resize(ResizeOptions options) : options_(std::move(options)) {
   const ImageSize size = read_size("Resize", options_.size);
   if (!options_.max_size) return;
   if (options_.size.size() != 1) {
-    throw ConfigError("Resize: max_size: expected it with one size, that of the shorter side");
+    throw ConfigError(
+        "Resize: max_size: expected it with one size, that of the shorter side, got {} with a "
+        "height of {} and a width of {}",
+        *options_.max_size, size.height, size.width);
   }
   if (*options_.max_size <= size.height) {
     throw ConfigError("Resize: max_size: expected more than the shorter side's {}, got {}",
@@ -89,6 +106,7 @@ Window Resize::window(const ImageSize& image, Draw&) const {
     size = image.width <= image.height ? ImageSize{.height = new_longer, .width = new_shorter}
                                        : ImageSize{.height = new_shorter, .width = new_longer};
   }
+  check_resized(image, size);
   return {.height = static_cast<double>(image.height),
           .width = static_cast<double>(image.width),
           .size = size,

@@ -25,6 +25,7 @@ class Resize : public WindowTransform {
   // Throws ConfigError if the options are wrong, as do the others.
   explicit Resize(ResizeOptions options);
 
+  // Throws DataError if the result would have more than 2^30 pixels, as that of a thin image may.
   Window window(const ImageSize& image, Draw& draw) const override;
 
  private:

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
@@ -275,15 +277,16 @@ WarpOptions warp_options(Interpolation interpolation, const std::vector<double>&
   return {.interpolation = interpolation, .fill = fill};
 }
 
-void check_warp(std::string_view owner, Interpolation interpolation,
-                const std::vector<double>& fill) {
-  if (interpolation == Interpolation::kBicubic) {
+}  // namespace
+
+void check_warp(std::string_view owner, const WarpOptions& options) {
+  if (options.interpolation == Interpolation::kBicubic) {
     throw ConfigError("{}: interpolation: expected nearest or bilinear, got bicubic", owner);
   }
-  if (fill.empty()) throw ConfigError("{}: fill: expected at least one value, got none", owner);
+  if (options.fill.empty()) {
+    throw ConfigError("{}: fill: expected at least one value, got none", owner);
+  }
 }
-
-}  // namespace
 
 torch::Tensor horizontal_flip(const torch::Tensor& image) {
   const ImageLayout layout = layout_of(image, "horizontal flip");
@@ -313,7 +316,7 @@ torch::Tensor vertical_flip(const torch::Tensor& image) {
 torch::Tensor warp(const torch::Tensor& image, const AffineMap& map, const ImageSize& size,
                    const WarpOptions& options) {
   const ImageLayout layout = layout_of(image, "affine map");
-  check_warp("affine map", options.interpolation, options.fill);
+  check_warp("affine map", options);
   if (image.numel() > std::numeric_limits<std::int32_t>::max()) {
     throw DataError("affine map: expected an image of at most 2^31 values, got {}",
                     describe(image));
@@ -406,7 +409,7 @@ torch::Tensor RandomVerticalFlip::apply(const torch::Tensor& sample, Draw& draw)
 }
 
 RandomRotation::RandomRotation(RandomRotationOptions options) : options_(std::move(options)) {
-  check_warp("RandomRotation", options_.interpolation, options_.fill);
+  check_warp("RandomRotation", {.interpolation = options_.interpolation, .fill = options_.fill});
   const Range degrees = read_range_around("RandomRotation", "degrees", options_.degrees, 0);
   options_.degrees = {degrees.low, degrees.high};
 }
@@ -419,13 +422,13 @@ torch::Tensor RandomRotation::apply(const torch::Tensor& sample, Draw& draw) con
 
 RandomAffine::RandomAffine(RandomAffineOptions options) : options_(std::move(options)) {
   constexpr std::string_view kOwner = "RandomAffine";
-  check_warp(kOwner, options_.interpolation, options_.fill);
+  check_warp(kOwner, {.interpolation = options_.interpolation, .fill = options_.fill});
   const Range degrees = read_range_around(kOwner, "degrees", options_.degrees, 0);
   options_.degrees = {degrees.low, degrees.high};
   const Check check{std::string(kOwner)};
   if (!options_.translate.empty()) {
     check.require(options_.translate.size() == 2, "translate", "{most x, most y}",
-                  options_.translate.size());
+                  fmt::format("{}", options_.translate));
     for (const double part : options_.translate) check.fraction("translate", part);
   }
   if (!options_.scale.empty()) {

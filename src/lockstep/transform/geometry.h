@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <torch/types.h>
@@ -22,6 +23,9 @@ struct WarpOptions {
   // the units of the image.
   std::vector<double> fill = {0};
 };
+
+// Throws ConfigError, which names `owner`, for kBicubic and without a value of `fill`.
+void check_warp(std::string_view owner, const WarpOptions& options);
 
 // Where in the image a point (x, y) of the result comes from: (a x + b y + c, d x + e y + f).
 struct AffineMap {

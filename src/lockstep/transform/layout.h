@@ -30,9 +30,12 @@ struct ImageLayout {
 // place.
 ImageLayout layout_of(const torch::Tensor& image, std::string_view owner);
 
+// The same for a batch of images, [B, ...]: the layout of each of them.
+ImageLayout layout_of_batch(const torch::Tensor& images, std::string_view owner);
+
 // A new image of this shape, in the type and layout of `like`. Each channel has its value of
 // `fill`, or the only one. Throws DataError, which begins with `owner`, if `fill` has another
-// number.
+// number of values, or one that is not a byte for an image of bytes.
 torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
                            const std::vector<double>& fill, std::string_view owner);
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/transform/layout.h"
 #include "lockstep/transform/one_hot.h"
 
 namespace lockstep::data {
@@ -41,6 +43,31 @@ torch::Tensor mixed(const torch::Tensor& tensor, double lambda) {
   return tensor * lambda + partners(tensor) * (1 - lambda);
 }
 
+// With a lambda for each sample.
+torch::Tensor mixed(const torch::Tensor& tensor, const std::vector<double>& lambdas) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(tensor.dim()), 1);
+  shape[0] = tensor.size(0);
+  const torch::Tensor own =
+      torch::tensor(lambdas, torch::kFloat64).to(tensor.scalar_type()).view(shape);
+  return tensor * own + partners(tensor) * (1 - own);
+}
+
+// Makes room for twice as many samples in the entries that are not mixed.
+void repeat_others(const MixKeys& keys, std::int64_t samples, Batch& batch) {
+  Batch repeated;
+  for (const std::string& key : batch.keys()) {
+    if (key == keys.features || key == keys.targets) continue;
+    const torch::Tensor* const tensor = batch.find(key);
+    if (tensor == nullptr || tensor->dim() == 0 || tensor->size(0) != samples) {
+      throw DataError(
+          "Mixup: add: '{}': expected a tensor with a row for each of {} samples, got {}", key,
+          samples, tensor == nullptr ? "no tensor" : describe(*tensor));
+    }
+    repeated.set(key, torch::cat({*tensor, *tensor}));
+  }
+  batch.update(std::move(repeated));
+}
+
 }  // namespace
 
 Mixup::Mixup(MixupOptions options) : options_(std::move(options)) {
@@ -54,10 +81,27 @@ Batch Mixup::operator()(Batch batch, SampleRandom& random) const {
     throw DataError("Mixup: '{}': expected floats, got {}; put a ToTensor into the transform",
                     keys.features, describe(features));
   }
-  const double lambda = random.beta(options_.alpha, options_.alpha);
   const torch::Tensor targets = soft_targets("Mixup", keys, options_.classes, batch);
-  batch.set(keys.features, mixed(features, lambda));
-  batch.set(keys.targets, mixed(targets, lambda));
+  const auto draw = [&] { return random.beta(options_.alpha, options_.alpha); };
+  torch::Tensor mixed_features;
+  torch::Tensor mixed_targets;
+  if (options_.per_sample) {
+    std::vector<double> lambdas(static_cast<std::size_t>(features.size(0)));
+    std::ranges::generate(lambdas, draw);
+    mixed_features = mixed(features, lambdas);
+    mixed_targets = mixed(targets, lambdas);
+  } else {
+    const double lambda = draw();
+    mixed_features = mixed(features, lambda);
+    mixed_targets = mixed(targets, lambda);
+  }
+  if (options_.add) {
+    repeat_others(keys, features.size(0), batch);
+    mixed_features = torch::cat({features, mixed_features});
+    mixed_targets = torch::cat({targets, mixed_targets});
+  }
+  batch.set(keys.features, mixed_features);
+  batch.set(keys.targets, mixed_targets);
   return batch;
 }
 
@@ -68,15 +112,9 @@ CutMix::CutMix(CutMixOptions options) : options_(std::move(options)) {
 Batch CutMix::operator()(Batch batch, SampleRandom& random) const {
   const MixKeys& keys = options_.keys;
   const torch::Tensor images = batch[keys.features];
-  if (images.dim() != 3 && images.dim() != 4) {
-    throw DataError(
-        "CutMix: '{}': expected images, bytes [B, H, W] or [B, H, W, C] or floats [B, C, H, W], "
-        "got {}",
-        keys.features, describe(images));
-  }
-  const std::int64_t row_dim = images.is_floating_point() && images.dim() == 4 ? 2 : 1;
-  const std::int64_t height = images.size(row_dim);
-  const std::int64_t width = images.size(row_dim + 1);
+  const ImageLayout layout = layout_of_batch(images, fmt::format("CutMix: '{}'", keys.features));
+  const std::int64_t row_dim = layout.row_dim() + 1;
+  const auto [height, width] = layout.size;
 
   const double lambda = random.beta(options_.alpha, options_.alpha);
   const std::int64_t center_y = random.below(height);

@@ -32,17 +32,23 @@ struct MixupOptions {
   double alpha = 0.2;  // parts are drawn from Beta(alpha, alpha): the larger, the more is mixed
   std::optional<std::int64_t> classes = {};  // how many; needed if targets are classes
   MixKeys keys = {};
+  bool per_sample = false;  // each sample has its own lambda
+  // The mixed samples come after the samples themselves, so that the batch is twice as large,
+  // instead of replacing them. Any other tensor of the batch is repeated.
+  bool add = false;
 };
 
 // Each sample becomes lambda times itself plus (1 - lambda) times the one before it in the shard's
-// part of the batch (the last one for the first), with one lambda per part. So do the targets.
+// part of the batch (the last one for the first), with one lambda per part, or per sample. So do
+// the targets.
 class Mixup {
  public:
   // Throws ConfigError if the options are wrong, as do the others.
   explicit Mixup(MixupOptions options);
 
-  // Throws DataError if the features are not floats, and ConfigError if classes are not given but
-  // needed.
+  // Throws DataError if the features are not floats, or if the mixed samples cannot be added
+  // because an entry of the batch has no row for each sample, and ConfigError if classes are not
+  // given but needed.
   Batch operator()(Batch batch, SampleRandom& random) const;
 
  private:

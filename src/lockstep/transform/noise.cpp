@@ -117,8 +117,11 @@ GaussianNoise::GaussianNoise(const GaussianNoiseOptions& options) : options_(opt
 }
 
 torch::Tensor GaussianNoise::apply(const torch::Tensor& sample, Draw& draw) const {
+  if (draw.is_mask) {
+    draw.random.bits();  // as many as for an image
+    return sample;
+  }
   const at::Generator generator = draw.random.generator();
-  if (draw.is_mask) return sample;
   if (!sample.is_floating_point()) {
     throw DataError("GaussianNoise: expected floats, got {}; put it after ToTensor",
                     describe(sample));
@@ -178,13 +181,13 @@ torch::Tensor RandomErasing::apply(const torch::Tensor& sample, Draw& draw) cons
                               .left = random.below(size.width - width + 1),
                               .height = height,
                               .width = width};
-    const at::Generator generator = random.generator();
-    if (draw.is_mask) return sample;
     const std::int64_t channels = sample.dim() == 3 ? sample.size(0) : 1;
-    if (noise) {
+    if (noise && !draw.is_mask) {
       return erase(sample, rectangle,
-                   torch::randn({channels, height, width}, generator, torch::kFloat32));
+                   torch::randn({channels, height, width}, random.generator(), torch::kFloat32));
     }
+    random.bits();  // as many as with noise, because a generator takes some microseconds to make
+    if (draw.is_mask) return sample;
     return erase(
         sample, rectangle,
         torch::tensor(per_channel("RandomErasing: value", value, channels)).view({-1, 1, 1}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/ranges.h>
 
@@ -11,10 +12,14 @@
 namespace lockstep::data {
 
 ImageSize read_size(std::string_view owner, const std::vector<std::int64_t>& size) {
-  const bool positive = std::ranges::all_of(size, [](std::int64_t side) { return side > 0; });
-  if ((size.size() != 1 && size.size() != 2) || !positive) {
-    throw ConfigError("{}: size: expected {{height, width}} or {{length}}, all positive, got {}",
-                      owner, size);
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();
+  const bool allowed =
+      std::ranges::all_of(size, [](std::int64_t side) { return side > 0 && side <= kLongest; });
+  if ((size.size() != 1 && size.size() != 2) || !allowed) {
+    throw ConfigError(
+        "{}: size: expected {{height, width}} or {{length}}, all positive "
+        "and at most {}, got {}",
+        owner, kLongest, size);
   }
   return {.height = size.front(), .width = size.back()};
 }

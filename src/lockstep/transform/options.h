@@ -9,7 +9,8 @@
 
 namespace lockstep::data {
 
-// {height, width}, or {length} of a square. Throws ConfigError, which names `owner`, otherwise.
+// {height, width}, or {length} of a square; sides are in [1, 2^31 - 1]. Throws ConfigError, which
+// names `owner`, otherwise.
 ImageSize read_size(std::string_view owner, const std::vector<std::int64_t>& size);
 
 struct Range {

@@ -137,11 +137,8 @@ TrivialAugmentWide::TrivialAugmentWide(TrivialAugmentOptions options)
   if (options_.bins < 2) {
     throw ConfigError("TrivialAugmentWide: bins: expected 2 or more, got {}", options_.bins);
   }
-  if (options_.interpolation == Interpolation::kBicubic || options_.fill.empty()) {
-    throw ConfigError(
-        "TrivialAugmentWide: expected nearest or bilinear as interpolation and at least one value "
-        "of fill");
-  }
+  check_warp("TrivialAugmentWide",
+             {.interpolation = options_.interpolation, .fill = options_.fill});
 }
 
 torch::Tensor TrivialAugmentWide::apply(const torch::Tensor& sample, Draw& draw) const {
