@@ -1,4 +1,4 @@
-// Random choices of indices, for samplers. Internal to data/.
+// Random choices of indices, for samplers, and a hash to compare them. Not for users.
 #pragma once
 
 #include <cstdint>

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/compute/switches.h"
+#include "lockstep/data/draw_indices.h"
 #include "lockstep/optim/describe.h"
 #include "lockstep/train/plan.h"
 
@@ -39,11 +40,7 @@ std::string describe(const data::Sampler& sampler) {
     return text + " of " + settings;
   }
   if (sampler.size() > kMost) return text;
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const std::int64_t index : sampler.indices(1)) {
-    hash = (hash ^ static_cast<std::uint64_t>(index)) * 1099511628211U;
-  }
-  return text + fmt::format(" (order {:016x})", hash);
+  return text + fmt::format(" (order {})", data::fingerprint(sampler.indices(1)));
 }
 
 std::string samples_of(const data::Loader& loader) {
@@ -55,13 +52,15 @@ std::string describe(const data::Loader& loader) {
   const data::LoaderOptions& options = loader.options();
   std::string order = options.shuffle ? "shuffled" : "in order";
   if (options.sampler) order = "by " + describe(*options.sampler);
-  return fmt::format("{} samples, {} {}{}{}, {}{}", samples_of(loader),
+  const data::BatchTransform& transform = loader.collate().after();
+  return fmt::format("{} samples, {} {}{}{}, {}{}{}", samples_of(loader),
                      options.global_batch_size ? "global batch size" : "batch size",
                      options.global_batch_size.value_or(options.batch_size),
                      options.drop_last ? " (drop_last)" : "",
                      options.max_batches ? fmt::format(", at most {}", *options.max_batches) : "",
                      options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order,
-                     options.collate ? ", collate " + options.collate.name() : "");
+                     options.collate ? ", collate " + options.collate.name() : "",
+                     transform ? ", batch_transform " + transform.name() : "");
 }
 
 // The instruction set for which LibTorch's kernels were chosen, for example "AVX2".

@@ -45,6 +45,8 @@ class Mixup {
   // needed.
   Batch operator()(Batch batch, SampleRandom& random) const;
 
+  std::string settings() const;  // that ranks compare
+
  private:
   MixupOptions options_;
 };
@@ -63,6 +65,8 @@ class CutMix {
 
   Batch operator()(Batch batch, SampleRandom& random) const;
 
+  std::string settings() const;  // that ranks compare
+
  private:
   CutMixOptions options_;
 };
@@ -79,6 +83,8 @@ class LabelSmoothing {
   explicit LabelSmoothing(LabelSmoothingOptions options);
 
   Batch operator()(Batch batch, SampleRandom& random) const;
+
+  std::string settings() const;  // that ranks compare
 
  private:
   LabelSmoothingOptions options_;
