@@ -43,7 +43,9 @@ inline void expect_same_bits_on_two_hosts(
     TrainOptions options = options_of_host(host);
     options.engine = engine_of_host(host, common);
     const TrainResult result = toy::train(options);
-    if (host == 0) EXPECT_EQ(result.history, alone.history);
+    if (host == 0) {
+      EXPECT_EQ(result.history, alone.history);
+    }
     return result.weights_hash == alone.weights_hash;
   });
 }
