@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/data/sharding.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "tests/data/error_text.h"
 
@@ -121,6 +122,30 @@ TEST(BatchBalanceClassSampler, RefusesALoaderWithOtherBatches) {
   EXPECT_THAT(
       error_text<ConfigError>([&] { Loader(numbers, {.batch_size = 3, .sampler = sampler}); }),
       HasSubstr("batch_size: expected 4, the size of the batches that the sampler makes"));
+  EXPECT_THAT(error_text<ConfigError>(
+                  [&] { Loader(numbers, {.sampler = sampler, .global_batch_size = 2}); }),
+              HasSubstr("global_batch_size: expected 4, the size"));
+}
+
+TEST(BatchBalanceClassSampler, ShardsHaveItsBatchesOrShareThem) {
+  const auto sampler =
+      std::make_shared<BatchBalanceClassSampler>(uneven_labels(), BatchBalanceClassOptions());
+  const auto numbers = tensor_dataset({{"x", torch::arange(16)}});
+  const Loader each(numbers, {.batch_size = 4, .sampler = sampler});
+  const Loader shared(numbers, {.sampler = sampler, .global_batch_size = 4});
+  for (const std::int64_t shards : {1, 2, 3}) {
+    EXPECT_EQ(batch_split(each, shards).global, 4 * shards);
+    EXPECT_EQ(batch_split(shared, shards).global, 4);
+  }
+  const Loader halves(numbers, {.batch_size = 2, .sampler = sampler});
+  EXPECT_EQ(batch_split(halves, 2).global, 4);
+  EXPECT_THAT(error_text<ConfigError>([&] { batch_split(halves, 1); }),
+              HasSubstr("the sampler makes batches of 4, and a batch of the run is 2"));
+  EXPECT_THROW(batch_split(halves, 3), ConfigError);
+  const Loader two(numbers, {.sampler = sampler, .global_batch_size = 8});
+  EXPECT_EQ(batch_split(two, 2).least, 4);
+  EXPECT_THROW(batch_split(two, 1), ConfigError);
+  EXPECT_THROW(batch_split(two, 4), ConfigError);
 }
 
 TEST(DynamicBalanceClassSampler, GoesFromTheDataToEqualClasses) {

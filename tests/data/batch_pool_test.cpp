@@ -3,8 +3,10 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::data {
@@ -77,6 +79,27 @@ TEST(BatchPool, DoesNotGiveBackTensorsThatWantAGradient) {
     batch["x"].requires_grad_();
     return 0;
   }));
+}
+
+TEST(BatchPool, DoesNotGiveBackMemoryOfOthers) {
+  std::vector<float> owned(4, 1);
+  const auto view = [&] { return torch::from_blob(owned.data(), {4}); };
+  BatchPool pool(2);
+  pool.lend({{"x", view()}});
+  EXPECT_TRUE(pool.take().empty());
+  Batch mixed{{"x", view()}, {"y", torch::zeros({4})}};
+  mixed.set("list", std::vector<torch::Tensor>{view(), torch::zeros({2})});
+  mixed.set("nested", Batch{{"x", view()}, {"z", torch::zeros({4})}});
+  pool.lend(std::exchange(mixed, {}));
+  const Batch again = pool.take();
+  EXPECT_THAT(again.keys(), testing::ElementsAre("y", "nested"));
+  EXPECT_THAT(again.nested("nested").keys(), testing::ElementsAre("z"));
+}
+
+TEST(BatchPool, DoesNotGiveBackViewsWithOtherValuesThanTheirMemory) {
+  BatchPool pool(2);
+  pool.lend({{"x", torch::ones({4}, torch::kComplexFloat).conj()}});
+  EXPECT_TRUE(pool.take().empty());
 }
 
 // Each thread takes a batch, marks it, and finds its own mark.

@@ -253,6 +253,27 @@ TEST(BatchTransform, FollowsTheGatherAndTheCollate) {
   EXPECT_NE(SampleRandom({}, 0).uniform(), first);
 }
 
+TEST(BatchTransform, FollowsThatOfTheCollate) {
+  const auto add = [](const char* key) {
+    return [key](Batch batch, SampleRandom&) {
+      batch.set(key, torch::tensor(static_cast<std::int64_t>(batch.keys().size())));
+      return batch;
+    };
+  };
+  const LoaderOptions options{.batch_size = 2,
+                              .collate = stack().followed_by(add("first")),
+                              .batch_transform = add("second")};
+  const Loader loader(std::make_shared<Gathered>(), options);
+  const Loader copy(loader.dataset(), loader.options());
+  for (const Loader& each : {loader, copy}) {
+    const Batch batch = *each.stream().next();
+    EXPECT_EQ(batch["second"].item<std::int64_t>(), batch["first"].item<std::int64_t>() + 1);
+    EXPECT_EQ(batch.keys().size(),
+              static_cast<std::size_t>(batch["first"].item<std::int64_t>()) + 2)
+        << "each once";
+  }
+}
+
 TEST(Collate, EachShardIsPaddedToItsOwnLongestSequence) {
   const Loader loader(std::make_shared<Sentences>(),
                       {.batch_size = 2, .collate = pad({.keys = {"words", "tags"}})});

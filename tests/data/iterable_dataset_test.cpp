@@ -1,7 +1,10 @@
 #include "lockstep/data/iterable_dataset.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -9,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/data/batch_window.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sharding.h"
@@ -20,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Numbers = std::vector<std::int64_t>;
 
 // 0, 1, 2, … in each pass, plus 100 for each pass and 1000 for each epoch after the first. Shards
@@ -180,11 +185,136 @@ TEST(IterableDataset, ALoaderRefusesWhatAStreamCannotDo) {
   };
   EXPECT_THAT(error({.shuffle = true}), HasSubstr("shuffle"));
   EXPECT_THAT(error({.sampler = std::make_shared<SequentialSampler>(5)}), HasSubstr("sampler"));
-  EXPECT_THAT(error({}, std::nullopt), HasSubstr("max_batches: expected"));
+  EXPECT_THAT(error({.threads = 3}),
+              AllOf(HasSubstr("threads: expected 0"), HasSubstr("got 3; set prefetch")));
   EXPECT_EQ(error({.max_batches = 2}, std::nullopt), "");
+  EXPECT_THAT(error({}, -1), HasSubstr("got -1"));
   const Loader global = stream_loader(5, 5, {.global_batch_size = 3});
   EXPECT_THROW(batch_split(global, 2), ConfigError);
   EXPECT_THROW(global.order(), ConfigError);
+}
+
+TEST(IterableDataset, ALoaderWithoutALengthSaysWhatIsMissing) {
+  const Loader loader = stream_loader(5, std::nullopt, {.batch_size = 2});
+  EXPECT_FALSE(loader.has_length());
+  EXPECT_TRUE(stream_loader(5, 5, {}).has_length());
+  EXPECT_TRUE(stream_loader(5, std::nullopt, {.max_batches = 3}).has_length());
+  const auto says = AllOf(HasSubstr("max_batches: expected"), HasSubstr("samples()"),
+                          HasSubstr("steps_per_epoch or num_steps"));
+  EXPECT_THAT(error_text<ConfigError>([&] { loader.batches(); }), says);
+  EXPECT_THAT(error_text<ConfigError>([&] { loader.samples(); }), says);
+  EXPECT_THAT(error_text<ConfigError>([&] { loader.stream(); }), says);
+  EXPECT_THAT(error_text<ConfigError>([&] { epoch_size(loader, 2); }), says);
+}
+
+// The numbers of a part depend on its first sample, and no other part of the batch has the same.
+TEST(IterableDataset, BatchesAreTransformed) {
+  const auto numbers = [](const Collate& collate, std::int64_t workers, std::int64_t epoch = 1) {
+    LoaderOptions options{.batch_size = 2, .collate = collate};
+    options.batch_transform = [](Batch batch, SampleRandom& random) {
+      batch.set("number", torch::tensor(random.uniform(), torch::kFloat64));
+      return batch;
+    };
+    const Loader loader = stream_loader(8, 8, options);
+    const ShardedEpoch sharded(loader, {.epoch = epoch}, 2);
+    std::map<std::int64_t, double> by_first;  // sample of a part
+    for (std::int64_t first = 0; first < 2; first += 2 / workers) {
+      for (const Batch& batch : sharded.stream({.first_shard = first, .count = 2 / workers})) {
+        by_first[batch["x"][0].item<std::int64_t>()] = batch["number"].item<double>();
+      }
+    }
+    return by_first;
+  };
+  const auto alone = numbers({}, 1);
+  ASSERT_EQ(alone.size(), 4U);
+  std::set<double> distinct;
+  for (const auto& [first, number] : alone) distinct.insert(number);
+  EXPECT_EQ(distinct.size(), 4U);
+  EXPECT_EQ(numbers({}, 2), alone);
+  EXPECT_EQ(numbers(stack(), 1), alone);
+  EXPECT_NE(numbers({}, 1, 2).begin()->second, alone.begin()->second);
+}
+
+// As above for data sets: the main thread draws from the same generator.
+TEST(IterableDataset, ALoaderWarnsOfTheGlobalGenerator) {
+  class Noise : public IterableDataset {
+   public:
+    explicit Noise(bool global) : global_(global) {}
+    std::unique_ptr<SampleSource> open(const StreamPart& part) const override {
+      return std::make_unique<Source>(part, global_);
+    }
+
+   private:
+    struct Source : SampleSource {
+      Source(const StreamPart& part, bool draws_globally)
+          : random(part.key, part.shard.index), global(draws_globally) {}
+      std::optional<Batch> next() override {
+        return Batch{{"x", global ? torch::randn({2}) : torch::randn({2}, random.generator())}};
+      }
+      SampleRandom random;
+      bool global;
+    };
+    bool global_;
+  };
+  const auto warnings = [](bool global, std::int64_t prefetch) {
+    std::vector<std::string> texts;
+    const WarningHandler previous =
+        set_warning_handler([&](const std::string& text) { texts.push_back(text); });
+    const Loader loader(std::make_shared<Noise>(global), {.prefetch = prefetch, .max_batches = 3});
+    for (const Batch& batch : loader.stream()) EXPECT_EQ(batch.size(), 1);
+    set_warning_handler(previous);
+    return texts;
+  };
+  EXPECT_THAT(warnings(false, 2), IsEmpty());
+  EXPECT_THAT(warnings(true, 0), IsEmpty()) << "the run seeds each batch";
+  EXPECT_THAT(warnings(true, 2), ElementsAre(HasSubstr("a stream or its collate draws")));
+}
+
+TEST(IterableDataset, ErrorsOfAnyKindNameTheStream) {
+  enum class Fault { kNull, kOpening, kReading, kSkipping };
+  class Faulty : public IterableDataset {
+   public:
+    explicit Faulty(Fault fault) : fault_(fault) {}
+    std::unique_ptr<SampleSource> open(const StreamPart&) const override {
+      if (fault_ == Fault::kNull) return nullptr;
+      if (fault_ == Fault::kOpening) throw std::runtime_error("no connection");
+      return std::make_unique<Source>(fault_);
+    }
+    std::optional<std::int64_t> samples() const override { return 8; }
+
+   private:
+    struct Source : SampleSource {
+      explicit Source(Fault its) : fault(its) {}
+      std::optional<Batch> next() override {
+        if (fault == Fault::kReading && at == 3) throw std::out_of_range("byte 3");
+        return Batch{{"x", torch::tensor(at++)}};
+      }
+      std::int64_t skip(std::int64_t count) override {
+        return fault == Fault::kSkipping ? count + 1 : SampleSource::skip(count);
+      }
+      Fault fault;
+      std::int64_t at = 0;
+    };
+    Fault fault_;
+  };
+  const auto error = [](Fault fault) {
+    const Loader loader(std::make_shared<Faulty>(fault), {.batch_size = 2});
+    return error_text<DataError>([&] { loader.stream({.first_batch = 1}).next(); });
+  };
+  const auto names = [](const char* rest) {
+    return AllOf(HasSubstr("Faulty, shard 0 of 1"), HasSubstr(rest));
+  };
+  EXPECT_THAT(error(Fault::kNull), names(": open() gave a null pointer"));
+  EXPECT_THAT(error(Fault::kOpening), names(": no connection"));
+  EXPECT_THAT(error(Fault::kReading), names(", sample 3: byte 3"));
+  EXPECT_THAT(error(Fault::kSkipping), names("skip(2) of the source returned 3"));
+  EXPECT_THAT(error_text<DataError>([] { Faulty(Fault::kNull).sample(0); }),
+              HasSubstr("open() gave a null pointer"));
+  EXPECT_THROW(share_of(nullptr, {}), ConfigError);
+  const Collate failing = [](std::vector<Batch>&&) -> Batch { throw std::runtime_error("odd"); };
+  const Loader collated = stream_loader(5, 5, {.collate = failing});
+  EXPECT_THAT(error_text<DataError>([&] { collated.stream().next(); }),
+              AllOf(HasSubstr("NumberStream, shard 0 of 1"), HasSubstr("odd")));
 }
 
 TEST(IterableDataset, ErrorsNameTheShardAndTheSample) {

@@ -50,6 +50,20 @@ TEST(SampleBytes, ACopyDoesNotFollowTheMemory) {
   EXPECT_TRUE(torch::equal(copy["x"], torch::ones({3})));
 }
 
+// Such views have the bytes of the original.
+TEST(SampleBytes, AreThoseOfConjugatedAndNegatedViews) {
+  const torch::Tensor numbers = torch::view_as_complex(torch::arange(6.0).view({3, 2}));
+  const Batch sample{{"conjugated", numbers.conj()}, {"negated", torch::imag(numbers.conj())}};
+  ASSERT_TRUE(sample["conjugated"].is_conj());
+  ASSERT_TRUE(sample["negated"].is_neg());
+  alignas(64) std::array<std::byte, 1024> memory{};
+  ASSERT_LE(sample_bytes(sample), memory.size());
+  write_sample(sample, memory.data());
+  const Batch read = read_sample(memory.data(), SampleMemory::kCopy);
+  EXPECT_TRUE(torch::equal(torch::imag(read["conjugated"]), torch::tensor({-1.0, -3.0, -5.0})));
+  EXPECT_TRUE(torch::equal(read["negated"], torch::tensor({-1.0, -3.0, -5.0})));
+}
+
 TEST(SampleBytes, AreNotThoseOfSparseTensors) {
   EXPECT_FALSE(has_plain_bytes({{"x", torch::eye(3).to_sparse()}}));
   Batch nested;

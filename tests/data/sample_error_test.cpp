@@ -57,6 +57,18 @@ TEST(NamingSample, NeedsNoName) {
   EXPECT_EQ(named<DataError>(13, DataError("empty")), "sample 13: empty");
 }
 
+TEST(Naming, AsksForTheNameOnlyIfThereIsAnError) {
+  int asked = 0;
+  const auto name = [&] {
+    ++asked;
+    return std::string("stream");
+  };
+  EXPECT_EQ(naming(name, [] { return 3; }), 3);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(error_text<DataError>([&] { naming(name, [] { throw std::out_of_range("byte 3"); }); }),
+            "stream: byte 3");
+}
+
 TEST(NamingKey, NamesTheTensor) {
   EXPECT_EQ(error_text<DataError>([] { naming_key("mask", [] { throw DataError("bad"); }); }),
             "'mask': bad");

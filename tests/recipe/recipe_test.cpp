@@ -14,6 +14,7 @@
 #include "lockstep/recipe/noise.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/transform/mix.h"
 #include "tests/recipe/support.h"
 
 namespace lockstep::recipe {
@@ -574,6 +575,20 @@ TEST(Recipe, ALoaderHasItsBatchTransform) {
   const data::Loaders& loaders = recipe.stages.at(0).options.loaders;
   EXPECT_TRUE(loaders.at("train").options().batch_transform);
   EXPECT_FALSE(loaders.at("valid").options().batch_transform);
+}
+
+TEST(Recipe, BatchTransformsOfAListFollowEachOther) {
+  config::Node document = config_with(
+      {"loaders.train.batch_transform=[{_target_: LabelSmoothing, classes: 3}, {Mixup: {alpha: "
+       "0.4}}]",
+       "callbacks=[]"});
+  spell_out(document);
+  const Recipe recipe = read_recipe(document);
+  const data::BatchTransform& made =
+      recipe.stages.at(0).options.loaders.at("train").options().batch_transform;
+  EXPECT_EQ(made.name(), data::BatchTransform(data::LabelSmoothing({.classes = 3}))
+                             .then(data::Mixup({.alpha = 0.4}))
+                             .name());
 }
 
 TEST(Evaluation, HasTheLoaderAndTheMetrics) {

@@ -114,7 +114,8 @@ TEST(Partitioned, IsMadeWithItsSampler) {
                                                SampledData(dataset, 2));
   const auto second = sampler->of_shard({.index = 1, .count = 2});
   EXPECT_THAT(second->indices(1), ::testing::ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
-  EXPECT_THAT(error_of([] { made("PartitionSampler"); }), HasSubstr("expected a Partitioned"));
+  EXPECT_THAT(error_of([] { made("PartitionSampler"); }),
+              HasSubstr("expected a Partitioned data set in the loader"));
 }
 
 }  // namespace

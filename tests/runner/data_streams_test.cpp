@@ -1,7 +1,6 @@
 // Training on streams, and on data of which every host has a part, by real processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
@@ -9,14 +8,15 @@
 #include "lockstep/data/iterable_dataset.h"
 #include "lockstep/data/partitioned.h"
 #include "lockstep/engine/distributed.h"
-#include "tests/comm/free_port.h"
-#include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
+#include "tests/support/two_hosts.h"
 
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // The points of toy::points(), drawn one by one. Shards get them in turn.
 class PointStream : public data::IterableDataset {
@@ -116,6 +116,71 @@ TEST(DataStreams, StepsPerEpochGoOnInTheStream) {
   EXPECT_EQ(toy::train(options(2)).weights_hash, alone.weights_hash);
 }
 
+// Without samples() and max_batches, an epoch has the steps that the run says.
+TEST(DataStreams, TrainingByStepsNeedsNoLength) {
+  const auto options = [](int workers) {
+    TrainOptions made = toy::options();
+    made.loaders.set("train", {std::make_shared<PointStream>(37, std::nullopt), {.batch_size = 6}});
+    made.engine = two_shards(workers);
+    return made;
+  };
+  const auto with_max_batches = [&](std::int64_t batches) {
+    TrainOptions made = options(1);
+    made.loaders.set(
+        "train", {made.loaders.at("train").dataset(), {.batch_size = 6, .max_batches = batches}});
+    return made;
+  };
+  EXPECT_THAT(toy::error_of([&] { toy::train(options(1)); }),
+              AllOf(HasSubstr("loader 'train': max_batches: expected"),
+                    HasSubstr("steps_per_epoch or num_steps")));
+  for (const int workers : {1, 2}) {
+    TrainOptions epochs = options(workers);
+    epochs.steps_per_epoch = 4;
+    epochs.accumulation_steps = 2;
+    const auto by_epochs = toy::train(epochs);
+    EXPECT_EQ(by_epochs.steps, 12);
+    TrainOptions told = with_max_batches(8);
+    told.accumulation_steps = 2;
+    EXPECT_EQ(by_epochs.weights_hash, toy::train(told).weights_hash);
+
+    TrainOptions steps = options(workers);
+    steps.num_epochs = 1;
+    steps.num_steps = 5;
+    const auto by_steps = toy::train(steps);
+    EXPECT_EQ(by_steps.steps, 5);
+    EXPECT_EQ(by_steps.epochs, 1);
+    TrainOptions once = with_max_batches(5);
+    once.num_epochs = 1;
+    EXPECT_EQ(by_steps.weights_hash, toy::train(once).weights_hash);
+  }
+  TrainOptions limited = options(1);
+  limited.limit_batches = {{"train", 2}};
+  EXPECT_EQ(toy::train(limited).steps, 6);
+  TrainOptions validated = options(1);
+  validated.steps_per_epoch = 4;
+  validated.loaders.set("valid", validated.loaders.at("train"));
+  EXPECT_THAT(toy::error_of([&] { toy::train(validated); }),
+              AllOf(HasSubstr("loader 'valid': max_batches"), Not(HasSubstr("num_steps"))));
+}
+
+TEST(DataStreams, BatchTransformsHaveTheSameBitsForAnyNumberOfWorkers) {
+  const auto options = [](int workers, bool changes) {
+    TrainOptions made = stream_options(workers, true, workers - 1);
+    data::LoaderOptions loader = made.loaders.at("train").options();
+    if (changes) {
+      loader.batch_transform = [](Batch batch, data::SampleRandom& random) {
+        batch.set("features", batch["features"] + random.normal());
+        return batch;
+      };
+    }
+    made.loaders.set("train", {made.loaders.at("train").dataset(), loader});
+    return made;
+  };
+  const auto alone = toy::train(options(1, true));
+  EXPECT_EQ(toy::train(options(2, true)).weights_hash, alone.weights_hash);
+  EXPECT_NE(toy::train(options(1, false)).weights_hash, alone.weights_hash);
+}
+
 // Two processes with one worker each, of which each has half of the data.
 TEST(DataStreams, HostsWithTheirOwnDataTrainToTheSameBits) {
   const auto options = [](const std::vector<std::int64_t>& parts) {
@@ -132,29 +197,8 @@ TEST(DataStreams, HostsWithTheirOwnDataTrainToTheSameBits) {
   TrainOptions whole = options({0, 1});
   whole.engine = two_shards(1);
   const auto alone = toy::train(whole);
-  const int port = comm::free_port();
-  const auto host = [&](int rank) {
-    TrainOptions own = options({rank});
-    own.engine = std::make_shared<DistributedDataParallelEngine>(
-        DistributedDataParallelOptions{.workers = 1,
-                                       .shards = 2,
-                                       .port = port,
-                                       .world_size = 2,
-                                       .first_rank = rank,
-                                       .token = "ours",
-                                       .threads = 1,  // as in the other run
-                                       .timeout = std::chrono::seconds(30)});
-    return toy::train(own);
-  };
-  const pid_t other =
-      start_process([&] { return host(1).weights_hash == alone.weights_hash ? 0 : 2; });
-  ASSERT_GE(other, 0);
-  const auto here = host(0);
-  EXPECT_EQ(here.weights_hash, alone.weights_hash);
-  EXPECT_EQ(here.history, alone.history);
-  int status = 0;
-  ASSERT_EQ(waitpid(other, &status, 0), other);
-  EXPECT_EQ(status, 0);
+  expect_same_bits_on_two_hosts(alone, {.workers = 1, .shards = 2, .threads = 1},
+                                [&](int host) { return options({host}); });
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -21,8 +20,8 @@
 #include "lockstep/state/hash.h"
 #include "tests/comm/free_port.h"
 #include "tests/data/toy_transforms.h"
-#include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
+#include "tests/support/two_hosts.h"
 
 namespace lockstep {
 namespace {
@@ -808,28 +807,7 @@ TEST(Ddp, ALongCallbackOfRank0DoesNotEndTheRun) {
 // Two nodes with two workers each: shared memory inside a node, Gloo between them.
 TEST(Ddp, SeveralHostsTrainToTheSameBits) {
   const auto alone = toy::train(with({.workers = 1}));
-  const int port = comm::free_port();
-  const auto node = [&](int first_rank) {
-    TrainOptions options = with({});
-    options.engine = std::make_shared<DistributedDataParallelEngine>(
-        DistributedDataParallelOptions{.workers = 2,
-                                       .shards = 4,
-                                       .port = port,
-                                       .world_size = 4,
-                                       .first_rank = first_rank,
-                                       .token = "ours",
-                                       .timeout = std::chrono::seconds(30)});
-    return toy::train(options);
-  };
-  const pid_t other =
-      start_process([&] { return node(2).weights_hash == alone.weights_hash ? 0 : 2; });
-  ASSERT_GE(other, 0);
-  const auto here = node(0);
-  EXPECT_EQ(here.weights_hash, alone.weights_hash);
-  EXPECT_EQ(here.history, alone.history);
-  int status = 0;
-  ASSERT_EQ(waitpid(other, &status, 0), other);
-  EXPECT_EQ(status, 0);
+  expect_same_bits_on_two_hosts(alone, {.workers = 2, .shards = 4}, [](int) { return with({}); });
 }
 
 // Only rank 0 takes a snapshot, and each process has its own runner.
@@ -838,32 +816,17 @@ TEST(Ddp, EveryRankKnowsThatARunCannotGoOn) {
     StateDict state() const override { throw Error("a state that cannot be saved"); }
   };
   const int port = comm::free_port();
-  const auto refused = [&](int first_rank) {
+  expect_on_two_hosts([&](int host) {
     TrainOptions options = with({});
     options.num_epochs = 1;
     options.keep_run = true;
     options.callbacks.add(std::make_shared<Unsaved>());
-    options.engine = std::make_shared<DistributedDataParallelEngine>(
-        DistributedDataParallelOptions{.workers = 1,
-                                       .port = port,
-                                       .world_size = 2,
-                                       .first_rank = first_rank,
-                                       .token = "ours",
-                                       .timeout = 30s,
-                                       .join_timeout = 30s});
+    options.engine = engine_of_host(host, {.workers = 1, .port = port, .join_timeout = 30s});
     SupervisedRunner runner;
     runner.train(options);
-    return toy::error_of([&] { runner.continue_training({.num_epochs = 2}); });
-  };
-  const auto is_right = [](const std::string& error) {
-    return error == "continue_training: the last run cannot go on: a state that cannot be saved";
-  };
-  const pid_t other = start_process([&] { return is_right(refused(1)) ? 0 : 2; });
-  ASSERT_GE(other, 0);
-  EXPECT_TRUE(is_right(refused(0)));
-  int status = 0;
-  ASSERT_EQ(waitpid(other, &status, 0), other);
-  EXPECT_EQ(status, 0);
+    return toy::error_of([&] { runner.continue_training({.num_epochs = 2}); }) ==
+           "continue_training: the last run cannot go on: a state that cannot be saved";
+  });
 }
 
 TEST(Ddp, RefusesWhatContradicts) {

@@ -147,6 +147,11 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
     EXPECT_EQ(text([&](Plan& p) { p.callbacks = {callback}; }), before)
         << "some ranks do not have it";
   }
+  struct Mixing {
+    Batch operator()(Batch batch, data::SampleRandom&) const { return batch; }
+    std::string settings() const { return fmt::format("alpha={}", alpha); }
+    double alpha = 0;
+  };
   const std::vector<data::LoaderOptions> others = {
       {.batch_size = 9},
       {.batch_size = 8, .shuffle = true},
@@ -155,10 +160,13 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       {.batch_size = 8, .sampler = std::make_shared<Odd>(1)},
       {.global_batch_size = 8},
       {.batch_size = 8, .collate = data::pad()},
+      {.batch_size = 8, .batch_transform = Mixing{.alpha = 0.2}},
   };
   for (std::size_t i = 0; i < others.size(); ++i) EXPECT_NE(text(loader(others[i])), plain) << i;
   EXPECT_NE(text(loader({.collate = data::pad()})),
             text(loader({.collate = data::pad({.value = 1})})));
+  EXPECT_NE(text(loader({.batch_transform = Mixing{.alpha = 0.2}})),
+            text(loader({.batch_transform = Mixing{.alpha = 0.3}})));
   EXPECT_NE(text(loader({.sampler = std::make_shared<Odd>(1)})),
             text(loader({.sampler = std::make_shared<Odd>(2)})));
   struct Told : Odd {

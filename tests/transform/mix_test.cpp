@@ -1,6 +1,8 @@
 #include "lockstep/transform/mix.h"
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -166,6 +168,23 @@ TEST(Mix, IsAFunctionOfSeedEpochAndSamples) {
   };
   EXPECT_TRUE(torch::equal(epoch(1, 0), epoch(1, 2)));
   EXPECT_FALSE(torch::equal(epoch(1, 0), epoch(2, 0)));
+}
+
+// Ranks with other options would train on other samples.
+TEST(Mix, RanksCompareItsOptions) {
+  const std::vector<BatchTransform> all = {
+      Mixup({.alpha = 0.2, .classes = 3}),
+      Mixup({.alpha = 0.3, .classes = 3}),
+      Mixup({.alpha = 0.2, .classes = 4}),
+      Mixup({.alpha = 0.2, .classes = 3, .keys = {.features = "image"}}),
+      CutMix({.alpha = 0.2, .classes = 3}),
+      LabelSmoothing({.smoothing = 0.2, .classes = 3}),
+      LabelSmoothing({.smoothing = 0.3, .classes = 3})};
+  std::set<std::string> names;
+  for (const BatchTransform& each : all) names.insert(each.name());
+  EXPECT_EQ(names.size(), all.size());
+  EXPECT_EQ(BatchTransform(Mixup({.classes = 3})).name(),
+            BatchTransform(Mixup({.alpha = 0.2, .classes = 3})).name());
 }
 
 }  // namespace

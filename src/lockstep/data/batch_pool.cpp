@@ -26,13 +26,36 @@ bool is_unused(const Batch& batch) {
                              [](const auto& entry) { return is_unused(entry.second); });
 }
 
+// Memory that LibTorch allocated, and not that of another owner in a tensor (torch::from_blob). Its
+// bytes are the values, which is not so in conjugated and negated views.
+bool has_own_memory(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage() && tensor.storage().resizable() &&
+         !tensor.is_conj() && !tensor.is_neg();
+}
+
+Batch part_with_own_memory(const Batch& batch) {
+  Batch part;
+  for (const auto& [key, tensor] : batch) {
+    if (has_own_memory(tensor)) part.set(key, tensor);
+  }
+  for (const auto& [key, list] : batch.lists()) {
+    if (std::ranges::all_of(list, has_own_memory)) part.set(key, list);
+  }
+  for (const auto& [key, nested] : batch.nested_batches()) {
+    part.set(key, part_with_own_memory(nested));
+  }
+  return part;
+}
+
 }  // namespace
 
 void BatchPool::lend(const Batch& batch) {
-  if (batch.empty() || capacity_ == 0) return;
+  if (capacity_ == 0) return;
+  Batch part = part_with_own_memory(batch);
+  if (part.empty()) return;
   const std::lock_guard lock(mutex_);
   if (lent_.size() == capacity_) lent_.pop_front();
-  lent_.push_back(batch);
+  lent_.push_back(std::move(part));
 }
 
 Batch BatchPool::take() {

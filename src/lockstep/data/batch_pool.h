@@ -15,6 +15,7 @@ class BatchPool {
   // Keeps at most `capacity` batches.
   explicit BatchPool(std::size_t capacity) : capacity_(capacity) {}
 
+  // Tensors whose memory belongs to other code (torch::from_blob) are not kept.
   void lend(const Batch& batch);
 
   // Returns a batch whose memory is held only by this pool: there is no other copy or view of its

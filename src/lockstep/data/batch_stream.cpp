@@ -54,25 +54,33 @@ class BatchStream::Source : public BatchSource {
     return batch;
   }
 
-  // The same in a thread of BatchThreads. The first batch shows whether the numbers of LibTorch's
-  // global generator are used, which the main thread draws from at the same time.
-  Batch make_ahead(std::size_t number) {
-    if (number > 0) return make(number);
-    const GlobalDrawProbe probe;
-    Batch batch = make(number);
-    draws_globally_ = probe.drew();
-    return batch;
-  }
-
-  bool draws_globally() const { return draws_globally_; }
-
  private:
   DatasetPtr dataset_;
   StreamPlan plan_;
   BatchPool pool_;
   std::size_t at_ = 0;
-  std::atomic<bool> draws_globally_ = false;
 };
+
+// Whether a thread drew from LibTorch's global generator.
+struct BatchStream::GlobalDraws {
+  explicit GlobalDraws(const char* warned) : warning(warned) {}
+
+  const char* const warning;
+  std::atomic<bool> found = false;
+};
+
+// The first batch shows whether the numbers of LibTorch's global generator are used, which the main
+// thread draws from at the same time.
+template <typename Make>
+auto BatchStream::watched(Make make) {
+  return [make, draws = draws_.get()](std::size_t number) -> std::optional<Batch> {
+    if (number > 0) return make(number);
+    const GlobalDrawProbe probe;
+    std::optional<Batch> batch = make(number);
+    draws->found = probe.drew();
+    return batch;
+  };
+}
 
 BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
   if (!dataset) throw ConfigError("BatchStream: expected a data set, got a null pointer");
@@ -95,18 +103,27 @@ BatchStream::BatchStream(DatasetPtr dataset, StreamPlan plan) {
       .ahead = batches_ahead(plan),
       .one_torch_thread = plan.threads > 0};
   auto source = std::make_unique<Source>(std::move(dataset), std::move(plan));
-  samples_ = source.get();
+  Source& gathering = *source;
   source_ = std::move(source);
   if (ahead.ahead == 0) return;
+  draws_ = std::make_unique<GlobalDraws>(
+      "loader: a data set, transform or collate draws from LibTorch's global generator. With "
+      "threads or prefetch the numbers depend on timing, so the run cannot be repeated. Draw from "
+      "the generator of the sample instead: derive from data::RandomDataset or "
+      "data::SampleTransform");
   threads_ = std::make_unique<BatchThreads>(
-      [source = samples_](std::size_t number) { return source->make_ahead(number); }, ahead);
+      watched([&gathering](std::size_t number) { return gathering.make(number); }), ahead);
 }
 
 BatchStream::BatchStream(std::unique_ptr<BatchSource> source, std::int64_t prefetch)
     : source_(std::move(source)) {
   if (prefetch == 0) return;
+  draws_ = std::make_unique<GlobalDraws>(
+      "loader: a stream or its collate draws from LibTorch's global generator. With prefetch the "
+      "numbers depend on timing, so the run cannot be repeated. Draw from a data::SampleRandom "
+      "instead, which the source makes of the key and the shard of its part");
   threads_ = std::make_unique<BatchThreads>(
-      [source = source_.get()](std::size_t) { return source->next(); },
+      watched([source = source_.get()](std::size_t) { return source->next(); }),
       BatchThreadsOptions{.ahead = static_cast<std::size_t>(prefetch)});
 }
 
@@ -117,7 +134,7 @@ BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
   // The old threads must end first, because they still use the old source.
   threads_ = std::move(other.threads_);
   source_ = std::move(other.source_);
-  samples_ = other.samples_;
+  draws_ = std::move(other.draws_);
   current_ = std::move(other.current_);
   return *this;
 }
@@ -125,14 +142,7 @@ BatchStream& BatchStream::operator=(BatchStream&& other) noexcept {
 std::optional<Batch> BatchStream::next() {
   if (!threads_) return source_->next();
   std::optional<Batch> batch = threads_->next();
-  if (samples_ != nullptr && samples_->draws_globally()) {
-    warn_once(
-        "loader: a data set, transform or collate draws from LibTorch's global generator. With "
-        "threads or prefetch the numbers depend on timing, so the run cannot be repeated. Draw "
-        "from "
-        "the generator of the sample instead: derive from data::RandomDataset or "
-        "data::SampleTransform");
-  }
+  if (draws_->found) warn_once(draws_->warning);
   return batch;
 }
 

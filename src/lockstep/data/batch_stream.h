@@ -92,13 +92,18 @@ class BatchStream {
 
  private:
   class Source;
+  struct GlobalDraws;
+
+  // make(), which looks for global draws in the first batch.
+  template <typename Make>
+  auto watched(Make make);
 
   std::optional<Batch>& current() { return current_; }
   void advance();
 
   std::unique_ptr<BatchSource> source_;
-  Source* samples_ = nullptr;              // the source, if it gathers samples of a data set
-  std::unique_ptr<BatchThreads> threads_;  // after source_, because they use it
+  std::unique_ptr<GlobalDraws> draws_;     // if there are threads
+  std::unique_ptr<BatchThreads> threads_;  // after these two, because they use them
   std::optional<Batch> current_;
 };
 

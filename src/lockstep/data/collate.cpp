@@ -278,10 +278,19 @@ Batch Collate::operator()(Samples samples) const {
   return function_ ? function_(std::move(samples.samples)) : rule_(samples);
 }
 
-Collate Collate::followed_by(BatchTransform transform) const {
+Collate Collate::followed_by(const BatchTransform& transform) const {
   Collate both = *this;
-  both.after_ = std::move(transform);
+  both.after_ = after_.then(transform);
   return both;
+}
+
+Batch Collate::finish(Batch batch, const EpochKey& key, std::int64_t first_sample) const {
+  // The numbers of the batch must not be those of its first sample, or the strength of a Mixup
+  // would depend on how that sample was cropped.
+  constexpr std::uint64_t kBatchSeed = 0x6c62272e07bb0142;
+  if (!after_) return batch;
+  SampleRandom random({.seed = key.seed ^ kBatchSeed, .epoch = key.epoch}, first_sample);
+  return after_(std::move(batch), random);
 }
 
 Collate stack() {
@@ -323,10 +332,6 @@ Collate lists(std::vector<std::string> keys) {
 
 namespace {
 
-// The numbers of the batch must not be those of its first sample, or the strength of a Mixup would
-// depend on how that sample was cropped.
-constexpr std::uint64_t kBatchSeed = 0x6c62272e07bb0142;
-
 Batch make_untransformed(const Dataset& dataset, const Collate& collate, BatchRequest request) {
   const auto& [indices, key, reuse] = request;
   if (!collate) return dataset.gather_in_epoch(indices, key, std::move(request.reuse));
@@ -344,11 +349,9 @@ Batch make_untransformed(const Dataset& dataset, const Collate& collate, BatchRe
 
 Batch make_batch(const Dataset& dataset, const Collate& collate, BatchRequest request) {
   const std::span<const std::int64_t> indices = request.indices;
-  const EpochKey key = {.seed = request.key.seed ^ kBatchSeed, .epoch = request.key.epoch};
+  const EpochKey key = request.key;
   Batch batch = make_untransformed(dataset, collate, std::move(request));
-  if (!collate.after() || indices.empty()) return batch;
-  SampleRandom random(key, indices.front());
-  return collate.after()(std::move(batch), random);
+  return indices.empty() ? batch : collate.finish(std::move(batch), key, indices.front());
 }
 
 }  // namespace lockstep::data

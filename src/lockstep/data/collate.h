@@ -58,9 +58,13 @@ class Collate {
   // Without samples the batch is empty.
   Batch operator()(Samples samples) const;
 
-  // The same, and make_batch() applies `transform` to each batch. It may be empty.
-  Collate followed_by(BatchTransform transform) const;
+  // The same, and finish() also applies `transform`, after those that were given before. It may be
+  // empty.
+  Collate followed_by(const BatchTransform& transform) const;
   const BatchTransform& after() const { return after_; }
+
+  // Applies the batch transform, with the random numbers of a batch that begins with this sample.
+  Batch finish(Batch batch, const EpochKey& key, std::int64_t first_sample) const;
 
   // "stack", "pad(tokens; value 0, …)", "lists(boxes)", "a function", or "none"
   const std::string& name() const { return name_; }

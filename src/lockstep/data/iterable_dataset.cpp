@@ -3,18 +3,37 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <c10/util/Type.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/batch_pool.h"
+#include "lockstep/data/sample_error.h"
 
 namespace lockstep::data {
 namespace {
+
+std::string name_of_class(const IterableDataset& stream) {
+  return fmt::format("stream {}", c10::demangle(typeid(stream).name()));
+}
+
+std::string title_of(const IterableDataset& stream, const ShardIndex& shard) {
+  return fmt::format("{}, shard {} of {}", name_of_class(stream), shard.index, shard.count);
+}
+
+std::unique_ptr<SampleSource> opened(const IterableDataset& stream, const StreamPart& part) {
+  const auto title = [&] { return title_of(stream, part.shard); };
+  auto source = naming(title, [&] { return stream.open(part); });
+  if (!source) throw DataError("{}: open() gave a null pointer, expected a source", title());
+  return source;
+}
 
 class ShareOfSource : public SampleSource {
  public:
@@ -51,11 +70,17 @@ class ShardOfStream {
   }
 
   const ShardIndex& shard() const { return part_.shard; }
+  std::string title() const { return title_of(*stream_, part_.shard); }
 
   // Leaves out the samples up to `index`.
   void go_to(std::int64_t index) {
     while (next_ < index) {
-      const std::int64_t skipped = named([&] { return source_->skip(index - next_); });
+      const std::int64_t wanted = index - next_;
+      const std::int64_t skipped = named([&] { return source_->skip(wanted); });
+      if (skipped < 0 || skipped > wanted) {
+        throw DataError("{}: skip({}) of the source returned {}, expected 0 to {}", title(), wanted,
+                        skipped, wanted);
+      }
       next_ += skipped;
       in_pass_ += skipped;
       if (next_ < index) start_again();
@@ -76,9 +101,8 @@ class ShardOfStream {
 
  private:
   void open() {
-    source_ = stream_->open(part_);
+    source_ = opened(*stream_, part_);
     in_pass_ = 0;
-    if (!source_) throw DataError("{}: open() gave a null pointer", title());
   }
 
   void start_again() {
@@ -94,16 +118,8 @@ class ShardOfStream {
   }
 
   template <typename Read>
-  std::invoke_result_t<Read> named(Read read) const {
-    try {
-      return read();
-    } catch (const DataError& error) {
-      throw DataError("{}, sample {}: {}", title(), next_, error.what());
-    }
-  }
-
-  std::string title() const {
-    return fmt::format("stream, shard {} of {}", part_.shard.index, part_.shard.count);
+  std::invoke_result_t<Read&> named(Read&& read) const {
+    return naming([this] { return fmt::format("{}, sample {}", title(), next_); }, read);
   }
 
   std::shared_ptr<const IterableDataset> stream_;
@@ -121,7 +137,9 @@ class StreamBatches : public BatchSource {
         batch_(reading_.first_batch),
         // As many as BatchStream keeps of batches that a data set gathers.
         pool_(static_cast<std::size_t>(reading_.prefetch) + 3) {
-    if (!reading_.collate) reading_.collate = stack();
+    if (!reading_.collate) {
+      reading_.collate = stack().followed_by(reading_.collate.after());
+    }
   }
 
   std::optional<Batch> next() override {
@@ -168,9 +186,20 @@ class StreamBatches : public BatchSource {
     std::iota(numbers.begin(), numbers.end(), slice.first);
     Samples samples{.samples = {}, .indices = numbers, .reuse = pool_.take()};
     for (std::int64_t i = 0; i < slice.count; ++i) samples.samples.push_back(shard.read());
-    Batch batch = reading_.collate(std::move(samples));
+    Batch batch =
+        naming([&] { return shard.title(); },
+               [&] {
+                 return reading_.collate.finish(reading_.collate(std::move(samples)), reading_.key,
+                                                number_of(slice.first, shard.shard()));
+               });
     pool_.lend(batch);
     return batch;
+  }
+
+  // Of a sample of a shard among those of all shards, so that no two parts of a batch are changed
+  // by the same random numbers.
+  static std::int64_t number_of(std::int64_t sample, const ShardIndex& shard) {
+    return sample * shard.count + shard.index;
   }
 
   StreamReading reading_;
@@ -193,22 +222,24 @@ std::int64_t SampleSource::skip(std::int64_t count) {
 std::int64_t IterableDataset::size() const {
   if (const auto known = samples()) return *known;
   throw ConfigError(
-      "the number of samples of a stream is not known; override samples() of the stream, or use "
-      "the stream only in a loader with max_batches");
+      "{}: its number of samples is not known; override samples() of the stream, or use the stream "
+      "only in a loader with max_batches, or for training by steps",
+      name_of_class(*this));
 }
 
 Batch IterableDataset::sample(std::int64_t index) const {
-  const auto source = open({});
-  if (index < 0 || source->skip(index) < index) {
-    throw DataError("stream: there is no sample {}", index);
+  std::optional<Batch> sample;
+  if (index >= 0) {
+    const auto source = opened(*this, {});
+    if (source->skip(index) == index) sample = source->next();
   }
-  auto sample = source->next();
-  if (!sample) throw DataError("stream: there is no sample {}", index);
+  if (!sample) throw DataError("{}: there is no sample {}", name_of_class(*this), index);
   return std::move(*sample);
 }
 
 std::unique_ptr<SampleSource> share_of(std::unique_ptr<SampleSource> source,
                                        const ShardIndex& shard) {
+  if (!source) throw ConfigError("share_of: expected a source, got a null pointer");
   return std::make_unique<ShareOfSource>(std::move(source), shard);
 }
 

@@ -17,9 +17,10 @@
 //
 //   ls::data::Loader loader = {std::make_shared<Walks>(), {.batch_size = 32, .max_batches = 100}};
 //
-// An epoch has a number of batches that is known before: by samples(), if the stream can tell it,
-// or by max_batches of the loader. So all workers make equally many steps without asking each
-// other.
+// The number of batches of an epoch must be known before it begins, so that all workers make
+// equally many steps without asking each other. It follows from samples(), if the stream can tell
+// them, or it is the loader's max_batches. Training with steps_per_epoch or num_steps needs
+// neither.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +67,9 @@ class IterableDataset : public Dataset {
 
   // The number of samples in an epoch, over all shards, if it is known. Shards must then have
   // equally many samples, and the first ones one more if the number is not a multiple of the
-  // shards, as share_of() divides them. By default it is not known: the loader needs max_batches,
-  // and a shard that comes to the end of the stream earlier opens it again (StreamPart::pass).
+  // shards, as share_of() divides them. By default it is not known: the loader needs max_batches or
+  // the run steps_per_epoch, and a shard that comes to the end of the stream earlier opens it again
+  // (StreamPart::pass).
   virtual std::optional<std::int64_t> samples() const { return std::nullopt; }
 
   // As a Dataset: samples are counted as one shard reads them in the first epoch. To read sample i
@@ -77,7 +79,7 @@ class IterableDataset : public Dataset {
 };
 
 // Every shard.count-th sample of a source, from shard.index on: for a stream that cannot be divided
-// in another way. Each shard then reads all of it.
+// in another way. Each shard then reads all of it. Throws ConfigError if `source` is null.
 std::unique_ptr<SampleSource> share_of(std::unique_ptr<SampleSource> source,
                                        const ShardIndex& shard);
 
@@ -96,11 +98,12 @@ struct StreamReading {
   std::int64_t first_batch = 0;
   std::int64_t step = 1;  // only every step-th batch from first_batch on
   std::int64_t prefetch = 0;
-  Collate collate = {};  // by default samples are stacked
+  Collate collate = {};  // by default samples are stacked; followed by its batch transform
 };
 
 // The parts of batches that these shards have. Empty parts are left out. Its next() throws
 // DataError, which names the shard, if a stream is empty or has fewer samples than samples() says.
+// An error of the stream or the collate names the stream's class, the shard and the sample.
 BatchStream read_stream(StreamReading reading);
 
 }  // namespace lockstep::data

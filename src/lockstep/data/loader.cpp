@@ -32,10 +32,33 @@ void check_iterable(const IterableDataset& stream, const LoaderOptions& options)
         "key of the part",
         options.shuffle ? "shuffle" : "sampler");
   }
-  if (!stream.samples() && !options.max_batches) {
+  if (options.threads > 0) {
     throw ConfigError(
-        "loader: max_batches: expected the number of batches of an epoch, because the stream does "
-        "not tell its number of samples, got none; or override samples() of the stream");
+        "loader: threads: expected 0, because a stream is read by one thread, in its order, got "
+        "{}; set prefetch to the number of batches that another thread prepares ahead",
+        options.threads);
+  }
+  if (const auto samples = stream.samples(); samples && *samples < 0) {
+    throw ConfigError("loader: expected 0 or more samples() of the stream, got {}", *samples);
+  }
+}
+
+// A sampler that makes whole batches. How many shards there are is known later (batch_split).
+void check_whole_batches(std::int64_t whole, const LoaderOptions& options) {
+  if (whole < 1) {
+    throw ConfigError("loader: sampler: expected a positive batch_size() of it, got {}", whole);
+  }
+  if (options.global_batch_size && *options.global_batch_size % whole != 0) {
+    throw ConfigError(
+        "loader: global_batch_size: expected {}, the size of the batches that the sampler makes, "
+        "or so many for each shard, got {}",
+        whole, *options.global_batch_size);
+  }
+  if (!options.global_batch_size && whole % options.batch_size != 0) {
+    throw ConfigError(
+        "loader: batch_size: expected {}, the size of the batches that the sampler makes, or a "
+        "part of it for each shard, got {}",
+        whole, options.batch_size);
   }
 }
 
@@ -44,7 +67,8 @@ void check_iterable(const IterableDataset& stream, const LoaderOptions& options)
 Loader::Loader(DatasetPtr dataset, LoaderOptions options)
     : dataset_(std::move(dataset)),
       iterable_(std::dynamic_pointer_cast<const IterableDataset>(dataset_)),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      collate_(options_.collate.followed_by(options_.batch_transform)) {
   if (!dataset_) {
     throw ConfigError(
         "loader: expected a data set, got a null pointer; a field has no data for validation "
@@ -70,22 +94,21 @@ Loader::Loader(DatasetPtr dataset, LoaderOptions options)
   if (options_.threads < 0 || options_.threads > kMostThreads) {
     throw ConfigError("loader: threads: expected 0 to {}, got {}", kMostThreads, options_.threads);
   }
-  options_.collate = options_.collate.followed_by(options_.batch_transform);
   if (options_.sampler && options_.shuffle) {
     throw ConfigError("loader: expected a sampler or shuffle, got both");
   }
   if (iterable_) check_iterable(*iterable_, options_);
   const auto whole = options_.sampler ? options_.sampler->batch_size() : std::nullopt;
-  if (whole && *whole % unsplit_batch_size() != 0) {
-    throw ConfigError(
-        "loader: {}: expected {}, the size of the batches that the sampler makes, or a part of it "
-        "for each shard, got {}",
-        options_.global_batch_size ? "global_batch_size" : "batch_size", *whole,
-        unsplit_batch_size());
-  }
+  if (whole) check_whole_batches(*whole, options_);
 }
 
 std::int64_t Loader::order_size() const {
+  if (!has_length()) {
+    throw ConfigError(
+        "loader: max_batches: expected the number of batches of an epoch, because the stream does "
+        "not tell its number of samples, got none; set it, or override samples() of the stream. "
+        "Only training with steps_per_epoch or num_steps needs neither");
+  }
   if (iterable_ && !iterable_->samples()) return *options_.max_batches * unsplit_batch_size();
   return options_.sampler ? options_.sampler->size() : dataset_->size();
 }
@@ -146,13 +169,13 @@ BatchStream Loader::stream(const StreamOptions& options) const {
                         .first_batch = options.first_batch,
                         .step = options.step,
                         .prefetch = options_.prefetch,
-                        .collate = options_.collate});
+                        .collate = collate_});
   }
   StreamPlan plan{.order = order({.seed = options.seed, .epoch = options.epoch}),
                   .key = sample_key({.seed = options.seed, .epoch = options.epoch}),
                   .prefetch = options_.prefetch,
                   .threads = options_.threads,
-                  .collate = options_.collate};
+                  .collate = collate_};
   const std::int64_t size = unsplit_batch_size();
   for (std::int64_t k = options.first_batch; k < batches(); k += options.step) {
     plan.batches.push_back({.first = k * size, .count = std::min(size, samples() - k * size)});

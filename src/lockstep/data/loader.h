@@ -24,12 +24,15 @@ struct LoaderOptions {
   std::int64_t batch_size = 1;  // samples in a shard's part of a batch; the last may have fewer
   bool shuffle = false;         // a different order in each epoch
   bool drop_last = false;       // leave out a last batch that is not full
-  std::optional<std::uint64_t> seed = {};       // of the shuffle; default: the seed of the run
+  // Of the shuffle and of all random numbers of samples and batches. A sampler has a seed of its
+  // own. Default: the seed of the run.
+  std::optional<std::uint64_t> seed = {};
   std::shared_ptr<const Sampler> sampler = {};  // the order, instead of shuffle
   std::int64_t prefetch = 0;  // batches that are prepared ahead; 0: one per thread
   // Threads of each worker that read, change and gather samples, each a whole batch. 0: the thread
   // that trains does it, or with prefetch a single other one. More make decoding and augmentation
-  // faster, and tensors in memory slower. Samples have the same bits for any number.
+  // faster, and tensors in memory slower. Samples have the same bits for any number. A stream has
+  // no threads: it is read in its order, by one thread. Set prefetch there.
   std::int64_t threads = 0;
   // Samples in a batch over all shards, instead of batch_size. Shards get equal parts of it, or
   // parts that differ by one sample.
@@ -41,7 +44,8 @@ struct LoaderOptions {
   // (transform/mix.h) or a function. Default: none.
   BatchTransform batch_transform = {};
   // At most this many batches of an epoch, over all shards, for a quick look. Default: all. A
-  // stream whose number of samples is not known has exactly so many.
+  // stream whose number of samples is not known has exactly so many; without it, such a stream can
+  // only be trained on by steps (steps_per_epoch or num_steps of the run).
   std::optional<std::int64_t> max_batches = {};
 };
 
@@ -56,7 +60,7 @@ struct StreamOptions {
 class Loader {
  public:
   // Throws ConfigError if `dataset` is null or an option is wrong. The data set may be empty. If it
-  // is an IterableDataset, there is no shuffle and no sampler: it is read in its own order.
+  // is an IterableDataset, there are no shuffle, sampler and threads: it is read in its own order.
   Loader(DatasetPtr dataset, LoaderOptions options = {});
 
   // Samples in a batch that is not split into shards: global_batch_size, or else batch_size.
@@ -64,8 +68,12 @@ class Loader {
     return options_.global_batch_size.value_or(options_.batch_size);
   }
 
+  // Whether it is known how many batches an epoch has. It is not for a stream that does not tell
+  // its number of samples, without max_batches.
+  bool has_length() const { return !iterable_ || iterable_->samples() || options_.max_batches; }
+
   // Batches and samples of an epoch that is not split into shards, without those that drop_last
-  // leaves out.
+  // leaves out. Throws ConfigError if the loader has no length.
   std::int64_t batches() const;
   std::int64_t samples() const;
 
@@ -73,6 +81,8 @@ class Loader {
   // The data set, if it is a stream; else null.
   const std::shared_ptr<const IterableDataset>& iterable() const { return iterable_; }
   const LoaderOptions& options() const { return options_; }
+  // The collate of the options, followed by their batch_transform.
+  const Collate& collate() const { return collate_; }
 
   // The samples() indices of an epoch. Each unsplit_batch_size() of them are one batch. Throws
   // ConfigError if the data set is a stream, which has no indices.
@@ -94,6 +104,7 @@ class Loader {
   DatasetPtr dataset_;
   std::shared_ptr<const IterableDataset> iterable_;
   LoaderOptions options_;
+  Collate collate_;
 };
 
 }  // namespace lockstep::data

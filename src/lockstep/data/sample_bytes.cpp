@@ -61,7 +61,8 @@ class SampleWriter {
     if (to_ == nullptr) {
       at_ += size;
     } else {
-      bytes(value.contiguous().data_ptr(), size);
+      // A conjugated or negated view has the bytes of the original and a note.
+      bytes(value.contiguous().resolve_conj().resolve_neg().data_ptr(), size);
     }
   }
 

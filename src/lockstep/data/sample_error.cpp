@@ -34,7 +34,10 @@ bool has_name(const std::string& message, const std::string& name) {
 }  // namespace
 
 void rethrow_with_name(const Dataset& dataset, std::int64_t index) {
-  const std::string name = name_or_number(dataset, index);
+  rethrow_with_name(name_or_number(dataset, index));
+}
+
+void rethrow_with_name(const std::string& name) {
   const auto named = [&](const std::exception& error) {
     const std::string message = message_of(error);
     return has_name(message, name) ? message : name + ": " + message;

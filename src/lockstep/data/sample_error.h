@@ -18,6 +18,19 @@ class Dataset;
 // Other errors of Lockstep are not changed, and any other std::exception becomes a DataError.
 [[noreturn]] void rethrow_with_name(const Dataset& dataset, std::int64_t index);
 
+// The same with another name.
+[[noreturn]] void rethrow_with_name(const std::string& name);
+
+// The result of read(), whose errors have name() in front. It is called only if there is one.
+template <typename Name, typename Read>
+auto naming(Name&& name, Read&& read) {
+  try {
+    return std::forward<Read>(read)();
+  } catch (...) {
+    rethrow_with_name(std::forward<Name>(name)());
+  }
+}
+
 // The result of read(), whose errors name the sample.
 template <typename Read>
 auto naming_sample(const Dataset& dataset, std::int64_t index, Read&& read) {

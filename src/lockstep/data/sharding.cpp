@@ -13,6 +13,18 @@ std::shared_ptr<const Sampler> sampler_of(const Loader& loader, const ShardIndex
   return sampler ? sampler->of_shard(shard) : nullptr;
 }
 
+// A sampler may make whole batches. Each shard must get one, or all shards together.
+void check_whole_batches(const Loader& loader, const BatchSplit& split) {
+  const auto& sampler = loader.options().sampler;
+  const auto whole = sampler ? sampler->batch_size() : std::nullopt;
+  if (!whole || split.global == *whole) return;
+  if (split.larger == 0 && split.least == *whole) return;
+  throw ConfigError(
+      "loader: the sampler makes batches of {0}, and a batch of the run is {1}; set batch_size to "
+      "{0}, so that each shard has one, or global_batch_size to {0}, so that the shards share one",
+      *whole, describe(split));
+}
+
 std::int64_t divided_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
@@ -27,7 +39,9 @@ BatchSplit batch_split(const Loader& loader, std::int64_t shards) {
   const auto& global = loader.options().global_batch_size;
   if (!global) {
     const std::int64_t size = loader.options().batch_size;
-    return {.global = size * shards, .shards = shards, .least = size};
+    const BatchSplit split{.global = size * shards, .shards = shards, .least = size};
+    check_whole_batches(loader, split);
+    return split;
   }
   if (*global < shards) {
     throw ConfigError(
@@ -46,8 +60,10 @@ BatchSplit batch_split(const Loader& loader, std::int64_t shards) {
         "expected a multiple of the {} shards, got {}",
         shards, *global);
   }
-  return {
+  const BatchSplit split{
       .global = *global, .shards = shards, .least = *global / shards, .larger = *global % shards};
+  check_whole_batches(loader, split);
+  return split;
 }
 
 std::string describe(const BatchSplit& split) {
@@ -69,7 +85,7 @@ EpochSize epoch_size(const Loader& loader, std::int64_t shards) {
     return {.batches = batches, .samples = std::min(each, batches * size) * shards};
   }
   if (loader.iterable() && !loader.iterable()->samples()) {
-    const std::int64_t batches = *loader.options().max_batches;
+    const std::int64_t batches = loader.batches();
     return {.batches = batches, .samples = batches * split.global};
   }
   const std::int64_t all =
@@ -131,13 +147,13 @@ BatchStream ShardedEpoch::stream(const Worker& worker) const {
                         .batches = batches(),
                         .first_batch = worker.first_batch,
                         .prefetch = loader_.options().prefetch,
-                        .collate = loader_.options().collate});
+                        .collate = loader_.collate()});
   }
   StreamPlan plan{.order = order_,
                   .key = key_,
                   .prefetch = loader_.options().prefetch,
                   .threads = loader_.options().threads,
-                  .collate = loader_.options().collate};
+                  .collate = loader_.collate()};
   for (std::int64_t batch = worker.first_batch; batch < batches(); ++batch) {
     for (std::int64_t i = 0; i < worker.count; ++i) {
       const SampleSlice part = slice(batch, worker.first_shard + i);

@@ -26,7 +26,8 @@ struct BatchSplit {
 
 // Throws ConfigError if global_batch_size is smaller than the number of shards, or if a sampler
 // that divides the data set by itself (Sampler::of_shard), or a stream, would get parts of
-// different sizes.
+// different sizes, or if a sampler makes whole batches (Sampler::batch_size) and neither each shard
+// nor all of them together get one.
 BatchSplit batch_split(const Loader& loader, std::int64_t shards);
 
 // "64 = 2 shards x 32", "100 = 3 shards x 33 or 34", "32"

@@ -516,7 +516,7 @@ data::Loader Reader::read_loader(const Node& node) {
   }
   if (!read.collate.is_null()) read.options.collate = targets().collates.make(read.collate);
   if (!read.batch_transform.is_null()) {
-    read.options.batch_transform = targets().batch_transforms.make(read.batch_transform);
+    read.options.batch_transform = config::Value<data::BatchTransform>::read(read.batch_transform);
   }
   try {
     return data::Loader(dataset, read.options);
@@ -559,9 +559,10 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
                        .named("collate"));
     made.push_back({"allow_training_data", &R::allow_training_data,
                     "whether an evaluation may have the data set of a train loader"});
-    made.push_back(config::Field<R>("batch_transform", &R::batch_transform,
-                                    "changes each batch, such as Mixup")
-                       .named("batch transform"));
+    made.push_back(
+        config::Field<R>("batch_transform", &R::batch_transform,
+                         "changes each batch, such as Mixup; a list: one after the other")
+            .named("batch transform"));
     for (const auto& field : std::vector<config::Field<data::LoaderOptions>>{
              {"batch_size", &data::LoaderOptions::batch_size, "samples in one shard of a batch"},
              {"global_batch_size", &data::LoaderOptions::global_batch_size,
@@ -570,7 +571,8 @@ const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields() {
              {"drop_last", &data::LoaderOptions::drop_last,
               "leave out a last batch that is not full"},
              {"max_batches", &data::LoaderOptions::max_batches, "at most, of an epoch"},
-             {"seed", &data::LoaderOptions::seed, "of the shuffle; default: the run's seed"},
+             {"seed", &data::LoaderOptions::seed,
+              "of the shuffle and random transforms; default: the run's seed"},
              {"prefetch", &data::LoaderOptions::prefetch, "batches prepared ahead"},
              {"threads", &data::LoaderOptions::threads,
               "that read and change samples, in each worker"}}) {

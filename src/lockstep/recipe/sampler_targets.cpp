@@ -238,8 +238,11 @@ void add_partitioned(Targets& targets) {
                           [](const S& o, const SampledData& sampled) {
                             const auto* const parts =
                                 dynamic_cast<const data::PartitionedDataset*>(&dataset_of(sampled));
-                            if (parts == nullptr)
-                              throw ConfigError("expected a Partitioned data set, got another one");
+                            if (parts == nullptr) {
+                              throw ConfigError(
+                                  "expected a Partitioned data set in the loader, got another one; "
+                                  "if Partitioned is inside of it, put it around the others");
+                            }
                             return parts->sampler(o);
                           });
 }

@@ -50,6 +50,13 @@ data::TransformPtr Value<data::TransformPtr>::read(const Node& node) {
   return data::Compose(std::move(steps));
 }
 
+data::BatchTransform Value<data::BatchTransform>::read(const Node& node) {
+  if (!node.is_list()) return recipe::targets().batch_transforms.make(node);
+  data::BatchTransform all;
+  for (const Node& step : node.items()) all = all.then(read(step));
+  return all;
+}
+
 data::DatasetPtr Value<data::DatasetPtr>::read(const Node& node) {
   return recipe::targets().datasets.make(node);
 }

@@ -108,6 +108,14 @@ struct Value<data::TransformPtr> {
   static std::string show(const data::TransformPtr&) { return ""; }
 };
 
+// As in a list of transforms, each changes the batch of the one before it.
+template <>
+struct Value<data::BatchTransform> {
+  static std::string type() { return "batch transform"; }
+  static data::BatchTransform read(const Node& node);
+  static std::string show(const data::BatchTransform&) { return ""; }
+};
+
 template <>
 struct Value<data::DatasetPtr> {
   static std::string type() { return "dataset"; }

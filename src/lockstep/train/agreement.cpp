@@ -52,13 +52,15 @@ std::string describe(const data::Loader& loader) {
   const data::LoaderOptions& options = loader.options();
   std::string order = options.shuffle ? "shuffled" : "in order";
   if (options.sampler) order = "by " + describe(*options.sampler);
-  return fmt::format("{} samples, {} {}{}{}, {}{}", samples_of(loader),
+  const data::BatchTransform& transform = loader.collate().after();
+  return fmt::format("{} samples, {} {}{}{}, {}{}{}", samples_of(loader),
                      options.global_batch_size ? "global batch size" : "batch size",
                      options.global_batch_size.value_or(options.batch_size),
                      options.drop_last ? " (drop_last)" : "",
                      options.max_batches ? fmt::format(", at most {}", *options.max_batches) : "",
                      options.seed ? fmt::format("{} with seed {}", order, *options.seed) : order,
-                     options.collate ? ", collate " + options.collate.name() : "");
+                     options.collate ? ", collate " + options.collate.name() : "",
+                     transform ? ", batch_transform " + transform.name() : "");
 }
 
 // The instruction set for which LibTorch's kernels were chosen, for example "AVX2".

@@ -294,14 +294,14 @@ Batch first_samples(const data::Loader& loader, std::int64_t count) {
     auto batch = data::read_stream({.stream = loader.iterable(),
                                     .batch_size = count,
                                     .batches = 1,
-                                    .collate = loader.options().collate})
+                                    .collate = loader.collate()})
                      .next();
     if (!batch) throw DataError("the stream is empty");
     return std::move(*batch);
   }
   const std::vector<std::int64_t> indices = loader.dataset()->examples(count);
   if (indices.empty()) throw DataError("the data set is empty");
-  return data::make_batch(*loader.dataset(), loader.options().collate, {.indices = indices});
+  return data::make_batch(*loader.dataset(), loader.collate(), {.indices = indices});
 }
 
 const torch::Tensor& tensor_of(const Batch& batch, const std::string& key) {

@@ -360,6 +360,8 @@ void LoaderPass::warn_of_wait(const data::Loader& loader, double seconds) {
   const std::string advice = advice_on_wait({.loader = state_.loader,
                                              .seconds = seconds,
                                              .waited = waited_,
+                                             .is_stream = loader.iterable() != nullptr,
+                                             .prefetch = loader.options().prefetch,
                                              .threads = loader.options().threads,
                                              .cores = std::max(share, torch::get_num_threads())});
   if (advice.empty()) return;

@@ -46,15 +46,32 @@ const std::variant<std::int64_t, double>* limit_of(const std::string& loader,
 
 data::Loader limited(const data::Loader& loader, const std::variant<std::int64_t, double>& limit,
                      std::int64_t shards) {
-  const std::int64_t all = data::epoch_size(loader, shards).batches;
   data::LoaderOptions options = loader.options();
   if (const auto* batches = std::get_if<std::int64_t>(&limit)) {
     options.max_batches = std::min(*batches, options.max_batches.value_or(*batches));
   } else {
+    const std::int64_t all = data::epoch_size(loader, shards).batches;
     const double share = std::get<double>(limit) * static_cast<double>(all);
     options.max_batches = std::max<std::int64_t>(1, std::llround(share));
   }
   return data::Loader(loader.dataset(), options);
+}
+
+// A train loader whose stream has no known end has the batches of an epoch's steps.
+data::Loader with_length(const std::string& name, const data::Loader& loader,
+                         const TrainOptions& options) {
+  if (loader.has_length()) return loader;
+  const auto steps = options.steps_per_epoch ? options.steps_per_epoch : options.num_steps;
+  if (!is_train_loader(name) || !steps) {
+    throw ConfigError(
+        "loader '{}': max_batches: expected the number of batches of an epoch, because the stream "
+        "does not tell its number of samples, got none; set it, or override samples() of the "
+        "stream{}",
+        name, is_train_loader(name) ? ", or train with steps_per_epoch or num_steps" : "");
+  }
+  data::LoaderOptions limited = loader.options();
+  limited.max_batches = *steps * options.accumulation_steps;
+  return data::Loader(loader.dataset(), limited);
 }
 
 // Whose batches are steps must be clear.
@@ -131,7 +148,9 @@ data::Loaders limited_loaders(const TrainOptions& options, std::int64_t shards) 
   data::Loaders loaders;
   for (const auto& [name, loader] : options.loaders) {
     const auto* const limit = limit_of(name, options);
-    loaders.set(name, limit == nullptr ? loader : limited(loader, *limit, shards));
+    const bool has_count = limit != nullptr && std::holds_alternative<std::int64_t>(*limit);
+    const data::Loader whole = has_count ? loader : with_length(name, loader, options);
+    loaders.set(name, limit == nullptr ? whole : limited(whole, *limit, shards));
   }
   return loaders;
 }

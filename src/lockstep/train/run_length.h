@@ -39,7 +39,10 @@ struct RunLength {
 // Throws ConfigError for options that make no sense, whatever is trained.
 void check_length(const TrainOptions& options);
 
-// The loaders with the limits of limit_batches. Throws ConfigError if a limit applies to none.
+// The loaders with the limits of limit_batches. A train loader whose stream does not tell its
+// number of samples gets the batches of steps_per_epoch, or else those of num_steps, unless it has
+// max_batches. Throws ConfigError if a limit applies to no loader, or if it is not known how many
+// batches a loader has.
 data::Loaders limited_loaders(const TrainOptions& options, std::int64_t shards);
 
 // The length of a run with these loaders, which are limited already. Throws ConfigError if steps

@@ -8,12 +8,20 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_text.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/transform/layout.h"
 #include "lockstep/transform/one_hot.h"
 
 namespace lockstep::data {
 namespace {
+
+std::string with_keys(OptionText text, const MixKeys& keys) {
+  return text.with("features", keys.features)
+      .with("targets", keys.targets)
+      .with("labels", keys.labels)
+      .str();
+}
 
 void check_mix(const std::string& owner, double alpha, const std::optional<std::int64_t>& classes) {
   const Check check(owner);
@@ -74,6 +82,15 @@ Mixup::Mixup(MixupOptions options) : options_(std::move(options)) {
   check_mix("Mixup", options_.alpha, options_.classes);
 }
 
+std::string Mixup::settings() const {
+  return with_keys(OptionText()
+                       .with("alpha", options_.alpha)
+                       .with("classes", options_.classes)
+                       .with("per_sample", options_.per_sample)
+                       .with("add", options_.add),
+                   options_.keys);
+}
+
 Batch Mixup::operator()(Batch batch, SampleRandom& random) const {
   const MixKeys& keys = options_.keys;
   const torch::Tensor features = batch[keys.features];
@@ -107,6 +124,11 @@ Batch Mixup::operator()(Batch batch, SampleRandom& random) const {
 
 CutMix::CutMix(CutMixOptions options) : options_(std::move(options)) {
   check_mix("CutMix", options_.alpha, options_.classes);
+}
+
+std::string CutMix::settings() const {
+  return with_keys(OptionText().with("alpha", options_.alpha).with("classes", options_.classes),
+                   options_.keys);
 }
 
 Batch CutMix::operator()(Batch batch, SampleRandom& random) const {
@@ -144,6 +166,12 @@ LabelSmoothing::LabelSmoothing(LabelSmoothingOptions options) : options_(std::mo
   const Check check("LabelSmoothing");
   check.fraction("smoothing", options_.smoothing);
   check.count("classes", options_.classes);
+}
+
+std::string LabelSmoothing::settings() const {
+  return with_keys(
+      OptionText().with("smoothing", options_.smoothing).with("classes", options_.classes),
+      options_.keys);
 }
 
 Batch LabelSmoothing::operator()(Batch batch, SampleRandom&) const {

@@ -51,6 +51,8 @@ class Mixup {
   // given but needed.
   Batch operator()(Batch batch, SampleRandom& random) const;
 
+  std::string settings() const;  // that ranks compare
+
  private:
   MixupOptions options_;
 };
@@ -69,6 +71,8 @@ class CutMix {
 
   Batch operator()(Batch batch, SampleRandom& random) const;
 
+  std::string settings() const;  // that ranks compare
+
  private:
   CutMixOptions options_;
 };
@@ -85,6 +89,8 @@ class LabelSmoothing {
   explicit LabelSmoothing(LabelSmoothingOptions options);
 
   Batch operator()(Batch batch, SampleRandom& random) const;
+
+  std::string settings() const;  // that ranks compare
 
  private:
   LabelSmoothingOptions options_;
