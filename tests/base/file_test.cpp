@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -222,6 +223,29 @@ TEST(LinkFileAtomically, NamesAMissingTarget) {
               ThrowsMessage<Error>(HasSubstr((folder / "missing").string())));
   EXPECT_EQ(read_file(folder / "last"), "kept");
   EXPECT_THAT(names_in(folder.path()), UnorderedElementsAre("last"));
+}
+
+TEST(OpenRegularFile, KnowsTheSizeAndReadsToTheEnd) {
+  const TemporaryDirectory folder;
+  write_file_atomically(folder / "file", "hello");
+  const OpenedFile file = open_regular_file(folder / "file");
+  EXPECT_EQ(file.size, 5U);
+  std::string bytes(3, '\0');
+  EXPECT_EQ(read_some(file.descriptor, bytes), 3U);
+  EXPECT_EQ(bytes, "hel");
+  EXPECT_EQ(read_some(file.descriptor, bytes), 2U);
+  EXPECT_EQ(bytes.substr(0, 2), "lo");
+}
+
+TEST(OpenRegularFile, RefusesFoldersAndPipesWithoutWaiting) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const fs::path& path : {folder.path(), folder / "pipe"}) {
+    EXPECT_THAT([&] { open_regular_file(path); },
+                ThrowsMessage<DataError>(path.string() + ": not a regular file"));
+  }
+  EXPECT_THAT([&] { open_regular_file(folder / "none"); },
+              ThrowsMessage<DataError>(HasSubstr("none: cannot open: No such file")));
 }
 
 TEST(ReadFile, ReadsLongFilesWhole) {

@@ -122,6 +122,15 @@ TEST(Printable, LeavesEveryOtherCharacter) {
   EXPECT_EQ(printable_lines("two\n\tlines\r\x1b"), "two\n\tlines\\r\\x1b");
 }
 
+TEST(Excerpt, CutsLongTextBetweenCharacters) {
+  EXPECT_EQ(excerpt("short\x1b"), "short\\x1b");
+  EXPECT_EQ(excerpt(std::string(60, 'x')), std::string(60, 'x'));
+  EXPECT_EQ(excerpt(std::string(61, 'x')), std::string(60, 'x') + "…");
+  EXPECT_EQ(excerpt("ab重み", 5), "ab重…");
+  EXPECT_EQ(excerpt("ab重み", 4), "ab…");
+  EXPECT_EQ(excerpt("\x80\x80\x80\x80\x80\x80", 5), "\\x80\\x80…") << "no UTF-8 at all";
+}
+
 TEST(Printable, ShowsBytesThatAreNoUtf8) {
   EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");
   EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf") << "an overlong slash";

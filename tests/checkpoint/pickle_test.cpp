@@ -49,6 +49,15 @@ TEST(Pickle, GarbageIsRefused) {
   }
 }
 
+TEST(Pickle, ABoolThatIsNoneIsRefused) {
+  const std::string ones(77, '\1');
+  std::string bytes = to_pickle({{"mask", torch::ones({77}, torch::kBool)}});
+  ASSERT_NE(bytes.find(ones), std::string::npos);
+  EXPECT_TRUE(from_pickle(bytes).get<torch::Tensor>("mask").all().item<bool>());
+  bytes[bytes.find(ones) + 5] = '\7';
+  EXPECT_THROW(from_pickle(bytes), CheckpointError);
+}
+
 TEST(Pickle, TiedTensorsShareTheirNumbersInTheFileAndAfterIt) {
   const auto flat = torch::arange(1'000'000.0);
   const auto a = flat.narrow(0, 1000, 500'000),

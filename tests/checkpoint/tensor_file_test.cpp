@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -115,6 +116,20 @@ TEST(TensorFile, AValueThatIsNotFiniteIsNamed) {
   EXPECT_EQ(message({.path = path, .keys = {{"targets", "targets"}}}), "")
       << "what is not used is not checked";
   EXPECT_EQ(message({.path = path, .allow_non_finite = true}), "");
+}
+
+TEST(TensorFile, DamagedFilesAreErrorsOrSamples) {
+  const TemporaryDirectory folder;
+  const torch::Tensor x = torch::arange(60, torch::kFloat32).reshape({20, 3});
+  checkpoint::save(folder / "good.pt", StateDict{{"features", x},
+                                                 {"targets", x.select(1, 0).gt(30)},
+                                                 {"list", StateList{x[0], x[1].clone()}}});
+  const std::string good = read_file(folder / "good.pt");
+  const auto read = [](const std::filesystem::path& path) {
+    tensor_file({.path = path, .allow_non_finite = true});
+    tensor_file({.path = path, .keys = {{"list", "list"}}, .allow_non_finite = true});
+  };
+  EXPECT_GT(refused_if_damaged<DataError>(good, folder / "d.pt", read), 10);
 }
 
 TEST(TensorFile, OfPythonsTorchSave) {

@@ -141,6 +141,12 @@ TEST(Transformed, IsRandomIfAPartIs) {
   EXPECT_FALSE(tensor_dataset({{"x", torch::rand({3, 4}), Reverse()}})->is_random());
 }
 
+TEST(Transformed, WithoutATargetTransformItIsTheDataSetItself) {
+  const DatasetPtr data = signals();
+  EXPECT_EQ(with_target_transform(data, {}), data);
+  EXPECT_NE(with_target_transform(data, Reverse()), data);
+}
+
 TEST(Transformed, RefusesWhatMakesNoSense) {
   const auto refusal_of = [](const TransformedOptions& options) {
     return error_text<ConfigError>([&] { transformed(signals(), options); });

@@ -77,5 +77,23 @@ TEST_F(TableTargets, PublishedDataSetsSayWhatIsMissing) {
   }
 }
 
+TEST_F(TableTargets, PublishedDataSetsTransformTheirTargets) {
+  // Zeros are an image of class 0 in the binary versions of CIFAR.
+  put("test_batch.bin", std::string(3073, '\0'));
+  put("test.bin", std::string(3074, '\0'));
+  const auto idx = [&](const std::string& name, const std::string& sizes, std::size_t bytes) {
+    put(name, std::string("\0\0\10", 3) + sizes + std::string(bytes, '\0'));
+  };
+  for (const std::string name : {"t10k", "emnist-balanced-test"}) {
+    idx(name + "-images-idx3-ubyte", std::string("\3\0\0\0\1\0\0\0\34\0\0\0\34", 13), 784);
+    idx(name + "-labels-idx1-ubyte", std::string("\1\0\0\0\1", 5), 1);
+  }
+  for (const std::string name : {"CIFAR10", "CIFAR100", "MNIST", "KMNIST", "EMNIST"}) {
+    const auto data = make("{" + name + ": {root: " + folder_.path().string() +
+                           ", train: false, target_transform: {OneHot: {classes: 100}}}}");
+    EXPECT_EQ(data->sample(0)["targets"].sizes(), (torch::IntArrayRef{100})) << name;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

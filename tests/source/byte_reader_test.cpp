@@ -1,6 +1,7 @@
 #include "lockstep/source/byte_reader.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -92,6 +93,12 @@ TEST_F(ByteReaderTest, NamesTheFileThatIsNotThere) {
   EXPECT_THAT(error_text<DataError>([&] { ByteReader reader(folder_ / "none"); }),
               HasSubstr((folder_ / "none").string()));
   EXPECT_THROW(ByteReader reader(folder_.path()), DataError);
+}
+
+TEST_F(ByteReaderTest, DoesNotWaitForTheWriterOfAPipe) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error_text<DataError>([&] { ByteReader reader(folder_ / "pipe"); }),
+              HasSubstr("pipe: not a regular file"));
 }
 
 TEST_F(ByteReaderTest, ReadsAWholeFile) {

@@ -5,8 +5,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
-#include "tests/source/damaged_bytes.h"
 #include "tests/source/idx_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -320,13 +320,13 @@ TEST_F(CsvTest, RefusesOptionsThatCannotBe) {
 TEST_F(CsvTest, SurvivesDamage) {
   const std::string quoted = "a,\"b \"\"c\"\"\",d\n1,\"x,\ny\",2.5\n2,z,\"3\"\n3,\"q\",4\n";
   for (const std::string& text : {kHouses, quoted, gzip(kHouses)}) {
-    refused_of_50<Error>(text, [&](const std::string& bytes) {
+    refused_if_damaged<Error>(text, [&](const std::string& bytes) {
       const auto read = csv_dataset({.path = file(bytes), .normalize = true, .one_hot = true});
       const torch::Tensor features = column(*read, "features");
       EXPECT_TRUE(torch::isfinite(features).all().item<bool>());
     });
   }
-  EXPECT_GT(refused_of_50<Error>(
+  EXPECT_GT(refused_if_damaged<Error>(
                 quoted, [&](const std::string& bytes) { csv_dataset({.path = file(bytes)}); }),
             10);
 }

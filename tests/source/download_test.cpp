@@ -65,6 +65,11 @@ class DownloadTest : public testing::Test {
   }};
 };
 
+TEST(UrlsAt, EveryMirrorHasTheFileBelowItsAddress) {
+  EXPECT_THAT(urls_at({"http://a", "http://b/c/"}, "x.gz"),
+              testing::ElementsAre("http://a/x.gz", "http://b/c/x.gz"));
+}
+
 TEST_F(DownloadTest, PutsTheFileInItsPlace) {
   download(from({server_.url("/good")}));
   EXPECT_EQ(read_file(path()), kBody);

@@ -7,9 +7,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/source/digest.h"
+#include "tests/checkpoint/zip.h"
 #include "tests/data/error_text.h"
 #include "tests/source/idx_files.h"
 #include "tests/source/loopback_server.h"
+#include "tests/source/zip_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -21,8 +24,8 @@ using ::testing::HasSubstr;
 const std::string kImages = idx(0x08, {3, 2, 2}, std::string("\0\1\2\3\4\5\6\7\10\11\12\377", 12));
 const std::string kLabels = idx(0x08, {3}, std::string("\2\0\1", 3));
 
-std::string checksum_of(const std::string& bytes) {
-  Digest digest(Hash::kSha256);
+std::string checksum_of(const std::string& bytes, Hash hash = Hash::kSha256) {
+  Digest digest(hash);
   digest.update(bytes);
   return digest.finish();
 }
@@ -101,6 +104,96 @@ TEST_F(IdxImagesTest, FetchesWhatIsMissing) {
   EXPECT_TRUE(fs::exists(root_ / "new/Tiny/raw/images.gz"));
   // Now the files are there, and no mirror is needed.
   expect_tiny(*load_idx_images(tiny(), {.root = root_ / "new"}));
+}
+
+// The same data set, published as one archive.
+struct PackedTiny {
+  PackedTiny() {
+    const std::string pixels = gzip(kImages);
+    bytes = checkpoint::zip({{.name = "files/images.gz",
+                              .content = pixels,
+                              .checksum = deflated_entry("", pixels).checksum},
+                             deflated_entry("files/labels.gz", gzip(kLabels))});
+    images.train = {.images = {.name = "images"}, .labels = {.name = "labels"}};
+    images.archive =
+        IdxArchive{.name = "all.zip", .md5 = checksum_of(bytes, Hash::kMd5), .folder = "files"};
+  }
+
+  std::string bytes;
+  IdxImages images = tiny();
+};
+
+TEST_F(IdxImagesTest, FetchesAnArchiveOnceAndUnpacksWhatIsNeeded) {
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  const PackedTiny packed;
+  const LoopbackServer server({{"/all.zip", LoopbackServer::ok(packed.bytes)}});
+  testing::internal::CaptureStderr();
+  expect_tiny(*load_idx_images(
+      packed.images, {.root = root_.path(), .download = true, .mirrors = {{server.url("")}}}));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("all.zip"));
+  EXPECT_EQ(read_file(root_ / "Tiny/raw/images.gz"), gzip(kImages));
+  expect_tiny(*load_idx_images(packed.images, {.root = root_.path()}));
+  // The archive is still there, so no mirror is needed.
+  fs::remove(root_ / "Tiny/raw/labels.gz");
+  expect_tiny(*load_idx_images(packed.images, {.root = root_.path(), .download = true}));
+}
+
+TEST_F(IdxImagesTest, TakesAnArchiveThatIsThere) {
+  const PackedTiny packed;
+  put("all.zip", packed.bytes);
+  EXPECT_THAT(
+      error_text<DataError>([&] { load_idx_images(packed.images, {.root = root_.path()}); }),
+      AllOf(HasSubstr("set download"), HasSubstr("or all.zip with download set")));
+  expect_tiny(*load_idx_images(packed.images, {.root = root_.path(), .download = true}));
+}
+
+TEST_F(IdxImagesTest, RefusesAnArchiveThatIsDamagedOrAnother) {
+  ::setenv("no_proxy", "127.0.0.1", 1);
+  const PackedTiny packed;
+  const LoopbackServer server({{"/all.zip", LoopbackServer::ok("other")}});
+  testing::internal::CaptureStderr();
+  const std::string other = error_text<DataError>([&] {
+    load_idx_images(packed.images,
+                    {.root = root_.path(), .download = true, .mirrors = {{server.url("")}}});
+  });
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(other, HasSubstr("wrong file: MD5 of the 5 bytes"));
+
+  const auto error_with = [&](const std::string& bytes) {
+    put("all.zip", bytes);
+    return error_text<DataError>(
+        [&] { load_idx_images(packed.images, {.root = root_.path(), .download = true}); });
+  };
+  EXPECT_THAT(error_with(checkpoint::zip({deflated_entry("files/other.gz", "x")})),
+              HasSubstr("all.zip: the archive has no 'files/images.gz'"));
+  std::string damaged = packed.bytes;
+  damaged[damaged.find(gzip(kImages)) + 3] ^= 1;
+  EXPECT_THAT(error_with(damaged), HasSubstr("all.zip: damaged: its checksum"));
+  EXPECT_FALSE(fs::exists(root_ / "Tiny/raw/images.gz"));
+}
+
+TEST_F(IdxImagesTest, DamagedArchivesAreErrorsOrImages) {
+  const PackedTiny packed;
+  const auto read = [&](const fs::path&) {
+    fs::remove_all(root_ / "Tiny");
+    load_idx_images(packed.images, {.root = root_.path(), .download = true});
+  };
+  EXPECT_GT(refused_if_damaged<DataError>(packed.bytes, root_ / "all.zip", read), 10);
+}
+
+TEST_F(IdxImagesTest, WithoutAChecksumNothingIsFetched) {
+  const IdxImagesOptions options{.root = root_.path(), .train = false, .download = true};
+  EXPECT_THAT(error_text<DataError>([&] { load_idx_images(tiny(), options); }),
+              AllOf(HasSubstr("Tiny: no test-images (or .gz) in "),
+                    testing::Not(HasSubstr("set download"))));
+}
+
+TEST_F(IdxImagesTest, TransformsTargets) {
+  put("images", kImages);
+  put("labels", kLabels);
+  const DatasetPtr dataset =
+      load_idx_images(tiny(), {.root = root_.path(), .target_transform = Cast(torch::kFloat32)});
+  EXPECT_TRUE(torch::equal(dataset->sample(0)["targets"], torch::tensor(2.0F)));
 }
 
 TEST_F(IdxImagesTest, SaysWhatToDoWhereNothingCanBeFetched) {

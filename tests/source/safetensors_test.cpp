@@ -5,8 +5,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
-#include "tests/source/damaged_files.h"
 #include "tests/source/safetensors_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -95,6 +95,13 @@ TEST(Safetensors, RefusesAHeaderOfAnotherForm) {
   EXPECT_THAT(header_error(std::string(1000, '[')), HasSubstr("nested too deeply"));
 }
 
+TEST(Safetensors, RefusesABoolThatIsNone) {
+  const std::string header = R"({"x": {"dtype": "BOOL", "shape": [3], "data_offsets": [0, 3]}})";
+  EXPECT_EQ(safetensors_error(safetensors_file(header, std::string("\0\1\1", 3))), "");
+  EXPECT_THAT(safetensors_error(safetensors_file(header, std::string("\0\2\1", 3))),
+              HasSubstr("a.safetensors: tensor 'x': bool 1 is 2, expected 0 or 1"));
+}
+
 TEST(Safetensors, RefusesALengthThatIsNotThere) {
   EXPECT_THAT(safetensors_error("1234"), HasSubstr("the length of the header"));
   EXPECT_THAT(safetensors_error(std::string("\x10\0\0\0\0\0\0\0{}", 10)),
@@ -104,10 +111,12 @@ TEST(Safetensors, RefusesALengthThatIsNotThere) {
 
 TEST(Safetensors, DamagedFilesAreErrorsOrTensors) {
   const TemporaryDirectory folder;
-  expect_errors_or_values(small_safetensors(), folder / "a.safetensors", [](const auto& path) {
+  const auto read_all = [](const auto& path) {
     const SafetensorsFile file(path);
     for (const std::string& name : file.names()) file.read(name).sum();
-  });
+  };
+  const auto path = folder / "a.safetensors";
+  EXPECT_GT(refused_if_damaged<DataError>(small_safetensors(), path, read_all), 10);
 }
 
 }  // namespace

@@ -116,6 +116,17 @@ TEST(TensorOf, IsCopiedIfItsPlaceIsNotAllowed) {
   EXPECT_TRUE(torch::equal(copy, torch::tensor({1.F, 2.F})));
 }
 
+TEST(TensorOf, BoolsAreZeroOrOne) {
+  const auto bools = [](const std::string& bytes) {
+    return tensor_of(
+        stored({torch::kBool, 1}, {static_cast<std::int64_t>(bytes.size())}, bytes, 0));
+  };
+  EXPECT_TRUE(
+      torch::equal(bools(std::string("\0\1\1", 3)), torch::tensor({0, 1, 1}).to(torch::kBool)));
+  EXPECT_THAT(error_text<DataError>([&] { bools(std::string("\0\1\xff\2", 4)); }),
+              HasSubstr("bool 2 is 255, expected 0 or 1"));
+}
+
 TEST(TensorOf, MayBeEmptyOrANumber) {
   EXPECT_EQ(tensor_of(stored({torch::kFloat32, 4}, {0, 3}, "")).sizes(),
             (torch::IntArrayRef{0, 3}));

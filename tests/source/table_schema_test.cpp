@@ -7,8 +7,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
-#include "tests/source/damaged_bytes.h"
 #include "tests/source/idx_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -87,11 +87,11 @@ TEST_F(TableSchemaTest, RefusesImpossibleColumns) {
 TEST_F(TableSchemaTest, SurvivesDamage) {
   write_table_schema(some_schema(), path_);
   const std::string text = read_file(path_);
-  EXPECT_GT(refused_of_50<DataError>(text,
-                                     [&](const std::string& bytes) {
-                                       write_bytes(path_, bytes);
-                                       read_table_schema(path_);
-                                     }),
+  EXPECT_GT(refused_if_damaged<DataError>(text,
+                                          [&](const std::string& bytes) {
+                                            write_bytes(path_, bytes);
+                                            read_table_schema(path_);
+                                          }),
             20);
 }
 

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "tests/data/error_text.h"
-#include "tests/source/damaged_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -114,14 +114,24 @@ TEST_F(Texts, OptionsAreChecked) {
               HasSubstr("none: cannot open"));
 }
 
-TEST_F(Texts, DamagedVocabulariesAreErrorsOrTokens) {
-  const auto book = text("a", "the cat sat on the mat");
-  expect_errors_or_values(
-      "<unk>\nthe\ncat\nsat\non\nmat\n", folder_ / "words", [&](const std::filesystem::path& path) {
-        const auto dataset =
-            text_dataset({.path = book, .vocabulary = path, .window = 2, .stride = 1});
-        for (std::int64_t i = 0; i < dataset->size(); ++i) dataset->sample(i);
-      });
+TEST_F(Texts, DamagedFilesAreErrorsOrTokens) {
+  const std::string story = "the cat sat on the mat", tokens = "the\ncat\nsat\non\nmat\n";
+  const auto read = [](const TextDatasetOptions& options) {
+    const auto dataset = text_dataset(options);
+    for (std::int64_t i = 0; i < dataset->size(); ++i) dataset->sample(i);
+  };
+  const auto book = text("a", story), words = text("words", tokens);
+  EXPECT_GT(refused_if_damaged<DataError>(story, folder_ / "b",
+                                          [&](const std::filesystem::path& path) {
+                                            read({.path = path, .window = 2, .stride = 1});
+                                            read({.path = path, .vocabulary = words, .window = 2});
+                                          }),
+            10);
+  EXPECT_GT(refused_if_damaged<DataError>(tokens, folder_ / "damaged words",
+                                          [&](const std::filesystem::path& path) {
+                                            read({.path = book, .vocabulary = path, .window = 2});
+                                          }),
+            10);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/checkpoint/zip.h"
 #include "tests/data/error_text.h"
 #include "tests/source/zip_files.h"
+#include "tests/support/damage.h"
 
 namespace lockstep::data {
 namespace {
@@ -14,10 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string unpacked_text(const ZipMember& member) {
-  ZipReader reader(member);
-  std::string text(member.size, '\0');
-  reader.read(text);
-  reader.finish();
+  std::string text;
+  unpack_zip_member(member, [&](std::string_view piece) { text += piece; });
   return text;
 }
 
@@ -32,12 +31,23 @@ TEST(Zip, ListsItsMembers) {
 }
 
 TEST(Zip, UnpacksWhatIsDeflated) {
-  const std::string text(100'000, 'x');
+  const std::string text(3'000'000, 'x');  // more than two pieces
   const std::string bytes = checkpoint::zip({deflated_entry("x", text)});
   const auto members = read_zip(bytes);
   EXPECT_FALSE(members[0].is_stored());
-  EXPECT_LT(members[0].packed.size(), 1000u);
+  EXPECT_LT(members[0].packed.size(), 10'000u);
   EXPECT_EQ(unpacked_text(members[0]), text);
+}
+
+TEST(Zip, ComparesTheChecksumOfWhatIsStored) {
+  checkpoint::ZipEntry entry{.name = "x", .content = "some text"};
+  entry.checksum = deflated_entry("x", entry.content).checksum;
+  const std::string good = checkpoint::zip({entry});
+  EXPECT_EQ(unpacked_text(read_zip(good)[0]), "some text");
+  entry.content = "same text";
+  const std::string damaged = checkpoint::zip({entry});
+  EXPECT_THAT(error_text<DataError>([&] { unpacked_text(read_zip(damaged)[0]); }),
+              HasSubstr("damaged: its checksum is"));
 }
 
 TEST(Zip, RefusesAWrongChecksumOrLength) {
@@ -72,6 +82,21 @@ TEST(Zip, RefusesWhatIsNoArchive) {
   const std::string bytes = checkpoint::zip({{.name = "x", .content = "one"}});
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THROW(read_zip(std::span(bytes).first(size)), DataError) << size;
+  }
+}
+
+TEST(Zip, DamagedArchivesAreErrorsOrMembers) {
+  const std::string text(300, 'x');
+  const checkpoint::ZipEntry packed = deflated_entry("x", text);
+  const std::string stored =
+      checkpoint::zip({{.name = "x", .content = text, .checksum = packed.checksum}, packed});
+  const std::string large = checkpoint::zip(
+      {{.name = "x", .content = text, .is_large = true, .checksum = packed.checksum}});
+  const auto read = [](const std::string& bytes) {
+    for (const ZipMember& member : read_zip(bytes)) unpacked_text(member);
+  };
+  for (const std::string& good : {stored, large}) {
+    EXPECT_GT(refused_if_damaged<DataError>(good, read), 10);
   }
 }
 

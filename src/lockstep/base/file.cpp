@@ -48,6 +48,31 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
+OpenedFile open_regular_file(const fs::path& path) {
+  // Without O_NONBLOCK, opening a pipe waits for a writer.
+  OpenedFile file{.descriptor =
+                      FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+  struct stat status {};
+  if (!file.descriptor || ::fstat(file.descriptor.get(), &status) != 0) {
+    throw DataError("{}: cannot open: {}", path.string(), last_error());
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
+  file.size = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+std::size_t read_some(const FileDescriptor& file, std::span<char> out) {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n = ::read(file.get(), out.data() + done, out.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Error("cannot read: {}", last_error());
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 namespace {
 
 void write_all(const FileDescriptor& fd, const fs::path& path, std::string_view bytes) {
@@ -221,12 +246,9 @@ std::string read_all(const fs::path& path) {
   std::string content(sized ? static_cast<std::size_t>(status.st_size) + 1 : 4096, '\0');
   std::size_t done = 0;
   while (true) {
-    const ssize_t n = ::read(fd.get(), content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("cannot read: {}", last_error());
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-    if (done == content.size()) content.resize(2 * done);
+    done += read_some(fd, std::span(content).subspan(done));
+    if (done < content.size()) break;
+    content.resize(2 * done);
   }
   content.resize(done);
   return content;

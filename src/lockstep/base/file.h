@@ -1,10 +1,13 @@
 // Files that are written completely or not at all, and errors that name the file.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,6 +30,20 @@ class FileDescriptor {
  private:
   int fd_ = -1;
 };
+
+// A regular file that is open for reading, and its size at that time.
+struct OpenedFile {
+  FileDescriptor descriptor;
+  std::uint64_t size = 0;
+};
+
+// Throws DataError with the path and the cause, also if the path is a folder, a pipe or a device.
+// Opening a pipe does not wait for a writer.
+OpenedFile open_regular_file(const std::filesystem::path& path);
+
+// Fills `out` from the file's position on, or a part of it if the file ends, and returns the number
+// of bytes. Throws Error with the cause.
+std::size_t read_some(const FileDescriptor& file, std::span<char> out);
 
 // Writes a new file in the folder of `path`, syncs it, renames it to `path` and syncs the folder. A
 // reader sees the old content or the new one, also after a loss of power. Throws Error; then no

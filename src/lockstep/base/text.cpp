@@ -198,4 +198,17 @@ std::string printable_lines(std::string_view text) {
   return printable_but(text, "\n\t");
 }
 
+std::string excerpt(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return printable(text);
+  // A character of several bytes is not cut.
+  constexpr std::size_t kMostContinued = 3;
+  const std::size_t least = most - std::min(most, kMostContinued);
+  const auto is_continued = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U;
+  };
+  std::size_t end = most;
+  while (end > least && is_continued(end)) --end;
+  return printable(text.substr(0, end)) + "…";
+}
+
 }  // namespace lockstep

@@ -65,4 +65,7 @@ std::string printable(std::string_view text);
 // The same for a whole message: its line breaks and tabs stay.
 std::string printable_lines(std::string_view text);
 
+// printable() of text that may be long: of more than `most` bytes it has the first ones and "…".
+std::string excerpt(std::string_view text, std::size_t most = 60);
+
 }  // namespace lockstep

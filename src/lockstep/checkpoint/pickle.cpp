@@ -13,6 +13,7 @@
 #include "lockstep/checkpoint/archive.h"
 #include "lockstep/checkpoint/pickler.h"
 #include "lockstep/checkpoint/unpickler.h"
+#include "lockstep/source/stored_array.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -40,6 +41,10 @@ class Storages {
     if (size < 0 || static_cast<std::size_t>(size) != entry->size() / width) {
       throw CheckpointError("damaged: storage {} has {} bytes, expected {} numbers of {} bytes",
                             printable(key), entry->size(), size, width);
+    }
+    if (type == torch::kBool && data::find_non_bool(*entry)) {
+      throw CheckpointError("damaged: storage {} has bools that are neither 0 nor 1",
+                            printable(key));
     }
     // torch.save aligns every entry; other writers of zip archives may not.
     if (reinterpret_cast<std::uintptr_t>(entry->data()) % width != 0) {

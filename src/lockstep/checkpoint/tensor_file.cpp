@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/pickle.h"
 #include "lockstep/data/finite.h"
+#include "lockstep/data/list_dataset.h"
 #include "lockstep/data/tensor_dataset.h"
 
 namespace lockstep::data {
@@ -19,33 +20,6 @@ namespace {
 using Keys = std::map<std::string, std::string>;
 
 const char* const kFeatures = "features";
-
-// What all samples have under one key.
-struct SampleColumn {
-  std::string key;
-  std::vector<torch::Tensor> samples;
-};
-
-// Samples whose tensors may differ in their shapes.
-class SampleLists : public Dataset {
- public:
-  explicit SampleLists(std::vector<SampleColumn> columns) : columns_(std::move(columns)) {}
-
-  std::int64_t size() const override {
-    return static_cast<std::int64_t>(columns_.front().samples.size());
-  }
-
-  Batch sample(std::int64_t index) const override {
-    Batch sample;
-    for (const SampleColumn& column : columns_) {
-      sample.set(column.key, column.samples.at(static_cast<std::size_t>(index)));
-    }
-    return sample;
-  }
-
- private:
-  std::vector<SampleColumn> columns_;
-};
 
 // Keys of the batch, and where their tensors are in the file.
 Keys keys_of(const TensorFileOptions& options) {
@@ -114,15 +88,16 @@ void check_finite(const StateDict& file, const std::string& name) {
 }
 
 DatasetPtr with_lists(const StateDict& file, const Keys& keys) {
-  std::vector<SampleColumn> columns;
+  std::vector<Batch> samples(samples_of(file, keys.begin()->second).size());
   for (const auto& [key, name] : keys) {
-    columns.push_back({.key = key, .samples = samples_of(file, name)});
-    const std::size_t expected = columns.front().samples.size();
-    if (columns.back().samples.size() == expected) continue;
-    throw DataError("'{}' has {} samples, but '{}' has {}", name, columns.back().samples.size(),
-                    keys.begin()->second, expected);
+    const std::vector<torch::Tensor> tensors = samples_of(file, name);
+    if (tensors.size() != samples.size()) {
+      throw DataError("'{}' has {} samples, but '{}' has {}", name, tensors.size(),
+                      keys.begin()->second, samples.size());
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) samples[i].set(key, tensors[i]);
   }
-  return std::make_shared<SampleLists>(std::move(columns));
+  return list_dataset(std::move(samples));
 }
 
 DatasetPtr of_rows(const StateDict& file, const Keys& keys, const TransformPtr& transform) {

@@ -215,4 +215,9 @@ DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options) {
   return std::make_shared<const Transformed>(std::move(dataset), options);
 }
 
+DatasetPtr with_target_transform(DatasetPtr dataset, const TransformPtr& transform) {
+  if (!transform) return dataset;
+  return transformed(std::move(dataset), {.target_transform = transform});
+}
+
 }  // namespace lockstep::data

@@ -27,4 +27,7 @@ struct TransformedOptions {
 // DataError if they lack a key.
 DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options);
 
+// The same for "targets" alone. Without a transform it is `dataset` itself.
+DatasetPtr with_target_transform(DatasetPtr dataset, const TransformPtr& transform);
+
 }  // namespace lockstep::data

@@ -9,7 +9,8 @@ namespace lockstep::recipe {
 void add_arrays(Targets& targets) {
   using A = data::ArrayDatasetOptions;
   targets.datasets.add<A>(
-      "ArrayDataset", "Rows of arrays in .npy, .npz or .safetensors files, which are mapped.",
+      "ArrayDataset",
+      "Rows of arrays in .npy, .npz or .safetensors files, mapped if they are not packed.",
       {{"file", &A::file, "an .npz or .safetensors file; the names are then arrays in it"},
        {"features", &A::features, "the model's input: x.npy, or data.npz#x"},
        {"targets", &A::targets, "the expected output, likewise; default: no targets"},

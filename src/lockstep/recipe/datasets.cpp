@@ -5,7 +5,7 @@
 #include "lockstep/recipe/noise.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
-#include "lockstep/source/mnist.h"
+#include "lockstep/source/mnist_variants.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -127,6 +127,7 @@ void add_datasets(Targets& targets) {
   add_mnist(targets, "MNIST", "60,000 and 10,000 handwritten digits of 28 x 28.", data::mnist);
   add_mnist(targets, "FashionMNIST", "60,000 and 10,000 clothes of 28 x 28; Debian packages them.",
             data::fashion_mnist);
+  add_mnist(targets, "KMNIST", "60,000 and 10,000 old Japanese letters of 28 x 28.", data::kmnist);
   using T = data::TensorFileOptions;
   targets.datasets.add<T>(
       "TensorFile",

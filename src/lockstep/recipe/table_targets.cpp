@@ -84,29 +84,22 @@ void add_cifar(Targets& targets, const std::string& name, const std::string& abo
                            {"train", &O::train, "the 50,000 to train on, else the 10,000 to test"},
                            {"download", &O::download, "fetch the archive if nothing is found"},
                            {"transform", &O::transform, "default: ToTensor"},
+                           {"target_transform", &O::target_transform, "of the classes"},
                            {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
                           [make](const O& o) { return make(o); });
-}
-
-void add_kmnist(Targets& targets) {
-  using O = data::MnistOptions;
-  targets.datasets.add<O>("KMNIST", "60,000 and 10,000 old Japanese letters of 28 x 28.",
-                          {{"root", &O::root, "folder of the files; downloads go there"},
-                           {"train", &O::train, "the 60,000 to train on, else the 10,000 to test"},
-                           {"download", &O::download, "fetch files that are missing"},
-                           {"transform", &O::transform, "default: ToTensor"},
-                           {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
-                          [](const O& o) { return data::kmnist(o); });
 }
 
 void add_emnist(Targets& targets) {
   using O = data::EmnistOptions;
   targets.datasets.add<O>(
       "EMNIST", "Letters and digits of 28 x 28, rows and columns exchanged, as torchvision has it.",
-      {{"root", &O::root, "folder of the files"},
+      {{"root", &O::root, "folder of the files; the archive is downloaded into it"},
        {"split", &O::split, "byclass, bymerge, balanced, letters, digits or mnist"},
        {"train", &O::train, "the part to train on, else the part to test"},
-       {"transform", &O::transform, "default: ToTensor"}},
+       {"download", &O::download, "fetch the archive, 560 MB, if files are missing"},
+       {"transform", &O::transform, "default: ToTensor"},
+       {"target_transform", &O::target_transform, "of the classes"},
+       {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
       [](const O& o) { return data::emnist(o); });
 }
 
@@ -119,6 +112,7 @@ void add_qmnist(Targets& targets) {
                            {"compat", &O::compat, "targets are classes, else 8 numbers each"},
                            {"download", &O::download, "fetch files that are missing"},
                            {"transform", &O::transform, "default: ToTensor"},
+                           {"target_transform", &O::target_transform, "of the classes"},
                            {"mirrors", &O::mirrors, "base addresses to fetch from instead"}},
                           [](const O& o) { return data::qmnist(o); });
 }
@@ -131,7 +125,6 @@ void add_tables(Targets& targets) {
             data::cifar10);
   add_cifar(targets, "CIFAR100", "50,000 and 10,000 colour images of 32 x 32 in 100 classes.",
             data::cifar100);
-  add_kmnist(targets);
   add_emnist(targets);
   add_qmnist(targets);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -216,7 +217,8 @@ class ArrayUnpickler {
         {"numpy._core.numeric", "_frombuffer"},
         {"_codecs", "encode"}};
     if (std::ranges::find(kKnown, std::pair(module, name)) == std::end(kKnown)) {
-      fail("'{}.{}' is not allowed: expected a dictionary of arrays of bytes", module, name);
+      fail("'{}.{}' is not allowed: expected a dictionary of arrays of bytes", excerpt(module),
+           excerpt(name));
     }
     push({.kind = Kind::kGlobal, .text = name});
   }
@@ -324,7 +326,8 @@ class ArrayUnpickler {
 
   Pickled type_of(const Pickled& arguments) {
     const std::string_view name = argument(arguments, 0, Kind::kText).text;
-    if (name != "u1" && name != "|u1") fail("an array of type '{}', expected 'u1' (bytes)", name);
+    if (name != "u1" && name != "|u1")
+      fail("an array of type '{}', expected 'u1' (bytes)", excerpt(name));
     return {.kind = Kind::kType};
   }
 

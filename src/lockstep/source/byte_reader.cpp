@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -25,16 +24,12 @@ class ByteReader::Source {
 
 class ByteReader::Plain : public Source {
  public:
-  explicit Plain(const fs::path& path) : path_(path), file_(path, std::ios::binary) {
-    if (!fs::is_regular_file(path)) throw DataError("{}: not a regular file", path.string());
-    if (!file_) throw DataError("{}: cannot open: {}", path.string(), std::strerror(errno));
-    left_ = fs::file_size(path);
-  }
+  explicit Plain(const fs::path& path)
+      : path_(path), file_(open_regular_file(path)), left_(file_.size) {}
 
   std::size_t read(std::span<char> out) override {
-    file_.read(out.data(), static_cast<std::streamsize>(out.size()));
-    if (file_.bad()) throw DataError("{}: cannot read: {}", path_.string(), std::strerror(errno));
-    const auto got = static_cast<std::size_t>(file_.gcount());
+    const std::size_t got =
+        reading<DataError>({.path = path_}, [&] { return read_some(file_.descriptor, out); });
     left_ -= std::min<std::uint64_t>(left_, got);
     return got;
   }
@@ -43,17 +38,19 @@ class ByteReader::Plain : public Source {
   bool packed() const override { return false; }
   const fs::path& path() const { return path_; }
 
-  bool is_gzip() {
-    const bool magic = file_.get() == 0x1f && file_.get() == 0x8b;
-    file_.clear();
-    file_.seekg(0);
-    return magic;
+  std::uint64_t size() const { return file_.size; }
+
+  // Does not move the position from which bytes are read.
+  bool is_gzip() const {
+    std::array<unsigned char, 2> start{};
+    return ::pread(file_.descriptor.get(), start.data(), start.size(), 0) == 2 &&
+           start[0] == 0x1f && start[1] == 0x8b;
   }
 
  private:
   fs::path path_;
-  std::ifstream file_;
-  std::uint64_t left_ = 0;
+  OpenedFile file_;
+  std::uint64_t left_;
 };
 
 class ByteReader::Gzip : public Source {
@@ -88,7 +85,7 @@ class ByteReader::Gzip : public Source {
       throw DataError(
           "{}: its {} packed bytes unpack to more than 100 times as many, which looks like an "
           "attack; unpack it by hand if you trust it",
-          file_->path().string(), fs::file_size(file_->path()));
+          file_->path().string(), file_->size());
     }
     left_ -= got;
     return got;
@@ -103,7 +100,7 @@ class ByteReader::Gzip : public Source {
     const std::size_t got = file_->read(buffer_);
     if (got == 0) {
       throw DataError("{}: the gzip file ends too early, after {} bytes", file_->path().string(),
-                      fs::file_size(file_->path()));
+                      file_->size());
     }
     stream_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
     stream_.avail_in = static_cast<uInt>(got);

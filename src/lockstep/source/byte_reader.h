@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 class ByteReader {
  public:
-  // Throws DataError if the file cannot be opened.
+  // Throws DataError if the file cannot be opened or is not a regular file.
   explicit ByteReader(const std::filesystem::path& path);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;

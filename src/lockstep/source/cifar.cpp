@@ -11,6 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/transformed.h"
 #include "lockstep/source/array_pickle.h"
 #include "lockstep/source/byte_reader.h"
 #include "lockstep/source/download.h"
@@ -79,6 +80,7 @@ class CifarImages {
     }
     const std::vector<std::int64_t>& shape = data->second.shape;
     const auto count = static_cast<std::int64_t>(labels->second.size());
+    if (count == 0) throw DataError("the file has no images");
     if (shape != std::vector<std::int64_t>{count, kCifarBytes}) {
       throw DataError("expected images of shape [{}, {}], as many as labels, got [{}]", count,
                       kCifarBytes, fmt::join(shape, ", "));
@@ -102,14 +104,14 @@ class CifarImages {
   }
 
   // To be called once, because the data set takes the images.
-  DatasetPtr dataset(const TransformPtr& transform) {
+  DatasetPtr dataset(const CifarOptions& options) {
     const auto count = static_cast<std::int64_t>(labels_.size());
-    if (count == 0) throw DataError("{}: the files have no images", files_.name);
-    return tensor_dataset(
+    DatasetPtr images = tensor_dataset(
         {{"features",
           tensor_of(std::move(pixels_)).view({count, kCifarSide, kCifarSide, kCifarChannels}),
-          transform},
+          options.transform},
          {"targets", tensor_of(std::move(labels_)), Cast(torch::kInt64)}});
+    return with_target_transform(std::move(images), options.target_transform);
   }
 
  private:
@@ -122,8 +124,8 @@ class CifarImages {
 
   static std::string keys_of(const ArrayPickle& pickle) {
     std::vector<std::string> keys;
-    for (const auto& [key, array] : pickle.arrays) keys.push_back("'" + key + "'");
-    for (const auto& [key, list] : pickle.lists) keys.push_back("'" + key + "'");
+    for (const auto& [key, array] : pickle.arrays) keys.push_back("'" + excerpt(key) + "'");
+    for (const auto& [key, list] : pickle.lists) keys.push_back("'" + excerpt(key) + "'");
     return keys.empty() ? "other values" : list_some(keys);
   }
 
@@ -167,7 +169,7 @@ DatasetPtr read_cifar_pickles(const fs::path& folder, const CifarFiles& files,
     const fs::path path = folder / name;
     reading<DataError>({.path = path}, [&] { images.add_pickle(read_unpacked(path)); });
   }
-  return images.dataset(options.transform);
+  return images.dataset(options);
 }
 
 DatasetPtr read_cifar_binary(const fs::path& folder, const CifarFiles& files,
@@ -177,7 +179,7 @@ DatasetPtr read_cifar_binary(const fs::path& folder, const CifarFiles& files,
     const fs::path path = folder / (name + ".bin");
     reading<DataError>({.path = path}, [&] { images.add_binary(read_unpacked(path)); });
   }
-  return images.dataset(options.transform);
+  return images.dataset(options);
 }
 
 DatasetPtr read_cifar_archive(const fs::path& path, const CifarFiles& files,
@@ -192,20 +194,16 @@ DatasetPtr read_cifar_archive(const fs::path& path, const CifarFiles& files,
     reading<DataError>({.path = path / member}, [&] { images.add_pickle(contents.at(member)); });
     contents.erase(member);
   }
-  return images.dataset(options.transform);
+  return images.dataset(options);
 }
 
 void download_cifar(const CifarFiles& files, const CifarOptions& options) {
-  DownloadOptions request{
-      .path = options.root / files.archive,
-      .md5 = files.md5,
-      .max_bytes = std::int64_t{512} << 20,
-      .advice = fmt::format("put {} into {} by hand", files.archive, options.root.string())};
-  for (std::string base : options.mirrors.value_or(std::vector<std::string>{kCifarMirror})) {
-    if (!base.ends_with('/')) base += '/';
-    request.urls.push_back(base + files.archive);
-  }
-  download(request);
+  download({.urls = urls_at(options.mirrors.value_or(std::vector<std::string>{kCifarMirror}),
+                            files.archive),
+            .path = options.root / files.archive,
+            .md5 = files.md5,
+            .max_bytes = std::int64_t{512} << 20,
+            .advice = fmt::format("put {} into {} by hand", files.archive, options.root.string())});
 }
 
 DatasetPtr load_cifar(const CifarFiles& files, const CifarOptions& options) {

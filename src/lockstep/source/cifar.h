@@ -21,11 +21,13 @@ struct CifarOptions {
   bool train = true;                    // the 50,000 images, else the 10,000
   bool download = false;                // download the archive into the root if nothing is found
   TransformPtr transform = ToTensor();  // from uint8 [B, 32, 32, 3] to "features"
+  TransformPtr target_transform = {};   // from int64 [B] to "targets"
   std::optional<std::vector<std::string>> mirrors = {};  // base URLs to use instead
 };
 
 // "features" are float32 [B, 3, 32, 32] in [0, 1], unless the transform changes that, and "targets"
-// are int64 [B]. Throws DataError if files are missing, damaged or do not belong together.
+// are int64 [B], unless target_transform changes that. Throws DataError if files are missing,
+// damaged or do not belong together.
 DatasetPtr cifar10(const CifarOptions& options = {});
 
 // The targets are the 100 fine classes.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 
@@ -83,9 +84,7 @@ bool CsvRows::is_line_end() const {
 }
 
 std::string shown_cell(std::string_view cell) {
-  constexpr std::size_t kShown = 60;
-  if (cell.size() <= kShown) return std::string(cell);
-  return std::string(cell.substr(0, kShown)) + "…";
+  return excerpt(cell);
 }
 
 void CsvRows::skip_line_end() {

@@ -40,7 +40,7 @@ class CsvRows {
   std::deque<std::string> unescaped_;  // cells of the row with doubled quotes
 };
 
-// A cell as a message shows it: a long one is cut.
+// A cell as a message shows it: printable, and a long one is cut.
 std::string shown_cell(std::string_view cell);
 
 }  // namespace lockstep::data

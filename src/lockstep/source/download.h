@@ -20,6 +20,12 @@ struct DownloadOptions {
   std::string advice;  // tells the user what else to do; it ends the error message
 };
 
+// The addresses of a file below the base addresses of its mirrors.
+inline std::vector<std::string> urls_at(std::vector<std::string> mirrors, const std::string& file) {
+  for (std::string& mirror : mirrors) mirror += (mirror.ends_with('/') ? "" : "/") + file;
+  return mirrors;
+}
+
 // Puts the complete file with the right checksum at `path`. Otherwise it throws DataError with the
 // reason for every mirror, and leaves nothing behind. Shows its progress on standard error.
 void download(const DownloadOptions& options);

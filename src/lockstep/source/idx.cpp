@@ -1,10 +1,9 @@
 #include "lockstep/source/idx.h"
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/source/byte_reader.h"
+#include "lockstep/source/stored_array.h"
 
 namespace lockstep::data {
 namespace {
@@ -20,25 +20,29 @@ namespace {
 constexpr std::size_t kMaxDimensions = 8;
 
 struct IdxHeader {
-  torch::ScalarType type = torch::kUInt8;
+  StoredNumber number;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;  // that must follow the header
 };
 
-torch::ScalarType scalar_type(const std::string& file, std::uint8_t code) {
+StoredNumber idx_number(const std::string& file, std::uint8_t code) {
+  const auto number = [](torch::ScalarType type) -> StoredNumber {
+    const std::size_t bytes = c10::elementSize(type);
+    return {.type = type, .bytes = bytes, .is_swapped = bytes > 1};
+  };
   switch (code) {
     case 0x08:
-      return torch::kUInt8;
+      return number(torch::kUInt8);
     case 0x09:
-      return torch::kInt8;
+      return number(torch::kInt8);
     case 0x0b:
-      return torch::kInt16;
+      return number(torch::kInt16);
     case 0x0c:
-      return torch::kInt32;
+      return number(torch::kInt32);
     case 0x0d:
-      return torch::kFloat32;
+      return number(torch::kFloat32);
     case 0x0e:
-      return torch::kFloat64;
+      return number(torch::kFloat64);
     default:
       throw DataError("{}: type code {:#04x}: expected 0x08, 0x09, 0x0b, 0x0c, 0x0d or 0x0e", file,
                       code);
@@ -62,58 +66,27 @@ IdxHeader read_header(ByteReader& reader, const std::string& file) {
         "number of dimensions",
         file, magic[0], magic[1], magic[2], magic[3]);
   }
-  IdxHeader header{.type = scalar_type(file, magic[2])};
+  IdxHeader header{.number = idx_number(file, magic[2])};
   const std::size_t dimensions = magic[3];
   if (dimensions == 0 || dimensions > kMaxDimensions) {
     throw DataError("{}: {} dimensions: expected 1 to {}", file, dimensions, kMaxDimensions);
   }
 
-  header.bytes = c10::elementSize(header.type);
-  bool overflow = false;
   for (std::size_t d = 0; d < dimensions; ++d) {
     std::array<std::uint8_t, 4> raw{};
     read_header_bytes(reader, file, raw);
     const std::uint64_t size = std::uint64_t{raw[0]} << 24 | std::uint64_t{raw[1]} << 16 |
                                std::uint64_t{raw[2]} << 8 | raw[3];
     header.shape.push_back(static_cast<std::int64_t>(size));
-    std::uint64_t product = 0;
-    overflow |= __builtin_mul_overflow(header.bytes, size, &product);
-    header.bytes = product;
   }
-  if (overflow || header.bytes > std::numeric_limits<std::int64_t>::max()) {
+  const auto bytes = bytes_of(header.shape, header.number);
+  if (!bytes) {
     throw DataError("{}: dimensions [{}] are more than a file can hold", file,
                     fmt::join(header.shape, ", "));
   }
+  header.bytes = *bytes;
   return header;
 }
-
-template <typename Word>
-void swap_words(void* data, std::int64_t count) {
-  auto* words = static_cast<Word*>(data);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (sizeof(Word) == 2) words[i] = __builtin_bswap16(words[i]);
-    if constexpr (sizeof(Word) == 4) words[i] = __builtin_bswap32(words[i]);
-    if constexpr (sizeof(Word) == 8) words[i] = __builtin_bswap64(words[i]);
-  }
-}
-
-void from_big_endian(torch::Tensor& tensor) {
-  if constexpr (std::endian::native == std::endian::big) return;
-  switch (tensor.element_size()) {
-    case 2:
-      return swap_words<std::uint16_t>(tensor.data_ptr(), tensor.numel());
-    case 4:
-      return swap_words<std::uint32_t>(tensor.data_ptr(), tensor.numel());
-    case 8:
-      return swap_words<std::uint64_t>(tensor.data_ptr(), tensor.numel());
-    default:
-      return;
-  }
-}
-
-}  // namespace
-
-namespace {
 
 torch::Tensor read_idx_file(const std::filesystem::path& path) {
   const std::string file = path.string();
@@ -121,21 +94,23 @@ torch::Tensor read_idx_file(const std::filesystem::path& path) {
   const IdxHeader header = read_header(reader, file);
   const auto promised = [&] {
     return fmt::format("dimensions [{}] of {} need {} bytes", fmt::join(header.shape, ", "),
-                       c10::toString(header.type), header.bytes);
+                       c10::toString(header.number.type), header.bytes);
   };
   if (header.bytes > reader.at_most_left()) {
     throw DataError("{}: {}, but {} {} follow", file, promised(),
                     reader.packed() ? "at most" : "only", reader.at_most_left());
   }
 
-  torch::Tensor tensor = torch::empty(header.shape, torch::dtype(header.type));
-  const std::size_t got =
-      reader.read({static_cast<char*>(tensor.data_ptr()), static_cast<std::size_t>(header.bytes)});
+  const auto memory = std::make_shared<torch::Tensor>(
+      torch::empty({static_cast<std::int64_t>(header.bytes)}, torch::kUInt8));
+  const std::span bytes(static_cast<char*>(memory->data_ptr()),
+                        static_cast<std::size_t>(header.bytes));
+  const std::size_t got = reader.read(bytes);
   if (got < header.bytes) throw DataError("{}: {}, but only {} follow", file, promised(), got);
   char extra = 0;
   if (reader.read({&extra, 1}) != 0) throw DataError("{}: {}, but more follow", file, promised());
-  from_big_endian(tensor);
-  return tensor;
+  return tensor_of(
+      {.number = header.number, .shape = header.shape, .bytes = bytes, .owner = memory});
 }
 
 }  // namespace

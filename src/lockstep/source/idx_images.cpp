@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/transformed.h"
 #include "lockstep/source/download.h"
 #include "lockstep/source/idx.h"
+#include "lockstep/source/mapped_file.h"
+#include "lockstep/source/zip.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -36,22 +40,55 @@ std::optional<fs::path> find(const std::string& name, const std::vector<fs::path
 }
 
 std::string file_advice(const IdxImages& images, const IdxImagesOptions& options) {
-  return fmt::format("put the files into {} by hand{}{}", own_folder(images, options).string(),
-                     images.advice.empty() ? "" : ", or ", images.advice);
+  const std::string or_archive =
+      images.archive ? fmt::format(", or {} with download set,", images.archive->name) : "";
+  return fmt::format("put the files{} into {} by hand{}{}", or_archive,
+                     own_folder(images, options).string(), images.advice.empty() ? "" : ", or ",
+                     images.advice);
+}
+
+fs::path fetch_archive(const IdxImages& images, const IdxImagesOptions& options) {
+  const IdxArchive& archive = *images.archive;
+  const fs::path own = own_folder(images, options) / archive.name;
+  for (const fs::path& path : {own, options.root / archive.name}) {
+    if (std::error_code ignored; fs::is_regular_file(path, ignored)) return path;
+  }
+  download({.urls = urls_at(options.mirrors.value_or(images.mirrors), archive.name),
+            .path = own,
+            .md5 = archive.md5,
+            .max_bytes = std::int64_t{1} << 30,
+            .advice = file_advice(images, options)});
+  return own;
+}
+
+fs::path take_from_archive(const IdxFile& file, const IdxImages& images,
+                           const IdxImagesOptions& options) {
+  const fs::path archive = fetch_archive(images, options);
+  const fs::path path = own_folder(images, options) / (file.name + ".gz");
+  const std::string wanted = images.archive->folder + "/" + path.filename().string();
+  reading<DataError>({.path = archive}, [&] {
+    const MappedFile mapped(archive);
+    const std::vector<ZipMember> members = read_zip(mapped.bytes());
+    const auto member = std::ranges::find(members, wanted, &ZipMember::name);
+    if (member == members.end()) throw DataError("the archive has no '{}'", wanted);
+    make_directories(path.parent_path());
+    write_file_atomically(path,
+                          [&](const WriteBytes& write) { unpack_zip_member(*member, write); });
+  });
+  return path;
 }
 
 fs::path fetch(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
-  DownloadOptions request{.path = own_folder(images, options) / (file.name + ".gz"),
-                          .sha256 = file.sha256,
-                          .md5 = file.md5,
-                          .max_bytes = std::int64_t{256} << 20,
-                          .advice = file_advice(images, options)};
-  for (std::string base : options.mirrors.value_or(images.mirrors)) {
-    if (!base.ends_with('/')) base += '/';
-    request.urls.push_back(base + file.name + ".gz");
-  }
-  download(request);
-  return request.path;
+  if (images.archive) return take_from_archive(file, images, options);
+  const std::string name = file.name + ".gz";
+  const fs::path path = own_folder(images, options) / name;
+  download({.urls = urls_at(options.mirrors.value_or(images.mirrors), name),
+            .path = path,
+            .sha256 = file.sha256,
+            .md5 = file.md5,
+            .max_bytes = std::int64_t{256} << 20,
+            .advice = file_advice(images, options)});
+  return path;
 }
 
 fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOptions& options) {
@@ -67,11 +104,12 @@ fs::path locate(const IdxFile& file, const IdxImages& images, const IdxImagesOpt
     }
     return *path;
   }
-  if (options.download) return fetch(file, images, options);
+  const bool has_checksum = images.archive || !file.sha256.empty() || !file.md5.empty();
+  if (options.download && has_checksum) return fetch(file, images, options);
   std::vector<std::string> names;
   for (const fs::path& folder : where) names.push_back(folder.string());
   throw DataError("{}: no {} (or .gz) in {}; {}{}", images.name, file.name, join(names, ", "),
-                  images.mirrors.empty() ? "" : "set download, or ", file_advice(images, options));
+                  has_checksum ? "set download, or " : "", file_advice(images, options));
 }
 
 torch::Tensor read_images(const fs::path& path, const IdxImages& images) {
@@ -131,8 +169,9 @@ DatasetPtr load_idx_images(const IdxImages& images, const IdxImagesOptions& opti
   if (images.label_columns > 1 && !options.all_label_columns) {
     labels = labels.select(1, 0).contiguous();
   }
-  return tensor_dataset({{"features", std::move(pixels), options.transform},
-                         {"targets", std::move(labels), Cast(torch::kInt64)}});
+  DatasetPtr dataset = tensor_dataset({{"features", std::move(pixels), options.transform},
+                                       {"targets", std::move(labels), Cast(torch::kInt64)}});
+  return with_target_transform(std::move(dataset), options.target_transform);
 }
 
 }  // namespace lockstep::data

@@ -4,10 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -15,17 +12,11 @@
 namespace lockstep::data {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Without O_NONBLOCK, opening a pipe waits for a writer.
-  const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) {
-    throw DataError("{}: cannot open: {}", path_.string(), std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path_.string());
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const OpenedFile file = open_regular_file(path_);
+  const auto size = static_cast<std::size_t>(file.size);
   if (size == 0) return;  // mmap refuses to map nothing
   // Read-only and shared: the kernel needs no memory of its own for it, whatever its size is.
-  void* const begin = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* const begin = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor.get(), 0);
   if (begin == MAP_FAILED) {
     throw DataError("{}: cannot map its {} bytes: {}", path_.string(), size, std::strerror(errno));
   }

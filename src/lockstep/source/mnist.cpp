@@ -74,8 +74,7 @@ DatasetPtr load(const IdxImages& images, const MnistOptions& options, const Firs
                           options.root.string(),
                           images.folder == "MNIST" ? "Fashion-MNIST" : "MNIST"));
   }
-  if (!options.target_transform) return dataset;
-  return transformed(std::move(dataset), {.target_transform = options.target_transform});
+  return with_target_transform(std::move(dataset), options.target_transform);
 }
 
 }  // namespace

@@ -20,16 +20,12 @@ IdxImages old_japanese() {
       .name = "KMNIST",
       .folder = "KMNIST",
       .train = {.images = {.name = "train-images-idx3-ubyte",
-                           .sha256 = "",
                            .md5 = "bdb82020997e1d708af4cf47b453dcf7"},
                 .labels = {.name = "train-labels-idx1-ubyte",
-                           .sha256 = "",
                            .md5 = "e144d726b3acfaa3e44228e80efcd344"}},
       .test = {.images = {.name = "t10k-images-idx3-ubyte",
-                          .sha256 = "",
                           .md5 = "5c965bf0a639b31b8f53240b1b52f4d7"},
                .labels = {.name = "t10k-labels-idx1-ubyte",
-                          .sha256 = "",
                           .md5 = "7320c461ea6c1c855c0b718fb2a4b134"}},
       .mirrors = {"http://codh.rois.ac.jp/kmnist/dataset/kmnist/"},
   };
@@ -45,50 +41,55 @@ constexpr EmnistSplit kEmnistSplits[] = {{"byclass", 62}, {"bymerge", 47}, {"bal
 
 IdxImages letters_and_digits(const EmnistSplit& split) {
   const auto file = [&](const char* part, const char* kind) {
-    return IdxFile{.name = fmt::format("emnist-{}-{}-{}-ubyte", split.name, part, kind),
-                   .sha256 = ""};
+    return IdxFile{.name = fmt::format("emnist-{}-{}-{}-ubyte", split.name, part, kind)};
   };
   return {
       .name = "EMNIST",
       .folder = "EMNIST",
       .train = {.images = file("train", "images-idx3"), .labels = file("train", "labels-idx1")},
       .test = {.images = file("test", "images-idx3"), .labels = file("test", "labels-idx1")},
-      .advice =
-          "get them from the archive "
-          "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/gzip.zip "
-          "(MD5 58c8d27c78d21e728a6bc7b3cc06412e)",
+      .mirrors = {"https://biometrics.nist.gov/cs_links/EMNIST/",
+                  "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/"},
+      .archive =
+          IdxArchive{
+              .name = "gzip.zip", .md5 = "58c8d27c78d21e728a6bc7b3cc06412e", .folder = "gzip"},
       .classes = split.classes,
   };
 }
 
 constexpr std::int64_t kQmnistColumns = 8;
 
+constexpr const char* kQmnistMirror =
+    "https://raw.githubusercontent.com/facebookresearch/qmnist/master/";
+
 // The files of one part. There is no other split.
 IdxImages digits_with_origin(const std::string& part) {
   IdxSplit files;
+  std::string advice;
   if (part == "train") {
     files = {.images = {.name = "qmnist-train-images-idx3-ubyte",
-                        .sha256 = "",
                         .md5 = "ed72d4157d28c017586c42bc6afe6370"},
              .labels = {.name = "qmnist-train-labels-idx2-int",
-                        .sha256 = "",
                         .md5 = "0058f8dd561b90ffdd0f734c6a30e5e4"}};
   } else if (part == "nist") {
-    files = {.images = {.name = "xnist-images-idx3-ubyte", .sha256 = ""},
-             .labels = {.name = "xnist-labels-idx2-int", .sha256 = ""}};
+    files = {.images = {.name = "xnist-images-idx3-ubyte"},
+             .labels = {.name = "xnist-labels-idx2-int"}};
+    advice = fmt::format(
+        "run this there, because xz is not read here: curl -L -O {0}{1}.xz -O {0}{2}.xz && xz -d "
+        "{1}.xz {2}.xz",
+        kQmnistMirror, files.images.name, files.labels.name);
   } else {
     files = {.images = {.name = "qmnist-test-images-idx3-ubyte",
-                        .sha256 = "",
                         .md5 = "1394631089c404de565df7b7aeaf9412"},
              .labels = {.name = "qmnist-test-labels-idx2-int",
-                        .sha256 = "",
                         .md5 = "5b5b05890a5e13444e108efe57b788aa"}};
   }
   return {.name = "QMNIST",
           .folder = "QMNIST",
           .train = files,
           .test = files,
-          .mirrors = {"https://raw.githubusercontent.com/facebookresearch/qmnist/master/"},
+          .mirrors = {kQmnistMirror},
+          .advice = advice,
           .label_columns = kQmnistColumns};
 }
 
@@ -113,6 +114,7 @@ DatasetPtr kmnist(const MnistOptions& options) {
                                           .train = options.train,
                                           .download = options.download,
                                           .transform = options.transform,
+                                          .target_transform = options.target_transform,
                                           .mirrors = options.mirrors});
 }
 
@@ -120,9 +122,13 @@ DatasetPtr emnist(const EmnistOptions& options) {
   std::vector<std::string> names;
   for (const EmnistSplit& split : kEmnistSplits) {
     if (options.split == split.name) {
-      return load_idx_images(
-          letters_and_digits(split),
-          {.root = options.root, .train = options.train, .transform = options.transform});
+      return load_idx_images(letters_and_digits(split),
+                             {.root = options.root,
+                              .train = options.train,
+                              .download = options.download,
+                              .transform = options.transform,
+                              .target_transform = options.target_transform,
+                              .mirrors = options.mirrors});
     }
     names.emplace_back(split.name);
   }
@@ -135,17 +141,12 @@ DatasetPtr qmnist(const QmnistOptions& options) {
   if (std::ranges::find(kParts, part) == kParts.end()) {
     throw ConfigError("what: QMNIST has no '{}'; {}", part, suggest(part, kParts));
   }
-  if (part == "nist" && options.download) {
-    throw ConfigError(
-        "download: the part 'nist' of QMNIST is packed by xz, which is not read here; unpack {0}"
-        "xnist-images-idx3-ubyte.xz and {0}xnist-labels-idx2-int.xz into {1} by hand",
-        digits_with_origin(part).mirrors.front(), (options.root / "QMNIST/raw").string());
-  }
   DatasetPtr all =
       load_idx_images(digits_with_origin(part), {.root = options.root,
                                                  .train = options.train,
                                                  .download = options.download,
                                                  .transform = options.transform,
+                                                 .target_transform = options.target_transform,
                                                  .mirrors = options.mirrors,
                                                  .all_label_columns = !options.compat});
   constexpr std::int64_t kOfMnist = 10'000;  // the test images of MNIST come first

@@ -24,24 +24,28 @@ struct EmnistOptions {
   // or mnist (10).
   std::string split = "balanced";
   bool train = true;
-  TransformPtr transform = ToTensor();  // from uint8 [B, 28, 28] to "features"
+  bool download = false;                                 // download the archive into the root
+  TransformPtr transform = ToTensor();                   // from uint8 [B, 28, 28] to "features"
+  TransformPtr target_transform = {};                    // from int64 [B] to "targets"
+  std::optional<std::vector<std::string>> mirrors = {};  // base URLs to use instead
 };
 
 // EMNIST: letters and digits. Rows and columns of its images are exchanged, as in the files and in
-// torchvision. It is published as one large archive with all splits, which is not downloaded here:
-// the message of the error says where it is. Throws ConfigError if there is no such split.
+// torchvision. It is published as one archive of 560 MB with all splits, which stays in the root:
+// another split needs no further download. Throws ConfigError if there is no such split.
 DatasetPtr emnist(const EmnistOptions& options = {});
 
 struct QmnistOptions {
   std::filesystem::path root = "data";  // holds the files, or QMNIST/raw with them
   bool train = true;                    // the 60,000 images to train on, else the 60,000 to test
   // Instead of `train`: train, test, test10k (the test images of MNIST), test50k (the others) or
-  // nist (all digits of NIST, which cannot be downloaded here).
+  // nist (all digits of NIST, which are packed by xz: the error says how to get them by hand).
   std::optional<std::string> what = {};
   // The target is the class. Otherwise it is int64 [8]: class, series, writer and more.
   bool compat = true;
   bool download = false;                                 // download missing files into the root
   TransformPtr transform = ToTensor();                   // from uint8 [B, 28, 28] to "features"
+  TransformPtr target_transform = {};                    // from int64 [B] or [B, 8] to "targets"
   std::optional<std::vector<std::string>> mirrors = {};  // base URLs to use instead
 };
 

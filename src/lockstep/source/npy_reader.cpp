@@ -53,7 +53,7 @@ class NpyHeaderText {
  private:
   [[noreturn]] void fail(std::string_view expected) const {
     throw DataError("the header of the array: expected {} at character {} of \"{}\"", expected, at_,
-                    printable(text_.substr(0, kShown)));
+                    excerpt(text_, kShown));
   }
 
   // The next character that is not a space; 0 at the end.
@@ -125,7 +125,7 @@ class NpyHeaderText {
     throw DataError(
         "its type is '{}'{}: expected bool, integers, float16, float32, float64 or complex "
         "numbers; convert it in Python with array.astype(…)",
-        printable(name), kind_of(name));
+        excerpt(name), kind_of(name));
   }
 
   static std::string_view kind_of(std::string_view name) {

@@ -49,7 +49,7 @@ class SafetensorsFile::Header {
     std::vector<Entry> entries;
     for (const auto& [name, value] : document.items()) {
       if (name == "__metadata__") continue;
-      Entry entry = reading<DataError>({.path = fmt::format("tensor '{}'", printable(name))},
+      Entry entry = reading<DataError>({.path = fmt::format("tensor '{}'", excerpt(name))},
                                        [&] { return entry_of(value, data_bytes); });
       entry.name = name;
       entries.push_back(std::move(entry));
@@ -68,14 +68,15 @@ class SafetensorsFile::Header {
       if (event == json::parse_event_t::key && depth == 1 &&
           !names.insert(parsed.get<std::string>()).second) {
         throw DataError("the name '{}' comes twice in its header",
-                        printable(parsed.get<std::string>()));
+                        excerpt(parsed.get<std::string>()));
       }
       return true;
     };
     try {
       return json::parse(text.begin(), text.end(), check);
     } catch (const json::exception& error) {
-      throw DataError("its header is not JSON: {}", error.what());
+      constexpr std::size_t kShown = 200;  // the message has the text that was read last
+      throw DataError("its header is not JSON: {}", excerpt(error.what(), kShown));
     }
   }
 
@@ -85,20 +86,21 @@ class SafetensorsFile::Header {
   }
 
   static std::uint64_t size(const json& value) {
-    if (!value.is_number_unsigned()) throw DataError("expected sizes >= 0, got {}", value.dump());
+    if (!value.is_number_unsigned())
+      throw DataError("expected sizes >= 0, got {}", excerpt(value.dump()));
     return value.get<std::uint64_t>();
   }
 
   static Entry entry_of(const json& value, std::uint64_t data_bytes) {
     Entry entry;
     const json& type = field(value, "dtype");
-    if (!type.is_string()) throw DataError("dtype: expected text, got {}", type.dump());
+    if (!type.is_string()) throw DataError("dtype: expected text, got {}", excerpt(type.dump()));
     entry.type = type.get<std::string>();
     const json& shape = field(value, "shape");
     const json& offsets = field(value, "data_offsets");
-    if (!shape.is_array()) throw DataError("shape: expected a list, got {}", shape.dump());
+    if (!shape.is_array()) throw DataError("shape: expected a list, got {}", excerpt(shape.dump()));
     if (!offsets.is_array() || offsets.size() != 2) {
-      throw DataError("data_offsets: expected two numbers, got {}", offsets.dump());
+      throw DataError("data_offsets: expected two numbers, got {}", excerpt(offsets.dump()));
     }
     for (const json& side : shape) entry.shape.push_back(static_cast<std::int64_t>(size(side)));
     entry.begin = size(offsets[0]);
@@ -113,7 +115,7 @@ class SafetensorsFile::Header {
     const auto bytes = bytes_of(entry.shape, *number);
     if (bytes != entry.end - entry.begin) {
       throw DataError("a shape of [{}] {} does not fit its {} bytes", fmt::join(entry.shape, ", "),
-                      printable(entry.type), entry.end - entry.begin);
+                      excerpt(entry.type), entry.end - entry.begin);
     }
     return entry;
   }
@@ -125,7 +127,7 @@ class SafetensorsFile::Header {
     for (std::size_t i = 1; i < entries.size(); ++i) {
       if (entries[i].begin >= entries[i - 1].end) continue;
       throw DataError("the tensors '{}' and '{}' share bytes of the file",
-                      printable(entries[i - 1].name), printable(entries[i].name));
+                      excerpt(entries[i - 1].name), excerpt(entries[i].name));
     }
   }
 };
@@ -165,7 +167,7 @@ torch::Tensor SafetensorsFile::read(const std::string& name, Alignment alignment
     if (!number) {
       throw DataError(
           "its type is '{}': expected BOOL, U8 to U64, I8 to I64, BF16, F16, F32, F64 or C64",
-          printable(found->type));
+          excerpt(found->type));
     }
     return tensor_of({.number = *number,
                       .shape = found->shape,

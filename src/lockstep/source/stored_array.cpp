@@ -79,6 +79,14 @@ torch::Tensor converted(const StoredArray& array) {
   return out;
 }
 
+void check_bools(std::span<const char> bytes) {
+  const auto wrong = find_non_bool(bytes);
+  if (!wrong) return;
+  throw DataError(
+      "bool {} is {}, expected 0 or 1; in Python, save array.view('uint8') != 0 instead", *wrong,
+      static_cast<unsigned char>(bytes[*wrong]));
+}
+
 std::vector<std::int64_t> strides_of(const StoredArray& array) {
   const std::size_t dimensions = array.shape.size();
   std::vector<std::int64_t> strides(dimensions);
@@ -112,10 +120,20 @@ std::optional<std::uint64_t> bytes_of(std::span<const std::int64_t> shape,
   return is_empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
+std::optional<std::size_t> find_non_bool(std::span<const char> bytes) {
+  // The loop has no exit, so that it is vectorised.
+  unsigned char seen = 0;
+  for (const char byte : bytes) seen |= static_cast<unsigned char>(byte);
+  if (seen <= 1) return std::nullopt;
+  const auto found = std::ranges::find_if(bytes, [](char byte) { return byte != 0 && byte != 1; });
+  return static_cast<std::size_t>(found - bytes.begin());
+}
+
 torch::Tensor tensor_of(const StoredArray& array, Alignment alignment) {
   static_assert(std::endian::native == std::endian::little, "files are little-endian or swapped");
   const auto type = torch::dtype(array.number.type);
   if (array.bytes.empty()) return torch::empty(array.shape, type);
+  if (array.number.type == torch::kBool) check_bools(array.bytes);
   const auto strides = strides_of(array);
   // Rows in Fortran's order are copied by torch, so they have to be aligned.
   const bool is_placed_well =

@@ -42,7 +42,12 @@ enum class Alignment { kNatural, kAny };
 // A view of the bytes, which keeps their owner alive and must not be written to. If the numbers
 // have another type or byte order than the tensor, or are at a place that is not allowed, it is a
 // converted copy in memory instead. In Fortran's order the tensor has the strides of that order.
-// Throws DataError if an unsigned number of 64 bits does not fit into int64.
+// Throws DataError if an unsigned number of 64 bits does not fit into int64, or if a bool is
+// neither 0 nor 1: all bytes of an array of bools are read for this.
 torch::Tensor tensor_of(const StoredArray& array, Alignment alignment = Alignment::kNatural);
+
+// Where the first byte is that is neither 0 nor 1. It is no bool, and torch's functions may do
+// anything with it.
+std::optional<std::size_t> find_non_bool(std::span<const char> bytes);
 
 }  // namespace lockstep::data

@@ -64,10 +64,9 @@ class TokenTable {
   std::int32_t at(std::string_view word, const fs::path& text, std::int64_t line) const {
     if (const auto found = tokens_.find(word); found != tokens_.end()) return found->second;
     if (unknown_) return *unknown_;
-    constexpr std::size_t kShown = 60;
     throw DataError(
         "{}: line {}: the word '{}' is not in {}, which has no {} for such words either",
-        text.string(), line, printable(word.substr(0, kShown)), path_.string(), kUnknownToken);
+        text.string(), line, excerpt(word), path_.string(), kUnknownToken);
   }
 
  private:
@@ -83,7 +82,7 @@ class TokenTable {
     if (std::ranges::any_of(token, is_space)) fail("got one with a space");
     if (line > std::numeric_limits<std::int32_t>::max()) fail("got more than 2^31 lines");
     if (!tokens_.emplace(token, static_cast<std::int32_t>(line - 1)).second) {
-      fail(fmt::format("got '{}' again", printable(token)));
+      fail(fmt::format("got '{}' again", excerpt(token)));
     }
   }
 

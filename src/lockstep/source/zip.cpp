@@ -130,6 +130,15 @@ std::vector<ZipMember> read_zip(ZipBytes bytes) {
   return members;
 }
 
+namespace {
+
+void check_zip_checksum(std::uint32_t found, std::uint32_t expected) {
+  if (found == expected) return;
+  throw DataError("damaged: its checksum is {:08x}, expected {:08x}", found, expected);
+}
+
+}  // namespace
+
 struct ZipReader::Stream {
   Stream() {
     constexpr int kWithoutHeader = -MAX_WBITS;
@@ -198,9 +207,26 @@ void ZipReader::finish() {
   if (inflate_some({&extra, 1}) != 0) {
     throw DataError("damaged: it unpacks to more bytes than the archive says");
   }
-  if (checksum_ != expected_) {
-    throw DataError("damaged: its checksum is {:08x}, expected {:08x}", checksum_, expected_);
+  check_zip_checksum(checksum_, expected_);
+}
+
+void unpack_zip_member(const ZipMember& member, const WriteBytes& write) {
+  if (member.is_stored()) {
+    const auto found =
+        crc32_z(0, reinterpret_cast<const Bytef*>(member.packed.data()), member.packed.size());
+    check_zip_checksum(static_cast<std::uint32_t>(found), member.checksum);
+    write(zip_text(member.packed));
+    return;
   }
+  ZipReader reader(member);
+  constexpr std::uint64_t kPiece = 1 << 20;
+  std::string piece;
+  for (std::uint64_t left = member.size; left > 0; left -= piece.size()) {
+    piece.resize(static_cast<std::size_t>(std::min(left, kPiece)));
+    reader.read(piece);
+    write(piece);
+  }
+  reader.finish();
 }
 
 }  // namespace lockstep::data

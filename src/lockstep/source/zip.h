@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/file.h"
+
 namespace lockstep::data {
 
 struct ZipMember {
@@ -54,5 +56,10 @@ class ZipReader {
   bool ended_ = false;
   std::unique_ptr<Stream> stream_;
 };
+
+// Gives the content of a stored or deflated member to `write`, piece by piece. Throws DataError as
+// ZipReader does. The checksum is compared at the end, so `write` may have got damaged bytes
+// before.
+void unpack_zip_member(const ZipMember& member, const WriteBytes& write);
 
 }  // namespace lockstep::data
