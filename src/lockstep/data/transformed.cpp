@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/collate.h"
+#include "lockstep/data/describe.h"
 #include "lockstep/data/gather.h"
 #include "lockstep/data/sample_chain.h"
 #include "lockstep/data/sample_error.h"
@@ -60,6 +61,21 @@ void check_transformed(const TransformedOptions& options) {
   }
 }
 
+// Whether the two may be an image and its mask. Channels may come first, last or be missing, so any
+// two neighbouring dimensions can be height and width.
+bool can_have_one_size(torch::IntArrayRef image, torch::IntArrayRef mask) {
+  const auto is_image = [](torch::IntArrayRef shape) {
+    return shape.size() == 2 || shape.size() == 3;
+  };
+  if (!is_image(image) || !is_image(mask)) return true;
+  for (std::size_t i = 0; i + 1 < image.size(); ++i) {
+    for (std::size_t m = 0; m + 1 < mask.size(); ++m) {
+      if (image.slice(i, 2) == mask.slice(m, 2)) return true;
+    }
+  }
+  return false;
+}
+
 class Transformed : public Dataset {
  public:
   Transformed(DatasetPtr dataset, const TransformedOptions& options)
@@ -109,6 +125,22 @@ class Transformed : public Dataset {
                     suggest(key, batch.keys()));
   }
 
+  // A crop of another size would be at another place.
+  void check_masks(const Batch& sample) const {
+    const ChangedKey& first = changed_.front();
+    if (first.is_mask || !first.chain.has_sample_steps()) return;
+    const torch::Tensor image = tensor_of(sample, first.key);
+    for (const ChangedKey& changed : changed_) {
+      if (!changed.is_mask) continue;
+      const torch::Tensor mask = tensor_of(sample, changed.key);
+      if (can_have_one_size(image.sizes(), mask.sizes())) continue;
+      throw DataError(
+          "Transformed: expected a mask of its image's height and width, but '{}' is {} and '{}' "
+          "is {}; resize the mask before, in a Transformed with masks = '{}' and no keys",
+          changed.key, describe(mask), first.key, describe(image), changed.key);
+    }
+  }
+
   static torch::Tensor apply_steps(const ChangedKey& changed, const torch::Tensor& batch) {
     return naming_key(changed.key, [&] { return changed.chain.batch_steps().apply(batch); });
   }
@@ -117,6 +149,7 @@ class Transformed : public Dataset {
   // of the sample's random numbers.
   Batch with_sample_steps(std::int64_t index, const EpochKey& key) const {
     Batch sample = dataset_->sample_in_epoch(index, key);
+    check_masks(sample);
     const SampleRandom random({.seed = key.seed + layer_ * kLayerStep, .epoch = key.epoch}, index);
     for (const ChangedKey& changed : changed_) {
       const torch::Tensor before = tensor_of(sample, changed.key);
