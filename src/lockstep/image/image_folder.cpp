@@ -206,13 +206,15 @@ void ImageFolder::skip_broken_images() {
 torch::Tensor ImageFolder::read(std::int64_t index, Draw& draw) const {
   const fs::path& path = paths_[static_cast<std::size_t>(index)];
   return reading<DataError>({.path = path}, [&] {
-    const FileContent file(path, decoding_);
-    if (!first_) return steps_.apply_to_sample(decode(file.bytes(), decoding_), draw);
-    const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
-    const torch::Tensor part = decode(file.bytes(), decoding_, [&](const ImageSize& size) {
-      return transform.window(size, draw);
-    });
-    return steps_.apply_to_sample(part, draw);
+    // The content of the file is not needed by the other steps.
+    const torch::Tensor image = [&] {
+      const FileContent file(path, decoding_);
+      if (!first_) return decode(file.bytes(), decoding_);
+      const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
+      return decode(file.bytes(), decoding_,
+                    [&](const ImageSize& size) { return transform.window(size, draw); });
+    }();
+    return steps_.apply_to_sample(image, draw);
   });
 }
 
