@@ -18,6 +18,7 @@
 namespace lockstep::data {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -227,6 +228,35 @@ TEST(Transformed, ForgetsTheNamesOfClassesThatItChanges) {
   EXPECT_THAT(names({.transform = Reverse()}), ElementsAre("cat", "dog"));
   EXPECT_THAT(names({.transform = Reverse(), .masks = {"targets"}}), ElementsAre("cat", "dog"));
   EXPECT_TRUE(names({.target_transform = Reverse()}).empty());
+}
+
+TEST(Transformed, RefusesAMaskOfAnotherSize) {
+  const auto refusal_of = [](std::vector<std::int64_t> image, std::vector<std::int64_t> mask,
+                             std::vector<std::string> keys = {"features"}) {
+    image.insert(image.begin(), 2);
+    mask.insert(mask.begin(), 2);
+    const auto dataset = transformed(tensor_dataset({{"features", torch::rand(image)},
+                                                     {"mask", torch::zeros(mask, torch::kInt64)}}),
+                                     {.transform = Reverse(), .keys = keys, .masks = {"mask"}});
+    const std::string of_sample = error_text<DataError>([&] { dataset->sample(1); });
+    const std::vector<std::int64_t> second = {1};
+    const std::string of_batch = error_text<DataError>([&] { dataset->gather(second, {}); });
+    EXPECT_THAT(of_batch, HasSubstr(of_sample));
+    return of_batch;
+  };
+  EXPECT_THAT(refusal_of({3, 8, 6}, {4, 3}),
+              AllOf(HasSubstr("sample 1"), HasSubstr("'mask' is Long [4, 3]"),
+                    HasSubstr("'features' is Float [3, 8, 6]"), HasSubstr("resize the mask")));
+  EXPECT_THAT(refusal_of({8, 6}, {8, 5}), HasSubstr("expected a mask of its image's"));
+  EXPECT_THAT(refusal_of({8, 6}, {6, 8, 1}), HasSubstr("expected a mask of its image's"));
+  // Channels may be anywhere.
+  EXPECT_EQ(refusal_of({3, 8, 6}, {8, 6}), "");
+  EXPECT_EQ(refusal_of({8, 6, 3}, {8, 6, 1}), "");
+  EXPECT_EQ(refusal_of({3, 8, 6}, {8, 6, 1}), "");
+  // Signals and volumes have other dimensions, and a mask may be resized alone.
+  EXPECT_EQ(refusal_of({8, 6}, {8}), "");
+  EXPECT_EQ(refusal_of({1, 8, 6, 5}, {8, 6, 5}), "");
+  EXPECT_EQ(refusal_of({3, 8, 6}, {4, 3}, {}), "");
 }
 
 }  // namespace

@@ -171,17 +171,42 @@ std::vector<std::string> image_files() {
       bytes({0x06, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0x11, 1, 4, 0, 1, 0, 0, 0, 8, 0, 0, 0}) +
       bytes({0x16, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0x17, 1, 4, 0, 1, 0, 0, 0, 4, 0, 0, 0}) +
       bytes({0, 0, 0, 0});
+  // The same with one tile of 16 x 16 pixels.
+  const std::string tiled =
+      bytes({'I', 'I', 42, 0, 8, 1, 0, 0}) + std::string(256, '\x40') + bytes({9, 0}) +
+      bytes({0x00, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0x01, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0}) +
+      bytes({0x02, 1, 3, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0x03, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0}) +
+      bytes({0x06, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0x42, 1, 3, 0, 1, 0, 0, 0, 16, 0, 0, 0}) +
+      bytes({0x43, 1, 3, 0, 1, 0, 0, 0, 16, 0, 0, 0, 0x44, 1, 4, 0, 1, 0, 0, 0, 8, 0, 0, 0}) +
+      bytes({0x45, 1, 4, 0, 1, 0, 0, 0, 0, 1, 0, 0}) + bytes({0, 0, 0, 0});
   // One pixel, without loss.
   const std::string webp =
       "RIFF" + bytes({26, 0, 0, 0}) + "WEBPVP8L" +
       bytes({13, 0, 0, 0, 0x2f, 0, 0, 0, 0x10, 7, 0x10, 0x11, 0x11, 0x88, 0x88, 0xfe, 7, 0});
-  return {data::encode_jpeg(image), encode_png(drawing), tiff, webp};
+  return {data::encode_jpeg(image), encode_png(drawing), tiff, tiled, webp};
 }
 
+data::ImageBytes bytes_of(const std::string& input) {
+  return {reinterpret_cast<const std::uint8_t*>(input.data()), input.size()};
+}
+
+// Damage may make an image large, which is slow, but not wrong.
+const data::DecodeOptions kSmallImage = {.channels = data::Channels::kStored,
+                                         .most_pixels = 1 << 20};
+
 void read_image(const std::string& input) {
-  const data::ImageBytes bytes(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
-  // Damage may make an image large, which is slow, but not wrong.
-  data::decode(bytes, {.channels = data::Channels::kStored, .most_pixels = 1 << 20});
+  data::decode(bytes_of(input), kSmallImage);
+}
+
+// The lower half, at a fourth of its size.
+void read_image_part(const std::string& input) {
+  data::decode(bytes_of(input), kSmallImage, [](const data::ImageSize& size) {
+    const std::int64_t top = size.height / 2;
+    return data::Window{.top = static_cast<double>(top),
+                        .height = static_cast<double>(size.height - top),
+                        .width = static_cast<double>(size.width),
+                        .size = {1 + (size.height - top) / 5, 1 + size.width / 5}};
+  });
 }
 
 std::vector<Reader> readers() {
@@ -227,6 +252,7 @@ std::vector<Reader> readers() {
        {tar_archive({{"a", "one"}, {"b", std::string(600, 'x')}})},
        [](const std::string&) { data::read_tar(kInput, {.names = {"b"}, .max_bytes = 1 << 20}); }},
       {"image", image_files(), read_image},
+      {"image part", image_files(), read_image_part},
       {"image table",
        {"path,label\na.jpg,rose\n\"b, c.jpg\",tulip\n", "a.jpg,0\nb.jpg,1\n"},
        [](const std::string&) { data::list_image_table({.csv = kInput}); }},

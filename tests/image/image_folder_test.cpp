@@ -1,10 +1,12 @@
 #include "lockstep/image/image_folder.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/transform/crop.h"
 #include "tests/data/error_text.h"
 #include "tests/image/encoders.h"
 
@@ -211,6 +213,135 @@ TEST(ImageFolder, BrokenImagesAreSkippedAndCounted) {
   EXPECT_THAT(error_text<DataError>(
                   [&] { image_folder({.root = folder.path(), .on_error = OnImageError::kSkip}); }),
               HasSubstr("none of 6 images can be read"));
+}
+
+// Keeps warnings from the console.
+class WithoutWarnings {
+ public:
+  WithoutWarnings() : before_(set_warning_handler([](const std::string&) {})) {}
+  ~WithoutWarnings() { set_warning_handler(before_); }
+
+ private:
+  WarningHandler before_;
+};
+
+TEST(ImageFolder, GreyAlphaAnd16BitsInOneFolder) {
+  const TemporaryDirectory folder;
+  const torch::Tensor rgb = testing::gradient(20, 30);
+  const torch::Tensor grey = rgb.narrow(2, 0, 1).contiguous();
+  testing::write_bytes(folder / "a/1.png", testing::png_file(torch::cat({rgb, grey}, 2)));
+  testing::write_bytes(folder / "a/2.png", testing::png_file(grey));
+  testing::write_bytes(folder / "a/3.png", testing::png_file(torch::cat({grey, grey}, 2)));
+  const std::string rows("\x12\xff\xff\xff", 4);  // two values of 16 bits, the high byte first
+  const torch::Tensor bytes = torch::tensor({0x12, 0xff}, torch::kUInt8);
+  const torch::Tensor wide = torch::tensor({0x12ff / 65535.0F, 1.0F});
+  testing::write_bytes(folder / "b/4.png",
+                       testing::png_file(1, 2, rows, {.color = PNG_COLOR_TYPE_GRAY, .bits = 16}));
+  const std::string swapped("\xff\x12\xff\xff", 4);
+  testing::write_bytes(folder / "b/5.tif",
+                       testing::tiff_file({.height = 1, .width = 2}, 1, swapped,
+                                          {.bits = 16, .photometric = PHOTOMETRIC_MINISBLACK}));
+
+  const auto images = image_folder({.root = folder.path()});
+  const auto features = [](const std::shared_ptr<const ImageFolder>& from, std::int64_t index) {
+    return from->sample(index)["features"];
+  };
+  const auto as_floats = [](const torch::Tensor& pixels) {
+    return ToTensor().apply(pixels.unsqueeze(0))[0];
+  };
+  EXPECT_TRUE(features(images, 0).equal(as_floats(rgb)));
+  EXPECT_TRUE(features(images, 1).equal(as_floats(grey.expand({20, 30, 3}))));
+  EXPECT_TRUE(features(images, 2).equal(as_floats(grey.expand({20, 30, 3}))));
+  const auto precise = image_folder({.root = folder.path(), .floats = true});
+  for (const std::int64_t index : {3, 4}) {
+    EXPECT_TRUE(features(images, index).equal(as_floats(bytes.view({1, 2, 1}).expand({1, 2, 3}))));
+    EXPECT_TRUE(features(precise, index).allclose(wide.expand({3, 1, 2}))) << index;
+  }
+  const auto rgba = image_folder({.root = folder.path(), .channels = Channels::kRgba});
+  EXPECT_TRUE(features(rgba, 0)[3].equal(as_floats(grey)[0])) << "alpha";
+  EXPECT_TRUE(features(rgba, 3)[3].eq(1).all().item<bool>()) << "opaque";
+}
+
+TEST(ImageFolder, TurnsImagesUnlessTold) {
+  const TemporaryDirectory folder;
+  write_images(folder.path());
+  constexpr std::int64_t kTurned = 4;  // dogs/b.jpeg, 48 x 30 as it is stored
+  for (const TransformPtr& transform :
+       std::vector<TransformPtr>{{}, Compose({Resize({.size = {30}}), ToTensor()})}) {
+    const auto size = [&](bool orient) {
+      const auto images =
+          image_folder({.root = folder.path(), .transform = transform, .orient = orient});
+      return images->sample(kTurned)["features"].sizes().vec();
+    };
+    EXPECT_THAT(size(true), ElementsAre(3, 30, 48));
+    EXPECT_THAT(size(false), ElementsAre(3, 48, 30));
+  }
+}
+
+TEST(ImageFolder, ADamagedFileIsNamedOrAnImage) {
+  const TemporaryDirectory folder;
+  testing::write_bytes(folder / "a/1.jpg", "");
+  const auto images = image_folder({.root = folder.path(),
+                                    .transform = Compose({Resize({.size = {8, 8}}), ToTensor()}),
+                                    .most_pixels = 1 << 22});
+  for (const bool progressive : {false, true}) {
+    const std::string good =
+        testing::jpeg_file(testing::waves(64, 48), {.progressive = progressive, .orientation = 6});
+    EXPECT_GE(
+        refused_if_damaged<DataError>(good, folder / "a/1.jpg",
+                                      [&](const std::filesystem::path&) { images->sample(0); }),
+        testing::cut_files());
+  }
+}
+
+TEST(ImageFolder, APipeIsNoImage) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe.jpg").c_str(), 0600), 0);
+  testing::write_bytes(folder / "list.csv", "pipe.jpg,0\n.,0\n");
+  const auto images = image_folder({.csv = folder / "list.csv"});
+  for (const std::int64_t index : {0, 1}) {
+    EXPECT_THAT(error_text<DataError>([&] { images->sample(index); }),
+                HasSubstr("expected a regular file"));
+  }
+}
+
+// The bytes behind the image make the file large.
+TEST(ImageFolder, MemoryOfALargeFileIsGivenBack) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "sanitizers keep memory";
+  const TemporaryDirectory folder;
+  const std::string png = testing::png_file(testing::gradient(8, 8));
+  testing::write_bytes(folder / "a/1.png", png);
+  constexpr std::size_t kLarge = 64 << 20;
+  testing::write_bytes(folder / "a/2.png", png + std::string(kLarge, 'x'));
+  const auto images = image_folder({.root = folder.path()});
+  images->sample(0);
+  const std::uint64_t before = private_bytes();
+  EXPECT_EQ(images->sample(1)["features"].size(1), 8);
+  EXPECT_LT(private_bytes(), before + kLarge / 2);
+}
+
+// The image has 2^40 pixels, which are allowed here but do not fit into the memory. Fax packing has
+// no limit, so that the header may be right.
+TEST(ImageFolder, ALackOfMemoryIsNotSkipped) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) GTEST_SKIP() << "needs a limit of memory";
+  const TemporaryDirectory folder;
+  std::string tiff = testing::tiff_file(
+      {.height = 5, .width = 8}, 1, std::string(5, '\0'),
+      {.bits = 1, .photometric = PHOTOMETRIC_MINISBLACK, .compression = COMPRESSION_CCITTFAX4});
+  for (const std::uint32_t tag : {TIFFTAG_IMAGEWIDTH, TIFFTAG_IMAGELENGTH, TIFFTAG_ROWSPERSTRIP}) {
+    tiff = testing::with_tiff_tag(tiff, tag, 1 << 20);
+  }
+  testing::write_bytes(folder / "a/1.tif", tiff);
+  testing::write_bytes(folder / "a/2.png", "no image");
+  const MemoryLimit limit(std::uint64_t{1} << 36);
+  const WithoutWarnings silence;
+  const std::string error = error_text<Error>([&] {
+    image_folder({.root = folder.path(),
+                  .on_error = OnImageError::kSkip,
+                  .most_pixels = std::int64_t{1} << 40});
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("a/1.tif: "), HasSubstr("memory")));
+  EXPECT_THAT(error, ::testing::Not(HasSubstr("none of 2 images")));
 }
 
 }  // namespace

@@ -80,6 +80,9 @@ TEST(ImageList, TableWithNamesOrNumbers) {
   EXPECT_THAT(names.classes, ElementsAre("rose", "tulip"));
   EXPECT_THAT(as_text(names, folder.path()), ElementsAre("1 1.jpg", "0 a, b \"c\".png"));
 
+  const ImageList marked = list("\xef\xbb\xbfpath,label\n1.jpg,rose\n");
+  EXPECT_THAT(as_text(marked, folder.path()), ElementsAre("0 1.jpg")) << "a byte order mark";
+
   const ImageList numbers = list("1.jpg,2\n2.jpg,0");
   EXPECT_THAT(numbers.classes, ElementsAre("0", "1", "2"));
   EXPECT_THAT(as_text(numbers, folder.path()), ElementsAre("2 1.jpg", "0 2.jpg"));
@@ -102,7 +105,12 @@ TEST(ImageList, MistakesInATableAreNamedWithTheirLine) {
   EXPECT_THAT(error("1.jpg,0\n,1\n"), HasSubstr("line 2: path"));
   EXPECT_THAT(error("1.jpg,-1\n"), HasSubstr("line 1: label: expected 0 to"));
   EXPECT_THAT(error("1.jpg,999999999999\n"), HasSubstr("got 999999999999"));
-  EXPECT_THAT(error("1.jpg,\"rose\n"), HasSubstr("line 1: a quote is not closed"));
+  EXPECT_THAT(error("1.jpg,\"rose\n"),
+              HasSubstr("line 1: a quote begins a cell and is never closed"));
+  EXPECT_THAT(error("1.jpg,0\n5\" disk.jpg,1\n"), HasSubstr("line 2: a quote inside the cell '5'"));
+  EXPECT_THAT(error("1.jpg,0\r2.jpg,1\r"), HasSubstr("line 1: a carriage return"));
+  EXPECT_THAT(error("1.jpg,0\n\"a\nb.jpg\",0\n,1\n"), HasSubstr("line 4: path"))
+      << "a cell may have several lines";
   EXPECT_THAT(error("1.jpg,rosse\n", {"rose", "tulip"}), HasSubstr("did you mean 'rose'"));
   EXPECT_THAT(error_text<DataError>([] { list_image_table({.csv = "/none/t.csv"}); }),
               HasSubstr("/none/t.csv"));

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "lockstep/image/decode.h"
@@ -55,6 +57,8 @@ TEST(Jpeg, ExifOrientation) {
     const std::string file =
         jpeg_file(testing::turned_back(image, orientation), {.orientation = orientation});
     EXPECT_LT(mean_difference(decode(bytes_of(file)), image), 2) << orientation;
+    const torch::Tensor stored = decode(bytes_of(file), {.orient = false});
+    EXPECT_LT(mean_difference(stored, testing::turned_back(image, orientation)), 2) << orientation;
   }
 }
 
@@ -124,8 +128,51 @@ TEST(Jpeg, ATruncatedFileIsAnErrorNotAGreyImage) {
 }
 
 TEST(Jpeg, DamagedFiles) {
-  EXPECT_GE(testing::count_refused(jpeg_file(waves(64, 48))), 17);
-  EXPECT_GE(testing::count_refused(jpeg_file(waves(64, 48), {.progressive = true})), 17);
+  for (const bool progressive : {false, true}) {
+    for (const int orientation : {0, 6}) {
+      const std::string file =
+          jpeg_file(waves(64, 48), {.progressive = progressive, .orientation = orientation});
+      EXPECT_GE(testing::refused_images(file), testing::cut_files())
+          << "progressive " << progressive << ", orientation " << orientation;
+    }
+  }
+}
+
+// The window is scaled and turned with the image, but the error has the numbers of the request.
+TEST(Jpeg, AWindowOutsideOfTheImageIsReportedAsItWasGiven) {
+  const torch::Tensor image = waves(64, 96);
+  for (const int orientation : {1, 6}) {
+    const std::string file =
+        jpeg_file(testing::turned_back(image, orientation), {.orientation = orientation});
+    const auto error = [&](const Window& window) {
+      return error_text<DataError>(
+          [&] { decode(bytes_of(file), {}, [&](const ImageSize&) { return window; }); });
+    };
+    EXPECT_THAT(
+        error({.top = 8, .left = 50, .height = 40, .width = 48, .size = {5, 6}}),
+        HasSubstr("inside the image of 64 x 96 (height x width), got 40 x 48 from (8, 50) on"));
+    EXPECT_THAT(error({.top = -2, .height = 40, .width = 40, .size = {40, 40}}),
+                HasSubstr("from (-2, 0) on"));
+    const double nan = std::nan("");
+    EXPECT_THAT(error({.top = nan, .height = 8, .width = 8, .size = {8, 8}}),
+                HasSubstr("(nan, 0)"));
+    EXPECT_THAT(error({.height = 64, .width = 0, .size = {8, 8}}), HasSubstr("got 64 x 0"));
+    EXPECT_EQ(error({.height = 64, .width = 96, .size = {8, 12}}), "");
+  }
+}
+
+// Other formats and `exact` resize floats. The difference is the rounding to bytes.
+TEST(Jpeg, AWindowOfFloatsIsResizedInBytes) {
+  const std::string file = jpeg_file(waves(64, 96));
+  const auto request = [](const ImageSize&) {
+    return Window{.top = 3, .left = 5, .height = 50, .width = 60, .size = {40, 48}};
+  };
+  const torch::Tensor bytes = decode(bytes_of(file), {}, request);
+  const torch::Tensor floats = decode(bytes_of(file), {.floats = true}, request);
+  EXPECT_TRUE(floats.equal(bytes.permute({2, 0, 1}).to(torch::kFloat32) / 255));
+  const torch::Tensor exact = decode(bytes_of(file), {.floats = true, .exact = true}, request);
+  // Bytes are rounded twice, after the rows and after the columns.
+  EXPECT_LT((floats - exact).abs().max().item<double>(), 1.5 / 255);
 }
 
 TEST(Jpeg, TooManyPassesOverTheImage) {

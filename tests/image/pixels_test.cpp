@@ -64,6 +64,17 @@ TEST(Pixels, Channels) {
   EXPECT_THROW(to_channels(pixel({1, 2, 3, 4, 5}), Channels::kRgb), DataError);
 }
 
+TEST(Pixels, GreyOf16Bits) {
+  const torch::Tensor wide =
+      torch::tensor({65535, 65535, 65535, 65535, 0, 0, 257, 2, 3}, torch::kInt32).view({1, 3, 3});
+  const torch::Tensor grey = to_channels(wide, Channels::kGrey);
+  EXPECT_EQ(grey.scalar_type(), torch::kInt32);
+  // (257 * 19595 + 2 * 38470 + 3 * 7471 + 32768) / 65536 = 78.86…
+  EXPECT_TRUE(grey.flatten().equal(torch::tensor({65535, 19595, 78}, torch::kInt32))) << grey;
+  const torch::Tensor with_alpha = torch::cat({wide, torch::full_like(wide.narrow(2, 0, 1), 9)}, 2);
+  EXPECT_TRUE(to_channels(with_alpha, Channels::kGrey).equal(grey));
+}
+
 TEST(Pixels, FloatsHaveChannelsFirst) {
   const torch::Tensor bytes = torch::tensor({0, 51, 255}, torch::kUInt8).view({1, 1, 3});
   EXPECT_TRUE(to_floats(bytes).allclose(torch::tensor({0.0F, 0.2F, 1.0F}).view({3, 1, 1})));

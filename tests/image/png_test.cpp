@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <zlib.h>
 
 #include "lockstep/image/decode.h"
 #include "tests/data/error_text.h"
@@ -75,15 +76,52 @@ TEST(Png, ExifOrientation) {
   }
 }
 
+// Every change is found by a checksum.
 TEST(Png, DamagedFiles) {
+  const int most = damaged_files() / 2;
   const std::string file = png_file(gradient(40, 30));
-  EXPECT_GE(testing::count_refused(file), 30);
+  EXPECT_GE(testing::refused_images(file), most);
+  EXPECT_GE(testing::refused_images(png_file(gradient(40, 30), {.interlaced = true})), most);
+  std::string rows;
+  for (int i = 0; i < 24 * 20 * 2; ++i) rows += static_cast<char>(7 * i);
+  const std::string wide =
+      png_file(24, 20, rows, {.color = PNG_COLOR_TYPE_GRAY, .bits = 16, .exif = testing::exif(6)});
+  EXPECT_GE(testing::refused_images(wide), most);
+  EXPECT_GE(testing::refused_images(wide, {.channels = Channels::kGrey, .floats = true}), most);
+  const std::string palette = png_file(24, 40, rows.substr(0, 24 * 10),
+                                       {.color = PNG_COLOR_TYPE_PALETTE,
+                                        .bits = 2,
+                                        .palette = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {0, 1, 2}},
+                                        .transparency = std::string("\x80\xff", 2)});
+  EXPECT_GE(testing::refused_images(palette), most);
   EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(file.substr(0, file.size() / 2))); }),
               HasSubstr("PNG: the file ends too early"));
-  // The width is in the bytes 16 to 19. Its checksum is wrong then, and libpng says so.
-  std::string huge = file;
-  huge.replace(16, 4, std::string("\x00\x0f\x42\x40", 4));
-  EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(huge)); }), HasSubstr("PNG: "));
+}
+
+// Replaces the sizes in the header, and its checksum.
+std::string with_png_size(std::string file, ImageSize size) {
+  const auto put = [&file](std::size_t at, std::uint64_t number) {
+    for (std::size_t i = 0; i < 4; ++i) file[at + i] = static_cast<char>(number >> (24 - 8 * i));
+  };
+  constexpr std::size_t kType = 12, kWidth = 16, kHeight = 20, kChecksum = 29;
+  put(kWidth, static_cast<std::uint64_t>(size.width));
+  put(kHeight, static_cast<std::uint64_t>(size.height));
+  put(kChecksum, ::crc32(0, reinterpret_cast<const Bytef*>(file.data()) + kType,
+                         static_cast<uInt>(kChecksum - kType)));
+  return file;
+}
+
+TEST(Png, AHeaderThatIsTooLargeForTheFile) {
+  for (const bool interlaced : {false, true}) {
+    const std::string file = png_file(gradient(40, 30), {.interlaced = interlaced});
+    EXPECT_TRUE(decode(bytes_of(with_png_size(file, {40, 30}))).equal(gradient(40, 30)));
+    const std::string large = with_png_size(file, {10'000, 10'000});
+    EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(large)); }),
+                HasSubstr("does not fit into"));
+    const std::string huge = with_png_size(file, {900'000, 900'000});
+    EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(huge)); }), HasSubstr("most_pixels"));
+    EXPECT_THROW(decode(bytes_of(with_png_size(file, {0x7fffffff, 0x7fffffff}))), DataError);
+  }
 }
 
 }  // namespace

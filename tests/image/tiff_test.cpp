@@ -92,12 +92,59 @@ TEST(Tiff, OtherNumbersAreRefused) {
               ::testing::HasSubstr("TIFF: "));
 }
 
+std::string tiff_with_palette(ImageSize size, std::uint32_t tile) {
+  std::vector<std::uint16_t> palette(3 * 256);
+  for (std::size_t i = 0; i < palette.size(); ++i) palette[i] = static_cast<std::uint16_t>(80 * i);
+  std::string rows;
+  for (std::int64_t i = 0; i < size.height * size.width; ++i) rows += static_cast<char>(5 * i);
+  return tiff_file(size, 1, rows,
+                   {.photometric = PHOTOMETRIC_PALETTE, .tile = tile, .palette = palette});
+}
+
 TEST(Tiff, DamagedFiles) {
-  EXPECT_GE(testing::count_refused(tiff_file(testing::waves(40, 30))), 15);
-  EXPECT_GE(testing::count_refused(tiff_file(testing::waves(40, 30), {.tile = 16})), 15);
-  const std::string file = tiff_file(testing::waves(40, 30));
+  const torch::Tensor image = testing::waves(40, 30);
+  const auto expect_refused = [](const std::string& file, DecodeOptions options) {
+    EXPECT_GE(testing::refused_images(file, options), testing::cut_files());
+  };
+  for (const auto compression :
+       {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS}) {
+    for (const std::uint32_t tile : {0, 16}) {
+      SCOPED_TRACE(::testing::Message() << "compression " << compression << ", tile " << tile);
+      expect_refused(tiff_file(image, {.compression = static_cast<std::uint16_t>(compression),
+                                       .orientation = ORIENTATION_RIGHTTOP,
+                                       .tile = tile}),
+                     kChannelsOfFile);
+    }
+  }
+  expect_refused(tiff_file(image, {.planar = PLANARCONFIG_SEPARATE}), kChannelsOfFile);
+  const std::string wide(24 * 20 * 2, 'x');
+  for (const std::uint32_t tile : {0, 16}) {
+    SCOPED_TRACE(::testing::Message() << "tile " << tile);
+    expect_refused(tiff_with_palette({.height = 40, .width = 30}, tile), kChannelsOfFile);
+    expect_refused(tiff_file({.height = 24, .width = 20}, 1, wide,
+                             {.bits = 16, .photometric = PHOTOMETRIC_MINISBLACK, .tile = tile}),
+                   {.channels = Channels::kGrey, .floats = true});
+  }
+  const std::string file = tiff_file(image);
   EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(file.substr(0, file.size() / 2))); }),
               ::testing::HasSubstr("TIFF: "));
+}
+
+// Of pixels that are read as they are, and of those that libtiff converts.
+TEST(Tiff, HugeSizesAreRefusedBeforeMemoryIsTaken) {
+  const MemoryLimit limit(std::uint64_t{64} << 20);
+  for (const std::string& file : {tiff_file(gradient(10, 10), {.tile = 16}),
+                                  tiff_with_palette({.height = 10, .width = 10}, /*tile=*/16)}) {
+    const auto error = [&](std::uint32_t tag, std::uint32_t value) {
+      const std::string changed = testing::with_tiff_tag(file, tag, value);
+      return error_text<DataError>([&] { decode(bytes_of(changed)); });
+    };
+    EXPECT_EQ(error(TIFFTAG_TILEWIDTH, 16), "");
+    EXPECT_THAT(error(TIFFTAG_TILEWIDTH, 1 << 24),
+                ::testing::HasSubstr("tiles of 16 x 16777216 (height x width)"));
+    EXPECT_THAT(error(TIFFTAG_TILELENGTH, 1 << 24), ::testing::HasSubstr("TIFF: "));
+    EXPECT_THAT(error(TIFFTAG_IMAGEWIDTH, 1 << 30), ::testing::Not(::testing::IsEmpty()));
+  }
 }
 
 }  // namespace

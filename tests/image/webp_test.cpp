@@ -39,10 +39,27 @@ TEST(Webp, ExifOrientation) {
 }
 
 TEST(Webp, DamagedFiles) {
-  const std::string file = webp_file(testing::waves(40, 30), /*lossless=*/false);
-  EXPECT_GE(testing::count_refused(file), 17) << "those that are cut off";
+  const torch::Tensor image = testing::waves(40, 30);
+  for (const bool lossless : {false, true}) {
+    const std::string file = webp_file(image, lossless);
+    EXPECT_GE(testing::refused_images(file), testing::cut_files()) << lossless;
+    const std::string turned =
+        testing::webp_with_exif(file, testing::exif(6), {.height = 40, .width = 30});
+    EXPECT_GE(testing::refused_images(turned), testing::cut_files()) << lossless;
+  }
+  const std::string file = webp_file(image, /*lossless=*/false);
   EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(file.substr(0, file.size() / 2))); }),
               ::testing::HasSubstr("WebP: "));
+}
+
+// A file without loss may be many thousand times smaller than its image, so that only the limit of
+// pixels bounds the memory.
+TEST(Webp, AHeaderThatIsTooLarge) {
+  std::string file = webp_file(testing::gradient(8, 8));
+  ASSERT_EQ(file.substr(12, 4), "VP8L");
+  file.replace(21, 3, "\xff\xff\xff");  // 14 bits of the width and 10 of the height
+  EXPECT_THAT(error_text<DataError>([&] { decode(bytes_of(file), {.most_pixels = 1 << 20}); }),
+              ::testing::HasSubstr("most_pixels"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/image/encode.h"
 #include "lockstep/image/image_folder.h"
+#include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/targets.h"
 #include "tests/recipe/support.h"
 
@@ -40,6 +41,43 @@ TEST(ImageTargets, AFolderOfImages) {
   EXPECT_THAT(error("channels: gray"), HasSubstr("did you mean 'grey'"));
   EXPECT_THAT(error_of([] { targets().datasets.make(node("{ImageFolder: {root: /none}}")); }),
               HasSubstr("root: there is no folder /none"));
+}
+
+TEST(ImageTargets, ATableOfImagesAndTheirOrientation) {
+  const TemporaryDirectory folder;
+  write_photos(folder);
+  // EXIF data behind the first two bytes of the file: turn it by a quarter.
+  std::string turned = read_file(folder / "roses/1.jpg");
+  turned.insert(2, std::string("\xff\xe1\x00\x22"
+                               "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0"
+                               "\0\0\0\0\0\0",
+                               36));
+  write_file_atomically(folder / "roses/1.jpg", turned);
+  write_file_atomically(folder / "list.csv", "path,label\ntulips/1.jpg,flat\nroses/1.jpg,tall\n");
+  const std::string csv = "{ImageFolder: {csv: " + (folder / "list.csv").string();
+  const auto images = targets().datasets.make(node(csv + "}}"));
+  EXPECT_THAT(images->class_names(), ::testing::ElementsAre("flat", "tall"));
+  EXPECT_EQ(images->sample(0)["features"].sizes(), torch::IntArrayRef({3, 12, 10}));
+  EXPECT_EQ(images->sample(1)["features"].sizes(), torch::IntArrayRef({3, 10, 12}));
+  EXPECT_EQ(images->sample(1)["targets"].item<std::int64_t>(), 1);
+  const auto as_stored = targets().datasets.make(node(csv + ", orient: false}}"));
+  EXPECT_EQ(as_stored->sample(1)["features"].sizes(), torch::IntArrayRef({3, 12, 10}));
+}
+
+TEST(ImageTargets, TheNumberOfClassesComesFromTheFolders) {
+  const TemporaryDirectory folder;
+  write_photos(folder);
+  const std::string root = folder.path().string();
+  const Recipe recipe =
+      read_recipe(config::parse_yaml("model: [Flatten, Linear]\n"
+                                     "criterion: CrossEntropyLoss\n"
+                                     "optimizer: Adam\n"
+                                     "num_epochs: 1\n"
+                                     "loaders: {train: {batch_size: 2, dataset: "
+                                     "{_target_: ImageFolder, root: " +
+                                         root + "}}}\n",
+                                     "a.yml"));
+  EXPECT_EQ(recipe.stages[0].options.model(torch::zeros({5, 3, 12, 10})).size(1), 2);
 }
 
 TEST(ImageTargets, AModelTakesTheNumberOfClassesFromTheData) {

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/composite_dataset.h"
+#include "lockstep/data/describe.h"
 #include "lockstep/data/gather.h"
 #include "lockstep/data/sample_chain.h"
 #include "lockstep/data/sample_error.h"
@@ -59,6 +60,21 @@ void check_transformed(const TransformedOptions& options) {
           changed.key);
     }
   }
+}
+
+// Whether the two may be an image and its mask. Channels may come first, last or be missing, so any
+// two neighbouring dimensions can be height and width.
+bool can_have_one_size(torch::IntArrayRef image, torch::IntArrayRef mask) {
+  const auto is_image = [](torch::IntArrayRef shape) {
+    return shape.size() == 2 || shape.size() == 3;
+  };
+  if (!is_image(image) || !is_image(mask)) return true;
+  for (std::size_t i = 0; i + 1 < image.size(); ++i) {
+    for (std::size_t m = 0; m + 1 < mask.size(); ++m) {
+      if (image.slice(i, 2) == mask.slice(m, 2)) return true;
+    }
+  }
+  return false;
 }
 
 class Transformed : public WrapperDataset {
@@ -129,6 +145,22 @@ class Transformed : public WrapperDataset {
                     suggest(key, batch.keys()));
   }
 
+  // A crop of another size would be at another place.
+  void check_masks(const Batch& sample) const {
+    const ChangedKey& first = changed_.front();
+    if (first.is_mask || !first.chain.has_sample_steps()) return;
+    const torch::Tensor image = tensor_of(sample, first.key);
+    for (const ChangedKey& changed : changed_) {
+      if (!changed.is_mask) continue;
+      const torch::Tensor mask = tensor_of(sample, changed.key);
+      if (can_have_one_size(image.sizes(), mask.sizes())) continue;
+      throw DataError(
+          "Transformed: expected a mask of its image's height and width, but '{}' is {} and '{}' "
+          "is {}; resize the mask before, in a Transformed with masks = '{}' and no keys",
+          changed.key, describe(mask), first.key, describe(image), changed.key);
+    }
+  }
+
   static torch::Tensor apply_steps(const ChangedKey& changed, const torch::Tensor& batch) {
     return naming_key(changed.key, [&] { return changed.chain.batch_steps().apply(batch); });
   }
@@ -137,6 +169,7 @@ class Transformed : public WrapperDataset {
   // of the sample's random numbers.
   Batch with_sample_steps(std::int64_t index, const EpochKey& key) const {
     Batch sample = inner().sample_in_epoch(index, key);
+    check_masks(sample);
     const SampleRandom random(key_of_layer(key, layer_), index);
     for (const ChangedKey& changed : changed_) {
       const torch::Tensor before = tensor_of(sample, changed.key);

@@ -24,7 +24,8 @@ struct TransformedOptions {
 
 // Random numbers are a function of seed, epoch and the index in `dataset`. Throws ConfigError if
 // `dataset` is null or a stream, there is no transform, or a key comes twice. Samples throw
-// DataError if they lack a key.
+// DataError if they lack a key, or if a mask has another height or width than the tensor under the
+// first of `keys`.
 DatasetPtr transformed(DatasetPtr dataset, const TransformedOptions& options);
 
 // The same for "targets" alone. Without a transform it is `dataset` itself.

@@ -50,6 +50,24 @@ torch::Tensor finish(const Raster& raster, const DecodeOptions& options) {
   return options.floats ? to_floats(pixels) : pixels;
 }
 
+// The decoder of JPEG scales and turns a window. So that a mistake is reported in the numbers of
+// the request, it is found before. resample() allows the same rounding errors.
+Window checked(const Window& window, const ImageSize& image) {
+  constexpr double kRounding = 1e-6;
+  const auto fits = [](double first, double length, std::int64_t pixels) {
+    return first > -kRounding && length > 0 &&
+           first + length < static_cast<double>(pixels) + kRounding;
+  };
+  if (fits(window.top, window.height, image.height) &&
+      fits(window.left, window.width, image.width)) {
+    return window;
+  }
+  throw DataError(
+      "expected a window inside the image of {} x {} (height x width), got {} x {} from ({}, {}) "
+      "on",
+      image.height, image.width, window.height, window.width, window.top, window.left);
+}
+
 }  // namespace
 
 void check_size(const ImageSize& size, const DecodeOptions& options) {
@@ -80,7 +98,8 @@ torch::Tensor decode(ImageBytes bytes, const DecodeOptions& options) {
 
 torch::Tensor decode(ImageBytes bytes, const DecodeOptions& options, const WindowRequest& window) {
   if (!options.exact && format_of(bytes) == ImageFormat::kJpeg) {
-    return finish(decode_jpeg(bytes, options, window), options);
+    const auto request = [&](const ImageSize& size) { return checked(window(size), size); };
+    return finish(decode_jpeg(bytes, options, request), options);
   }
   const torch::Tensor image = decode(bytes, options);
   return resample(image, window(image_size(image)));

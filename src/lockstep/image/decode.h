@@ -50,8 +50,10 @@ using WindowRequest = std::function<Window(const ImageSize&)>;
 // JPEG is decoded at 1/8, 1/4 or 1/2 of its size if that is still at least as large as the result,
 // and only the rows and columns of the window are transformed. At full size the result is the same
 // as with `exact`. At a lower size the means of pixels are computed by libjpeg, and a result
-// differs by about one level of 255 on average for photos. Damage outside of the window may stay
-// unnoticed; a file that ends too early does not.
+// differs by about one level of 255 on average for photos. With `floats`, the window of a JPEG is
+// resized in bytes, as the file has them, and then converted; `exact` and the other formats resize
+// floats. This differs by the rounding to bytes. Damage outside of the window may stay unnoticed; a
+// file that ends too early does not. Throws DataError if the window is not inside the image.
 torch::Tensor decode(ImageBytes bytes, const DecodeOptions& options, const WindowRequest& window);
 
 // Decodes the image and forgets it. Throws as decode().

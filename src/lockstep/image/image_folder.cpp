@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,45 +28,85 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Memory that a thread uses again for each file.
-struct FileMemory {
-  std::unique_ptr<std::uint8_t[]> bytes;
-  std::size_t size = 0;
+// Throws DataError without the path, or Error if the system and not the file is the reason.
+[[noreturn]] void fail_to_read(const char* what) {
+  const int code = errno;
+  const std::string reason = std::system_category().message(code);
+  if (code == EMFILE || code == ENFILE || code == ENOMEM) throw Error("{}: {}", what, reason);
+  throw DataError("{}: {}", what, reason);
+}
+
+struct RegularFile {
+  FileDescriptor descriptor;
+  std::int64_t size = 0;
 };
 
-// The content of a file, valid until the thread reads another one. Throws DataError without the
-// path.
-ImageBytes read_bytes(const fs::path& path, const DecodeOptions& options) {
-  thread_local FileMemory memory;
-  const auto fail = [](const char* what) -> DataError {
-    return DataError("{}: {}", what, std::system_category().message(errno));
-  };
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw fail("cannot open the file");
+// Only a regular file has a size and an end. A named pipe would wait for a writer when it is opened
+// and again when it is read, so it is opened without waiting and refused.
+RegularFile open_regular_file(const fs::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) fail_to_read("cannot open the file");
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) throw fail("cannot read the file");
-  if (!S_ISREG(status.st_mode)) throw DataError("expected a file");
-  // No format needs more than 8 bytes for a pixel; the rest is for metadata.
-  constexpr std::int64_t kMetadata = 1 << 28;
-  if (status.st_size / 8 > options.most_pixels + kMetadata / 8) {
-    throw DataError("the file has {}, which is too much for an image of {} pixels",
-                    format_bytes(static_cast<double>(status.st_size)), options.most_pixels);
+  if (::fstat(file.get(), &status) != 0) fail_to_read("cannot read the file");
+  if (!S_ISREG(status.st_mode)) {
+    throw DataError("expected a regular file, got a folder, a pipe or a device");
   }
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (memory.size < size) {
-    memory.bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size);
-    memory.size = size;
-  }
-  for (std::size_t at = 0; at < size;) {
-    const ssize_t count =
-        ::pread(file.get(), memory.bytes.get() + at, size - at, static_cast<off_t>(at));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw fail("cannot read the file");
-    if (count == 0) throw DataError("the file became shorter while it was read");
-    at += static_cast<std::size_t>(count);
-  }
-  return {memory.bytes.get(), size};
+  return {.descriptor = std::move(file), .size = status.st_size};
 }
+
+// The content of a file, in memory that its thread uses again for the next file. Only one object
+// may exist in a thread at a time.
+class FileContent {
+ public:
+  // Throws DataError without the path, or Error if the system and not the file is the reason.
+  FileContent(const fs::path& path, const DecodeOptions& options) {
+    const RegularFile file = open_regular_file(path);
+    // No format needs more than 8 bytes for a pixel; the rest is for metadata.
+    constexpr std::int64_t kMetadata = 1 << 28;
+    if (file.size / 8 > options.most_pixels + kMetadata / 8) {
+      throw DataError("the file has {}, which is too much for an image of {} pixels",
+                      format_bytes(static_cast<double>(file.size)), options.most_pixels);
+    }
+    size_ = static_cast<std::size_t>(file.size);
+    if (memory().size < size_) {
+      memory() = {};  // before the new memory is taken
+      memory() = {.bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size_), .size = size_};
+    }
+    read(file.descriptor);
+  }
+  // A loader may have many threads, and each of them meets the largest file sooner or later.
+  ~FileContent() {
+    constexpr std::size_t kMostKept = 16 << 20;
+    if (memory().size > kMostKept) memory() = {};
+  }
+  FileContent(const FileContent&) = delete;
+  FileContent& operator=(const FileContent&) = delete;
+
+  ImageBytes bytes() const { return {memory().bytes.get(), size_}; }
+
+ private:
+  struct Memory {
+    std::unique_ptr<std::uint8_t[]> bytes;
+    std::size_t size = 0;
+  };
+  static Memory& memory() {
+    thread_local Memory of_thread;
+    return of_thread;
+  }
+
+  void read(const FileDescriptor& file) {
+    for (std::size_t at = 0; at < size_;) {
+      const ssize_t count =
+          ::pread(file.get(), memory().bytes.get() + at, size_ - at, static_cast<off_t>(at));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_to_read("cannot read the file");
+      if (count == 0) throw DataError("the file became shorter while it was read");
+      at += static_cast<std::size_t>(count);
+    }
+  }
+
+  std::size_t size_ = 0;
+};
 
 ImageList list_images(const ImageFolderOptions& options) {
   if (options.csv) {
@@ -89,6 +130,7 @@ ImageFolder::ImageFolder(ImageFolderOptions options) : options_(std::move(option
   }
   decoding_ = {.channels = options_.channels,
                .floats = options_.floats,
+               .orient = options_.orient,
                .most_pixels = options_.most_pixels,
                .exact = options_.exact};
   if (!options_.transform && !options_.floats) options_.transform = ToTensor();
@@ -119,12 +161,18 @@ void ImageFolder::skip_broken_images() {
   }
   std::vector<std::string> reasons(paths_.size());
   std::atomic<std::size_t> next = 0;
+  std::mutex failing;
+  std::string failure;  // a reason that is not the image's, such as a lack of memory
   const auto check = [&] {
     for (std::size_t i = next++; i < paths_.size(); i = next++) {
       try {
-        check_image(read_bytes(paths_[i], decoding_), decoding_);
-      } catch (const std::exception& error) {
+        check_image(FileContent(paths_[i], decoding_).bytes(), decoding_);
+      } catch (const DataError& error) {
         reasons[i] = message_of(error);
+      } catch (const std::exception& error) {
+        const std::scoped_lock lock(failing);
+        failure = reading_failed({.path = paths_[i]}, error);
+        next = paths_.size();
       }
     }
   };
@@ -132,6 +180,7 @@ void ImageFolder::skip_broken_images() {
   for (std::jthread& thread : threads) thread = std::jthread(check);
   check();
   threads.clear();
+  if (!failure.empty()) throw Error("ImageFolder: {}", failure);
 
   std::size_t kept = 0;
   for (std::size_t i = 0; i < reasons.size(); ++i) {
@@ -157,12 +206,15 @@ void ImageFolder::skip_broken_images() {
 torch::Tensor ImageFolder::read(std::int64_t index, Draw& draw) const {
   const fs::path& path = paths_[static_cast<std::size_t>(index)];
   return reading<DataError>({.path = path}, [&] {
-    const ImageBytes bytes = read_bytes(path, decoding_);
-    if (!first_) return steps_.apply_to_sample(decode(bytes, decoding_), draw);
-    const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
-    const torch::Tensor part = decode(
-        bytes, decoding_, [&](const ImageSize& size) { return transform.window(size, draw); });
-    return steps_.apply_to_sample(part, draw);
+    // The content of the file is not needed by the other steps.
+    const torch::Tensor image = [&] {
+      const FileContent file(path, decoding_);
+      if (!first_) return decode(file.bytes(), decoding_);
+      const auto& transform = static_cast<const WindowTransform&>(*first_.operator->());
+      return decode(file.bytes(), decoding_,
+                    [&](const ImageSize& size) { return transform.window(size, draw); });
+    }();
+    return steps_.apply_to_sample(image, draw);
   });
 }
 

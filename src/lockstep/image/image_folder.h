@@ -26,7 +26,9 @@ namespace lockstep::data {
 // The reaction to an image that cannot be read.
 enum class OnImageError {
   kStop,  // an error that names the file, when the image is needed
-  kSkip,  // it is left out. All images are decoded once when the data set is made, to find them.
+  // It is left out. All images are decoded once when the data set is made, to find them. Errors
+  // that are not the file's, such as a lack of memory, still stop the run.
+  kSkip,
 };
 
 struct ImageFolderOptions {
@@ -45,7 +47,9 @@ struct ImageFolderOptions {
   std::vector<std::string> classes = {};
   bool allow_empty = false;  // accept folders without images
   bool floats = false;       // as in DecodeOptions
-  bool exact = false;        // as in DecodeOptions
+  // Turn images as their EXIF orientation says. torchvision's ImageFolder does not.
+  bool orient = true;
+  bool exact = false;  // as in DecodeOptions
   std::int64_t most_pixels = DecodeOptions{}.most_pixels;
 };
 
@@ -60,7 +64,7 @@ struct SkippedImage {
 class ImageFolder : public RandomDataset {
  public:
   // Throws DataError if there is no image, or none of a class, and ConfigError if an option is
-  // wrong.
+  // wrong. With kSkip it throws Error if an image could not be checked.
   explicit ImageFolder(ImageFolderOptions options);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(paths_.size()); }

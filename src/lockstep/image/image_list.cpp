@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/source/csv_rows.h"
 
 namespace lockstep::data {
 namespace {
@@ -87,48 +88,24 @@ void check_classes(const std::vector<std::string>& classes) {
   }
 }
 
-// A line of a table and its number, for messages.
+// A row of a table, and the line in which it begins, for messages.
 struct TableLine {
   std::vector<std::string> cells;
-  std::size_t number = 0;
+  std::int64_t number = 0;
 };
 
-// Cells may be quoted, with quotes in them doubled. Nothing if a quote is not closed.
-std::optional<std::vector<std::string>> split_cells(std::string_view line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"') {
-      cells.back() += c;
-      ++i;
-    } else if (c == '"' && (quoted || cells.back().empty())) {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  if (quoted) return std::nullopt;
-  return cells;
-}
-
+// Image tables follow the rules of all other tables, RFC 4180. In particular a quote inside a cell
+// without quotes is an error: it may be a path or a mistake, and quoted cells can say either.
 std::vector<TableLine> read_lines(const fs::path& csv) {
   const std::string text = read_file(csv);
-  std::string_view rest = text;
+  std::string_view table = text;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
+  if (table.starts_with(kByteOrderMark)) table.remove_prefix(kByteOrderMark.size());
+  CsvRows rows(table, ',');
   std::vector<TableLine> lines;
-  for (std::size_t number = 1; !rest.empty(); ++number) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) continue;
-    const auto cells = split_cells(line);
-    if (!cells) throw DataError("line {}: a quote is not closed", number);
-    lines.push_back({.cells = *cells, .number = number});
+  std::vector<std::string_view> cells;
+  while (rows.next(cells)) {
+    lines.push_back({.cells = {cells.begin(), cells.end()}, .number = rows.line()});
   }
   return lines;
 }

@@ -37,8 +37,9 @@ struct ImageTable {
   std::vector<std::string> classes = {};
 };
 
-// Images and labels of a table: columns `path` and `label` if its first line has these names,
-// otherwise two columns. Throws DataError, which names the line.
+// Images and labels of a table of comma-separated values (RFC 4180, see CsvRows): columns `path`
+// and `label` if its first line has these names, otherwise two columns. Throws DataError, which
+// names the line.
 ImageList list_image_table(const ImageTable& table);
 
 }  // namespace lockstep::data

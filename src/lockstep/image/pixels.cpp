@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/transform/luma.h"
 
 namespace lockstep::data {
 namespace {
@@ -13,12 +14,19 @@ std::int64_t opaque(const torch::Tensor& pixels) {
   return pixels.scalar_type() == torch::kUInt8 ? 0xff : 0xffff;
 }
 
-// Pillow's weights of red, green and blue, in 1/65536.
+template <typename Value>
 torch::Tensor rgb_to_grey(const torch::Tensor& rgb) {
-  const torch::Tensor wide = rgb.to(torch::kInt64);
-  const torch::Tensor sum =
-      wide.select(2, 0) * 19595 + wide.select(2, 1) * 38470 + wide.select(2, 2) * 7471 + 0x8000;
-  return sum.div(65536, "floor").to(rgb.scalar_type()).unsqueeze(2);
+  const torch::Tensor packed = rgb.contiguous();
+  torch::Tensor grey = torch::empty({rgb.size(0), rgb.size(1), 1}, rgb.options());
+  const Value* const from = packed.data_ptr<Value>();
+  Value* const to = grey.data_ptr<Value>();
+  for (std::int64_t i = 0; i < grey.numel(); ++i) to[i] = static_cast<Value>(luma(from + 3 * i));
+  return grey;
+}
+
+torch::Tensor rgb_to_grey(const torch::Tensor& rgb) {
+  return rgb.scalar_type() == torch::kUInt8 ? rgb_to_grey<std::uint8_t>(rgb)
+                                            : rgb_to_grey<std::int32_t>(rgb);
 }
 
 // a * b / 255, rounded.

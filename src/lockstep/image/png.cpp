@@ -1,6 +1,8 @@
 // PNG by libpng. Its errors jump out of the calls, see jump.h.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include <png.h>
@@ -21,6 +23,7 @@ struct PngState {
   ImageBytes left;  // bytes that were not read yet
   std::jmp_buf jump;
   char message[256];
+  bool lacks_memory = false;
 };
 
 PngState& png_state(void* pointer) {
@@ -38,6 +41,17 @@ extern "C" {
 // Warnings are about parts that do not change pixels, such as a colour profile.
 static void png_warned(png_structp, png_const_charp) {}
 
+// libpng reports a lack of memory as it reports damage.
+static png_voidp png_allocates(png_structp png, png_alloc_size_t size) {
+  void* const memory = std::malloc(size);
+  if (memory == nullptr) png_state(png_get_mem_ptr(png)).lacks_memory = true;
+  return memory;
+}
+
+static void png_frees(png_structp, png_voidp memory) {
+  std::free(memory);
+}
+
 static void png_reads(png_structp png, png_bytep to, std::size_t size) {
   PngState& state = png_state(png_get_io_ptr(png));
   if (size > state.left.size()) png_error(png, "the file ends too early");
@@ -52,12 +66,13 @@ class PngReader {
   explicit PngReader(ImageBytes bytes) {
     state_.left = bytes;
     call([this] {
-      png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state_, png_failed, png_warned);
+      png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &state_, png_failed, png_warned,
+                                      &state_, png_allocates, png_frees);
       if (png_ != nullptr) info_ = png_create_info_struct(png_);
     });
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, nullptr, nullptr);
-      throw DataError("PNG: libpng has not enough memory");
+      throw std::bad_alloc();
     }
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -124,7 +139,9 @@ class PngReader {
  private:
   template <typename Body>
   void call(Body body) {
-    if (!call_until_jump(state_.jump, body)) throw DataError("PNG: {}", state_.message);
+    if (call_until_jump(state_.jump, body)) return;
+    if (state_.lacks_memory) throw std::bad_alloc();
+    throw DataError("PNG: {}", state_.message);
   }
 
   PngState state_ = {};

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include <tiffio.h>
 
@@ -124,6 +125,7 @@ struct TiffHeader {
   std::uint16_t format = SAMPLEFORMAT_UINT;
   std::uint16_t compression = COMPRESSION_NONE;
   int orientation = 1;
+  std::optional<ImageSize> tile = {};  // none: strips
 };
 
 TiffHeader tiff_header(TIFF* tiff) {
@@ -138,7 +140,23 @@ TiffHeader tiff_header(TIFF* tiff) {
       .compression = tag_or<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE)};
   const auto orientation = tag_or<std::uint16_t>(tiff, TIFFTAG_ORIENTATION, 1);
   if (orientation >= 1 && orientation <= 8) header.orientation = orientation;
+  if (TIFFIsTiled(tiff) != 0) {
+    header.tile = ImageSize{.height = tag_or<std::uint32_t>(tiff, TIFFTAG_TILELENGTH, 0),
+                            .width = tag_or<std::uint32_t>(tiff, TIFFTAG_TILEWIDTH, 0)};
+  }
   return header;
+}
+
+// Memory for a whole tile is taken before it is read. A tile may be larger than the image, but not
+// many times: it is padded with zeros.
+void check_tile(const ImageSize& tile, const ImageSize& image) {
+  constexpr std::int64_t kLargestPadding = 1 << 12;
+  if (tile.height >= 1 && tile.width >= 1 && tile.height <= image.height + kLargestPadding &&
+      tile.width <= image.width + kLargestPadding) {
+    return;
+  }
+  throw DataError("TIFF: tiles of {} x {} (height x width) for an image of {} x {}", tile.height,
+                  tile.width, image.height, image.width);
 }
 
 // Whether libtiff gives the samples of pixels as this file reads them.
@@ -181,7 +199,7 @@ class PlainTiff {
   bool read() {
     const int planes = header_.planar == PLANARCONFIG_SEPARATE ? header_.samples : 1;
     for (int plane = 0; plane < planes; ++plane) {
-      if (!(TIFFIsTiled(tiff_) != 0 ? read_tiles(plane) : read_rows(plane))) return false;
+      if (!(header_.tile ? read_tiles(*header_.tile, plane) : read_rows(plane))) return false;
     }
     return true;
   }
@@ -230,17 +248,9 @@ class PlainTiff {
     return true;
   }
 
-  bool read_tiles(int plane) {
-    const std::int64_t width = tag_or<std::uint32_t>(tiff_, TIFFTAG_TILEWIDTH, 0);
-    const std::int64_t height = tag_or<std::uint32_t>(tiff_, TIFFTAG_TILELENGTH, 0);
+  bool read_tiles(const ImageSize& size, int plane) {
+    const auto [height, width] = size;
     const std::int64_t row_bytes = width * samples_together() * value_bytes_;
-    // A tile may be larger than the image, but not many times: it is padded with zeros.
-    constexpr std::int64_t kLargestPadding = 1 << 12;
-    if (width < 1 || height < 1 || width > header_.size.width + kLargestPadding ||
-        height > header_.size.height + kLargestPadding) {
-      throw DataError("TIFF: tiles of {} x {} (height x width) for an image of {} x {}", height,
-                      width, header_.size.height, header_.size.width);
-    }
     if (TIFFTileSize64(tiff_) != static_cast<std::uint64_t>(row_bytes * height)) return false;
     const auto tile = std::make_unique_for_overwrite<std::uint8_t[]>(
         static_cast<std::size_t>(row_bytes * height));
@@ -308,6 +318,7 @@ Raster decode_tiff(ImageBytes bytes, const DecodeOptions& options) {
   const TiffPtr tiff = open_tiff(state, options);
   const TiffHeader header = tiff_header(tiff.get());
   check_size(header.size, options);
+  if (header.tile) check_tile(*header.tile, header.size);
   if (const std::int64_t factor = packing_factor(header.compression)) {
     const std::int64_t bits = header.size.height * header.size.width *
                               std::min<std::int64_t>(header.samples, 4) * header.bits;

@@ -1,5 +1,6 @@
 // WebP by libwebp.
 #include <memory>
+#include <new>
 
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -38,11 +39,17 @@ Raster decode_webp(ImageBytes bytes, const DecodeOptions& options) {
                      (options.channels == Channels::kStored && features.has_alpha != 0);
   const int channels = alpha ? 4 : 3;
   torch::Tensor pixels = torch::empty({features.height, features.width, channels}, torch::kUInt8);
-  const auto decode_into = alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
-  if (decode_into(bytes.data(), bytes.size(), pixels.data_ptr<std::uint8_t>(), pixels.nbytes(),
-                  features.width * channels) == nullptr) {
-    throw DataError("WebP: the data are damaged or incomplete");
-  }
+  WebPDecoderConfig config;
+  WebPInitDecoderConfig(&config);
+  config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
+  config.output.is_external_memory = 1;
+  config.output.u.RGBA = {.rgba = pixels.data_ptr<std::uint8_t>(),
+                          .stride = features.width * channels,
+                          .size = pixels.nbytes()};
+  const VP8StatusCode status = WebPDecode(bytes.data(), bytes.size(), &config);
+  WebPFreeDecBuffer(&config.output);
+  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
+  if (status != VP8_STATUS_OK) throw DataError("WebP: the data are damaged or incomplete");
   return {.pixels = std::move(pixels), .orientation = webp_orientation(bytes)};
 }
 

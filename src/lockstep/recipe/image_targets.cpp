@@ -38,6 +38,7 @@ void add_images(Targets& targets) {
        {"classes", &O::classes, "names in the order of their numbers; default: all, sorted"},
        {"allow_empty", &O::allow_empty, "accept folders without images"},
        {"floats", &O::floats, "keep 16 bits: floats with channels first instead of bytes"},
+       {"orient", &O::orient, "turn images as their EXIF orientation says"},
        {"exact", &O::exact, "decode JPEGs as a whole before a crop or resize"},
        {"most_pixels", &O::most_pixels, "a larger image is an error"}},
       [](const O& o) { return data::image_folder(o); });

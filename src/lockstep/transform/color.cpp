@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/transform/layout.h"
+#include "lockstep/transform/luma.h"
 #include "lockstep/transform/options.h"
 
 namespace lockstep::data {
@@ -49,11 +50,6 @@ std::uint8_t blend_bytes(int base, int value, float factor) {
 
 torch::Tensor blend_floats(const torch::Tensor& base, const torch::Tensor& image, double factor) {
   return (image * factor + base * (1 - factor)).clamp_(0, 1).to(image.scalar_type());
-}
-
-// ITU-R 601-2 with 16 bits after the point.
-int luma(const std::uint8_t* pixel) {
-  return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16;
 }
 
 torch::Tensor map_bytes(const torch::Tensor& image, const ByteTable& table) {
