@@ -215,6 +215,22 @@ TEST_F(FittedSchema, AFileIsReplacedByItsContent) {
   EXPECT_TRUE(features(read_evaluation(document, {.loader = "valid"}).loader).equal(expected_));
 }
 
+// Hosts with plain numbers of their own have nothing to agree on but the columns.
+TEST_F(FittedSchema, IsComparedWithoutNumbersThatAreNotUsed) {
+  const std::string a = put("a.csv", "x,y\n1,2\n5,3\n"), b = put("b.csv", "x,y\n7,1\n2,9\n");
+  const auto hash = [](const std::string& path, const std::string& more) {
+    config::Node dataset =
+        node("{CsvDataset: {path: " + path + ", targets: y, normalize: " + more + "}}");
+    const MadeDatasets made;
+    make_dataset(dataset);
+    FittedValues values;
+    values.add("train", dataset, made);
+    return values.hash();
+  };
+  EXPECT_EQ(hash(a, "false"), hash(b, "false"));
+  EXPECT_NE(hash(a, "true"), hash(b, "true"));
+}
+
 TEST_F(FittedSchema, ComesBackToTheBit) {
   const auto table = data::csv_dataset(
       {.path = train_, .targets = {"y"}, .missing = data::Missing::kValue, .normalize = true});

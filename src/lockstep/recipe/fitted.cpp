@@ -166,6 +166,30 @@ std::string measured_data(const DatasetNode& source) {
   return source.target + "\n" + config::to_yaml(options);
 }
 
+// The schema without numbers that have no effect on samples.
+data::TableSchema what_matters(data::TableSchema schema) {
+  const bool fills_in = schema.missing == data::Missing::kMean;
+  const auto forget_statistics = [](data::TableColumn& column) {
+    column.mean = 0;
+    column.std = 1;
+  };
+  const auto forget_most_frequent = [](data::TableColumn& column) {
+    if (!column.categories.empty()) column.most_frequent = column.categories.front();
+  };
+  if (!fills_in && !schema.normalize) std::ranges::for_each(schema.features, forget_statistics);
+  if (!fills_in) std::ranges::for_each(schema.features, forget_most_frequent);
+  std::ranges::for_each(schema.targets, forget_statistics);
+  std::ranges::for_each(schema.targets, forget_most_frequent);
+  return schema;
+}
+
+// Two values with the same text make the same samples.
+std::string text_of(const Kind& kind, const Node& value) {
+  using Schema = config::Value<data::TableSchema>;
+  if (kind.type != Schema::type() || !value.is_map()) return config::to_yaml(value);
+  return config::to_yaml(to_node(what_matters(Schema::read(value))));
+}
+
 // Whether a config that has this value can be read again. It is also in every checkpoint.
 bool fits_config(const Node& value) {
   const std::string text = config::to_yaml(value);
@@ -223,7 +247,7 @@ const Node& FittedValues::choose(const Measured& wanted, const DatasetNode& sour
   std::map<std::string, const Node*> all, at_place;
   for (const Measured& value : values_) {
     if (value.kind != wanted.kind) continue;
-    const std::string text = config::to_yaml(value.value);
+    const std::string text = text_of(kinds()[value.kind], value.value);
     all.emplace(text, &value.value);
     if (value.count == wanted.count && value.place == wanted.place) {
       at_place.emplace(text, &value.value);
@@ -261,7 +285,7 @@ std::string FittedValues::hash() const {
   for (const Measured& value : values_) {
     if (!text.empty()) text += ", ";
     text += fmt::format("{} of '{}' {:016x}", kinds()[value.kind].option, value.loader,
-                        std::hash<std::string>{}(config::to_yaml(value.value)));
+                        std::hash<std::string>{}(text_of(kinds()[value.kind], value.value)));
   }
   return text;
 }
