@@ -42,6 +42,7 @@ const std::set<std::string> kSameSamples = {
     "mirrors",        "allow_empty",
     "extensions",
 };
+
 // The same text for each way to write a path.
 std::string canonical(const std::string& path) {
   std::error_code error;
