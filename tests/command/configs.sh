@@ -39,8 +39,10 @@ table "Bonn Köln Oslo" 200 > data/train.csv
 table "Bonn Köln" 40 > data/valid.csv
 echo ',Rome,1.5' >> data/valid.csv
 "$lockstep" run -C "$configs/table.yml" --no-verbose --logdir table > out 2> err || fail "table.yml failed"
-grep -q '"Köln"' logs/table-schema.json || fail "table.yml: the schema lacks a category"
+grep -q 'Köln' table/configs/config.yml || fail "table.yml: the recorded schema lacks a category"
 "$lockstep" evaluate table > out 2> err || fail "table.yml: the trained model cannot be evaluated"
+"$lockstep" run -C table/configs --no-verbose --logdir table-again > out 2> err || fail "the config that table.yml wrote failed"
+[ "$(hash_of table-again)" = "$(hash_of table)" ] || fail "table.yml: the recorded schema gives other weights"
 
 # CIFAR-10 in the pickles that torchvision unpacks: two images, labels 3 and 9.
 mkdir data/cifar-10-batches-py

@@ -60,6 +60,23 @@ TEST_F(SavedRuns, TheBestCheckpointUnlessAnotherIsNamed) {
   EXPECT_EQ(open({}).checkpoint, path("run/checkpoints/last.pth"));
 }
 
+// Another file is read with the categories and statistics of the training file, which need not be
+// there any more.
+TEST_F(SavedRuns, OtherTablesHaveTheSchemaOfTheTrainingFile) {
+  std::ofstream(path("train.csv")) << "x,city,y\n1,Bonn,2\n5,Oslo,3\n3,Rome,4\n";
+  std::ofstream(path("test.csv")) << "x,city,y\n5,Rome,1\n";
+  const std::string options = "{_target_: CsvDataset, normalize: true, targets: y, path: ";
+  train({"model=[{Linear: {out_features: 1}}]", "criterion=MSELoss", "valid_loader=null",
+         "loaders={train: {batch_size: 3, dataset: " + options + path("train.csv") + "}}}"});
+  std::filesystem::remove(path("train.csv"));
+  std::ofstream(path("test.yml")) << "loaders: {test: {dataset: {_target_: CsvDataset, path: "
+                                  << path("test.csv") << "}}}\n";
+  const SavedRun run = open({.loader = "test", .configs = {path("test.yml")}});
+  const Batch sample = run.evaluation.loader.dataset()->sample(0);
+  EXPECT_EQ(sample["categories"].item<std::int64_t>(), 2);
+  EXPECT_NEAR(sample["features"].item<double>(), 1.2247, 1e-4);
+}
+
 TEST_F(SavedRuns, ErrorsNameWhatIsMissing) {
   train();
   EXPECT_THAT(error_of({.run = path("nowhere")}), HasSubstr("nowhere"));

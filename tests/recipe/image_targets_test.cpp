@@ -5,6 +5,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/image/encode.h"
 #include "lockstep/image/image_folder.h"
+#include "lockstep/recipe/fitted.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/targets.h"
 #include "tests/recipe/support.h"
@@ -78,6 +79,48 @@ TEST(ImageTargets, TheNumberOfClassesComesFromTheFolders) {
                                          root + "}}}\n",
                                      "a.yml"));
   EXPECT_EQ(recipe.stages[0].options.model(torch::zeros({5, 3, 12, 10})).size(1), 2);
+}
+
+// A folder that is missing does not shift the numbers of the others.
+TEST(ImageTargets, OtherFoldersHaveTheClassesOfTheTrainingData) {
+  const TemporaryDirectory folder;
+  write_photos(folder);
+  const auto make = [&](const std::string& classes) {
+    return targets().datasets.make(node("{ImageFolder: {root: " + folder.path().string() +
+                                        ", train_classes: " + classes + "}}"));
+  };
+  const auto images = make("[lilies, roses, tulips]");
+  EXPECT_THAT(images->class_names(), ::testing::ElementsAre("lilies", "roses", "tulips"));
+  EXPECT_EQ(images->size(), 2);
+  EXPECT_EQ(images->sample(0)["targets"].item<std::int64_t>(), 1);
+  EXPECT_THAT(error_of([&] { make("[roses]"); }), HasSubstr("the folder 'tulips' of"));
+}
+
+TEST(ImageTargets, TheTrainLoaderDecidesTheClasses) {
+  const TemporaryDirectory train, valid;
+  write_photos(train);
+  write_photos(valid);
+  std::filesystem::remove_all(valid / "roses");
+  const auto loader = [](const TemporaryDirectory& folder) {
+    return "{dataset: {_target_: ImageFolder, root: " + folder.path().string() + "}}";
+  };
+  config::Node document = config::parse_yaml(
+      "model: [Flatten, Linear]\ncriterion: CrossEntropyLoss\noptimizer: {_target_: SGD, lr: "
+      "0.1}\nloaders: {valid: " +
+          loader(valid) + ", train: " + loader(train) + "}\n",
+      "a.yml");
+  const auto target = [](const data::Loader& of) {
+    return of.dataset()->sample(0)["targets"].item<std::int64_t>();
+  };
+  const Recipe recipe = read_recipe(document);
+  EXPECT_EQ(target(recipe.stages.at(0).options.loaders.at("valid")), 1) << "a tulip";
+  // The run records the classes for an evaluation of other images.
+  record_fitted(recipe, document);
+  std::filesystem::remove_all(train / "roses");
+  EXPECT_EQ(target(read_evaluation(document, {.loader = "valid"}).loader), 1);
+  std::filesystem::create_directory(valid / "violets");
+  EXPECT_THAT(error_of([&] { read_evaluation(document, {.loader = "valid"}); }),
+              HasSubstr("the folder 'violets' of"));
 }
 
 TEST(ImageTargets, AModelTakesTheNumberOfClassesFromTheData) {

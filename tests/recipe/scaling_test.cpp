@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include "lockstep/data/partitioned.h"
-#include "lockstep/recipe/shorthand.h"
 #include "tests/recipe/support.h"
 
 namespace lockstep::recipe {
@@ -31,55 +30,6 @@ class Thousands : public data::ScaledDataset {
   data::Scaling scaling_{.features = one_, .targets = one_};
 };
 
-struct ThousandsOptions {
-  data::Normalization normalize = data::Normalization::kNone;
-  std::optional<data::Scaling> scaling = {};
-};
-
-config::Node document_with(const std::string& loaders) {
-  static const bool added = [] {
-    using O = ThousandsOptions;
-    targets().datasets.add<O>("Thousands", "For tests.",
-                              {{"normalize", &O::normalize, "how"}, {"scaling", &O::scaling, "it"}},
-                              [](const O&) { return std::make_shared<Thousands>(); });
-    return true;
-  }();
-  EXPECT_TRUE(added);
-  config::Node document = config::parse_yaml(
-      "model: [Flatten, {Linear: {out_features: 4}}]\ncriterion: MSELoss\n"
-      "optimizer: {_target_: SGD, lr: 0.1}\nnum_epochs: 1\n" +
-          loaders,
-      "a.yml");
-  spell_out(document);
-  return document;
-}
-
-std::string recorded(config::Node document) {
-  record_scaling(read_recipe(document), document);
-  return config::to_yaml(document);
-}
-
-TEST(RecordedScaling, IsNextToNormalize) {
-  const std::string text =
-      recorded(document_with("loaders: {train: {dataset: {Thousands: {normalize: standard}}}}"));
-  const config::Node again = config::parse_yaml(text, "b.yml");
-  const config::Node* const dataset = again.find("loaders")->find("train")->find("dataset");
-  ASSERT_TRUE(dataset->contains("scaling")) << text;
-  EXPECT_EQ(config::Value<data::Scaling>::read(*dataset->find("scaling")), Thousands().scaling());
-  EXPECT_EQ(recorded(again), text) << "what is there stays";
-}
-
-TEST(RecordedScaling, IsFoundInsideOfASubsetAndInAStage) {
-  EXPECT_THAT(recorded(document_with("loaders: {train: {dataset: {Subset: {count: 4, dataset: "
-                                     "{Thousands: {normalize: standard}}}}}}")),
-              HasSubstr("scaling:"));
-  EXPECT_THAT(recorded(document_with("stages: {a: {loaders: {train: {dataset: {Thousands: "
-                                     "{normalize: standard}}}}}}")),
-              HasSubstr("scaling:"));
-  EXPECT_THAT(recorded(document_with("loaders: {train: {dataset: {Noise: {shape: [1, 4]}}}}")),
-              ::testing::Not(HasSubstr("scaling:")));
-}
-
 TEST(OutputScaling, ChangesOutputsOfTheTargetsSize) {
   const data::Loader loader(std::make_shared<Thousands>());
   Batch outputs = {{"logits", torch::ones({3, 4})}, {"size", torch::ones({3, 2})}};
@@ -97,6 +47,37 @@ TEST(OutputScaling, IsFoundInAPartOfTheData) {
   EXPECT_TRUE(outputs["logits"].equal(torch::full({3, 4}, 1000.5)));
 }
 
+// [B] and [B, N, N] are outputs of one channel without its dimension.
+TEST(OutputScaling, OneChannelMayHaveAnyShape) {
+  const data::Loader loader(std::make_shared<Thousands>());
+  Batch outputs = {{"square", torch::ones({3, 2, 2})},
+                   {"labels", torch::ones({3, 4}, torch::kInt64)}};
+  OutputScaling(loader).undo(outputs);
+  EXPECT_TRUE(outputs["square"].equal(torch::full({3, 2, 2}, 1000.5)));
+  EXPECT_TRUE(outputs["labels"].equal(torch::ones({3, 4}, torch::kInt64)));
+}
+
+// Four values of two channels, which are scaled by 10 and 100.
+class TwoChannels : public Thousands {
+ public:
+  const data::Scaling& scaling() const override { return two_; }
+
+ private:
+  data::Scaling two_{
+      .targets = {.kind = data::Normalization::kStandard, .shift = {0, 0}, .scale = {10, 100}}};
+};
+
+TEST(OutputScaling, SeveralChannelsAreInDimensionOne) {
+  const OutputScaling scaling{data::Loader(std::make_shared<TwoChannels>())};
+  const torch::Tensor expected = torch::tensor({{10.0F, 10.0F, 100.0F, 100.0F}});
+  Batch outputs = {{"flat", torch::ones({1, 4})}, {"field", torch::ones({1, 2, 2})}};
+  scaling.undo(outputs);
+  EXPECT_TRUE(outputs["flat"].equal(expected));
+  EXPECT_TRUE(outputs["field"].equal(expected.reshape({1, 2, 2})));
+  Batch unclear = {{"other", torch::ones({1, 4, 1})}};
+  EXPECT_THROW(scaling.undo(unclear), DataError);
+}
+
 TEST(ScalingValue, MistakesAreFoundInTheirPlace) {
   const auto read = [](const std::string& text) {
     return error_of([&] { config::Value<data::Scaling>::read(node(text)); });
@@ -105,6 +86,11 @@ TEST(ScalingValue, MistakesAreFoundInTheirPlace) {
   EXPECT_THAT(read("{features: {kind: log, shift: [1], scale: [0]}}"), HasSubstr("it/features"));
   EXPECT_THAT(read("{features: {kind: logs}}"), HasSubstr("expected none or standard or minmax"));
   EXPECT_THAT(read("{feature: {}}"), HasSubstr("did you mean 'features'"));
+}
+
+TEST(ScalingValue, ComesBackToTheBit) {
+  const data::Scaling scaling = Thousands().scaling();
+  EXPECT_EQ(config::Value<data::Scaling>::read(to_node(scaling)), scaling);
 }
 
 }  // namespace

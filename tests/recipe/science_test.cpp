@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/recipe/fitted.h"
 #include "lockstep/recipe/prediction_file.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/scaling.h"
@@ -121,7 +122,7 @@ TEST(ScienceTargets, ARunRecordsTheStatistics) {
       "a.yml");
   spell_out(document);
   const Recipe recipe = read_recipe(document);
-  record_scaling(recipe, document);
+  record_fitted(recipe, document);
   const data::Scaling scaling =
       data::scaling_of(*recipe.stages.at(0).options.loaders.at("train").dataset());
   // Read again from its text, with another file.
@@ -135,6 +136,63 @@ TEST(ScienceTargets, ARunRecordsTheStatistics) {
   OutputScaling(evaluation.loader).undo(outputs);
   EXPECT_NEAR(outputs["logits"].mean().item<double>(), scaling.targets.shift[0], 1e-3);
   EXPECT_EQ(outputs["other"].abs().max().item<float>(), 0);
+}
+
+// A file of its own is scaled as the training data are, and only training is augmented.
+TEST(ScienceTargets, OtherLoadersTakeTheStatisticsOfTheTrainLoader) {
+  const TemporaryDirectory folder;
+  science::write_hdf5(folder / "f.h5", {{"u", 100 + 5 * torch::rand({1, 8, 4})}});
+  science::write_hdf5(folder / "g.h5", {{"u", 700 + 5 * torch::rand({1, 8, 4})}});
+  const auto options = [&](const char* name) {
+    return "{_target_: HDF5, path: " + (folder / name).string() +
+           ", dimensions: 2, batch_size: 4, flat: true, normalize: standard, augment: "
+           "{Normalize: {mean: 0, std: 0.5}}";
+  };
+  config::Node document = config::parse_yaml(
+      "model: [Flatten, {Linear: {out_features: 16}}]\n"
+      "criterion: MSELoss\n"
+      "optimizer: {_target_: SGD, lr: 0.1}\n"
+      "num_epochs: 1\n"
+      "loaders:\n"
+      "  valid: {batch_size: 1, dataset: " +
+          options("g.h5") + "}}\n  infer: {batch_size: 1, dataset: " + options("g.h5") +
+          ", scaling: {features: {kind: standard, shift: [1], scale: [2]}, targets: {kind: "
+          "standard, shift: [1], scale: [2]}}}}\n  train: {batch_size: 1, dataset: " +
+          options("f.h5") + "}}\n",
+      "a.yml");
+  const Recipe recipe = read_recipe(document);
+  const data::Loaders& loaders = recipe.stages.at(0).options.loaders;
+  EXPECT_THAT(loaders.names(), ::testing::ElementsAre("valid", "infer", "train"));
+  const data::Scaling scaling = data::scaling_of(*loaders.at("train").dataset());
+  EXPECT_EQ(data::scaling_of(*loaders.at("valid").dataset()), scaling);
+  EXPECT_EQ(data::scaling_of(*loaders.at("infer").dataset()).features.shift[0], 1)
+      << "its own stays";
+  // About (700 - 100) / 1.4, and twice as much with `augment`.
+  const torch::Tensor values = loaders.at("valid").dataset()->sample(0)["features"];
+  const double expected = (702.5 - scaling.features.shift[0]) / scaling.features.scale[0];
+  EXPECT_NEAR(values.mean().item<double>(), expected, 0.01 * expected);
+}
+
+// All cubes of a file include those of its training part.
+TEST(ScienceTargets, TheWholeFieldIsNotForEvaluation) {
+  const TemporaryDirectory folder;
+  science::write_hdf5(folder / "f.h5", {{"u", torch::rand({1, 8, 4})}});
+  const auto error = [&](const std::string& part) {
+    const std::string file =
+        "{batch_size: 1, dataset: {_target_: HDF5, dimensions: 2, batch_size: "
+        "4, flat: true, path: " +
+        (folder / "f.h5").string() + ", ";
+    return error_of([&] {
+      read_recipe(config::parse_yaml(
+          "model: [Flatten, {Linear: {out_features: 16}}]\ncriterion: MSELoss\noptimizer: "
+          "{_target_: SGD, lr: 0.1}\nloaders:\n  train: " +
+              file + "train_fraction: 0.5, part: train}}\n  valid: " + file + part + "}}\n",
+          "a.yml"));
+    });
+  };
+  EXPECT_EQ(error("train_fraction: 0.5, part: valid"), "");
+  EXPECT_THAT(error("part: all"), HasSubstr("has samples of loader 'train'"));
+  EXPECT_THAT(error("train_fraction: 0.5, part: train"), HasSubstr("has samples of loader"));
 }
 
 TEST(Predictions, InHdf5AreDatasetsByKey) {

@@ -238,6 +238,25 @@ TEST_F(MissingValues, BecomeAValueAndACategory) {
   expect_codes(column(*data, "categories"), {1, 2, 0, 1});
 }
 
+// Also if the training file has none. Codes of its categories stay as they are.
+TEST_F(MissingValues, OfAnotherFileHaveACategory) {
+  for (const bool one_hot : {false, true}) {
+    const auto data = csv_dataset({.path = file("x,city\n1,Oslo\n2,Bonn\n"),
+                                   .missing = Missing::kValue,
+                                   .missing_value = -1,
+                                   .one_hot = one_hot});
+    EXPECT_THAT(data->schema().features[1].categories, ElementsAre("Bonn", "Oslo", ""));
+    const auto other =
+        csv_dataset({.path = file("x,city\n,\n3,Oslo\n", "b.csv"), .schema = data->schema()});
+    if (one_hot) {
+      expect_floats(column(*other, "features"), {{-1, 0, 0, 1}, {3, 0, 1, 0}});
+    } else {
+      expect_floats(column(*other, "features"), {{-1}, {3}});
+      expect_codes(column(*other, "categories"), {2, 1});
+    }
+  }
+}
+
 TEST_F(MissingValues, AreLeftOutWithTheirRows) {
   const auto data = csv_dataset(options(Missing::kDrop));
   expect_floats(column(*data, "features"), {{1}, {5}});

@@ -17,9 +17,9 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/forked_workers.h"
+#include "lockstep/recipe/fitted.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
-#include "lockstep/recipe/scaling.h"
 #include "lockstep/runner/stages.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/snapshot.h"
@@ -158,7 +158,7 @@ int run(const RunOptions& options) {
   write_shards(recipe, document);
   if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
   write_seed(recipe, document);
-  recipe::record_scaling(recipe, document);
+  recipe::record_fitted(recipe, document);
   if (options.print_config) {
     std::cout << recipe::resolved_config(document);
     return kDone;

@@ -109,9 +109,15 @@ class FileContent {
 };
 
 ImageList list_images(const ImageFolderOptions& options) {
+  if (!options.classes.empty() && !options.train_classes.empty() &&
+      options.classes != options.train_classes) {
+    throw ConfigError("train_classes: expected the same as classes, or only one of them");
+  }
   if (options.csv) {
     return list_image_table(
-        {.csv = *options.csv, .root = options.root, .classes = options.classes});
+        {.csv = *options.csv,
+         .root = options.root,
+         .classes = options.classes.empty() ? options.train_classes : options.classes});
   }
   if (options.root.empty()) {
     throw ConfigError("root: expected a folder with one folder per class, or a csv, got none");
@@ -119,6 +125,7 @@ ImageList list_images(const ImageFolderOptions& options) {
   return list_class_folders({.root = options.root,
                              .extensions = options.extensions,
                              .classes = options.classes,
+                             .train_classes = options.train_classes,
                              .allow_empty = options.allow_empty});
 }
 

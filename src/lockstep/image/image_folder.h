@@ -45,6 +45,9 @@ struct ImageFolderOptions {
   OnImageError on_error = OnImageError::kStop;
   // Names of classes, by number. Default: all folders or labels, sorted.
   std::vector<std::string> classes = {};
+  // Names of the training data's classes, by number: classes() of its data set. Unlike with
+  // `classes`, a folder may be missing, and a folder of another name is an error.
+  std::vector<std::string> train_classes = {};
   bool allow_empty = false;  // accept folders without images
   bool floats = false;       // as in DecodeOptions
   // Turn images as their EXIF orientation says. torchvision's ImageFolder does not.

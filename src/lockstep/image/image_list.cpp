@@ -72,6 +72,17 @@ std::vector<std::string> class_folders(const ClassFolders& folders) {
         "csv with paths and labels",
         folders.root.string(), looked_for(folders));
   }
+  if (folders.classes.empty() && !folders.train_classes.empty()) {
+    for (const std::string& name : found) {
+      if (std::ranges::find(folders.train_classes, name) != folders.train_classes.end()) continue;
+      throw DataError(
+          "root: the folder '{}' of {} is not one of the {} classes of the training data; {}; set "
+          "classes to the folders to use",
+          name, folders.root.string(), folders.train_classes.size(),
+          suggest(name, folders.train_classes));
+    }
+    return folders.train_classes;
+  }
   if (folders.classes.empty()) return found;
   for (const std::string& name : folders.classes) {
     if (std::ranges::find(found, name) != found.end()) continue;
@@ -187,13 +198,17 @@ std::int64_t target_of(const TableLine& line, const std::string& label,
 
 ImageList list_class_folders(const ClassFolders& folders) {
   check_classes(folders.classes);
+  check_classes(folders.train_classes);
   if (folders.extensions.empty()) {
     throw ConfigError("extensions: expected at least one, got none");
   }
   ImageList list{.classes = class_folders(folders)};
+  const bool is_optional = folders.classes.empty() && !folders.train_classes.empty();
   std::vector<std::string> empty;
   for (std::size_t i = 0; i < list.classes.size(); ++i) {
-    const auto paths = images_below(folders.root / list.classes[i], folders.extensions);
+    const fs::path folder = folders.root / list.classes[i];
+    if (is_optional && !fs::is_directory(folder)) continue;
+    const auto paths = images_below(folder, folders.extensions);
     if (paths.empty()) empty.push_back(list.classes[i]);
     for (const fs::path& path : paths) {
       list.images.push_back({.path = path, .target = static_cast<std::int64_t>(i)});

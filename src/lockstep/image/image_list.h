@@ -22,7 +22,9 @@ struct ClassFolders {
   std::filesystem::path root;
   std::vector<std::string> extensions;    // without a dot
   std::vector<std::string> classes = {};  // the folders, in this order; default: all, sorted
-  bool allow_empty = false;               // folders without images
+  // Of the training data, instead. A folder may be missing, but there must be no other.
+  std::vector<std::string> train_classes = {};
+  bool allow_empty = false;  // folders without images
 };
 
 // Images in a folder per class, and in the folders below it, in the order of torchvision's

@@ -36,6 +36,8 @@ void add_images(Targets& targets) {
        {"channels", &O::channels, "of the decoded images"},
        {"on_error", &O::on_error, "skip: decode all images once and leave out broken ones"},
        {"classes", &O::classes, "names in the order of their numbers; default: all, sorted"},
+       {"train_classes", &O::train_classes,
+        "of the training data; default: those of the train loader"},
        {"allow_empty", &O::allow_empty, "accept folders without images"},
        {"floats", &O::floats, "keep 16 bits: floats with channels first instead of bytes"},
        {"orient", &O::orient, "turn images as their EXIF orientation says"},

@@ -11,8 +11,11 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/recipe/dataset_tree.h"
 #include "lockstep/recipe/fit.h"
+#include "lockstep/recipe/fitted.h"
 #include "lockstep/recipe/plugin.h"
+#include "lockstep/recipe/same_samples.h"
 #include "lockstep/recipe/sequential.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/recipe/values.h"
@@ -45,6 +48,12 @@ struct LoaderRecipe {
 
 const std::vector<config::Field<LoaderRecipe>>& loader_recipe_fields();
 
+struct ReadLoaders {
+  data::Loaders loaders;
+  std::string fitted;  // a hash of the values that were measured in the training data
+  std::vector<FittedDataset> datasets;
+};
+
 // Reads the parts of one document.
 class Reader {
  public:
@@ -60,8 +69,9 @@ class Reader {
   std::vector<std::pair<std::string, Node>> stage_documents() const;
   void read_common(const Node& first_stage, Recipe& recipe);
   Stage read_stage(const std::string& name, const Node& node);
-  data::Loaders read_loaders(const Node& node);
+  ReadLoaders read_loaders(const Node& node);
   data::Loader read_loader(const Node& node);
+  void take_fitted(Node& loaders, const std::string& name) const;
   Callbacks read_callbacks(const Node& node) const;
   void read_models();
   Model read_model(const Node& node) const;
@@ -77,7 +87,8 @@ class Reader {
   Model model_;          // one, or all networks together
   Named<Model> models_;  // if they were given by name
   EnginePtr engine_;
-  std::map<std::string, data::DatasetPtr> datasets_;  // by their text in the config
+  MadeDatasets made_datasets_;
+  std::vector<FittedDataset> fitted_;
   std::size_t num_stages_ = 1;
 };
 
@@ -145,6 +156,7 @@ Recipe Reader::read() {
     mistakes.collect([&] { recipe.stages.push_back(read_stage(name, node)); });
   }
   mistakes.raise();
+  recipe.fitted = fitted_;
   return recipe;
 }
 
@@ -254,7 +266,7 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
     if (node == nullptr) {
       first_stage.fail("loaders is missing: a mapping of names to loaders");
     }
-    const data::Loaders loaders = read_loaders(*node);
+    const data::Loaders loaders = read_loaders(*node).loaders;
     const Node& place = node->entries().front().second;
     example_.batch = some_samples(loaders.begin()->second, 1, place);
     const auto classes = loaders.begin()->second.dataset()->class_names();
@@ -308,10 +320,16 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   options.models = models_;
   if (models_.empty()) options.model = model_;
   options.engine = engine_;
+  std::string fitted;
   mistakes.collect([&] {
     const Node* const loaders = section(node, "loaders");
     if (loaders == nullptr) node.fail("loaders is missing: a mapping of names to loaders");
-    options.loaders = read_loaders(*loaders);
+    const ReadLoaders read = read_loaders(*loaders);
+    options.loaders = read.loaders;
+    fitted = read.fitted;
+    for (const FittedDataset& dataset : read.datasets) {
+      fitted_.push_back({.stage = name, .loader = dataset.loader, .dataset = dataset.dataset});
+    }
   });
   read_criterions(node, options, mistakes);
   if (keys_ && section(node, "criterion") == nullptr && section(node, "criterions") == nullptr) {
@@ -321,6 +339,7 @@ Stage Reader::read_stage(const std::string& name, const Node& node) {
   if (const Node* const callbacks = section(node, "callbacks")) {
     mistakes.collect([&] { options.callbacks = read_callbacks(*callbacks); });
   }
+  if (!fitted.empty()) options.callbacks.add(FittedDataCallback(fitted));
   if (const Node* const loggers = section(node, "loggers")) {
     mistakes.collect([&] {
       if (!loggers->is_list()) loggers->fail("expected a list, got {}", loggers->describe());
@@ -394,6 +413,19 @@ std::string chosen_loader(const Node& stage, const std::optional<std::string>& w
                list_some(names));
 }
 
+// Gives the loader the values that the run has recorded in the options of its train loaders.
+void Reader::take_fitted(Node& loaders, const std::string& name) const {
+  FittedValues fitted;
+  for (auto& [other, loader] : loaders.entries()) {
+    Node* const dataset = loader.find("dataset");
+    if (dataset != nullptr && is_train_loader(other)) fitted.add(other, *dataset, made_datasets_);
+  }
+  Node* const dataset = loaders.find(name)->find("dataset");
+  if (dataset == nullptr) return;
+  leave_out_augment(*dataset);
+  if (!is_train_loader(name)) fitted.give_to(*dataset);
+}
+
 Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   lift_args(document_);
   load_plugins();
@@ -412,6 +444,7 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
     node.fail("loaders is missing: a mapping of names to loaders");
   }
   const std::string name = chosen_loader(node, choice.loader);
+  take_fitted(*loaders, name);
   std::erase_if(loaders->entries(), [&](const auto& entry) { return entry.first != name; });
   Mistakes mistakes;
   Recipe common;
@@ -447,68 +480,80 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
   return evaluation;
 }
 
-// The data set of a loader as text, without its transforms: they change samples, but not which ones
-// there are.
-std::string samples_text(const Node& loader) {
-  Node dataset = *loader.find("dataset");
-  std::erase_if(dataset.entries(), [](const auto& entry) {
-    return entry.first.ends_with("transform") || entry.first == "augment";
-  });
-  std::ranges::sort(dataset.entries(), {}, &Node::Entry::first);
-  return config::to_yaml(dataset);
-}
-
-// Metrics of the data that a model is trained on say nothing about new data. Samplers may choose
-// different samples of one data set, so loaders that have one each are compared by their samples.
-void check_training_data(const Node& node, const data::Loaders& loaders) {
-  const auto shares_samples = [&](const Node::Entry& a, const Node::Entry& b) {
-    const data::Loader &first = loaders.at(a.first), &second = loaders.at(b.first);
-    if (first.dataset() != second.dataset() && samples_text(a.second) != samples_text(b.second)) {
-      return false;
-    }
-    if (!first.options().sampler || !second.options().sampler) return true;
-    const auto order = first.full_order();
-    const std::set<std::int64_t> seen(order.begin(), order.end());
-    return std::ranges::any_of(second.full_order(),
-                               [&](std::int64_t index) { return seen.contains(index); });
+// The numbers of classes must mean the same in all loaders. A loader may lack the last ones.
+void check_classes(const Node& node, const data::Loaders& loaders) {
+  const auto first_difference = [](const std::vector<std::string>& own,
+                                   const std::vector<std::string>& trained) {
+    const auto [at, other] = std::ranges::mismatch(own, trained);
+    return static_cast<std::size_t>(at - own.begin());
   };
   Mistakes mistakes;
-  for (const auto& evaluated : node.entries()) {
-    const Node* const allowed = evaluated.second.find("allow_training_data");
-    if (is_train_loader(evaluated.first) || (allowed != nullptr && config::read_bool(*allowed))) {
-      continue;
+  for (const auto& [name, loader] : loaders) {
+    const auto own = loader.dataset()->class_names();
+    if (is_train_loader(name) || own.empty()) continue;
+    std::optional<std::string> message;
+    for (const auto& [train_name, train] : loaders) {
+      const auto trained = train.dataset()->class_names();
+      if (!is_train_loader(train_name) || trained.empty()) continue;
+      const std::size_t at = first_difference(own, trained);
+      if (at == own.size()) {
+        message.reset();
+        break;
+      }
+      if (message) continue;
+      message = fmt::format(
+          "{}: class {} is '{}', but {} in loader '{}'; give both the same classes in the same "
+          "order",
+          node.find(name)->find("dataset")->where(), at, own[at],
+          at < trained.size() ? fmt::format("'{}'", trained[at]) : "there is none", train_name);
     }
-    for (const auto& trained : node.entries()) {
-      if (!is_train_loader(trained.first) || !shares_samples(trained, evaluated)) continue;
-      mistakes.add(fmt::format(
-          "{}: has the samples of loader '{}', so its metrics say nothing about new data; choose "
-          "other samples (train: false, part: valid, a Subset, another file), remove the loader, "
-          "or set its allow_training_data: true",
-          evaluated.second.find("dataset")->where(), trained.first));
-    }
+    if (message) mistakes.add(*message);
   }
   mistakes.raise();
 }
 
-data::Loaders Reader::read_loaders(const Node& node) {
+ReadLoaders Reader::read_loaders(const Node& node) {
   if (!node.is_map() || node.entries().empty()) {
     node.fail("expected a mapping of names to loaders, got {}", node.describe());
   }
-  data::Loaders loaders;
+  Node filled = node;
+  FittedValues fitted;
+  std::map<std::string, data::Loader> made;
   Mistakes mistakes;
-  for (const auto& [name, loader] : node.entries()) {
-    mistakes.collect([&] { loaders.set(name, read_loader(loader)); });
+  // Train loaders come first, because the others are read with the values that they measure.
+  for (const bool is_train : {true, false}) {
+    for (Node::Entry& entry : filled.entries()) {
+      if (is_train_loader(entry.first) != is_train) continue;
+      mistakes.collect([&] {
+        Node* const dataset = entry.second.find("dataset");
+        if (dataset != nullptr && !is_train) {
+          leave_out_augment(*dataset);
+          fitted.give_to(*dataset);
+        }
+        made.emplace(entry.first, read_loader(entry.second));
+        if (dataset != nullptr && is_train) fitted.add(entry.first, *dataset, made_datasets_);
+      });
+    }
   }
   mistakes.raise();
-  check_training_data(node, loaders);
-  return loaders;
+  ReadLoaders read{.loaders = {}, .fitted = fitted.hash(), .datasets = {}};
+  for (const auto& [name, loader] : node.entries()) read.loaders.set(name, made.at(name));
+  check_training_data(filled, read.loaders, made_datasets_);
+  check_classes(node, read.loaders);
+  for (const auto& [name, loader] : node.entries()) {
+    Node dataset = *loader.find("dataset");
+    const bool is_train = is_train_loader(name);
+    if (write_fitted(dataset, {.made = made_datasets_, .is_train = is_train})) {
+      read.datasets.push_back({.stage = "", .loader = name, .dataset = std::move(dataset)});
+    }
+  }
+  return read;
 }
 
 data::Loader Reader::read_loader(const Node& node) {
   if (!node.is_map()) node.fail("expected a mapping with a dataset, got {}", node.describe());
   LoaderRecipe read = config::read_fields(node, loader_recipe_fields());
-  auto& dataset = datasets_[config::to_yaml(read.dataset)];
-  if (dataset == nullptr) dataset = targets().datasets.make(read.dataset);
+  const data::DatasetPtr dataset = make_dataset(read.dataset);
   if (!read.sampler.is_null()) {
     const std::int64_t batch_size =
         read.options.global_batch_size.value_or(read.options.batch_size);

@@ -26,12 +26,20 @@ namespace lockstep::recipe {
 
 using lockstep::Stage;  // runner/stages.h
 
+// The data set of a loader with the values that were measured in the training data (fitted.h).
+struct FittedDataset {
+  std::string stage;  // "" if the config has no stages
+  std::string loader;
+  config::Node dataset;
+};
+
 struct Recipe {
   RunnerPtr runner;
   // At least one; all train the same model. The options have an engine, whatever the config says
   // about it. The name is "" if there is only one stage.
   std::vector<Stage> stages;
   bool deterministic = false;  // LibTorch uses no operation whose result may vary
+  std::vector<FittedDataset> fitted = {};
 };
 
 // The options of train() that a config can set, each with its description.
@@ -71,9 +79,10 @@ struct Evaluation {
   bool deterministic = false;
 };
 
-// Builds only what an evaluation needs: data sets of other loaders need not be there. Sizes that
-// the model takes from the data are those of the chosen loader. Throws ConfigError if there is no
-// such loader or stage, and LocatedError for other mistakes.
+// Builds only what an evaluation needs: data sets of other loaders need not be there. Values that
+// the run measured in its training data (fitted.h) are taken from the options of its train loaders.
+// Sizes that the model takes from the data are those of the chosen loader. Throws ConfigError if
+// there is no such loader or stage, and LocatedError for other mistakes.
 Evaluation read_evaluation(const config::Node& document, const EvaluationChoice& choice = {});
 
 // Trains one stage after the other, and returns the result of the last one.

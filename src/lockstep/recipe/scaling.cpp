@@ -1,5 +1,8 @@
 #include "lockstep/recipe/scaling.h"
 
+#include <fmt/ranges.h>
+
+#include "lockstep/base/error.h"
 #include "lockstep/config/fields.h"
 
 namespace lockstep::config {
@@ -46,36 +49,11 @@ Node to_node(const data::ChannelScaling& scaling) {
                     {"scale", to_node(scaling.scale)}});
 }
 
-// The data set of a loader that has `normalize`, also if it is inside of another one, such as a
-// Subset; or nullptr.
-Node* normalized_dataset(Node* part, const std::string& loader) {
-  Node* node = part == nullptr ? nullptr : part->find("loaders");
-  if (node != nullptr) node = node->find(loader);
-  while (node != nullptr && !node->contains("normalize")) node = node->find("dataset");
-  return node;
-}
-
 }  // namespace
 
-void record_scaling(const Recipe& recipe, Node& document) {
-  Node* const stages = document.find("stages");
-  for (const Stage& stage : recipe.stages) {
-    // A single stage has no name in the recipe.
-    Node* own = nullptr;
-    if (stages != nullptr && !stages->entries().empty()) {
-      own = stage.name.empty() ? &stages->entries().front().second : stages->find(stage.name);
-    }
-    for (const auto& [name, loader] : stage.options.loaders) {
-      const data::Scaling scaling = data::scaling_of(*loader.dataset());
-      if (scaling.is_none()) continue;
-      Node* dataset = normalized_dataset(own, name);
-      if (dataset == nullptr) dataset = normalized_dataset(&document, name);
-      if (dataset == nullptr || dataset->contains("scaling")) continue;
-      dataset->set("scaling", Node::map({{"features", to_node(scaling.features)},
-                                         {"targets", to_node(scaling.targets)}}));
-    }
-  }
-  document.set_paths();
+Node to_node(const data::Scaling& scaling) {
+  return Node::map(
+      {{"features", to_node(scaling.features)}, {"targets", to_node(scaling.targets)}});
 }
 
 OutputScaling::OutputScaling(const data::Loader& loader)
@@ -91,8 +69,19 @@ void OutputScaling::undo(Batch& outputs) const {
   if (values_ == 0) return;
   Batch scaled_back;
   for (const auto& [key, rows] : outputs) {
-    if (rows.dim() < 2 || rows.size(0) == 0 || rows.numel() / rows.size(0) != values_) continue;
-    scaled_back.set(key, scaling_.undo(rows));
+    if (!rows.is_floating_point() || rows.dim() == 0 || rows.size(0) == 0) continue;
+    if (rows.numel() / rows.size(0) != values_) continue;
+    const auto channels = static_cast<std::int64_t>(scaling_.shift.size());
+    // A single channel may have any shape, also one without a dimension for it, such as [B, N, N].
+    const bool has_channels = channels == 1 || rows.dim() == 2 || rows.size(1) == channels;
+    if (!has_channels) {
+      throw DataError(
+          "output '{}': its shape [{}] has as many values as the targets, which are scaled, but "
+          "its {} channels are not in dimension 1; let the model return [B, {}, …] or [B, {}]",
+          key, fmt::join(rows.sizes(), ", "), channels, channels, values_);
+    }
+    scaled_back.set(key,
+                    scaling_.undo(rows.reshape({rows.size(0), values_})).reshape(rows.sizes()));
   }
   outputs.update(std::move(scaled_back));
 }

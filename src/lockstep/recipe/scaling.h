@@ -1,14 +1,14 @@
-// Data sets that scale their samples (data/scaling.h), in configs: the statistics are recorded in
-// the config of a run, and predictions are scaled back.
+// Data sets that scale their samples (data/scaling.h), in configs. fitted.h passes the statistics
+// on to other loaders; here predictions are scaled back.
 #pragma once
 
 #include <string>
 
 #include "lockstep/config/node.h"
 #include "lockstep/config/value.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/scaling.h"
-#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::config {
 
@@ -37,13 +37,12 @@ struct Value<data::Scaling> {
 
 namespace lockstep::recipe {
 
-// Writes the statistics of each loader's data set into the document that the recipe was made from,
-// as `scaling` next to `normalize`. A model is then evaluated with the statistics that it was
-// trained with, also on other files.
-void record_scaling(const Recipe& recipe, config::Node& document);
+// As Value<data::Scaling> reads it, with all digits.
+config::Node to_node(const data::Scaling& scaling);
 
-// Scales outputs back that have as many values per sample as the targets. Other outputs, and
-// outputs for data sets that scale nothing, are not changed.
+// Scales outputs back that have as many values per sample as the targets. Other outputs, those that
+// are not floating-point numbers, and outputs for data sets that scale nothing, are not changed.
+// Throws DataError if it is not clear which values belong to which channel.
 class OutputScaling {
  public:
   explicit OutputScaling(const data::Loader& loader);

@@ -164,12 +164,14 @@ void add_science(Targets& targets) {
        field("memory", &H::memory, "fields up to this many bytes are read once and kept"),
        field("allow_non_finite", &H::allow_non_finite, "accept NaN and infinite values"),
        field("normalize", &H::normalize,
-             "scales each channel by statistics of the training part; predictions are scaled back"),
+             "scales each channel by statistics of the training part, in a loader for evaluation "
+             "by those of the train loader; predictions are scaled back"),
        field("scaling", &H::scaling, "statistics to use instead; `lockstep run` records them here"),
        field("transform", &H::transform, "of the features, after they were scaled"),
        field("target_transform", &H::target_transform, "of the targets, likewise"),
        field("augment", &H::augment,
-             "before these, of features and targets in the same way; not of part: valid")},
+             "before these, of features and targets in the same way; in train loaders only, and "
+             "not of part: valid")},
       [](const FieldOptions& o) { return load(o); });
   using T = science::Hdf5TableOptions;
   targets.datasets.add<T>(

@@ -1,54 +1,10 @@
 // Tables, and data sets of images that are published as one file or a few.
+#include "lockstep/recipe/fitted.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
 #include "lockstep/source/cifar.h"
 #include "lockstep/source/csv.h"
 #include "lockstep/source/mnist_variants.h"
-
-namespace lockstep::config {
-
-template <>
-struct EnumNames<data::ColumnType> {
-  static constexpr std::pair<data::ColumnType, const char*> names[] = {
-      {data::ColumnType::kNumber, "number"}, {data::ColumnType::kCategory, "category"}};
-};
-
-template <>
-struct EnumNames<data::Missing> {
-  static constexpr std::pair<data::Missing, const char*> names[] = {
-      {data::Missing::kError, "error"},
-      {data::Missing::kMean, "mean"},
-      {data::Missing::kValue, "value"},
-      {data::Missing::kDrop, "drop"}};
-};
-
-template <>
-struct EnumNames<data::UnknownCategory> {
-  static constexpr std::pair<data::UnknownCategory, const char*> names[] = {
-      {data::UnknownCategory::kError, "error"}, {data::UnknownCategory::kCode, "code"}};
-};
-
-// A schema is written as the path of its file.
-template <>
-struct Value<data::TableSchema> {
-  static std::string type() { return "path"; }
-  static data::TableSchema read(const Node& node) {
-    const std::filesystem::path path = read_text(node);
-    if (!std::filesystem::exists(path)) {
-      node.fail(
-          "there is no {}; the data set with save_schema writes it, so its loader must come first",
-          path.string());
-    }
-    try {
-      return data::read_table_schema(path);
-    } catch (const DataError& error) {
-      node.fail("{}", error.what());
-    }
-  }
-  static std::string show(const data::TableSchema&) { return ""; }
-};
-
-}  // namespace lockstep::config
 
 namespace lockstep::recipe {
 namespace {
@@ -70,7 +26,7 @@ void add_csv(Targets& targets) {
        {"unknown", &O::unknown, "what becomes of a category that is not known"},
        {"normalize", &O::normalize, "features are (x - mean) / std"},
        {"one_hot", &O::one_hot, "a category is one feature per category"},
-       {"schema", &O::schema, "file of the training data's schema, to read"},
+       {"schema", &O::schema, "of the training data: a file; default: that of the train loader"},
        {"save_schema", &O::save_schema, "file to write this data's schema to"},
        {"without_targets", &O::without_targets, "the file lacks the schema's targets"}},
       [](const O& o) { return data::csv_dataset(o); });

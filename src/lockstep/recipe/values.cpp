@@ -1,6 +1,7 @@
 #include "lockstep/recipe/values.h"
 
 #include "lockstep/config/fields.h"
+#include "lockstep/recipe/dataset_tree.h"
 
 namespace lockstep::config {
 
@@ -58,7 +59,7 @@ data::BatchTransform Value<data::BatchTransform>::read(const Node& node) {
 }
 
 data::DatasetPtr Value<data::DatasetPtr>::read(const Node& node) {
-  return recipe::targets().datasets.make(node);
+  return recipe::make_dataset(node);
 }
 
 Criterion Value<Criterion>::read(const Node& node) {

@@ -495,7 +495,10 @@ class Table {
 
   // Finds types, categories and statistics.
   void fit() {
-    for (std::size_t i = 0; i < features_.size(); ++i) fit(features_[i], schema_.features[i]);
+    for (std::size_t i = 0; i < features_.size(); ++i) {
+      fit(features_[i], schema_.features[i]);
+      if (schema_.missing == Missing::kValue) add_missing_category(schema_.features[i]);
+    }
     for (std::size_t i = 0; i < targets_.size(); ++i) fit(targets_[i], schema_.targets[i]);
   }
 
@@ -556,6 +559,14 @@ class Table {
       most = count;
       column.most_frequent = category;
     }
+  }
+
+  // Another file may have missing cells even if this one has none. The category comes last, so that
+  // the codes of the others stay the same. A list that the user has given is complete.
+  void add_missing_category(TableColumn& column) const {
+    if (column.type != ColumnType::kCategory || options_.categories.contains(column.name)) return;
+    if (std::ranges::find(column.categories, std::string()) != column.categories.end()) return;
+    column.categories.emplace_back();
   }
 
   static std::vector<std::string> sorted_texts(const std::map<std::string, std::int64_t>& counts) {

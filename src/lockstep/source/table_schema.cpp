@@ -37,12 +37,6 @@ const std::string& enum_name(E value, const std::vector<std::string>& names) {
   return names.at(static_cast<std::size_t>(value));
 }
 
-double read_finite(const SchemaJson& json, const char* key) {
-  const auto value = json.at(key).get<double>();
-  if (!std::isfinite(value)) throw DataError("{}: expected a number, got {}", key, value);
-  return value;
-}
-
 SchemaJson json_of(const TableColumn& column) {
   SchemaJson json = {{"name", column.name}, {"type", enum_name(column.type, kTypeNames)}};
   if (column.type == ColumnType::kNumber) {
@@ -55,19 +49,18 @@ SchemaJson json_of(const TableColumn& column) {
   return json;
 }
 
-TableColumn column_from(const SchemaJson& json) {
-  TableColumn column{.name = json.at("name").get<std::string>(),
-                     .type = read_name<ColumnType>(json, "type", kTypeNames)};
+void check_column(const TableColumn& column) {
   if (column.type == ColumnType::kNumber) {
-    column.mean = read_finite(json, "mean");
-    column.std = read_finite(json, "std");
+    for (const auto& [key, value] :
+         {std::pair("mean", column.mean), std::pair("std", column.std)}) {
+      if (std::isfinite(value)) continue;
+      throw DataError("column '{}': {}: expected a number, got {}", column.name, key, value);
+    }
     if (!(column.std > 0)) {
       throw DataError("column '{}': std: expected a number > 0, got {}", column.name, column.std);
     }
-    return column;
+    return;
   }
-  column.categories = json.at("categories").get<std::vector<std::string>>();
-  column.most_frequent = json.at("most_frequent").get<std::string>();
   const std::set<std::string> distinct(column.categories.begin(), column.categories.end());
   if (distinct.size() != column.categories.size() || distinct.empty()) {
     throw DataError("column '{}': categories: expected different texts, got {} of {} of them",
@@ -76,6 +69,18 @@ TableColumn column_from(const SchemaJson& json) {
   if (!distinct.contains(column.most_frequent)) {
     throw DataError("column '{}': most_frequent: '{}' is not one of its categories", column.name,
                     column.most_frequent);
+  }
+}
+
+TableColumn column_from(const SchemaJson& json) {
+  TableColumn column{.name = json.at("name").get<std::string>(),
+                     .type = read_name<ColumnType>(json, "type", kTypeNames)};
+  if (column.type == ColumnType::kNumber) {
+    column.mean = json.at("mean").get<double>();
+    column.std = json.at("std").get<double>();
+  } else {
+    column.categories = json.at("categories").get<std::vector<std::string>>();
+    column.most_frequent = json.at("most_frequent").get<std::string>();
   }
   return column;
 }
@@ -104,17 +109,26 @@ TableSchema schema_from(const SchemaJson& json) {
       .features = columns_from(json.at("features")),
       .targets = columns_from(json.at("targets")),
       .missing = read_name<Missing>(json, "missing", kMissingNames),
-      .missing_value = read_finite(json, "missing_value"),
+      .missing_value = json.at("missing_value").get<double>(),
       .missing_values = json.at("missing_values").get<std::vector<std::string>>(),
       .unknown = read_name<UnknownCategory>(json, "unknown", kUnknownNames),
       .normalize = json.at("normalize").get<bool>(),
       .one_hot = json.at("one_hot").get<bool>(),
   };
-  if (schema.features.empty()) throw DataError("features: expected at least one column");
+  check_table_schema(schema);
   return schema;
 }
 
 }  // namespace
+
+void check_table_schema(const TableSchema& schema) {
+  if (schema.features.empty()) throw DataError("features: expected at least one column");
+  for (const TableColumn& column : schema.features) check_column(column);
+  for (const TableColumn& column : schema.targets) check_column(column);
+  if (!std::isfinite(schema.missing_value)) {
+    throw DataError("missing_value: expected a number, got {}", schema.missing_value);
+  }
+}
 
 void write_table_schema(const TableSchema& schema, const fs::path& path) {
   const SchemaJson json = {{"format", kSchemaFormat},

@@ -15,7 +15,7 @@ enum class ColumnType { kNumber, kCategory };
 enum class Missing {
   kError,
   kMean,   // the mean of the training file; for categories, its most frequent one
-  kValue,  // a given number; for categories, the category "" (an empty text)
+  kValue,  // a given number; for categories, the category "" (an empty text), which each column has
   kDrop,   // rows with such a cell are left out
 };
 
@@ -50,6 +50,9 @@ struct TableSchema {
 
   bool operator==(const TableSchema&) const = default;
 };
+
+// Throws DataError if a number or a list in it makes no sense.
+void check_table_schema(const TableSchema& schema);
 
 // Writes it as JSON, with all digits of the numbers. The file is complete or not there. A file that
 // has the same content already is left alone.

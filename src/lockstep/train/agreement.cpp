@@ -169,6 +169,10 @@ std::string remedy(const std::string& name) {
   if (name == "CPU capability") {
     return "; set ATEN_CPU_CAPABILITY to what all machines have (default, avx2 or avx512)";
   }
+  if (name.ends_with("(FittedDataCallback)")) {
+    return "; each host has measured its own data: measure them once, and give every host the same "
+           "schema (of a table, written by save_schema), scaling or train_classes in the config";
+  }
   if (name == "threads of a worker") return "; set the engine's threads";
   if (name == "callbacks") {
     return "; a callback that only rank 0 has must set .ranks = Ranks::kPrimary in its traits(), "

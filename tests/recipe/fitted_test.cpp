@@ -1,0 +1,246 @@
+#include "lockstep/recipe/fitted.h"
+
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/data/scaling.h"
+#include "lockstep/recipe/scaling.h"
+#include "lockstep/recipe/shorthand.h"
+#include "lockstep/source/csv.h"
+#include "tests/recipe/support.h"
+
+namespace lockstep::recipe {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::node;
+using ::testing::Not;
+
+config::Node document_with(const std::string& loaders, int outputs = 4) {
+  config::Node document = config::parse_yaml(
+      fmt::format("model: [Flatten, {{Linear: {{out_features: {}}}}}]\ncriterion: MSELoss\n"
+                  "optimizer: {{_target_: SGD, lr: 0.1}}\nnum_epochs: 1\n{}",
+                  outputs, loaders),
+      "a.yml");
+  spell_out(document);
+  return document;
+}
+
+// The config as a run records it.
+config::Node recorded(config::Node document) {
+  record_fitted(read_recipe(document), document);
+  return config::parse_yaml(config::to_yaml(document), "b.yml");
+}
+
+// [1, 4] samples, which are all scaled by the given number, or by 1000.
+class Thousands : public data::ScaledDataset {
+ public:
+  explicit Thousands(double scale) : one_{data::Normalization::kStandard, {0.5}, {scale}} {}
+
+  std::int64_t size() const override { return 8; }
+  Batch sample(std::int64_t index) const override {
+    const torch::Tensor row = torch::full({1, 4}, 0.1 * static_cast<double>(index));
+    return {{"features", row}, {"targets", row.flatten()}};
+  }
+  const data::Scaling& scaling() const override { return scaling_; }
+
+ private:
+  data::ChannelScaling one_;
+  data::Scaling scaling_{.features = one_, .targets = one_};
+};
+
+struct ScaledOptions {
+  double scale = 1000;  // what is measured
+  data::Normalization normalize = data::Normalization::kNone;
+  std::optional<data::Scaling> scaling = {};
+};
+
+class FittedScaling : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    using O = ScaledOptions;
+    if (targets().datasets.contains("Scaled")) return;
+    targets().datasets.add<O>(
+        "Scaled", "For tests.",
+        {{"scale", &O::scale, "what is measured"},
+         {"normalize", &O::normalize, "how"},
+         {"scaling", &O::scaling, "it"}},
+        [](const O& o) {
+          return std::make_shared<Thousands>(o.scaling ? o.scaling->features.scale[0] : o.scale);
+        });
+  }
+  // By which each loader scales.
+  static std::map<std::string, double> scales(const std::string& loaders) {
+    std::map<std::string, double> found;
+    const Recipe recipe = read_recipe(document_with(loaders));
+    for (const auto& [name, loader] : recipe.stages.at(0).options.loaders) {
+      found[name] = data::scaling_of(*loader.dataset()).features.scale[0];
+    }
+    return found;
+  }
+};
+
+TEST_F(FittedScaling, IsWrittenNextToNormalize) {
+  const config::Node first =
+      recorded(document_with("loaders: {train: {dataset: {Scaled: {normalize: standard}}}}"));
+  const config::Node* const dataset = first.find("loaders")->find("train")->find("dataset");
+  ASSERT_TRUE(dataset->contains("scaling"));
+  EXPECT_EQ(config::Value<data::Scaling>::read(*dataset->find("scaling")),
+            Thousands(1000).scaling());
+  EXPECT_EQ(config::to_yaml(recorded(first)), config::to_yaml(first)) << "what is there stays";
+}
+
+TEST_F(FittedScaling, IsFoundInsideOfASubsetAndInAStage) {
+  const auto text = [](const std::string& loaders) {
+    return config::to_yaml(recorded(document_with(loaders)));
+  };
+  EXPECT_THAT(text("loaders: {train: {dataset: {Subset: {count: 4, dataset: {Scaled: {}}}}}}"),
+              HasSubstr("scaling:"));
+  EXPECT_THAT(text("stages: {a: {loaders: {train: {dataset: {Scaled: {}}}}}}"),
+              HasSubstr("scaling:"));
+  EXPECT_THAT(text("loaders: {train: {dataset: {Noise: {shape: [1, 4]}}}}"),
+              Not(HasSubstr("scaling:")));
+}
+
+// Two stages with data of their own keep their own statistics.
+TEST_F(FittedScaling, EachStageHasItsOwn) {
+  const config::Node document =
+      recorded(document_with("loaders: {train: {dataset: {Scaled: {scale: 2}}}}\n"
+                             "stages: {a: {}, b: {loaders: {train: {dataset: {scale: 3}}}}}"));
+  const auto scale = [&](const char* stage) {
+    const Evaluation evaluation = read_evaluation(document, {.loader = "train", .stage = stage});
+    return data::scaling_of(*evaluation.loader.dataset()).features.scale[0];
+  };
+  EXPECT_EQ(scale("a"), 2);
+  EXPECT_EQ(scale("b"), 3);
+}
+
+TEST_F(FittedScaling, GoesFromTheTrainLoaderToTheOthers) {
+  const std::string others =
+      "valid: {dataset: {Scaled: {scale: 3}}}, "
+      "infer: {dataset: {Subset: {count: 2, dataset: {Scaled: {scale: 4}}}}}, "
+      "raw: {dataset: {Scaled: {scale: 5, normalize: none}}}";
+  EXPECT_EQ(scales("loaders: {" + others + ", train: {dataset: {Scaled: {scale: 2}}}}"),
+            (std::map<std::string, double>{{"valid", 2}, {"infer", 2}, {"raw", 5}, {"train", 2}}));
+}
+
+TEST_F(FittedScaling, IsRefusedIfItIsNotClear) {
+  const std::string train =
+      "loaders: {train_a: {dataset: {Scaled: {scale: 2}}}, train_b: {dataset: {Scaled: {scale: "
+      "3}}}, valid: {dataset: {Scaled: {scale: 4";
+  EXPECT_THAT(
+      error_of([&] { read_recipe(document_with(train + "}}}}")); }),
+      HasSubstr("loaders/valid/dataset: the train loaders have 2 different values of scaling"));
+  const std::string one = "{kind: standard, shift: [0.5], scale: [7]}";
+  EXPECT_EQ(
+      scales(train + ", scaling: {features: " + one + ", targets: " + one + "}}}}}").at("valid"),
+      7);
+}
+
+// Hosts that measure their own parts of the data find out before they train.
+TEST_F(FittedScaling, IsComparedBetweenRanks) {
+  const auto compared = [](const std::string& options) {
+    const Recipe recipe = read_recipe(document_with(
+        "loaders: {train: {sampler: PartitionSampler, dataset: {Partitioned: {part: 0, parts: 1, "
+        "dataset: " +
+        options + "}}}}"));
+    std::string text;
+    for (const CallbackPtr& callback : recipe.stages.at(0).options.callbacks) {
+      text += callback->agreed_options();
+    }
+    return text;
+  };
+  EXPECT_THAT(compared("{Scaled: {scale: 2}}"), HasSubstr("scaling of 'train'"));
+  EXPECT_EQ(compared("{Scaled: {scale: 2}}"), compared("{Scaled: {scale: 2}}"));
+  EXPECT_NE(compared("{Scaled: {scale: 2}}"), compared("{Scaled: {scale: 3}}"));
+  EXPECT_EQ(compared("{Noise: {shape: [1, 4]}}"), "");
+}
+
+class FittedSchema : public ::testing::Test {
+ protected:
+  std::string put(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  static torch::Tensor features(const data::Loader& loader) {
+    return loader.dataset()->sample(0)["features"];
+  }
+
+  TemporaryDirectory folder_;
+  std::string train_ = put("train.csv", "x,city,y\n1,Bonn,2\n5,Oslo,3\n3,\"say \"\"hi\"\"\",3\n");
+  std::string valid_ = put("valid.csv", "x,city,y\n5,Oslo,1\n");
+  std::string options_ =
+      "{_target_: CsvDataset, targets: y, normalize: true, one_hot: true, path: ";
+  // Of the cell 5 and of Oslo among three cities.
+  torch::Tensor expected_ =
+      torch::tensor({static_cast<float>((5 - 3) / std::sqrt(8.0 / 3)), 0.0F, 1.0F, 0.0F});
+};
+
+TEST_F(FittedSchema, GoesFromTheTrainLoaderToTheOthers) {
+  const Recipe recipe =
+      read_recipe(document_with("loaders:\n  valid: {dataset: {CsvDataset: {path: " + valid_ +
+                                    "}}}\n  train: {dataset: " + options_ + train_ + "}}\n",
+                                1));
+  EXPECT_TRUE(features(recipe.stages.at(0).options.loaders.at("valid")).equal(expected_));
+}
+
+TEST_F(FittedSchema, TravelsWithTheConfigOfTheRun) {
+  config::Node document =
+      recorded(document_with("loaders: {train: {dataset: " + options_ + train_ + "}}}\n", 1));
+  std::filesystem::remove(train_);
+  // A loader that the run did not have, and a file without targets.
+  const std::string test = put("test.csv", "city,x\nOslo,5\n");
+  document.find("loaders")->set(
+      "test", node("{dataset: {_target_: CsvDataset, without_targets: true, path: " + test + "}}"));
+  const Evaluation evaluation = read_evaluation(document, {.loader = "test"});
+  EXPECT_TRUE(features(evaluation.loader).equal(expected_));
+  EXPECT_FALSE(evaluation.loader.dataset()->sample(0).contains("targets"));
+}
+
+// The file may be written again by another run.
+TEST_F(FittedSchema, AFileIsReplacedByItsContent) {
+  const std::string schema = (folder_ / "schema.json").string();
+  const config::Node document = recorded(document_with(
+      "loaders:\n  train: {dataset: " + options_ + train_ + ", save_schema: " + schema +
+          "}}\n  valid: {dataset: {CsvDataset: {path: " + valid_ + ", schema: " + schema + "}}}\n",
+      1));
+  std::filesystem::remove(schema);
+  EXPECT_TRUE(features(read_evaluation(document, {.loader = "valid"}).loader).equal(expected_));
+}
+
+// Hosts with plain numbers of their own have nothing to agree on but the columns.
+TEST_F(FittedSchema, IsComparedWithoutNumbersThatAreNotUsed) {
+  const std::string a = put("a.csv", "x,y\n1,2\n5,3\n"), b = put("b.csv", "x,y\n7,1\n2,9\n");
+  const auto hash = [](const std::string& path, const std::string& more) {
+    config::Node dataset =
+        node("{CsvDataset: {path: " + path + ", targets: y, normalize: " + more + "}}");
+    const MadeDatasets made;
+    make_dataset(dataset);
+    FittedValues values;
+    values.add("train", dataset, made);
+    return values.hash();
+  };
+  EXPECT_EQ(hash(a, "false"), hash(b, "false"));
+  EXPECT_NE(hash(a, "true"), hash(b, "true"));
+}
+
+TEST_F(FittedSchema, ComesBackToTheBit) {
+  const auto table = data::csv_dataset(
+      {.path = train_, .targets = {"y"}, .missing = data::Missing::kValue, .normalize = true});
+  const config::Node again = config::parse_yaml(config::to_yaml(to_node(table->schema())), "a.yml");
+  EXPECT_EQ(config::Value<data::TableSchema>::read(again), table->schema());
+  config::Node broken = again;
+  broken.find("features")->items().front().set("std", config::Node::scalar("0", true));
+  EXPECT_THAT(error_of([&] { config::Value<data::TableSchema>::read(broken); }),
+              HasSubstr("column 'x': std"));
+}
+
+}  // namespace
+}  // namespace lockstep::recipe
