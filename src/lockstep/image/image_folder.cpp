@@ -43,7 +43,7 @@ struct RegularFile {
 
 // Only a regular file has a size and an end. A named pipe would wait for a writer when it is opened
 // and again when it is read, so it is opened without waiting and refused.
-RegularFile open_regular_file(const fs::path& path) {
+RegularFile open_image(const fs::path& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) fail_to_read("cannot open the file");
   struct stat status = {};
@@ -60,7 +60,7 @@ class FileContent {
  public:
   // Throws DataError without the path, or Error if the system and not the file is the reason.
   FileContent(const fs::path& path, const DecodeOptions& options) {
-    const RegularFile file = open_regular_file(path);
+    const RegularFile file = open_image(path);
     // No format needs more than 8 bytes for a pixel; the rest is for metadata.
     constexpr std::int64_t kMetadata = 1 << 28;
     if (file.size / 8 > options.most_pixels + kMetadata / 8) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <new>
 
 #include <jerror.h>
 #include <jpeglib.h>
@@ -160,7 +161,10 @@ class JpegReader {
 
   template <typename Body>
   void call(Body body) {
-    if (!call_until_jump(state_.jump, body)) throw DataError("JPEG: {}", state_.message);
+    if (call_until_jump(state_.jump, body)) return;
+    // It says nothing about the file.
+    if (state_.errors.msg_code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
+    throw DataError("JPEG: {}", state_.message);
   }
 
   JpegErrors state_ = {};
