@@ -38,17 +38,17 @@ bool share(const std::string& train, const std::string& valid) {
   return !message.empty();
 }
 
-const std::string kNoise = "{Noise: {samples: 10, shape: 2}}";
+const std::string kNoiseData = "{Noise: {samples: 10, shape: 2}}";
 
 std::string subset(int first, int count) {
-  return fmt::format("{{Subset: {{first: {}, count: {}, dataset: {}}}}}", first, count, kNoise);
+  return fmt::format("{{Subset: {{first: {}, count: {}, dataset: {}}}}}", first, count, kNoiseData);
 }
 
 TEST(SameSamples, AreFoundInsideOfOtherDataSets) {
-  const std::string train = "dataset: " + kNoise;
-  EXPECT_TRUE(share(train, "dataset: {Cached: {memory: 100000, dataset: " + kNoise + "}}"));
-  EXPECT_TRUE(share("dataset: {Concat: {datasets: [" + kNoise + ", {Noise: {shape: 2, seed: 7}}]}}",
-                    train));
+  const std::string train = "dataset: " + kNoiseData;
+  EXPECT_TRUE(share(train, "dataset: {Cached: {memory: 100000, dataset: " + kNoiseData + "}}"));
+  EXPECT_TRUE(share(
+      "dataset: {Concat: {datasets: [" + kNoiseData + ", {Noise: {shape: 2, seed: 7}}]}}", train));
   EXPECT_TRUE(share(train, "dataset: {Noise: {samples: 10, shape: 2, seed: " +
                                targets().datasets.info("Noise").fields.back().fallback + "}}"))
       << "the default";
@@ -63,7 +63,7 @@ TEST(SameSamples, PartsOfOneSourceMayDiffer) {
   const std::string across =
       "dataset: {Subset: {first: 12, count: 4, dataset: {Concat: {datasets: "
       "[{Noise: {samples: 10, shape: 2, seed: 7}}, " +
-      kNoise + "]}}}}";
+      kNoiseData + "]}}}}";
   EXPECT_TRUE(share(across, "dataset: " + subset(5, 3)));
   EXPECT_FALSE(share(across, "dataset: " + subset(6, 3)));
 }
@@ -71,7 +71,7 @@ TEST(SameSamples, PartsOfOneSourceMayDiffer) {
 // In a later epoch another sampler may choose what it did not choose in the first one.
 TEST(SameSamples, OfSamplersInAnyEpoch) {
   const auto with = [](const std::string& sampler) {
-    return "dataset: " + kNoise + ", sampler: {" + sampler + "}";
+    return "dataset: " + kNoiseData + ", sampler: {" + sampler + "}";
   };
   EXPECT_FALSE(share(with("SubsetRandomSampler: {indices: [0, 1, 2]}"),
                      with("SubsetRandomSampler: {indices: [3, 4]}")));
@@ -96,7 +96,8 @@ TEST(SameSamples, OfOneFileWithOtherOptions) {
 }
 
 TEST(SameSamples, MayBeAllowed) {
-  EXPECT_FALSE(share("dataset: " + kNoise, "allow_training_data: true, dataset: " + kNoise));
+  EXPECT_FALSE(
+      share("dataset: " + kNoiseData, "allow_training_data: true, dataset: " + kNoiseData));
 }
 
 }  // namespace
