@@ -126,9 +126,9 @@ TEST_F(FittedScaling, GoesFromTheTrainLoaderToTheOthers) {
   const std::string others =
       "valid: {dataset: {Scaled: {scale: 3}}}, "
       "infer: {dataset: {Subset: {count: 2, dataset: {Scaled: {scale: 4}}}}}, "
-      "raw: {dataset: {Scaled: {scale: 5, normalize: none}}}";
+      "test: {dataset: {Scaled: {scale: 5, normalize: none}}}";
   EXPECT_EQ(scales("loaders: {" + others + ", train: {dataset: {Scaled: {scale: 2}}}}"),
-            (std::map<std::string, double>{{"valid", 2}, {"infer", 2}, {"raw", 5}, {"train", 2}}));
+            (std::map<std::string, double>{{"valid", 2}, {"infer", 2}, {"test", 5}, {"train", 2}}));
 }
 
 TEST_F(FittedScaling, IsRefusedIfItIsNotClear) {

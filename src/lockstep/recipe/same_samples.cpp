@@ -70,8 +70,9 @@ Source source_of(const DatasetNode& dataset) {
   if (targets().datasets.contains(dataset.target)) {
     fields = targets().datasets.info(dataset.target).fields;
   }
-  const bool has_parts =
-      std::ranges::any_of(fields, [](const auto& field) { return field.name == "part"; });
+  const auto part = std::ranges::find(fields, "part", &config::FieldInfo::name);
+  const bool has_parts = part != fields.end();
+  if (has_parts && !part->fallback.empty()) source.part = part->fallback;
   const bool is_table = dataset.target == "CsvDataset";
   Node split = Node::map(), rest = Node::map();
   std::ranges::sort(options.entries(), {}, &Node::Entry::first);
