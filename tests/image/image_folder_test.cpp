@@ -77,6 +77,33 @@ TEST(ImageFolder, SamplesAndClasses) {
   EXPECT_TRUE(batch["targets"].equal(torch::tensor({0, 0, 0, 1, 1, 1}, torch::kInt64)));
 }
 
+TEST(ImageFolder, TheTrainingDataNumberTheClasses) {
+  const TemporaryDirectory folder;
+  write_images(folder.path());
+  const std::vector<std::string> trained = {"ants", "bees", "dogs"};
+  EXPECT_THAT(error_text<DataError>(
+                  [&] { image_folder({.root = folder.path(), .train_classes = trained}); }),
+              HasSubstr("the folder 'cats' of"));
+  const auto images =
+      image_folder({.root = folder.path(), .classes = {"dogs"}, .train_classes = trained});
+  EXPECT_EQ(images->class_names(), trained);
+  EXPECT_THAT(images->targets(), ElementsAre(2, 2, 2));
+}
+
+TEST(ImageFolder, WithoutTargetsTheFoldersHaveNoMeaning) {
+  const TemporaryDirectory folder;
+  write_images(folder.path());
+  const auto images = image_folder({.root = folder.path(),
+                                    .transform = window_and_floats(),
+                                    .train_classes = {"ants", "bees"},
+                                    .without_targets = true});
+  EXPECT_EQ(images->size(), 6);
+  EXPECT_THAT(images->class_names(), ElementsAre("ants", "bees"));
+  EXPECT_THAT(images->gather_in_epoch(kAll, {}, {}).keys(), ElementsAre("features"));
+  EXPECT_THAT(images->sample(0).keys(), ElementsAre("features"));
+  EXPECT_FALSE(images->column("targets").defined());
+}
+
 TEST(ImageFolder, ABatchHasTheSamplesAndTheirRandomNumbers) {
   const TemporaryDirectory folder;
   write_images(folder.path());

@@ -194,6 +194,23 @@ TEST_F(CsvTest, OptionsMustAgreeWithTheSchema) {
               HasSubstr("one_hot: the schema says something else"));
 }
 
+TEST_F(CsvTest, AFileMayHaveMoreGapsThanTheOneOfTheSchema) {
+  const TableSchema schema =
+      csv_dataset({.path = file("age,city\n1,Bonn\n3,Ulm\n"), .features = {"age", "city"}})
+          ->schema();
+  const std::filesystem::path path = file("age,city\n7,Bonn\n,Ulm\n9,Kiel\n", "b.csv");
+  const auto read = [&](Missing missing) {
+    return csv_dataset(
+        {.path = path, .missing = missing, .unknown = UnknownCategory::kCode, .schema = schema});
+  };
+  EXPECT_EQ(read(Missing::kDrop)->size(), 2);
+  EXPECT_EQ(read(Missing::kMean)->sample(1)["features"][0].item<double>(), 2);
+  EXPECT_EQ(read(Missing::kMean)->sample(2)["features"][1].item<double>(), 2)
+      << "a code of its own";
+  EXPECT_THAT(error<ConfigError>({.path = path, .missing = Missing::kValue, .schema = schema}),
+              HasSubstr("missing: the schema says something else"));
+}
+
 TEST_F(CsvTest, TargetsCanBeLeftOutForPredictions) {
   const TableSchema schema =
       csv_dataset({.path = file(kHouses), .features = {"age"}, .targets = {"price"}})->schema();

@@ -35,7 +35,7 @@ const torch::Tensor kData =
 // Adds one batch of one shard; a full shard would have two samples.
 void add(TrainStep& step, const Line& line, const torch::Tensor& part) {
   step.begin_batch({.samples = part.size(0), .batch_size = 2});
-  step.begin_shard(0);
+  step.begin_shard(0, part.size(0));
   step.backward(line.loss(part), mean_over_samples(), part.size(0));
   step.end_shard(0);
 }
@@ -47,6 +47,22 @@ torch::Tensor after_whole_batch(StepSettings settings = {}) {
   Metrics metrics;
   step.update(metrics);
   return line.weight.detach().clone();
+}
+
+// As Mixup with `add` does it.
+TEST(TrainStep, ATransformMayAddSamplesToABatch) {
+  Line line;
+  TrainStep step(line.parts(), {.accumulation_steps = 3});
+  for (const auto& part : kData.split_with_sizes({2, 2, 1})) {
+    const torch::Tensor twice = torch::cat({part, part});
+    step.begin_batch({.samples = part.size(0), .batch_size = 2});
+    step.begin_shard(0, part.size(0));
+    step.backward(line.loss(twice), mean_over_samples(), twice.size(0));
+    step.end_shard(0);
+  }
+  Metrics metrics;
+  step.update(metrics);
+  EXPECT_TRUE(torch::allclose(line.weight.detach(), after_whole_batch(), 1e-12));
 }
 
 TEST(TrainStep, AccumulatedBatchesOfAnySizeEqualTheWholeBatch) {
@@ -172,7 +188,7 @@ torch::Tensor after_batches(const std::vector<std::pair<torch::Tensor, LossOver>
   TrainStep step(line.parts(), {.accumulation_steps = static_cast<std::int64_t>(losses.size())});
   for (const auto& [loss, over] : losses) {
     step.begin_batch({.samples = 2, .batch_size = 2});
-    step.begin_shard(0);
+    step.begin_shard(0, 2);
     step.backward(loss, over, 2);
     step.end_shard(0);
   }
@@ -197,7 +213,7 @@ TEST(TrainStep, WithSyncBnALossWithoutAGradientIsRefused) {
   Line line;
   TrainStep step(line.parts(), {.shards = 2, .sync_bn = true});
   step.begin_batch({.samples = 2, .batch_size = 2});
-  step.begin_shard(0);
+  step.begin_shard(0, 2);
   EXPECT_THAT(toy::error_of([&] { step.backward(line.loss(kData) * NAN, mean_over(0), 2); }),
               testing::AllOf(testing::HasSubstr("sync_bn"), testing::HasSubstr("max(weight, 1)")));
 }

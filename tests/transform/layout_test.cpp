@@ -40,9 +40,9 @@ TEST(Layout, RefusesFloatsWithChannelsLast) {
               }),
               HasSubstr("Test: expected floats with channels first, [C, H, W], got Float "
                         "[32, 40, 3], which looks like [H, W, C]; put a ToTensor before it"));
-  EXPECT_THROW(layout_of(torch::zeros({8, 8, 1}), "Test"), DataError);
-  // Small images of many channels, and images that are three pixels wide.
-  EXPECT_EQ(layout_of(torch::zeros({8, 4, 4}), "Test").channels, 8);
+  // Small images of many channels, images that are three pixels wide, and signals.
+  EXPECT_EQ(layout_of(torch::zeros({8, 16, 4}), "Test").channels, 8);
+  EXPECT_EQ(layout_of(torch::zeros({64, 1000, 1}), "Test").channels, 64);
   EXPECT_EQ(layout_of(torch::zeros({3, 32, 3}), "Test").channels, 3);
 }
 

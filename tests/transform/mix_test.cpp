@@ -136,7 +136,7 @@ TEST(CutMix, CutsBytesWithChannelsLast) {
       DataError);
   EXPECT_THAT(error_text<DataError>([&] {
                 CutMix({})(
-                    {{"features", torch::ones({2, 8, 8, 3})}, {"targets", torch::ones({2, 1})}},
+                    {{"features", torch::ones({2, 32, 32, 3})}, {"targets", torch::ones({2, 1})}},
                     random);
               }),
               HasSubstr("CutMix: 'features': expected floats with channels first"));

@@ -13,12 +13,12 @@ std::shared_ptr<const Sampler> sampler_of(const Loader& loader, const ShardIndex
   return sampler ? sampler->of_shard(shard) : nullptr;
 }
 
-// A sampler may make whole batches. Each shard must get one, or all shards together.
+// A sampler may make whole batches. Each shard must get some, or all shards together one.
 void check_whole_batches(const Loader& loader, const BatchSplit& split) {
   const auto& sampler = loader.options().sampler;
   const auto whole = sampler ? sampler->batch_size() : std::nullopt;
   if (!whole || split.global == *whole) return;
-  if (split.larger == 0 && split.least == *whole) return;
+  if (split.larger == 0 && split.least % *whole == 0) return;
   throw ConfigError(
       "loader: the sampler makes batches of {0}, and a batch of the run is {1}; set batch_size to "
       "{0}, so that each shard has one, or global_batch_size to {0}, so that the shards share one",

@@ -64,8 +64,9 @@ bool looks_channels_first(torch::IntArrayRef image) {
 }
 
 bool looks_channels_last(torch::IntArrayRef image) {
-  return image.size() == 3 && image[0] > kMostChannels && image[1] > kMostChannels &&
-         is_usual_number_of_channels(image[2]);
+  constexpr std::int64_t kFewestPixels = 16;
+  return image.size() == 3 && image[0] >= kFewestPixels && image[1] >= kFewestPixels &&
+         (image[2] == 3 || image[2] == 4);
 }
 
 torch::Tensor ToTensor::apply(const torch::Tensor& batch) const {

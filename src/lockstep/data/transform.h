@@ -92,8 +92,8 @@ class SampleTransform : public Transform {
 // number of channels, and the first size is a usual one.
 bool looks_channels_first(torch::IntArrayRef image);
 
-// Whether an image that should be [C, H, W] looks like [H, W, C]: the first two sizes are too large
-// for a number of channels, and the last size is a usual one.
+// Whether an image that should be [C, H, W] looks like [H, W, C] of colours: nothing but this has
+// 3 or 4 columns and many rows and channels. One column is not enough, because signals have it.
 bool looks_channels_last(torch::IntArrayRef image);
 
 // Converts images of bytes, [B, H, W] or [B, H, W, C], to float32 [B, C, H, W] in [0, 1]. Images

@@ -109,24 +109,24 @@ class FileContent {
 };
 
 ImageList list_images(const ImageFolderOptions& options) {
-  if (!options.classes.empty() && !options.train_classes.empty() &&
-      options.classes != options.train_classes) {
-    throw ConfigError("train_classes: expected the same as classes, or only one of them");
+  if (options.csv && options.without_targets) {
+    throw ConfigError("without_targets: expected a root whose images are all used, got a csv");
   }
   if (options.csv) {
     return list_image_table(
         {.csv = *options.csv,
          .root = options.root,
-         .classes = options.classes.empty() ? options.train_classes : options.classes});
+         .classes = options.train_classes.empty() ? options.classes : options.train_classes});
   }
   if (options.root.empty()) {
     throw ConfigError("root: expected a folder with one folder per class, or a csv, got none");
   }
-  return list_class_folders({.root = options.root,
-                             .extensions = options.extensions,
-                             .classes = options.classes,
-                             .train_classes = options.train_classes,
-                             .allow_empty = options.allow_empty});
+  const auto list = options.without_targets ? list_unlabelled : list_class_folders;
+  return list({.root = options.root,
+               .extensions = options.extensions,
+               .classes = options.classes,
+               .train_classes = options.train_classes,
+               .allow_empty = options.allow_empty});
 }
 
 }  // namespace
@@ -231,6 +231,7 @@ Batch ImageFolder::sample(SampleContext& context) const {
   const Batch none;
   SampleStack stack(steps_, {.key = "features", .count = 1, .reuse = none});
   stack.add(read(context.index, draw));
+  if (options_.without_targets) return {{"features", stack.finish().squeeze(0)}};
   const torch::Tensor target =
       torch::full({1}, targets_[static_cast<std::size_t>(context.index)], torch::kInt64);
   return {{"features", stack.finish().squeeze(0)},
@@ -262,6 +263,7 @@ Batch ImageFolder::gather_in_epoch(std::span<const std::int64_t> indices, const 
     stack.add(sample);
     target[k] = targets_[static_cast<std::size_t>(indices[k])];
   }
+  if (options_.without_targets) return {{"features", stack.finish()}};
   return {{"features", stack.finish()}, {"targets", options_.target_transform.apply(targets)}};
 }
 
@@ -272,7 +274,7 @@ bool ImageFolder::is_random() const {
 }
 
 torch::Tensor ImageFolder::column(std::string_view key) const {
-  if (key != "targets") return {};
+  if (key != "targets" || options_.without_targets) return {};
   return options_.target_transform.apply(torch::tensor(targets_, torch::kInt64));
 }
 

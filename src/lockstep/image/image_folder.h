@@ -45,9 +45,11 @@ struct ImageFolderOptions {
   OnImageError on_error = OnImageError::kStop;
   // Names of classes, by number. Default: all folders or labels, sorted.
   std::vector<std::string> classes = {};
-  // Names of the training data's classes, by number: classes() of its data set. Unlike with
-  // `classes`, a folder may be missing, and a folder of another name is an error.
+  // Names of the training data's classes, by number: classes() of its data set. A folder may be
+  // missing, and a folder of another name is an error, unless `classes` leaves it out.
   std::vector<std::string> train_classes = {};
+  // All images below the root, without targets: for predictions.
+  bool without_targets = false;
   bool allow_empty = false;  // accept folders without images
   bool floats = false;       // as in DecodeOptions
   // Turn images as their EXIF orientation says. torchvision's ImageFolder does not.

@@ -72,24 +72,24 @@ std::vector<std::string> class_folders(const ClassFolders& folders) {
         "csv with paths and labels",
         folders.root.string(), looked_for(folders));
   }
-  if (folders.classes.empty() && !folders.train_classes.empty()) {
-    for (const std::string& name : found) {
-      if (std::ranges::find(folders.train_classes, name) != folders.train_classes.end()) continue;
-      throw DataError(
-          "root: the folder '{}' of {} is not one of the {} classes of the training data; {}; set "
-          "classes to the folders to use",
-          name, folders.root.string(), folders.train_classes.size(),
-          suggest(name, folders.train_classes));
-    }
-    return folders.train_classes;
+  const std::vector<std::string>& known = folders.train_classes;
+  const auto is_known = [&](const std::string& name) {
+    return known.empty() || std::ranges::find(known, name) != known.end();
+  };
+  for (const std::string& name : folders.classes.empty() ? found : folders.classes) {
+    if (is_known(name)) continue;
+    throw DataError(
+        "root: the folder '{}' of {} is not one of the {} classes of the training data; {}; set "
+        "classes to the folders to use",
+        name, folders.root.string(), known.size(), suggest(name, known));
   }
-  if (folders.classes.empty()) return found;
   for (const std::string& name : folders.classes) {
     if (std::ranges::find(found, name) != found.end()) continue;
     throw DataError("classes: {} has no folder '{}'; {}", folders.root.string(), name,
                     suggest(name, found));
   }
-  return folders.classes;
+  if (!known.empty()) return known;
+  return folders.classes.empty() ? found : folders.classes;
 }
 
 void check_classes(const std::vector<std::string>& classes) {
@@ -203,11 +203,16 @@ ImageList list_class_folders(const ClassFolders& folders) {
     throw ConfigError("extensions: expected at least one, got none");
   }
   ImageList list{.classes = class_folders(folders)};
-  const bool is_optional = folders.classes.empty() && !folders.train_classes.empty();
+  const auto is_wanted = [&](const std::string& name) {
+    if (!folders.classes.empty()) {
+      return std::ranges::find(folders.classes, name) != folders.classes.end();
+    }
+    return fs::is_directory(folders.root / name);
+  };
   std::vector<std::string> empty;
   for (std::size_t i = 0; i < list.classes.size(); ++i) {
+    if (!is_wanted(list.classes[i])) continue;
     const fs::path folder = folders.root / list.classes[i];
-    if (is_optional && !fs::is_directory(folder)) continue;
     const auto paths = images_below(folder, folders.extensions);
     if (paths.empty()) empty.push_back(list.classes[i]);
     for (const fs::path& path : paths) {
@@ -223,6 +228,21 @@ ImageList list_class_folders(const ClassFolders& folders) {
         "root: {} has no image in {}; looked for {}; set allow_empty to keep classes without "
         "images",
         folders.root.string(), list_some(empty), looked_for(folders));
+  }
+  return list;
+}
+
+ImageList list_unlabelled(const ClassFolders& folders) {
+  if (!fs::is_directory(folders.root)) {
+    throw DataError("root: there is no folder {}", folders.root.string());
+  }
+  ImageList list{.classes = folders.train_classes};
+  for (const fs::path& path : images_below(folders.root, folders.extensions)) {
+    list.images.push_back({.path = path});
+  }
+  if (list.images.empty()) {
+    throw DataError("root: no image is in {}; looked for {}", folders.root.string(),
+                    looked_for(folders));
   }
   return list;
 }

@@ -22,7 +22,8 @@ struct ClassFolders {
   std::filesystem::path root;
   std::vector<std::string> extensions;    // without a dot
   std::vector<std::string> classes = {};  // the folders, in this order; default: all, sorted
-  // Of the training data, instead. A folder may be missing, but there must be no other.
+  // Names by number, of the training data. A folder may be missing, but those that are used must be
+  // among them.
   std::vector<std::string> train_classes = {};
   bool allow_empty = false;  // folders without images
 };
@@ -30,6 +31,9 @@ struct ClassFolders {
 // Images in a folder per class, and in the folders below it, in the order of torchvision's
 // ImageFolder. Throws DataError if there is no image, or none of a class.
 ImageList list_class_folders(const ClassFolders& folders);
+
+// All images below the root, whatever the folders are called. Throws DataError if there is none.
+ImageList list_unlabelled(const ClassFolders& folders);
 
 struct ImageTable {
   std::filesystem::path csv;

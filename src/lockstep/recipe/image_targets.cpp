@@ -38,6 +38,8 @@ void add_images(Targets& targets) {
        {"classes", &O::classes, "names in the order of their numbers; default: all, sorted"},
        {"train_classes", &O::train_classes,
         "of the training data; default: those of the train loader"},
+       {"without_targets", &O::without_targets,
+        "all images below root, for predictions; their folders have no meaning"},
        {"allow_empty", &O::allow_empty, "accept folders without images"},
        {"floats", &O::floats, "keep 16 bits: floats with channels first instead of bytes"},
        {"orient", &O::orient, "turn images as their EXIF orientation says"},

@@ -283,7 +283,25 @@ void check_used(const char* option, const std::map<std::string, T>& by_name,
 template <typename T>
 void refuse_difference(const char* option, const T& given, const T& fallback, const T& of_schema) {
   if (given == fallback || given == of_schema) return;
-  throw ConfigError("{}: the schema says something else; leave this option out", option);
+  throw ConfigError(
+      "{}: the schema says something else; leave this option out, or change it where the schema "
+      "comes from: the loader of the training data, unless you gave one",
+      option);
+}
+
+// Whether a table may treat missing values in this way although its schema has another one. No
+// value that is there gets another code by it.
+bool can_replace(Missing missing) {
+  return missing == Missing::kMean || missing == Missing::kDrop;
+}
+
+// The given schema for a file that may have more missing values and categories than the training
+// data.
+TableSchema schema_for(const CsvOptions& options) {
+  TableSchema schema = *options.schema;
+  if (can_replace(options.missing)) schema.missing = options.missing;
+  if (options.unknown != CsvOptions{}.unknown) schema.unknown = options.unknown;
+  return schema;
 }
 
 void check_against_schema(const CsvOptions& options) {
@@ -295,12 +313,14 @@ void check_against_schema(const CsvOptions& options) {
   check_used("categories", options.categories, used);
   refuse_difference("features", options.features, plain.features, names_of(schema.features));
   refuse_difference("targets", options.targets, plain.targets, names_of(schema.targets));
-  refuse_difference("missing", options.missing, plain.missing, schema.missing);
+  // Others would need a category that the schema does not have.
+  if (!can_replace(options.missing)) {
+    refuse_difference("missing", options.missing, plain.missing, schema.missing);
+  }
   refuse_difference("missing_value", options.missing_value, plain.missing_value,
                     schema.missing_value);
   refuse_difference("missing_values", options.missing_values, plain.missing_values,
                     schema.missing_values);
-  refuse_difference("unknown", options.unknown, plain.unknown, schema.unknown);
   refuse_difference("normalize", options.normalize, plain.normalize, schema.normalize);
   refuse_difference("one_hot", options.one_hot, plain.one_hot, schema.one_hot);
   for (const std::vector<TableColumn>* columns : {&schema.features, &schema.targets}) {
@@ -378,7 +398,7 @@ TablePlan plan_table(const CsvOptions& options, const ColumnNames& names) {
   if (!std::isfinite(options.missing_value)) {
     throw ConfigError("missing_value: expected a number, got {}", options.missing_value);
   }
-  TablePlan plan{.schema = options.schema ? *options.schema : schema_of(options, names),
+  TablePlan plan{.schema = options.schema ? schema_for(options) : schema_of(options, names),
                  .features = {},
                  .targets = {}};
   const auto type_of = [&](const TableColumn& column) -> std::optional<ColumnType> {

@@ -194,7 +194,8 @@ void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updat
   std::size_t next = 0;  // of the shards that have samples
   for (int local = 0; local < shards_.count(); ++local) {
     const std::int64_t shard = shards_.begin + local;
-    const bool has_samples = at.epoch.slice(at.index, shard).count > 0;
+    const std::int64_t samples = at.epoch.slice(at.index, shard).count;
+    const bool has_samples = samples > 0;
     if (has_samples && is_read_) {
       return_to_shard(next);
     } else if (has_samples) {
@@ -202,7 +203,7 @@ void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updat
       done_.emplace_back();
     }
     // After on_batch_start, which may unfreeze parameters.
-    if (step != nullptr) step->begin_shard(local);
+    if (step != nullptr) step->begin_shard(local, samples);
     if (has_samples) {
       handle_shard(at, phase);
       keep_shard(next++, phase);

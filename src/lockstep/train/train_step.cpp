@@ -65,8 +65,9 @@ void TrainStep::begin_batch(const GlobalBatch& batch) {
   samples_ += batch.samples;
 }
 
-void TrainStep::begin_shard(int local) {
+void TrainStep::begin_shard(int local, std::int64_t samples) {
   local_ = static_cast<std::size_t>(local);
+  expected_ = samples;
   for (const auto& item : parts_.trained) item.replica.begin_shard(local, due(batch_.last));
   parts_.buffers.begin_shard(local);
 }
@@ -82,7 +83,7 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
                              : fmt::format("{} batches", settings_.accumulation_steps));
   }
   const double weight = over.kind == Kind::kWeight ? over.weight : static_cast<double>(samples);
-  note_weight(over.kind == Kind::kSum ? kSum : weight, samples);
+  note_weight(over.kind == Kind::kSum ? kSum : weight);
   // A mean over nothing may be NaN, and NaN times zero is NaN, too.
   if (weight == 0 && !std::isfinite(loss.item<double>())) {
     if (!settings_.sync_bn) return;
@@ -116,8 +117,8 @@ bool TrainStep::needs_gradients() const {
   return false;
 }
 
-void TrainStep::note_weight(double weight, std::int64_t samples) {
-  if (weight != static_cast<double>(samples)) {
+void TrainStep::note_weight(double weight) {
+  if (weight != static_cast<double>(expected_)) {
     for (const auto& item : parts_.trained) item.replica.mark_weights();
   }
   if (weight == 0) return;

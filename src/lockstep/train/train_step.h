@@ -52,8 +52,10 @@ class TrainStep {
   };
   void begin_batch(const GlobalBatch& batch);
 
-  void begin_shard(int local);
-  // Adds the gradient of `loss` of a shard with `samples` samples. Throws ConfigError for a loss of
+  // `samples` of the loader are in the shard. Its batch may have more or fewer: a transform of
+  // batches, or a collate, may add some and leave some out.
+  void begin_shard(int local, std::int64_t samples);
+  // Adds the gradient of `loss` of a batch with `samples` samples. Throws ConfigError for a loss of
   // kMixed if batches are split, and if some losses are sums and others are means.
   void backward(const torch::Tensor& loss, const LossOver& over, std::int64_t samples);
   void end_shard(int local);
@@ -79,7 +81,7 @@ class TrainStep {
   // Whether a batch, or the set of batches of an update, is split into parts.
   bool is_split() const { return settings_.accumulation_steps > 1 || settings_.shards > 1; }
   bool needs_gradients() const;  // whether a parameter requires one
-  void note_weight(double weight, std::int64_t samples);
+  void note_weight(double weight);
   // The factor that turns the sum of all gradients into a mean. `weights` are those of all shards,
   // or empty if every shard's weight is its number of samples.
   double scale_of(std::span<const double> weights) const;
@@ -88,8 +90,9 @@ class TrainStep {
   StepSettings settings_;
   GlobalBatch batch_;
   std::int64_t batches_ = 0;
-  std::int64_t samples_ = 0;  // of all workers, in these batches
-  std::size_t local_ = 0;     // the current shard
+  std::int64_t samples_ = 0;   // of all workers, in these batches
+  std::size_t local_ = 0;      // the current shard
+  std::int64_t expected_ = 0;  // its samples, as samples_ counts them
   // The weight that each of this worker's shards has contributed: what its losses are means over;
   // kSum if they are sums; 0 if nothing was added.
   static constexpr double kSum = -1;
