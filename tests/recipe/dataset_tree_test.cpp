@@ -1,5 +1,7 @@
 #include "lockstep/recipe/dataset_tree.h"
 
+#include <memory>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,6 +40,16 @@ TEST(MadeDatasets, AreMadeOnceAlsoInsideOfOthers) {
     EXPECT_EQ(make_dataset(noise), made.find(noise));
     EXPECT_EQ(made.find(node("{Noise: {samples: 5, shape: 2}}")), nullptr);
   }
+  EXPECT_NE(make_dataset(noise), make_dataset(noise));
+}
+
+TEST(MadeDatasets, MayEndInAnyOrder) {
+  const config::Node noise = node("{Noise: {samples: 4, shape: 2}}");
+  auto outer = std::make_unique<MadeDatasets>();
+  auto inner = std::make_unique<MadeDatasets>();
+  outer.reset();
+  EXPECT_EQ(make_dataset(noise), inner->find(noise));
+  inner.reset();
   EXPECT_NE(make_dataset(noise), make_dataset(noise));
 }
 

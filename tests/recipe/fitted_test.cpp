@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/data/scaling.h"
 #include "lockstep/recipe/scaling.h"
 #include "lockstep/recipe/shorthand.h"
@@ -18,6 +19,7 @@
 namespace lockstep::recipe {
 namespace {
 
+using ::testing::AllOf;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::node;
@@ -144,6 +146,43 @@ TEST_F(FittedScaling, IsRefusedIfItIsNotClear) {
       7);
 }
 
+// A stage that does not scale must not get the statistics of another one.
+TEST_F(FittedScaling, OfAStageIsNotThatOfTheOthers) {
+  const config::Node document = recorded(
+      document_with("loaders: {train: {dataset: {Scaled: {scale: 2}}}}\n"
+                    "stages: {a: {}, b: {loaders: {train: {dataset: {normalize: none}}}}}"));
+  const auto has_scaling = [](const config::Node& in) {
+    return in.find("loaders")->find("train")->find("dataset")->contains("scaling");
+  };
+  EXPECT_FALSE(has_scaling(document));
+  EXPECT_TRUE(has_scaling(*document.find("stages")->find("a")));
+  EXPECT_EQ(config::to_yaml(recorded(document)), config::to_yaml(document));
+}
+
+// Also if the run has recorded it, so that options of the train loader are no longer the same.
+TEST_F(FittedScaling, IsThatOfTheSameData) {
+  const config::Node document = recorded(document_with(
+      "loaders: {train_a: {dataset: {Scaled: {scale: 2}}}, train_b: {dataset: {Scaled: {scale: "
+      "3}}}, valid: {allow_training_data: true, dataset: {Scaled: {scale: 3}}}}"));
+  const Evaluation evaluation = read_evaluation(document, {.loader = "valid"});
+  EXPECT_EQ(data::scaling_of(*evaluation.loader.dataset()).features.scale[0], 3);
+  EXPECT_EQ(config::to_yaml(recorded(document)), config::to_yaml(document));
+}
+
+TEST_F(FittedScaling, OfJoinedDataMustBeTheSame) {
+  const auto error = [](const std::string& target, const std::string& scale) {
+    return error_of([&] {
+      read_recipe(document_with("loaders: {train: {dataset: {" + target +
+                                ": {datasets: [{Scaled: {scale: 2}}, {Scaled: {scale: " + scale +
+                                "}}]}}}}"));
+    });
+  };
+  EXPECT_THAT(error("Concat", "3"), AllOf(HasSubstr("datasets/1: its scaling differs from that of"),
+                                          HasSubstr("set scaling of both")));
+  EXPECT_EQ(error("Concat", "2"), "");
+  EXPECT_EQ(error("Merge", "3"), "") << "these are different inputs";
+}
+
 // Hosts that measure their own parts of the data find out before they train.
 TEST_F(FittedScaling, IsComparedBetweenRanks) {
   const auto compared = [](const std::string& options) {
@@ -161,6 +200,46 @@ TEST_F(FittedScaling, IsComparedBetweenRanks) {
   EXPECT_EQ(compared("{Scaled: {scale: 2}}"), compared("{Scaled: {scale: 2}}"));
   EXPECT_NE(compared("{Scaled: {scale: 2}}"), compared("{Scaled: {scale: 3}}"));
   EXPECT_EQ(compared("{Noise: {shape: [1, 4]}}"), "");
+}
+
+struct ManyOptions {
+  std::vector<std::string> classes = {};
+  std::vector<std::string> train_classes = {};
+};
+
+// More classes than a config has room for.
+class Many : public data::Dataset {
+ public:
+  std::int64_t size() const override { return 4; }
+  Batch sample(std::int64_t) const override { return {{"features", torch::ones({2})}}; }
+  std::vector<std::string> class_names() const override {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < config::kMostNodes / 4 + 1; ++i) names.push_back(std::to_string(i));
+    return names;
+  }
+};
+
+TEST(FittedClasses, ThatAreTooManyHaveAdviceOfTheirOwn) {
+  using O = ManyOptions;
+  targets().datasets.add<O>(
+      "Many", "For tests.",
+      {{"classes", &O::classes, "names"}, {"train_classes", &O::train_classes, "names"}},
+      [](const O&) { return std::make_shared<Many>(); });
+  std::vector<std::string> warnings;
+  const WarningHandler before =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  const auto record = [](const std::string& text) {
+    config::Node dataset = node(text);
+    const MadeDatasets made;
+    make_dataset(dataset);
+    return write_fitted(dataset, {.made = made, .is_train = true});
+  };
+  EXPECT_FALSE(record("{_target_: Many}"));
+  EXPECT_FALSE(record("{_target_: Many}"));
+  EXPECT_FALSE(record("{_target_: Many, classes: [a]}"));
+  set_warning_handler(before);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr("set classes in the config"), Not(HasSubstr("schema"))));
 }
 
 class FittedSchema : public ::testing::Test {
@@ -229,6 +308,20 @@ TEST_F(FittedSchema, IsComparedWithoutNumbersThatAreNotUsed) {
   };
   EXPECT_EQ(hash(a, "false"), hash(b, "false"));
   EXPECT_NE(hash(a, "true"), hash(b, "true"));
+}
+
+TEST_F(FittedSchema, OfJoinedTablesMustMeanTheSame) {
+  const auto error = [&](const std::string& text) {
+    const std::string other = put("other.csv", text), end = "}, ";
+    const std::string start = "{_target_: CsvDataset, targets: y, path: ";
+    return error_of([&] {
+      read_recipe(document_with("loaders: {train: {dataset: {Concat: {datasets: [" + start +
+                                    train_ + end + start + other + "}]}}}}\n",
+                                1));
+    });
+  };
+  EXPECT_THAT(error("x,city,y\n5,Oslo,1\n"), HasSubstr("its schema differs from that of"));
+  EXPECT_EQ(error("x,city,y\n7,Bonn,1\n8,Oslo,1\n9,\"say \"\"hi\"\"\",4\n"), "");
 }
 
 TEST_F(FittedSchema, ComesBackToTheBit) {

@@ -569,6 +569,30 @@ TEST(Recipe, OtherClassesAreRefused) {
               HasSubstr("loaders/valid/dataset: class 1 is 'tulip', but 'rose' in loader 'train'"));
   EXPECT_THAT(error("[lily, rose, tulip, violet]"),
               HasSubstr("class 3 is 'violet', but there is none in loader 'train'"));
+  // Train loaders of one model, and data sets that follow each other.
+  const auto both = [](const std::string& names) {
+    return error_of([&] {
+      read_recipe(
+          config_with({"loaders.train.dataset={_target_: Flowers, names: [lily, rose]}",
+                       "loaders.train_b={dataset: {_target_: Flowers, names: " + names + "}}"}));
+    });
+  };
+  EXPECT_THAT(both("[rose, tulip]"), HasSubstr("loaders/train_b/dataset: class 0 is 'rose', but "
+                                               "'lily' in loaders/train/dataset"));
+  EXPECT_EQ(both("[lily, rose, tulip]"), "");
+  EXPECT_THAT(error_of([] {
+                read_recipe(config_with(
+                    {"loaders.train.dataset={_target_: Concat, datasets: [{_target_: Flowers, "
+                     "names: [lily, rose]}, {_target_: Flowers, names: [rose, lily]}]}"}));
+              }),
+              HasSubstr("datasets/1: class 0 is 'rose', but 'lily' in"));
+  // The model has the classes of the training data, wherever these are written.
+  const Recipe recipe = read_recipe(config::parse_yaml(
+      "model: [Flatten, Linear]\ncriterion: CrossEntropyLoss\noptimizer: {_target_: SGD, lr: 0.1}\n"
+      "loaders:\n  valid: {dataset: {_target_: Flowers, names: [lily, rose]}}\n"
+      "  train: {dataset: {_target_: Flowers, names: [lily, rose, tulip]}}\n",
+      "a.yml"));
+  EXPECT_EQ(recipe.stages.at(0).options.model(torch::ones({1, 2, 4})).size(1), 3);
 }
 
 // As `lockstep run` does: it ends before the training.

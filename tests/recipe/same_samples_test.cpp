@@ -7,6 +7,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/recipe/targets.h"
+#include "lockstep/source/npy.h"
 #include "tests/recipe/support.h"
 
 namespace lockstep::recipe {
@@ -93,6 +94,56 @@ TEST(SameSamples, OfOneFileWithOtherOptions) {
   };
   EXPECT_TRUE(share(table("a.csv", ", targets: y"), table("./a.csv", ", normalize: true")));
   EXPECT_FALSE(share(table("a.csv", ""), table("b.csv", "")));
+}
+
+struct Divided {
+  double train_fraction = 0.5;
+  std::string part = "all";
+};
+
+TEST(SameSamples, PartsOfDifferentDivisionsShareThem) {
+  if (!targets().datasets.contains("Divided")) {
+    targets().datasets.add<Divided>(
+        "Divided", "For tests.",
+        {{"train_fraction", &Divided::train_fraction, "of it"}, {"part", &Divided::part, "of it"}},
+        [](const Divided&) { return make_dataset(node(kNoiseData)); });
+  }
+  const auto part = [](const std::string& name, const std::string& fraction) {
+    return "dataset: {Divided: {part: " + name + ", train_fraction: " + fraction + "}}";
+  };
+  EXPECT_FALSE(share(part("train", "0.8"), part("valid", "0.8")));
+  EXPECT_TRUE(share(part("train", "0.8"), part("valid", "0.6")));
+  EXPECT_TRUE(share(part("train", "0.8"), part("train", "0.6")));
+}
+
+TEST(SameSamples, OfArraysInEachWayToWriteThem) {
+  const TemporaryDirectory folder;
+  for (const char* const name : {"x.npy", "other.npy", "grid.npy"}) {
+    data::NpyFile file(folder / name, torch::kFloat, {4, 2});
+    file.append(torch::rand({4, 2}));
+    file.finish();
+  }
+  const std::string place = folder.path().string() + "/";
+  const std::string train = "{ArrayDataset: {features: " + place + "x.npy}}";
+  EXPECT_TRUE(
+      share("dataset: " + train, "dataset: {ArrayDataset: {features: " + place + "./x.npy}}"));
+  EXPECT_TRUE(share("dataset: " + train,
+                    "dataset: {ArrayDataset: {keys: {features: " + place + "x.npy}}}"));
+  EXPECT_FALSE(
+      share("dataset: " + train, "dataset: {ArrayDataset: {features: " + place + "other.npy}}"));
+  // Side by side with something that all samples have in common.
+  const auto merged = [&](const std::string& first, const std::string& second) {
+    const std::string start = "{ArrayDataset: {keys: {";
+    return "dataset: {Merge: {datasets: [" + start + "a: " + place + first + "}}}, " + start +
+           "b: " + place + second + "}}}]}}";
+  };
+  EXPECT_FALSE(share(merged("grid.npy", "x.npy"), merged("grid.npy", "other.npy")));
+  EXPECT_TRUE(share(merged("grid.npy", "x.npy"), merged("x.npy", "grid.npy")));
+}
+
+TEST(SameSamples, AnOptionThatChoosesNoSamplesMakesNoDifference) {
+  EXPECT_TRUE(
+      share("dataset: " + kNoiseData, "dataset: {Noise: {samples: 10, shape: [2], classes: 3}}"));
 }
 
 TEST(SameSamples, MayBeAllowed) {

@@ -50,8 +50,11 @@ MadeDatasets::MadeDatasets() : outer_(innermost) {
   innermost = this;
 }
 
+// Takes itself out of the list, wherever it is in it: the inner ones may live longer.
 MadeDatasets::~MadeDatasets() {
-  innermost = outer_;
+  MadeDatasets** place = &innermost;
+  while (*place != nullptr && *place != this) place = &(*place)->outer_;
+  if (*place == this) *place = outer_;
 }
 
 data::DatasetPtr MadeDatasets::find(const Node& node) const {

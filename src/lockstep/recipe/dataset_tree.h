@@ -33,7 +33,8 @@ std::vector<DatasetNode> parts_of(const DatasetNode& dataset);
 std::vector<DatasetNode> sources_of(config::Node& dataset);
 
 // The data sets that were made while this object exists, by what the config says about them. A data
-// set that is written twice is made once.
+// set that is written twice is made once. Several may exist, in any order; the one that was made
+// last gets the data sets. An object belongs to the thread that made it.
 class MadeDatasets {
  public:
   MadeDatasets();

@@ -102,6 +102,10 @@ Node column_list(const std::vector<data::TableColumn>& columns) {
 struct Kind {
   const char* option;
   std::string type;  // another data set may have an option of this name that means something else
+  const char* same_option = option;  // another one that sets the same value
+  // An option for the file that a value goes to which is too long for a config; "" if there is
+  // none.
+  const char* file_option = "";
   // Nothing if the data set has no such value.
   std::function<std::optional<Node>(const data::Dataset&)> measure;
   // Whether the other options say that the value must not be taken from the training data.
@@ -125,6 +129,7 @@ const std::vector<Kind>& kinds() {
            }},
       {.option = "schema",
        .type = config::Value<data::TableSchema>::type(),
+       .file_option = "save_schema",
        .measure = [](const data::Dataset& dataset) -> std::optional<Node> {
          const auto* const table = dynamic_cast<const data::TableDataset*>(&dataset);
          if (table == nullptr) return std::nullopt;
@@ -132,6 +137,7 @@ const std::vector<Kind>& kinds() {
        }},
       {.option = "train_classes",
        .type = config::Value<std::vector<std::string>>::type(),
+       .same_option = "classes",
        .measure = [](const data::Dataset& dataset) -> std::optional<Node> {
          const auto names = dataset.class_names();
          if (names.empty()) return std::nullopt;
@@ -139,6 +145,19 @@ const std::vector<Kind>& kinds() {
        },
        .is_own = [](const DatasetNode& source) { return source.find("classes") != nullptr; }}};
   return all;
+}
+
+const Kind& classes_kind() {
+  return kinds().back();
+}
+
+// The value as the config has it, or nullptr.
+const Node* written_value(const DatasetNode& source, const Kind& kind) {
+  for (const char* const option : {kind.option, kind.same_option}) {
+    const Node* const value = source.find(option);
+    if (value != nullptr && !value->is_null()) return value;
+  }
+  return nullptr;
 }
 
 bool has_option(const DatasetNode& source, const Kind& kind) {
@@ -162,6 +181,10 @@ std::string measured_data(const DatasetNode& source) {
   for (const char* const key : {"part", "transform", "target_transform", "augment"}) {
     options.erase(key);
   }
+  // The values are compared by themselves.
+  for (const Kind& kind : kinds()) {
+    if (has_option(source, kind)) options.erase(kind.option);
+  }
   std::ranges::sort(options.entries(), {}, &Node::Entry::first);
   return source.target + "\n" + config::to_yaml(options);
 }
@@ -183,6 +206,44 @@ data::TableSchema what_matters(data::TableSchema schema) {
   return schema;
 }
 
+// The schema without all that has no effect on the meaning of numbers.
+data::TableSchema meaning(data::TableSchema schema) {
+  const data::TableSchema plain;
+  schema.missing = data::Missing::kError;
+  schema.missing_value = plain.missing_value;
+  schema.missing_values = plain.missing_values;
+  schema.unknown = data::UnknownCategory::kError;
+  return what_matters(std::move(schema));
+}
+
+std::vector<std::string> sorted_names(const std::vector<data::TableColumn>& columns) {
+  std::vector<std::string> names;
+  for (const data::TableColumn& column : columns) names.push_back(column.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+// Files may have other names for the same columns, but the same names must be at the same places.
+bool mean_the_same(const data::TableSchema& a, const data::TableSchema& b) {
+  data::TableSchema one = meaning(a), two = meaning(b);
+  const auto forget_names = [](std::vector<data::TableColumn>& of,
+                               std::vector<data::TableColumn>& other) {
+    if (sorted_names(of) == sorted_names(other)) return;
+    for (auto* const columns : {&of, &other}) {
+      for (data::TableColumn& column : *columns) column.name = "";
+    }
+  };
+  forget_names(one.features, two.features);
+  forget_names(one.targets, two.targets);
+  return one == two;
+}
+
+bool mean_the_same(const Kind& kind, const Node& a, const Node& b) {
+  using Schema = config::Value<data::TableSchema>;
+  if (kind.type == Schema::type()) return mean_the_same(Schema::read(a), Schema::read(b));
+  return config::to_yaml(a) == config::to_yaml(b);
+}
+
 // Two values with the same text make the same samples.
 std::string text_of(const Kind& kind, const Node& value) {
   using Schema = config::Value<data::TableSchema>;
@@ -197,17 +258,88 @@ bool fits_config(const Node& value) {
   return text.size() < config::kLargestFile / 4 && nodes < config::kMostNodes / 4;
 }
 
-// The loader of a stage in the document: in the stage's own part if that sets it, else in the part
-// that all stages share.
-Node* loader_in(Node& document, const FittedDataset& fitted) {
-  const auto in = [&](Node* part) {
-    Node* const loaders = part == nullptr ? nullptr : part->find("loaders");
-    return loaders == nullptr ? nullptr : loaders->find(fitted.loader);
-  };
-  Node* const stages = document.find("stages");
-  if (Node* const own = in(stages == nullptr ? nullptr : stages->find(fitted.stage))) return own;
-  if (Node* const shared = in(&document)) return shared;
-  return in(document.find("args"));
+void warn_too_long(const DatasetNode& source, const Kind& kind) {
+  const std::string advice =
+      *kind.file_option != '\0'
+          ? fmt::format("set {} to a file, and the run refers to it", kind.file_option)
+          : fmt::format("set {} in the config", kind.same_option);
+  warn_once(
+      fmt::format("{}: {} is too long for the config of the run, so an evaluation would measure "
+                  "its own; {}",
+                  source.node->where(), kind.option, advice));
+}
+
+std::optional<Node> measured_value(const DatasetNode& source, const Kind& kind,
+                                   const MadeDatasets& made) {
+  const data::DatasetPtr found = made.find(*source.node);
+  return found == nullptr ? std::nullopt : kind.measure(*found);
+}
+
+// Two data sets that follow each other have the same keys, so sources at the same places are the
+// same inputs. Classes are not compared here: something may change the labels afterwards.
+void check_values(Node& dataset, Node& other, const MadeDatasets& made) {
+  for (const Kind& kind : kinds()) {
+    if (&kind == &classes_kind()) continue;
+    const auto own = sources_with(dataset, kind), others = sources_with(other, kind);
+    for (std::size_t i = 0; i < own.size() && own.size() == others.size(); ++i) {
+      const auto one = measured_value(own[i], kind, made);
+      const auto two = measured_value(others[i], kind, made);
+      if (!one || !two || mean_the_same(kind, *one, *two)) continue;
+      own[i].node->fail(
+          "its {} differs from that of {}, because each is measured in its own data, so the same "
+          "number would mean different things; set {} of both to the same value",
+          kind.option, others[i].node->path(), kind.option);
+    }
+  }
+}
+
+std::vector<std::string> label_names(Node& dataset, const MadeDatasets& made) {
+  const data::DatasetPtr found = made.find(dataset);
+  const bool has_other_labels = std::ranges::any_of(
+      sources_of(dataset),
+      [](const DatasetNode& source) { return source.find("target_transform") != nullptr; });
+  return found == nullptr || has_other_labels ? std::vector<std::string>() : found->class_names();
+}
+
+// The part of the document with this key, which may be under `args`; nullptr if there is none.
+Node* part_of(Node& document, const char* key) {
+  if (Node* const found = document.find(key)) return found;
+  Node* const args = document.find("args");
+  return args == nullptr ? nullptr : args->find(key);
+}
+
+// A mapping below `node`, which is made if there is none.
+Node& mapping_in(Node& node, const std::string& key) {
+  Node* const found = node.find(key);
+  return found != nullptr && found->is_map() ? *found : node.set(key, Node::map());
+}
+
+// The mapping which, merged over `base`, gives `whole`. Each data set in it has its target, which
+// tells it from a target that is written as the only key of a mapping.
+Node overlay(const Node& base, const Node& whole) {
+  const Node* const before = base.find(config::kTargetKey);
+  const Node* const after = whole.find(config::kTargetKey);
+  const bool same_target = before != nullptr && after != nullptr && before->text() == after->text();
+  if (!base.is_map() || !whole.is_map() || (after != nullptr && !same_target)) return whole;
+  Node over = Node::map();
+  for (const auto& [key, value] : whole.entries()) {
+    const Node* const old = base.find(key);
+    const bool is_equal = old != nullptr && config::to_yaml(*old) == config::to_yaml(value);
+    if (is_equal && key != config::kTargetKey) continue;
+    over.set(key, old == nullptr ? value : overlay(*old, value));
+  }
+  return over;
+}
+
+// A stage writes into its own part: what it would write into the part that all stages share would
+// be a setting for the others.
+void record_in_stage(Node& document, const FittedDataset& fitted) {
+  Node* const shared = part_of(document, "loaders");
+  const Node* const loader = shared == nullptr ? nullptr : shared->find(fitted.loader);
+  const Node* const dataset = loader == nullptr ? nullptr : loader->find("dataset");
+  Node own = dataset == nullptr ? fitted.dataset : overlay(*dataset, fitted.dataset);
+  Node& stage = mapping_in(*part_of(document, "stages"), fitted.stage);
+  mapping_in(mapping_in(stage, "loaders"), fitted.loader).set("dataset", std::move(own));
 }
 
 }  // namespace
@@ -227,19 +359,53 @@ void FittedValues::add(const std::string& loader, Node& dataset, const MadeDatas
   for (std::size_t kind = 0; kind < kinds().size(); ++kind) {
     const auto sources = sources_with(dataset, kinds()[kind]);
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      const data::DatasetPtr source = made.find(*sources[i].node);
-      auto value = source == nullptr ? std::nullopt : kinds()[kind].measure(*source);
-      const Node* const written = sources[i].find(kinds()[kind].option);
-      if (!value && written != nullptr && !written->is_null()) value = *written;
+      auto value = measured_value(sources[i], kinds()[kind], made);
+      const Node* const written = written_value(sources[i], kinds()[kind]);
+      if (!value && written != nullptr) value = *written;
       if (!value) continue;
       values_.push_back({.loader = loader,
                          .kind = kind,
                          .place = i,
                          .count = sources.size(),
                          .data = measured_data(sources[i]),
+                         .is_written = written != nullptr,
                          .value = std::move(*value)});
     }
   }
+}
+
+// Values of the same kind and place are those of the same input, as far as the config tells.
+void FittedValues::warn_about_differences() const {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    for (std::size_t j = i + 1; j < values_.size(); ++j) {
+      const Measured &one = values_[i], &two = values_[j];
+      if (one.kind != two.kind || one.loader == two.loader) continue;
+      if (one.place != two.place || one.count != two.count) continue;
+      const Kind& kind = kinds()[one.kind];
+      if (&kind == &classes_kind()) continue;  // see other_label()
+      if (text_of(kind, one.value) == text_of(kind, two.value)) continue;
+      warn_once(fmt::format(
+          "loaders '{}' and '{}' have different values of {}, each of its own data, so a number "
+          "means something else in each of them; if one input of the model gets both, set {} in "
+          "both",
+          one.loader, two.loader, kind.option, kind.option));
+    }
+  }
+}
+
+// The value of a train loader with the same data; nullptr if there is none, or if they differ.
+// One that was measured comes before one that is written.
+const FittedValues::Measured* FittedValues::of_same_data(const Measured& wanted) const {
+  const Measured* found = nullptr;
+  for (const Measured& value : values_) {
+    if (value.kind != wanted.kind || value.data != wanted.data) continue;
+    const Kind& kind = kinds()[value.kind];
+    if (found != nullptr && text_of(kind, found->value) != text_of(kind, value.value)) {
+      return nullptr;
+    }
+    if (found == nullptr || !value.is_written) found = &value;
+  }
+  return found;
 }
 
 // One that all agree on; else the one at the same place of a train loader with as many sources.
@@ -269,13 +435,14 @@ void FittedValues::give_to(Node& dataset) const {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const DatasetNode& source = sources[i];
       if (source.find(kinds()[kind].option) != nullptr || kinds()[kind].is_own(source)) continue;
-      // The same data have the same values, and are read only once if their options stay the same.
-      const std::string data = measured_data(source);
-      if (std::ranges::any_of(values_, [&](const Measured& value) { return value.data == data; })) {
+      const Measured wanted{
+          .kind = kind, .place = i, .count = sources.size(), .data = measured_data(source)};
+      if (const Measured* const same = of_same_data(wanted)) {
+        // Data are read only once if their options stay the same.
+        if (same->is_written) source.options->set(kinds()[kind].option, same->value);
         continue;
       }
-      Node value = choose({.kind = kind, .place = i, .count = sources.size()}, source);
-      source.options->set(kinds()[kind].option, std::move(value));
+      source.options->set(kinds()[kind].option, Node(choose(wanted, source)));
     }
   }
 }
@@ -290,6 +457,29 @@ std::string FittedValues::hash() const {
   return text;
 }
 
+std::optional<std::string> other_label(Node& dataset, Node& other, const MadeDatasets& made) {
+  const auto own = label_names(dataset, made), others = label_names(other, made);
+  const auto [at, different] = std::ranges::mismatch(own, others);
+  if (at == own.end() || different == others.end()) return std::nullopt;
+  const bool can_be_set = !sources_with(dataset, classes_kind()).empty();
+  return fmt::format("class {} is '{}', but '{}' in {}; {}", at - own.begin(), *at, *different,
+                     other.path(),
+                     can_be_set ? "set train_classes of both to one list of all classes"
+                                : "give both the same classes in the same order");
+}
+
+void check_joined(Node& dataset, const MadeDatasets& made) {
+  const DatasetNode here = dataset_node(dataset);
+  const std::vector<DatasetNode> parts = parts_of(here);
+  for (const DatasetNode& part : parts) check_joined(*part.node, made);
+  if (here.target != "Concat") return;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    check_values(*parts[i].node, *parts.front().node, made);
+    const auto label = other_label(*parts[i].node, *parts.front().node, made);
+    if (label) parts[i].node->fail("{}", *label);
+  }
+}
+
 bool write_fitted(Node& dataset, const RecordedDataset& options) {
   bool has_any = false;
   // A data set is found by its text, which changes as values are written.
@@ -298,16 +488,13 @@ bool write_fitted(Node& dataset, const RecordedDataset& options) {
     const auto before = sources_with(unchanged, kind), after = sources_with(dataset, kind);
     for (std::size_t i = 0; i < before.size(); ++i) {
       if (!options.is_train && before[i].find(kind.option) == nullptr) continue;
-      const data::DatasetPtr made = options.made.find(*before[i].node);
-      auto value = made == nullptr ? std::nullopt : kind.measure(*made);
+      auto value = measured_value(before[i], kind, options.made);
       if (!value) continue;
       if (!fits_config(*value)) {
-        const Node* const file = before[i].find("save_schema");
+        const Node* const file = before[i].find(kind.file_option);
         if (file == nullptr) {
-          warn(fmt::format(
-              "{}: {} is too long for the config of the run, so an evaluation would measure its "
-              "own; set save_schema to a file, and the run refers to it",
-              before[i].node->where(), kind.option));
+          // The value itself, or its file, may be written there.
+          if (written_value(before[i], kind) == nullptr) warn_too_long(before[i], kind);
           continue;
         }
         value = *file;
@@ -321,7 +508,11 @@ bool write_fitted(Node& dataset, const RecordedDataset& options) {
 
 void record_fitted(const Recipe& recipe, Node& document) {
   for (const FittedDataset& fitted : recipe.fitted) {
-    if (Node* const loader = loader_in(document, fitted)) loader->set("dataset", fitted.dataset);
+    if (!fitted.stage.empty()) {
+      record_in_stage(document, fitted);
+    } else {
+      part_of(document, "loaders")->find(fitted.loader)->set("dataset", fitted.dataset);
+    }
   }
   document.set_paths();
 }

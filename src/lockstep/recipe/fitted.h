@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,23 +74,37 @@ class FittedValues {
   // ones are meant.
   void give_to(config::Node& dataset) const;
 
+  // Warns of train loaders whose numbers mean different things.
+  void warn_about_differences() const;
+
   // As text, to compare them between ranks. Empty if there are none.
   std::string hash() const;
 
  private:
   struct Measured {
-    std::string loader;
-    std::size_t kind = 0;   // which of the options that can be measured
-    std::size_t place = 0;  // among the loader's sources that have the option
-    std::size_t count = 0;  // of these sources
-    std::string data;       // the source as text, without what does not change the value
-    config::Node value;
+    std::string loader = {};
+    std::size_t kind = 0;     // which of the options that can be measured
+    std::size_t place = 0;    // among the loader's sources that have the option
+    std::size_t count = 0;    // of these sources
+    std::string data = {};    // the source as text, without what does not change the value
+    bool is_written = false;  // in the config
+    config::Node value = {};
   };
 
+  const Measured* of_same_data(const Measured& wanted) const;
   const config::Node& choose(const Measured& wanted, const DatasetNode& source) const;
 
   std::vector<Measured> values_;
 };
+
+// Throws LocatedError if data sets that are joined by Concat measured different values: the same
+// number would mean different things in one batch.
+void check_joined(config::Node& dataset, const MadeDatasets& made);
+
+// The first label that means another class in another data set, as a message. Nothing if there is
+// none; one of them may lack the last classes. Labels that a transform changes are not compared.
+std::optional<std::string> other_label(config::Node& dataset, config::Node& other,
+                                       const MadeDatasets& made);
 
 // Writes the measured values of a data set's sources into its options: all of them if it is one of
 // a train loader, else those that it names, which may be files. True if there are any.

@@ -8,6 +8,7 @@
 #include <ATen/Context.h>
 #include <torch/utils.h>
 
+#include "lockstep/base/warn.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
@@ -71,6 +72,7 @@ class Reader {
   Stage read_stage(const std::string& name, const Node& node);
   ReadLoaders read_loaders(const Node& node);
   data::Loader read_loader(const Node& node);
+  void check_train_classes(Node& loaders) const;
   void take_fitted(Node& loaders, const std::string& name) const;
   Callbacks read_callbacks(const Node& node) const;
   void read_models();
@@ -267,9 +269,11 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
       first_stage.fail("loaders is missing: a mapping of names to loaders");
     }
     const data::Loaders loaders = read_loaders(*node).loaders;
-    const Node& place = node->entries().front().second;
-    example_.batch = some_samples(loaders.begin()->second, 1, place);
-    const auto classes = loaders.begin()->second.dataset()->class_names();
+    const auto train = std::ranges::find_if(node->entries(), is_train_loader, &Node::Entry::first);
+    const auto& [name, place] = train == node->entries().end() ? node->entries().front() : *train;
+    const data::Loader& loader = loaders.at(name);
+    example_.batch = some_samples(loader, 1, place);
+    const auto classes = loader.dataset()->class_names();
     if (!classes.empty()) example_.classes = static_cast<std::int64_t>(classes.size());
     if (keys_) example_.input = first_input(example_.batch, *keys_, place);
     has_data = true;
@@ -512,6 +516,24 @@ void check_classes(const Node& node, const data::Loaders& loaders) {
   mistakes.raise();
 }
 
+// A label must mean the same class in all train loaders of one model. A runner of a plugin may have
+// a head for each of them.
+void Reader::check_train_classes(Node& loaders) const {
+  const bool is_one_head = dynamic_cast<const SupervisedRunner*>(runner_.get()) != nullptr;
+  std::vector<Node*> datasets;
+  for (auto& [name, loader] : loaders.entries()) {
+    if (is_train_loader(name)) datasets.push_back(loader.find("dataset"));
+  }
+  Mistakes mistakes;
+  for (std::size_t i = 1; i < datasets.size(); ++i) {
+    const auto label = other_label(*datasets[i], *datasets[0], made_datasets_);
+    if (!label) continue;
+    const std::string message = datasets[i]->where() + ": " + *label;
+    is_one_head ? mistakes.add(message) : warn_once(message);
+  }
+  mistakes.raise();
+}
+
 ReadLoaders Reader::read_loaders(const Node& node) {
   if (!node.is_map() || node.entries().empty()) {
     node.fail("expected a mapping of names to loaders, got {}", node.describe());
@@ -531,11 +553,15 @@ ReadLoaders Reader::read_loaders(const Node& node) {
           fitted.give_to(*dataset);
         }
         made.emplace(entry.first, read_loader(entry.second));
-        if (dataset != nullptr && is_train) fitted.add(entry.first, *dataset, made_datasets_);
+        if (dataset == nullptr || !is_train) return;
+        check_joined(*dataset, made_datasets_);
+        fitted.add(entry.first, *dataset, made_datasets_);
       });
     }
   }
   mistakes.raise();
+  fitted.warn_about_differences();
+  check_train_classes(filled);
   ReadLoaders read{.loaders = {}, .fitted = fitted.hash(), .datasets = {}};
   for (const auto& [name, loader] : node.entries()) read.loaders.set(name, made.at(name));
   check_training_data(filled, read.loaders, made_datasets_);

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 
+#include "lockstep/base/text.h"
 #include "lockstep/config/fields.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/config/value.h"
@@ -23,7 +26,8 @@ namespace fs = std::filesystem;
 using config::Mistakes;
 using config::Node;
 
-// Options that change samples or how they are read, but not which ones there are.
+// Options of data sets in plugins that change samples or how they are read, but not which ones
+// there are.
 const std::set<std::string> kSameSamples = {
     "transform",      "target_transform",
     "augment",        "scaling",
@@ -45,25 +49,183 @@ const std::set<std::string> kSameSamples = {
 
 // The same text for each way to write a path.
 std::string canonical(const std::string& path) {
+  if (path.empty()) return path;
   std::error_code error;
   const fs::path found = fs::weakly_canonical(path, error);
   return error ? path : found.string();
 }
 
-// Where samples come from: the options that decide which ones there are.
+// Where samples come from.
 struct Source {
-  std::string text;   // without `part` and what belongs to it
-  std::string split;  // how the data are divided into parts
+  std::string text = "";              // equal for the same data, without all that follows
+  std::set<std::string> pieces = {};  // of the data, such as checkpoints; one is enough to share
+  std::set<std::string> inputs = {};  // arrays that are side by side in a sample; none: all
+  std::string layout = "";            // how the data are cut into samples
+  std::string split = "";             // how the samples are divided into parts
   std::string part = "all";
 
-  bool shares_samples(const Source& other) const {
+  bool has_data_of(const Source& other) const {
+    const auto is_there = [&](const std::string& piece) { return other.pieces.contains(piece); };
     if (text != other.text) return false;
-    if (part == "all" || other.part == "all") return true;
-    return split == other.split && part == other.part;
+    if (pieces != other.pieces && std::ranges::none_of(pieces, is_there)) return false;
+    return std::ranges::includes(inputs, other.inputs) ||
+           std::ranges::includes(other.inputs, inputs);
   }
 };
 
-Source source_of(const DatasetNode& dataset) {
+// The options of a data set with their defaults, as text.
+class Options {
+ public:
+  explicit Options(const DatasetNode& dataset) : dataset_(dataset) {}
+
+  // Null if it is not set and has no default.
+  Node node(const char* name) const {
+    const Node* const found = dataset_.find(name);
+    if (found != nullptr && !found->is_null()) return *found;
+    const auto& fields = targets().datasets.info(dataset_.target).fields;
+    const auto field = std::ranges::find(fields, name, &config::FieldInfo::name);
+    if (field == fields.end() || field->fallback.empty()) return {};
+    return *config::parse_yaml("it: " + field->fallback, dataset_.target).find("it");
+  }
+  // One value may be written as such or as a list.
+  std::vector<std::string> list(const char* name) const {
+    const Node found = node(name);
+    std::vector<std::string> texts;
+    if (found.is_scalar()) texts.push_back(text_of(found));
+    for (const Node& item : found.items()) texts.push_back(text_of(item));
+    return texts;
+  }
+  std::string text(const char* name) const { return join(list(name), ", "); }
+  std::string all(const std::vector<const char*>& names) const {
+    std::string texts;
+    for (const char* const name : names) texts += fmt::format("{}: {}\n", name, text(name));
+    return texts;
+  }
+
+ private:
+  // The same for each way to write a value.
+  static std::string text_of(const Node& node) {
+    if (!node.is_plain()) return node.text();
+    if (const auto truth = config::parse_bool(node.text())) return *truth ? "true" : "false";
+    const auto number = config::parse_double(node.text());
+    // A large integer is not exact as a double.
+    const bool is_integer = node.text().find_first_of(".eE") == std::string::npos;
+    return number && !is_integer ? config::show_double(*number) : node.text();
+  }
+
+  DatasetNode dataset_;
+};
+
+// An array in a file, "data.npz#x", or a whole one, "x.npy".
+std::string canonical_array(const std::string& name) {
+  const std::size_t end = name.rfind('#');
+  if (end == std::string::npos) return canonical(name);
+  return canonical(name.substr(0, end)) + name.substr(end);
+}
+
+// The arrays that make the model's input. If it is not clear which ones do, all that are named.
+std::set<std::string> arrays(const Options& options, const std::string& file) {
+  const auto array = [&](const std::string& name) {
+    return file.empty() ? canonical_array(name) : canonical(file) + "#" + name;
+  };
+  const Node keys = options.node("keys");
+  if (keys.entries().empty()) return {array(options.text("features"))};
+  if (const Node* const features = keys.find("features")) return {array(features->text())};
+  std::set<std::string> all;
+  for (const auto& [key, name] : keys.entries()) all.insert(array(name.text()));
+  return all;
+}
+
+Source field_source(const Options& options) {
+  const std::string path = options.text("path");
+  Source source{.text = canonical(path),
+                .layout = options.all({"batch_size", "sample_to", "dimensions"}),
+                .part = options.text("part")};
+  const double granularity = config::parse_double(options.text("time_granularity")).value_or(1);
+  for (const std::string& checkpoint : options.list("checkpoints")) {
+    const double time = config::parse_double(checkpoint).value_or(0) * granularity;
+    source.pieces.insert(config::show_double(time));
+  }
+  const auto features = options.list("features"), labels = options.list("feature_labels");
+  const bool has_files = path.find("{feature}") != std::string::npos;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const std::string& label = i < labels.size() ? labels[i] : features[i];
+    source.inputs.insert(has_files ? features[i] + "#" + label : label);
+  }
+  // Without a shuffle its seed has no effect, and the whole is not divided.
+  if (source.part != "all") source.split = options.all({"train_fraction"});
+  source.split += options.all({"shuffle"});
+  if (options.text("shuffle") == "true") source.split += options.all({"seed"});
+  return source;
+}
+
+Source qmnist_source(const Options& options) {
+  std::string what = options.text("what");
+  if (what.empty()) what = options.text("train") == "true" ? "train" : "test";
+  std::set<std::string> pieces = {what};
+  if (what == "test") pieces = {"test10k", "test50k"};
+  if (what == "nist") pieces = {"train", "test10k", "test50k"};
+  return {.text = canonical(options.text("root")), .pieces = std::move(pieces)};
+}
+
+Source text_source(const Options& options) {
+  Source source{.layout =
+                    options.all({"window", options.text("stride").empty() ? "window" : "stride"})};
+  if (!options.text("path").empty()) source.pieces.insert(canonical(options.text("path")));
+  for (const std::string& path : options.list("paths")) source.pieces.insert(canonical(path));
+  return source;
+}
+
+// Of a data set whose samples are chosen by the place of its files and some other options.
+using SourceOf = std::function<Source(const Options&)>;
+SourceOf source_with(const char* path, const std::vector<const char*>& others = {}) {
+  return [=](const Options& options) {
+    return Source{.text = canonical(options.text(path)) + "\n" + options.all(others)};
+  };
+}
+
+// The data sets of this library. An option that is not named here does not choose samples.
+const std::map<std::string, SourceOf>& known_sources() {
+  static const std::map<std::string, SourceOf> known = {
+      {"MNIST", source_with("root", {"train"})},
+      {"FashionMNIST", source_with("root", {"train"})},
+      {"KMNIST", source_with("root", {"train"})},
+      {"CIFAR10", source_with("root", {"train"})},
+      {"CIFAR100", source_with("root", {"train"})},
+      {"EMNIST", source_with("root", {"split", "train"})},
+      {"QMNIST", qmnist_source},
+      {"Noise",
+       [](const Options& options) {
+         return Source{.text = options.all({"samples", "shape", "seed"})};
+       }},
+      {"CsvDataset", source_with("path")},
+      {"ImageFolder",
+       [](const Options& options) {
+         const std::string table = options.text("csv");
+         return Source{.text = canonical(options.text("root")) + "\n" + canonical(table)};
+       }},
+      {"TensorFile",
+       [](const Options& options) {
+         return Source{.text = "", .inputs = arrays(options, options.text("path"))};
+       }},
+      {"ArrayDataset",
+       [](const Options& options) {
+         return Source{.text = "", .inputs = arrays(options, options.text("file"))};
+       }},
+      {"Hdf5Table",
+       [](const Options& options) {
+         const auto features = options.list("features");
+         return Source{.text = canonical(options.text("path")),
+                       .inputs = {features.begin(), features.end()}};
+       }},
+      {"HDF5", field_source},
+      {"TextDataset", text_source}};
+  return known;
+}
+
+// Nothing is known about the options of a plugin's data set, so each that is set may choose samples
+// if its name does not say something else.
+Source plugin_source(const DatasetNode& dataset) {
   Source source;
   Node options = dataset.options == nullptr ? Node::map() : *dataset.options;
   std::vector<config::FieldInfo> fields;
@@ -73,7 +235,6 @@ Source source_of(const DatasetNode& dataset) {
   const auto part = std::ranges::find(fields, "part", &config::FieldInfo::name);
   const bool has_parts = part != fields.end();
   if (has_parts && !part->fallback.empty()) source.part = part->fallback;
-  const bool is_table = dataset.target == "CsvDataset";
   Node split = Node::map(), rest = Node::map();
   std::ranges::sort(options.entries(), {}, &Node::Entry::first);
   for (auto& [key, value] : options.entries()) {
@@ -83,8 +244,6 @@ Source source_of(const DatasetNode& dataset) {
                  field.fallback == node.text();
         });
     if (is_default || key == config::kTargetKey || kSameSamples.contains(key)) continue;
-    // Columns of the same rows. In other data sets these may be the names of files.
-    if (is_table && (key == "features" || key == "targets")) continue;
     if (key == "part") {
       source.part = value.text();
     } else if (has_parts && (key == "train_fraction" || key == "shuffle" || key == "seed")) {
@@ -95,8 +254,17 @@ Source source_of(const DatasetNode& dataset) {
       rest.set(key, value);
     }
   }
-  source.text = dataset.target + "\n" + config::to_yaml(rest);
+  source.text = config::to_yaml(rest);
   source.split = config::to_yaml(split);
+  return source;
+}
+
+Source source_of(const DatasetNode& dataset) {
+  const auto known = known_sources().find(dataset.target);
+  const bool is_known =
+      known != known_sources().end() && targets().datasets.contains(dataset.target);
+  Source source = is_known ? known->second(Options(dataset)) : plugin_source(dataset);
+  source.text = dataset.target + "\n" + source.text;
   return source;
 }
 
@@ -105,17 +273,28 @@ struct Samples {
   Source source;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  bool is_cut = false;                                // the source has others
   std::optional<std::set<std::int64_t>> chosen = {};  // of these; none: all
 
+  bool are_all() const { return !is_cut && !chosen; }
   bool contain(std::int64_t index) const {
     return index >= first && index - first < count && (!chosen || chosen->contains(index));
   }
 };
 
 bool overlap(const Samples& a, const Samples& b) {
-  if (!a.source.shares_samples(b.source)) return false;
-  // Indices of a part are not those of the whole.
-  if (a.source.part != b.source.part) return true;
+  const Source &one = a.source, &two = b.source;
+  if (!one.has_data_of(two)) return false;
+  if (one.layout != two.layout || one.pieces != two.pieces) {
+    // Indices cannot be compared. Only samples that are certainly the same count.
+    const auto is_whole = [](const Samples& of) { return of.are_all() && of.source.part == "all"; };
+    return is_whole(a) || is_whole(b) || (a.are_all() && b.are_all() && one.part == two.part);
+  }
+  const bool is_divided = one.part != "all" && two.part != "all";
+  // Parts of different divisions share samples.
+  if (is_divided && one.split == two.split && one.part != two.part) return false;
+  // Indices of a part are not those of the whole, or of another order.
+  if (one.part != two.part || one.split != two.split) return true;
   const auto any_in = [](const std::set<std::int64_t>& chosen, const Samples& other) {
     return std::ranges::any_of(chosen, [&](std::int64_t index) { return other.contain(index); });
   };
@@ -137,9 +316,12 @@ struct Range {
   std::int64_t count = 0;
 };
 
+// All samples of a data set, in its order.
+using Column = std::vector<Samples>;
+
 // Some consecutive samples of all.
-std::vector<Samples> cut(const std::vector<Samples>& all, const Range& range) {
-  std::vector<Samples> left;
+Column cut(const Column& all, const Range& range) {
+  Column left;
   std::int64_t start = 0;  // index of the part's first sample in the data set
   for (Samples part : all) {
     const std::int64_t from = std::max(range.first, start);
@@ -148,41 +330,46 @@ std::vector<Samples> cut(const std::vector<Samples>& all, const Range& range) {
     start += part.count;
     if (from >= to) continue;
     part.first = first;
+    part.is_cut = part.is_cut || part.count != to - from;
     part.count = to - from;
     left.push_back(std::move(part));
   }
   return left;
 }
 
-// In the order of the data set.
-std::vector<Samples> samples_of(const DatasetNode& dataset, const MadeDatasets& made) {
+void append(std::vector<Column>& all, std::vector<Column> more) {
+  while (all.size() < more.size()) all.push_back(all.back());
+  while (more.size() < all.size()) more.push_back(more.back());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::ranges::move(more[i], std::back_inserter(all[i]));
+  }
+}
+
+// One column, or several for data sets that are side by side.
+std::vector<Column> columns_of(const DatasetNode& dataset, const MadeDatasets& made) {
   const auto parts = parts_of(dataset);
   if (parts.empty()) {
-    return {{.source = source_of(dataset), .first = 0, .count = size_of(dataset, made)}};
+    return {{{.source = source_of(dataset), .first = 0, .count = size_of(dataset, made)}}};
   }
-  std::vector<Samples> all = samples_of(parts.front(), made);
-  if (dataset.target == "Concat") {
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      std::ranges::move(samples_of(parts[i], made), std::back_inserter(all));
-    }
+  std::vector<Column> all = columns_of(parts.front(), made);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    auto more = columns_of(parts[i], made);
+    if (dataset.target == "Concat") append(all, std::move(more));
+    if (dataset.target == "Merge") std::ranges::move(more, std::back_inserter(all));
   }
   if (dataset.target != "Subset") return all;
   const Node* const first = dataset.find("first");
   std::int64_t start = first == nullptr ? 0 : config::Value<std::int64_t>::read(*first);
   if (start < 0) start += size_of(parts.front(), made);
-  return cut(all, {.first = start, .count = size_of(dataset, made)});
+  for (Column& column : all) {
+    column = cut(column, {.first = start, .count = size_of(dataset, made)});
+  }
+  return all;
 }
 
-// Those that the loader's sampler may ever choose.
-std::vector<Samples> samples_of(Node& loader, const data::Loader& made_loader,
-                                const MadeDatasets& made) {
-  std::vector<Samples> all = samples_of(dataset_node(*loader.find("dataset")), made);
-  const auto* const sampler =
-      dynamic_cast<const data::SubsetRandomSampler*>(made_loader.options().sampler.get());
-  if (sampler == nullptr) return all;
-  const std::vector<std::int64_t> indices = sampler->indices(1);  // the same ones in each epoch
+void choose(Column& column, const std::vector<std::int64_t>& indices) {
   std::int64_t start = 0;
-  for (Samples& part : all) {
+  for (Samples& part : column) {
     part.chosen.emplace();
     for (const std::int64_t index : indices) {
       if (index >= start && index < start + part.count) {
@@ -191,7 +378,32 @@ std::vector<Samples> samples_of(Node& loader, const data::Loader& made_loader,
     }
     start += part.count;
   }
+}
+
+// Those that the loader's sampler may ever choose.
+std::vector<Column> columns_of(Node& loader, const data::Loader& made_loader,
+                               const MadeDatasets& made) {
+  std::vector<Column> all = columns_of(dataset_node(*loader.find("dataset")), made);
+  const auto* const sampler =
+      dynamic_cast<const data::SubsetRandomSampler*>(made_loader.options().sampler.get());
+  if (sampler == nullptr) return all;
+  const std::vector<std::int64_t> indices = sampler->indices(1);  // the same ones in each epoch
+  for (Column& column : all) choose(column, indices);
   return all;
+}
+
+// Data sets that are side by side make other samples if one of them does: many samples may have a
+// grid in common.
+bool share_samples(const std::vector<Column>& a, const std::vector<Column>& b) {
+  if (a.size() > b.size()) return share_samples(b, a);
+  const auto overlaps = [](const Column& one, const Column& two) {
+    return std::ranges::any_of(one, [&](const Samples& some) {
+      return std::ranges::any_of(two, [&](const Samples& other) { return overlap(some, other); });
+    });
+  };
+  return std::ranges::all_of(a, [&](const Column& one) {
+    return std::ranges::any_of(b, [&](const Column& two) { return overlaps(one, two); });
+  });
 }
 
 bool is_allowed(const Node& loader) {
@@ -205,14 +417,10 @@ void check_training_data(Node node, const data::Loaders& loaders, const MadeData
   Mistakes mistakes;
   for (auto& [name, evaluated] : node.entries()) {
     if (is_train_loader(name) || is_allowed(evaluated)) continue;
-    const auto own = samples_of(evaluated, loaders.at(name), made);
+    const auto own = columns_of(evaluated, loaders.at(name), made);
     for (auto& [train_name, trained] : node.entries()) {
       if (!is_train_loader(train_name)) continue;
-      const auto others = samples_of(trained, loaders.at(train_name), made);
-      const bool shares = std::ranges::any_of(own, [&](const Samples& a) {
-        return std::ranges::any_of(others, [&](const Samples& b) { return overlap(a, b); });
-      });
-      if (!shares) continue;
+      if (!share_samples(own, columns_of(trained, loaders.at(train_name), made))) continue;
       mistakes.add(fmt::format(
           "{}: has samples of loader '{}', so its metrics say nothing about new data; choose other "
           "samples (train: false, part: valid, a Subset, another file), remove the loader, or set "
