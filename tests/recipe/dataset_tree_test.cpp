@@ -48,7 +48,8 @@ TEST(MadeDatasets, MayEndInAnyOrder) {
   auto outer = std::make_unique<MadeDatasets>();
   auto inner = std::make_unique<MadeDatasets>();
   outer.reset();
-  EXPECT_EQ(make_dataset(noise), inner->find(noise));
+  const data::DatasetPtr made = make_dataset(noise);
+  EXPECT_EQ(inner->find(noise), made);
   inner.reset();
   EXPECT_NE(make_dataset(noise), make_dataset(noise));
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 

@@ -142,8 +142,7 @@ const std::vector<Kind>& kinds() {
          const auto names = dataset.class_names();
          if (names.empty()) return std::nullopt;
          return text_list(names);
-       },
-       .is_own = [](const DatasetNode& source) { return source.find("classes") != nullptr; }}};
+       }}};
   return all;
 }
 
