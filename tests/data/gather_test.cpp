@@ -41,7 +41,7 @@ TEST_P(GatherCopy, TakesRowsAtAnyAddress) {
   const torch::Tensor memory =
       torch::zeros({static_cast<std::int64_t>(rows.nbytes()) + 1}, torch::kUInt8);
   char* const begin = static_cast<char*>(memory.data_ptr()) + 1;
-  std::memcpy(begin, rows.data_ptr(), rows.nbytes());
+  if (rows.nbytes() > 0) std::memcpy(begin, rows.data_ptr(), rows.nbytes());
   const torch::Tensor shifted = torch::from_blob(begin, rows.sizes(), torch::kFloat32);
   torch::Tensor out = torch::empty({count(), GetParam()});
   gather_copy(shifted, kIndices, out);
