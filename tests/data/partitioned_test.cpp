@@ -117,7 +117,7 @@ TEST(Partitioned, TheSamplerTellsWhatDecidesTheOrder) {
   EXPECT_NE(settings(3, {}), settings(3, {.shuffle = false}));
 }
 
-// What ranks with other parts tell, too: a model has as many outputs as classes.
+// All ranks must know the classes and the scaling: a model has as many outputs as classes.
 TEST(Partitioned, APartElsewhereIsLikeThoseThatAreHere) {
   struct Told : ScaledDataset {
     std::int64_t size() const override { return 3; }

@@ -15,6 +15,7 @@
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/source/csv.h"
 #include "tests/recipe/support.h"
+#include "tests/recipe/thousands.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -24,6 +25,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 using testing::node;
 using ::testing::Not;
+using testing::Thousands;
 
 config::Node document_with(const std::string& loaders, int outputs = 4) {
   config::Node document = config::parse_yaml(
@@ -41,25 +43,8 @@ config::Node recorded(config::Node document) {
   return config::parse_yaml(config::to_yaml(document), "b.yml");
 }
 
-// [1, 4] samples, which are all scaled by the given number, or by 1000.
-class Thousands : public data::ScaledDataset {
- public:
-  explicit Thousands(double scale) : one_{data::Normalization::kStandard, {0.5}, {scale}} {}
-
-  std::int64_t size() const override { return 8; }
-  Batch sample(std::int64_t index) const override {
-    const torch::Tensor row = torch::full({1, 4}, 0.1 * static_cast<double>(index));
-    return {{"features", row}, {"targets", row.flatten()}};
-  }
-  const data::Scaling& scaling() const override { return scaling_; }
-
- private:
-  data::ChannelScaling one_;
-  data::Scaling scaling_{.features = one_, .targets = one_};
-};
-
 struct ScaledOptions {
-  double scale = 1000;  // what is measured
+  double scale = 1000;  // the measured value
   data::Normalization normalize = data::Normalization::kNone;
   std::optional<data::Scaling> scaling = {};
 };

@@ -6,6 +6,7 @@
 
 #include "lockstep/data/partitioned.h"
 #include "tests/recipe/support.h"
+#include "tests/recipe/thousands.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -13,22 +14,7 @@ namespace {
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::node;
-
-// [1, 4] samples, all of them scaled by 1000.
-class Thousands : public data::ScaledDataset {
- public:
-  std::int64_t size() const override { return 8; }
-  Batch sample(std::int64_t index) const override {
-    const torch::Tensor row = torch::full({1, 4}, 0.1 * static_cast<double>(index));
-    return {{"features", row}, {"targets", row.flatten()}};
-  }
-  const data::Scaling& scaling() const override { return scaling_; }
-
- private:
-  data::ChannelScaling one_{
-      .kind = data::Normalization::kStandard, .shift = {0.5}, .scale = {1000}};
-  data::Scaling scaling_{.features = one_, .targets = one_};
-};
+using testing::Thousands;
 
 TEST(OutputScaling, ChangesOutputsOfTheTargetsSize) {
   const data::Loader loader(std::make_shared<Thousands>());

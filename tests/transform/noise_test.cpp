@@ -105,7 +105,7 @@ TEST(RandomErasing, MayBeNoise) {
   EXPECT_NEAR(noise.std().item<double>(), 1, 0.2);
   EXPECT_TRUE(torch::equal(result, applied(random, image, 0)));
   expect_equal_draws(random, image, byte_image({40, 40}));
-  // What is drawn afterwards does not depend on the option.
+  // Numbers that are drawn afterwards do not depend on the option.
   const RandomErasing plain({.probability = 1, .scale = {0.3, 0.3}});
   Draw of_noise = draw_of(0);
   Draw of_value = draw_of(0);

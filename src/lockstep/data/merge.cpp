@@ -16,8 +16,8 @@ bool has_key(const Dataset& dataset, std::string_view key) {
   return !readable.empty() && dataset.sample(readable.front()).contains(key);
 }
 
-// What the data sets know about a key, from the last one on, because its values are used. ask()
-// gives an optional. A data set may have the key without knowing more; then an earlier one must not
+// Asks the data sets about a key, from the last one on, because its values are used. ask() gives an
+// optional. A data set may have the key without knowing more; then an earlier one must not
 // answer.
 template <typename Ask>
 auto known_of(const std::vector<DatasetPtr>& datasets, std::string_view key, const Ask& ask)

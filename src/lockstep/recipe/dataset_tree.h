@@ -11,8 +11,8 @@
 
 namespace lockstep::recipe {
 
-// What a node says about a data set, in any way to write it: {_target_: MNIST, root: data}, {MNIST:
-// {root: data}} or MNIST.
+// A data set as a node of a config describes it, in any way to write it: {_target_: MNIST, root:
+// data}, {MNIST: {root: data}} or MNIST.
 struct DatasetNode {
   config::Node* node = nullptr;     // as a whole
   std::string target = {};          // empty if the node names none

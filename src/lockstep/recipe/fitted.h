@@ -1,7 +1,7 @@
-// What data sets measure in the training data: the statistics that values are scaled by, the schema
-// of a table, the list of classes. Other data must be read with the same values, or their numbers
-// mean something else. So they go from the train loaders to all others, and with the run's config
-// to `lockstep evaluate` and `lockstep predict`.
+// Values that data sets measure in the training data: the statistics that values are scaled by, the
+// schema of a table, the list of classes. Other data must be read with the same values, or their
+// numbers mean something else. So they go from the train loaders to all others, and with the run's
+// config to `lockstep evaluate` and `lockstep predict`.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ struct IdxImages {
   IdxSplit train;
   IdxSplit test;
   std::vector<std::string> mirrors;                   // base addresses
-  std::optional<IdxArchive> archive = {};             // what the mirrors have instead of the files
+  std::optional<IdxArchive> archive = {};             // the mirrors have it instead of the files
   std::vector<std::filesystem::path> system_folders;  // where a package of the distribution puts it
   std::string advice;                                 // another way to get it
   std::int64_t classes = 10;                          // labels are 0 to classes - 1
