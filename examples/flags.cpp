@@ -21,6 +21,9 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
   app.add_option("--shards", flags.shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");
+  app.add_option("--max-restarts", flags.max_restarts,
+                 "How many times workers are made anew after one was lost")
+      ->capture_default_str();
   auto* const folder =
       app.add_option("--logdir", flags.logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--resume", flags.resume,

@@ -40,7 +40,7 @@ int main(int argc, char** argv) try {
   std::optional<std::uint64_t> seed;
   std::optional<int> workers, shards;
   std::string backend = "auto";
-  int timeout = 300;
+  int timeout = 300, max_restarts = 0;
   bool quiet = false;
 
   CLI::App app("Trains on MNIST or Fashion-MNIST.");
@@ -72,6 +72,9 @@ int main(int argc, char** argv) try {
   app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
+  app.add_option("--max-restarts", max_restarts,
+                 "How many times workers are made anew after one was lost")
+      ->capture_default_str();
   app.add_option("--timeout", timeout, "Seconds that a worker waits for other workers")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
@@ -101,6 +104,7 @@ int main(int argc, char** argv) try {
       .minimize_valid_metric = true,
       .verbose = !quiet,
       .callbacks = callbacks,
+      .max_restarts = max_restarts,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(
           ls::DistributedDataParallelOptions{.workers = workers,
                                              .shards = shards,

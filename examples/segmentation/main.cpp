@@ -92,6 +92,7 @@ int main(int argc, char** argv) try {
       .ddp = true,
       .workers = flags.workers,
       .shards = flags.shards,
+      .max_restarts = flags.max_restarts,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

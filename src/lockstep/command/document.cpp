@@ -52,6 +52,7 @@ void apply_workers(const WorkerFlags& flags, Node& document) {
     if (flags.shards) set("shards", number(*flags.shards));
     if (flags.distributed || flags.workers || flags.shards) set("ddp", flag(true));
   }
+  if (flags.max_restarts) set("max_restarts", number(*flags.max_restarts));
 }
 
 void add_plugins(const std::vector<std::string>& paths, Node& document) {

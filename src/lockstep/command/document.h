@@ -26,6 +26,7 @@ struct WorkerFlags {
   std::optional<std::int64_t> workers = {};
   std::optional<std::int64_t> shards = {};
   bool distributed = false;
+  std::optional<std::int64_t> max_restarts = {};
 };
 void apply_workers(const WorkerFlags& flags, config::Node& document);
 

@@ -35,7 +35,7 @@ struct RunOptions {
   std::vector<std::string> overrides;
   std::vector<std::string> plugins;
   std::optional<std::string> logdir, baselogdir, resume, autoresume;
-  std::optional<std::int64_t> seed, workers, shards, epochs;
+  std::optional<std::int64_t> seed, workers, shards, epochs, max_restarts;
   bool distributed = false;
   bool print_config = false;
   // Flags that change the config only if they were given.
@@ -82,9 +82,11 @@ void apply_flags(const RunOptions& options, Node& document) {
   if (options.seed) set("seed", number(*options.seed));
   if (options.epochs) set("num_epochs", number(*options.epochs));
   if (options.resume) set("resume", Node::text(*options.resume));
-  apply_workers(
-      {.workers = options.workers, .shards = options.shards, .distributed = options.distributed},
-      document);
+  apply_workers({.workers = options.workers,
+                 .shards = options.shards,
+                 .distributed = options.distributed,
+                 .max_restarts = options.max_restarts},
+                document);
   add_plugins(options.plugins, document);
   if (options.logdir) set("logdir", Node::text(*options.logdir));
   if (options.baselogdir) {
@@ -199,6 +201,9 @@ Examples:
   command->add_option("--workers", options->workers, "Number of workers; implies --distributed");
   command->add_option("--shards", options->shards,
                       "Parts of every batch; results depend on them, not on the workers");
+  command->add_option("--max-restarts", options->max_restarts,
+                      "How many times workers are made anew after one was lost; results stay the "
+                      "same");
   auto* const logdir = command->add_option("--logdir", options->logdir,
                                            "Folder for logs, checkpoints and summary.json");
   auto* const baselogdir =

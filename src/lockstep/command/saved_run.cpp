@@ -130,7 +130,8 @@ Node config_of(const RunFiles& found, const StateDict& state) {
 
 // How the model was trained says nothing about the machine that evaluates it.
 void forget_workers(Node& document) {
-  for (const char* const key : {"ddp", "workers", "shards"}) document.erase(key);
+  for (const char* const key : {"ddp", "workers", "shards", "max_restarts", "min_workers"})
+    document.erase(key);
   if (Node* const engine = document.find("engine"); engine != nullptr && engine->is_map()) {
     engine->erase("shards");
   }

@@ -201,24 +201,22 @@ void DistributedDataParallelEngine::run_attached(const Job& job) {
 
 void DistributedDataParallelEngine::run_forked(const Job& job) {
   job.prepare();
-  if (world_size_ == 1) {
-    comm::Local alone;
-    work_as({}, job, alone);
-    return;
-  }
+  if (world_size_ == 1) return run_alone(job);
+  const bool on_one_host = world_size_ == local_workers_;
+  bool done = false;
   // What every worker does, forked or not.
   const auto work = [&](process::HostGroup& host_group) {
     // Warnings go through the pipe to the caller, which shows them with the rank.
     if (host_group.rank() != 0) set_warning_handler({});
     Topology local = topology_of(host_group);
     local.rank += options_.first_rank;
-    local.world_size = world_size_;
+    if (!on_one_host) local.world_size = world_size_;
     if (device_.is_cuda()) {
       device_ = torch::Device(torch::kCUDA,
                               static_cast<torch::DeviceIndex>(host_group.rank() % gpu_count()));
     }
     std::unique_ptr<comm::World> world;
-    if (world_size_ == local_workers_) {
+    if (on_one_host) {
       world = comm::World::of_host_group(host_group, world_options());
     } else {
       world = comm::World::meet({.topology = local,
@@ -231,14 +229,41 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
                                 world_options(), &host_group);
     }
     work_as(local, job, world->communicator());
+    done = true;
     world->communicator().barrier();
   };
   WorkerOutput output;
-  run_host_workers({.workers = local_workers_,
-                    .first_rank = options_.first_rank,
-                    .timeout = options_.timeout,
-                    .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }},
-                   work);
+  const HostWorkersOptions workers{
+      .workers = local_workers_,
+      .first_rank = options_.first_rank,
+      .timeout = options_.timeout,
+      .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }};
+  if (!job.try_again) return run_host_workers(workers, work);
+  if (!on_one_host) {
+    throw ConfigError(
+        "max_restarts: the workers of this run are on several hosts, and no process watches over "
+        "all "
+        "of them; start it with `lockstep launch --max-restarts N` instead");
+  }
+  // With synchronised batch norm every shard needs a worker.
+  const int min_workers = options_.sync_bn ? local_workers_ : job.min_workers;
+  run_host_workers(
+      workers, work,
+      {.try_again = job.try_again, .is_done = [&] { return done; }, .min_workers = min_workers});
+}
+
+// There is no worker to lose, but the work may throw.
+void DistributedDataParallelEngine::run_alone(const Job& job) {
+  while (true) {
+    AttemptFailure failure;
+    try {
+      comm::Local alone;
+      return work_as({}, job, alone);
+    } catch (...) {
+      failure.error = std::current_exception();
+    }
+    if (!job.try_again || !job.try_again(failure)) std::rethrow_exception(failure.error);
+  }
 }
 
 }  // namespace lockstep

@@ -65,6 +65,7 @@ class DistributedDataParallelEngine : public Engine {
   std::int64_t shards() const override { return shards_; }
   bool synchronizes_batch_norm() const override { return options_.sync_bn; }
   bool shares_updates() const override { return options_.share_updates; }
+  Restarts restarts() const override { return place_ ? Restarts::kByLauncher : Restarts::kByRun; }
   void start() override;
   void run(const Job& job) override;
 
@@ -72,6 +73,7 @@ class DistributedDataParallelEngine : public Engine {
   void resolve();
   void run_attached(const Job& job);
   void run_forked(const Job& job);
+  void run_alone(const Job& job);
   void work_as(const Topology& local, const Job& job, comm::Communicator& communicator);
   comm::WorldOptions world_options() const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/process/host_group.h"
 
 namespace lockstep {
 
@@ -32,6 +34,14 @@ class Engine {
   // Whether statistics of batch norm are computed over the samples of all workers.
   virtual bool synchronizes_batch_norm() const { return false; }
 
+  // How the workers of a run are made anew after a failure.
+  enum class Restarts {
+    kNever,       // they cannot be
+    kByRun,       // run() does it (Job::try_again)
+    kByLauncher,  // the launcher that started them does it, by starting the program again
+  };
+  virtual Restarts restarts() const { return Restarts::kNever; }
+
   // Whether the workers of one host share the memory of the parameters, and each updates its part.
   virtual bool shares_updates() const { return true; }
 
@@ -51,12 +61,25 @@ class Engine {
   // multiplied the loss by s. Called after before_step(). Must be the same on all workers.
   virtual double gradient_factor() const { return 1.0; }
 
+  // Why an attempt failed.
+  struct AttemptFailure {
+    std::exception_ptr error;                       // what this process would throw
+    std::optional<process::RankFailure> rank = {};  // the rank that failed first, if it is known
+  };
+
   struct Job {
     // Makes what is trained. If the workers are forked, it is called once, before the fork. If a
     // launcher started them, it is called in each worker, on rank 0 first: rank 0 may download
     // files that the other workers then find.
     std::function<void()> prepare;
     std::function<void(comm::Communicator&)> work;  // on every worker
+
+    // Called in this process when an attempt to do the work has failed and its workers are gone.
+    // Returns whether to try again with new workers. Empty: there is one attempt. Called only if
+    // restarts() is kByRun.
+    std::function<bool(const AttemptFailure&)> try_again = {};
+    // If not all workers can be made anew, fewer are enough, but not fewer than this.
+    int min_workers = 1;
   };
   // Returns in the calling process when all workers are done. Throws what `prepare` or `work` threw
   // in this process, and WorkerError if another worker failed.

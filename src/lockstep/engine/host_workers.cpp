@@ -1,10 +1,15 @@
 #include "lockstep/engine/host_workers.h"
 
+#include <memory>
+#include <optional>
+
 #include <torch/cuda.h>
 
+#include "lockstep/base/warn.h"
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/forked_workers.h"
+#include "lockstep/process/worker_template.h"
 
 namespace lockstep {
 
@@ -17,6 +22,51 @@ int default_workers() {
   return gpus > 0 ? gpus : process::usable_cores();
 }
 
+namespace {
+
+// Makes the workers. If not all of them can be made, those that can be are enough from the second
+// attempt on.
+std::unique_ptr<process::ForkedWorkers> fork_workers(
+    process::ForkedWorkersOptions& forking, const std::function<void(process::HostGroup&)>& work,
+    int min_workers) {
+  while (true) {
+    try {
+      return std::make_unique<process::ForkedWorkers>(forking, work);
+    } catch (const process::ForkError& error) {
+      if (error.possible() < min_workers || error.possible() >= forking.size) throw;
+      warn(fmt::format("{}; the run goes on with {} of {} workers", error.what(), error.possible(),
+                       forking.size));
+      forking.size = error.possible();
+    }
+  }
+}
+
+// Why the attempt failed. Nothing if the work is done.
+std::optional<Engine::AttemptFailure> run_attempt(
+    process::ForkedWorkersOptions& forking, const std::function<void(process::HostGroup&)>& work,
+    const AttemptsOptions& attempts, int min_workers) {
+  std::unique_ptr<process::ForkedWorkers> forked;
+  try {
+    forked = fork_workers(forking, work, min_workers);
+    process::HostGroup& host_group = forked->host_group();
+    or_report([&](const std::string& reason,
+                  process::FailureKind kind) { host_group.fail(0, reason, kind); },
+              [&] { work(host_group); });
+    forked->join();
+    return std::nullopt;
+  } catch (...) {
+    if (attempts.is_done()) return std::nullopt;
+    Engine::AttemptFailure failure{.error = std::current_exception()};
+    if (forked != nullptr) {
+      failure.rank = forked->host_group().named_failure();
+      forked->end_now();
+    }
+    return failure;
+  }
+}
+
+}  // namespace
+
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work) {
   process::ForkedWorkers forked({.size = options.workers,
@@ -28,6 +78,26 @@ void run_host_workers(const HostWorkersOptions& options,
   or_report([&](const std::string& reason) { forked.host_group().fail(0, reason); },
             [&] { work(forked.host_group()); });
   forked.join();
+}
+
+void run_host_workers(const HostWorkersOptions& options,
+                      const std::function<void(process::HostGroup&)>& work,
+                      const AttemptsOptions& attempts) {
+  process::ForkedWorkersOptions forking{.size = options.workers,
+                                        .first_rank = options.first_rank,
+                                        .timeout = options.timeout,
+                                        .probe = compute::autograd_works,
+                                        .on_line = options.on_line};
+  process::WorkerTemplate worker_template({.probe = compute::autograd_works}, work);
+  forking.worker_template = &worker_template;
+  forking.recovers = true;
+  for (bool is_first = true;; is_first = false) {
+    const int min_workers = is_first ? options.workers : attempts.min_workers;
+    const auto failure = run_attempt(forking, work, attempts, min_workers);
+    if (!failure) return;
+    if (!attempts.try_again(*failure)) std::rethrow_exception(failure->error);
+    forking.size = options.workers;
+  }
 }
 
 Topology topology_of(const process::HostGroup& host_group) {

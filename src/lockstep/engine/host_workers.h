@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/topology.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/process/host_group.h"
 
 namespace lockstep {
@@ -32,6 +33,21 @@ struct HostWorkersOptions {
 // have been told, and WorkerError if another worker failed.
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work);
+
+// How run_host_workers() makes workers anew after a failure.
+struct AttemptsOptions {
+  std::function<bool(const Engine::AttemptFailure&)> try_again;  // as Engine::Job's
+  std::function<bool()> is_done;  // this process's work is done: a later failure does not matter
+  // From the second attempt on: if fewer workers can be made than wanted, this many are enough.
+  int min_workers = 1;
+};
+// The same, but after a failure `work` is called again in this process and in new workers, as long
+// as try_again() says so. `work` must look at the size of its group: it may become smaller. All
+// workers are forked from a template process, which is forked at the beginning, so they all begin
+// in the same state (docs/decisions/recovery.md).
+void run_host_workers(const HostWorkersOptions& options,
+                      const std::function<void(process::HostGroup&)>& work,
+                      const AttemptsOptions& attempts);
 
 // The place of a worker of the group, if all workers are on this host.
 Topology topology_of(const process::HostGroup& host_group);

@@ -31,7 +31,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary)
                      {"workers", summary.workers},
                      {"shards", summary.shards},
                      {"global_batch_size", summary.global_batch_size},
-                     {"weights_hash", summary.weights_hash}};
+                     {"weights_hash", summary.weights_hash},
+                     {"recoveries", summary.recoveries}};
   // A path need not be UTF-8; JSON must be.
   const auto bad_utf8 = Json::error_handler_t::replace;
   write_file_atomically(path, json.dump(2, ' ', false, bad_utf8) + "\n");

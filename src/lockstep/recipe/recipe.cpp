@@ -701,6 +701,9 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"ddp", &T::ddp, "train with several workers: one per core or GPU of this machine"},
       {"workers", &T::workers, "the number of workers, instead of one per core or GPU; needs ddp"},
       {"shards", &T::shards, "parts of every batch; results depend on it, not on the workers"},
+      {"max_restarts", &T::max_restarts,
+       "how many times workers are made anew after one was lost; needs workers"},
+      {"min_workers", &T::min_workers, "go on with fewer workers, but not fewer than this"},
       {"hparams", &T::hparams, "logged with the run"},
   };
   return fields;

@@ -15,6 +15,7 @@
 #include "lockstep/runner/handlers.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/plan.h"
+#include "lockstep/train/run_memory.h"
 
 namespace lockstep {
 namespace {
@@ -45,6 +46,13 @@ struct Reset {
   T& slot;
   ~Reset() { slot = T(); }
 };
+
+// For Engine::Job. Empty if the run is not restarted.
+std::function<bool(const Engine::AttemptFailure&)> try_again_with(
+    const std::shared_ptr<RunMemory>& memory) {
+  if (memory == nullptr) return {};
+  return [memory](const Engine::AttemptFailure& failure) { return memory->try_again(failure); };
+}
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
@@ -108,10 +116,16 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   std::shared_ptr<const KeptRun> kept;
   std::optional<Interrupted> interrupt;
   const Released released;
+  // Between two attempts a signal waits for the next one, in which the run can be saved.
+  std::optional<process::InterruptGuard> between_attempts;
+  std::shared_ptr<RunMemory> memory;
+  if (options.max_restarts > 0 && engine->restarts() == Engine::Restarts::kByRun)
+    memory = std::make_shared<RunMemory>(options.max_restarts);
   engine->run({.prepare =
                    [&] {
                      resolved = plan_of(options, engine);
                      resolved.goes_on_from = from;
+                     resolved.memory = memory;
                      last_ = {.model = resolved.model,
                               .models = resolved.options.models,
                               .criterion = resolved.options.criterion,
@@ -120,6 +134,7 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
                    },
                .work =
                    [&](comm::Communicator& communicator) {
+                     if (memory && !between_attempts) between_attempts.emplace();
                      try {
                        Loop loop(resolved, communicator);
                        result = loop.run();
@@ -127,7 +142,9 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
                      } catch (const Interrupted& caught) {
                        interrupt = caught;  // all workers were interrupted; none has failed
                      }
-                   }});
+                   },
+               .try_again = try_again_with(memory),
+               .min_workers = options.min_workers});
   if (interrupt) {
     // Everything is saved and closed. Now the signal may have its default effect.
     process::InterruptGuard::release();

@@ -11,6 +11,7 @@
 #include "lockstep/engine/replicas.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/merge.h"
+#include "lockstep/train/run_memory.h"
 #include "lockstep/train/snapshot.h"
 
 namespace lockstep {
@@ -59,8 +60,19 @@ EpochRules Checkpointer::rules() const {
   return {.phases = parts_.phases, .steps_per_epoch = parts_.options.steps_per_epoch};
 }
 
+// Whether the run goes on from anything: the point of a restart, the run before, or a file.
+bool Checkpointer::has_start() {
+  start_ = parts_.goes_on_from;
+  if (state_.restarts > 0) {
+    const KeptRun* const point = parts_.memory != nullptr ? parts_.memory->point() : nullptr;
+    is_restart_ = state_.comm->vote(point != nullptr ? 1 : 0).front() == 1;
+    if (is_restart_) start_ = point;
+  }
+  return is_restart_ || start_ != nullptr || parts_.options.resume;
+}
+
 std::optional<ResumePoint> Checkpointer::resume() {
-  if (!parts_.options.resume && parts_.goes_on_from == nullptr) return std::nullopt;
+  if (!has_start()) return std::nullopt;
   std::optional<fs::path> folder;
   if (parts_.options.logdir) folder = checkpoint::folder_in(*parts_.options.logdir);
   const checkpoint::Loaded loaded = load(folder);
@@ -76,8 +88,12 @@ std::optional<ResumePoint> Checkpointer::resume() {
   parts_.replicas.send(parts_.optimizers);
   keep_lrs(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
+  if (parts_.memory != nullptr && !is_restart_) {
+    parts_.memory->set_first_point(
+        {.snapshot = loaded.state, .best_weights = best_weights_, .unavailable = {}});
+  }
   std::error_code ignored;
-  point.in_own_folder = parts_.goes_on_from != nullptr ||
+  point.in_own_folder = is_restart_ || start_ != nullptr ||
                         (folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored));
   return point;
 }
@@ -87,8 +103,8 @@ std::optional<ResumePoint> Checkpointer::resume() {
 checkpoint::Loaded Checkpointer::load(const std::optional<fs::path>& folder) const {
   comm::Communicator& comm = *state_.comm;
   checkpoint::Loaded loaded;
-  if (parts_.goes_on_from != nullptr) {
-    loaded = {.state = parts_.goes_on_from->snapshot, .path = "of the last train()"};
+  if (start_ != nullptr) {
+    loaded = {.state = start_->snapshot, .path = is_restart_ ? "in memory" : "of the last train()"};
   } else if (comm.is_primary()) {
     loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
   }
@@ -172,8 +188,7 @@ void Checkpointer::find_best_of_history(const fs::path& best_file) {
 
 // Empty on the other ranks, and if the file is missing, damaged or of another epoch.
 StateDict Checkpointer::weights_of_best(const fs::path& best_file) const {
-  if (parts_.goes_on_from != nullptr)
-    return parts_.goes_on_from->best_weights.value_or(StateDict());
+  if (start_ != nullptr) return start_->best_weights.value_or(StateDict());
   if (!state_.comm->is_primary() || !fs::exists(best_file)) return {};
   StateDict saved;
   try {

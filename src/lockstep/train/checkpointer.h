@@ -24,6 +24,7 @@ namespace lockstep {
 
 class LoaderPass;
 class Replicas;
+class RunMemory;
 struct EpochRules;
 struct Restored;
 
@@ -38,6 +39,7 @@ struct CheckpointerParts {
   const TrainOptions& options;
   Named<double> initial_lrs;              // by optimizer, before the scheduler changed it
   const KeptRun* goes_on_from = nullptr;  // resume from it instead of a file
+  RunMemory* memory = nullptr;            // rank 0's: a restart resumes from its point
 };
 
 // Where a resumed run continues.
@@ -86,6 +88,7 @@ class Checkpointer {
 
  private:
   EpochRules rules() const;
+  bool has_start();
   checkpoint::Loaded load(const std::optional<std::filesystem::path>& folder) const;
   Restored restore(const checkpoint::Loaded& loaded);
   void keep_lrs(const StateDict& snapshot);
@@ -94,6 +97,10 @@ class Checkpointer {
   StateDict weights_of_best(const std::filesystem::path& best_file) const;
 
   CheckpointerParts parts_;
+  // What the run goes on from instead of a file: the run before, or a point. It is null on ranks
+  // other than 0 after a restart.
+  const KeptRun* start_ = nullptr;
+  bool is_restart_ = false;  // it goes on from a point
   State& state_;
   Named<double> initial_lrs_;
   std::optional<StateDict> best_weights_;  // with load_best_on_end

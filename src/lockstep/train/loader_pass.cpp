@@ -93,7 +93,7 @@ void LoaderPass::run(const Start& start) {
       failed_in_ = place();
       throw;
     }
-    decide();
+    decide(settings_.after_batch && settings_.after_batch());
   }
   warn_of_wait(loader, seconds_from(begin));
   state_.can_snapshot = false;
@@ -301,14 +301,16 @@ void LoaderPass::finish_shards(const Metrics& of_updates) {
 }
 
 // A request of one worker applies to all workers, after the same batch.
-void LoaderPass::decide() {
+void LoaderPass::decide(bool wants_point) {
   constexpr std::uint64_t kEndLoader = 1;
+  constexpr std::uint64_t kPoint = 2;
   constexpr int kSignal = 8;
   // While gradients wait for a later batch, a signal waits, too, so that a checkpoint can be
   // written.
   const int pending = state_.can_snapshot ? process::InterruptGuard::pending() : 0;
   std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
   if (state_.loader_end_requested) mine |= kEndLoader;
+  if (wants_point) mine |= kPoint;
   std::uint64_t signal = 0;
   const auto votes = [&] {
     Profiler::TimedScope scope(profiler_, Activity::kWait);
@@ -318,6 +320,7 @@ void LoaderPass::decide() {
     if ((vote & kEndLoader) != 0) state_.loader_end_requested = true;
     signal = std::max(signal, vote >> kSignal);
   }
+  if ((votes.front() & kPoint) != 0) settings_.take_point();
   if (signal == 0) return;
   process::InterruptGuard::take();
   throw Interrupted(static_cast<int>(signal));

@@ -30,6 +30,10 @@ struct PassSettings {
   std::vector<Phase> phases = {Phase{}};  // a single one has no name
   std::vector<Model> untrained = {};      // networks that stay in evaluation mode
   double judged_seconds = 3;  // passes of at least this length are judged: is the loader slow?
+  // Of a run that may be restarted, on rank 0: called after every batch; returns whether a point is
+  // due. Empty on the other ranks.
+  std::function<bool()> after_batch = {};
+  std::function<void()> take_point = {};  // collective; called on all ranks if one is due
 };
 
 class LoaderPass {
@@ -91,7 +95,7 @@ class LoaderPass {
   void set_modes();
   void finish_shards(const Metrics& of_updates);
   void agree_on_metrics();
-  void decide();
+  void decide(bool wants_point = false);
   void seed_shard(const Place& at, Draws draws, std::size_t phase = 0) const;
   void check_loss() const;
   void warn_of_loss(const std::string& name, double loss);

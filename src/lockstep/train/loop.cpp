@@ -215,11 +215,14 @@ std::vector<Model> Loop::UntrainedScope::networks() const {
 
 Loop::Loop(Plan plan, comm::Communicator& communicator)
     : plan_(plan_for(std::move(plan), communicator)),
+      memory_(communicator.is_primary() ? plan_.memory.get() : nullptr),
       state_(state_of(plan_)),
       comm_(communicator),
       untrained_(plan_),
-      profiler_(plan_.options.profile) {
+      profiler_(plan_.options.profile),
+      totals_(memory_ != nullptr ? memory_->totals : own_totals_) {
   const TrainOptions& options = plan_.options;
+  if (memory_ != nullptr) memory_->begin_attempt(plan_.model);
   plan_.model.to(plan_.engine->device());
   for (const auto& [name, criterion] : plan_.criterions) criterion.to(plan_.engine->device());
   if (!plan_.optimizers.empty()) {
@@ -235,7 +238,10 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                    .shards = plan_.step.shards,
                    .unseen_gradients = training_ && training_->unseen_gradients,
                    .phases = plan_.phases,
-                   .untrained = untrained_.networks()});
+                   .untrained = untrained_.networks(),
+                   .after_batch = memory_ != nullptr ? [this] { return after_batch(); }
+                                                     : std::function<bool()>(),
+                   .take_point = [this] { take_point(); }});
   if (!training_) return;
   set_optimizers();
   state_.change_model = [this](const std::function<void()>& change) {
@@ -250,7 +256,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                        .phases = plan_.phases,
                                                        .options = options,
                                                        .initial_lrs = training_->initial_lrs,
-                                                       .goes_on_from = plan_.goes_on_from.get()});
+                                                       .goes_on_from = plan_.goes_on_from.get(),
+                                                       .memory = memory_});
   state_.checkpointer = checkpointer_.get();
 }
 
@@ -286,7 +293,8 @@ TrainResult Loop::run() {
     throw;
   } catch (const std::exception& error) {
     // This is done first, so that no other rank waits for this one.
-    comm_.abort(message_of(error));
+    comm_.abort(message_of(error), process::failure_kind(error));
+    if (is_restarted(error)) throw;  // the run has not ended
     fail();
     rethrow_from(failed_in());
   } catch (...) {
@@ -305,22 +313,36 @@ TrainResult Loop::run() {
 }
 
 void Loop::begin() {
+  learn_of_restart();
   for (const auto& callback : plan_.callbacks) callback->check(state_);
   // Every rank tries its own data. This is not done before the workers are forked, because a data
   // set may open its files at the first sample, and processes must not share them.
-  if (plan_.options.dry_run) dry_run(plan_);
+  if (plan_.options.dry_run && state_.restarts == 0) dry_run(plan_);
   if (training_) begin_training();
   begun_ = true;
   notify_all(plan_.callbacks, &Callback::on_run_start, state_);
   agree_to_stop();
+  if (memory_ != nullptr && memory_->point() == nullptr && !state_.inside_epoch) {
+    state_.can_snapshot = true;
+    take_point();
+    state_.can_snapshot = false;
+  }
+}
+
+// Rank 0 knows whether the run was restarted. The other ranks are new processes.
+void Loop::learn_of_restart() {
+  if (plan_.memory == nullptr) return;
+  const std::int64_t restarts = memory_ != nullptr ? memory_->restarts() : 0;
+  const auto votes = comm_.vote(static_cast<std::uint64_t>(restarts));
+  state_.restarts = static_cast<int>(votes.front());
 }
 
 void Loop::begin_training() {
-  say(plan_.options, first_line(plan_));
+  if (state_.restarts == 0) say(plan_.options, first_line(plan_));
   take_weights();
   const bool continued = resume();
   state_.progress.num_epochs = plan_.length.last_epoch(state_);
-  steps_before_ = state_.progress.update_step;
+  if (state_.restarts == 0) totals_.steps_before = state_.progress.update_step;
   if (comm_.is_primary()) prepare_logging(continued);
   comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
 }
@@ -328,7 +350,7 @@ void Loop::begin_training() {
 // The place of the exception that ended the run; empty if no epoch has begun.
 std::string Loop::failed_in() const {
   if (!pass_->failed_in().empty() || !training_) return pass_->failed_in();
-  const bool in_epoch = state_.progress.epoch > epochs_before_;
+  const bool in_epoch = state_.progress.epoch > totals_.epochs_before;
   return in_epoch ? fmt::format("epoch {}", state_.progress.epoch) : "";
 }
 
@@ -349,16 +371,17 @@ void Loop::take_weights() {
     if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
   }
   training_->replicas.send(training_->optimizers);
-  say(options, message);
+  if (state_.restarts == 0) say(options, message);
 }
 
 // Returns whether the run continues in the files of the run that it resumes.
 bool Loop::resume() {
   const auto point = checkpointer_->resume();
   if (!point) return false;
-  epochs_before_ = point->finished_epochs;
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
+  if (state_.restarts > 0) return true;
+  totals_.epochs_before = point->finished_epochs;
   if (plan_.goes_on_from) {
     say(plan_.options, fmt::format("=> Going on after epoch {}", state_.progress.epoch));
     return true;
@@ -373,6 +396,17 @@ bool Loop::resume() {
 }
 
 void Loop::prepare_logging(bool continued) {
+  if (memory_ == nullptr) return open_loggers(continued);
+  if (memory_->has_loggers()) {
+    state_.loggers.assign(memory_->loggers().begin(), memory_->loggers().end());
+    memory_->rewind_loggers();
+  } else {
+    open_loggers(continued);
+    memory_->note_log_positions();
+  }
+}
+
+void Loop::open_loggers(bool continued) {
   const TrainOptions& options = plan_.options;
   if (options.console) {
     ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
@@ -383,16 +417,23 @@ void Loop::prepare_logging(bool continued) {
     state_.loggers.push_back(std::make_shared<ConsoleLogger>(Console::standard(), shown));
   }
   if (options.logdir) {
-    logdir_ = prepare_logdir(*options.logdir, {.resume = continued});
-    if (logdir_.moved_to) {
+    LogDirectory& logdir = memory_ != nullptr ? memory_->logdir : logdir_;
+    logdir = prepare_logdir(*options.logdir, {.resume = continued});
+    if (logdir.moved_to) {
       say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
-                               logdir_.moved_to->string()));
+                               logdir.moved_to->string()));
     }
     state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
     state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
+  if (memory_ != nullptr) {
+    std::vector<std::shared_ptr<OnceLogger>> once;
+    for (const auto& logger : state_.loggers) once.push_back(std::make_shared<OnceLogger>(logger));
+    memory_->set_loggers(std::move(once));
+    state_.loggers.assign(memory_->loggers().begin(), memory_->loggers().end());
+  }
   const RunStart start{state_.progress, continued,
                        complete_hparams(plan_, state_, checkpointer_->initial_lrs())};
   for (const auto& logger : state_.loggers) logger->start(start);
@@ -494,8 +535,8 @@ void Loop::run_epoch() {
                 .window = plan_.length.window(names[loader_index_], state_, first_batch)});
     comm_.set_alone(true);
     if (state_.is_train) {
-      train_seconds_ += seconds_since(start);
-      train_samples_ += state_.progress.sample_step - samples_before;
+      totals_.train_seconds += seconds_since(start);
+      totals_.train_samples += state_.progress.sample_step - samples_before;
     }
     finish_loader();
   }
@@ -526,8 +567,49 @@ void Loop::finish_epoch() {
   state_.inside_epoch = false;
   state_.can_snapshot = training_ != nullptr;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
-  state_.can_snapshot = false;
   for (const auto& logger : state_.loggers) logger->flush();
+  if (memory_ != nullptr && state_.can_snapshot && memory_->is_point_due()) take_point();
+  state_.can_snapshot = false;
+}
+
+// Called on rank 0 after every batch. Returns whether a point is due.
+bool Loop::after_batch() {
+  memory_->count_batch();
+  report_recovery();
+  return state_.can_snapshot && memory_->is_point_due();
+}
+
+// Collective inside an epoch. Between epochs only rank 0 calls it.
+void Loop::take_point() {
+  const auto began = Clock::now();
+  KeptRun point{.snapshot = checkpointer_->snapshot(), .best_weights = {}, .unavailable = {}};
+  if (memory_ == nullptr) return;
+  point.best_weights = checkpointer_->best_weights();
+  memory_->keep_point(std::move(point), began);
+}
+
+void Loop::report_recovery() {
+  auto recovery = memory_->complete_recovery();
+  if (!recovery) return;
+  recovery->workers = comm_.size();
+  say(plan_.options, describe(*recovery, memory_->restart_count()));
+  if (!plan_.options.logdir) return;
+  append_recovery(*plan_.options.logdir / "recoveries.jsonl", *recovery);
+}
+
+// Whether another attempt follows, so that callbacks do not learn of the failure. Only rank 0
+// decides. Another rank is a process that ends now: if it did not fail itself, its callbacks have
+// nothing to learn.
+bool Loop::is_restarted(const std::exception& error) {
+  if (plan_.memory == nullptr || !training_) return false;
+  const auto reported = comm_.failure();
+  if (memory_ == nullptr) return reported && reported->rank != comm_.rank();
+  return memory_->will_restart(reported ? *reported
+                                        : process::RankFailure{.rank = comm_.rank(),
+                                                               .reason = message_of(error),
+                                                               .kind = process::failure_kind(error),
+                                                               .epoch = state_.progress.epoch,
+                                                               .batch = state_.loader_batch});
 }
 
 // A request of one rank applies to all. The reason is that of the first rank with a request.
@@ -549,6 +631,7 @@ void Loop::agree_to_stop() {
 }
 
 void Loop::close_loggers() noexcept {
+  if (memory_ != nullptr) return memory_->close_loggers();
   for (const auto& logger : state_.loggers) {
     try {
       logger->close();
@@ -581,14 +664,19 @@ void Loop::finish_training(TrainResult& result) {
   result.best_epoch = state_.best.epoch;
   result.best_metrics = state_.best.metrics;
   result.history = state_.history;
-  result.epochs = state_.progress.epoch - epochs_before_;
-  result.steps = state_.progress.update_step - steps_before_;
+  result.epochs = state_.progress.epoch - totals_.epochs_before;
+  result.steps = state_.progress.update_step - totals_.steps_before;
   result.best_checkpoint = state_.best_checkpoint;
   result.last_checkpoint = state_.last_checkpoint;
   result.stop_reason = state_.stop_reason;
   result.train_samples_per_second =
-      train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
-  result.seconds = seconds_since(start_);
+      totals_.train_seconds > 0 ? static_cast<double>(totals_.train_samples) / totals_.train_seconds
+                                : 0;
+  result.seconds = seconds_since(totals_.start);
+  if (memory_ != nullptr) {
+    report_recovery();  // the last batch may have been finished before the failure
+    result.recoveries = memory_->recoveries();
+  }
   std::vector<std::string> profiles;
   if (plan_.options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
   if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles, operators_);

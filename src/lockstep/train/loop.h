@@ -19,6 +19,7 @@
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/plan.h"
+#include "lockstep/train/run_memory.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/train_step.h"
 #include "lockstep/train/without_gradients.h"
@@ -74,6 +75,7 @@ class Loop {
 
   void set_optimizers();
   void begin();
+  void learn_of_restart();
   void begin_training();
   void prepare_logging(bool continued);
   void take_weights();
@@ -83,6 +85,10 @@ class Loop {
   void warn_of_missing_steps() const;
   void keep_run();
   void take_snapshot(KeptRun& kept);
+  bool after_batch();
+  void take_point();
+  void report_recovery();
+  bool is_restarted(const std::exception& error);
   void run_epoch();
   void finish_loader();
   void record_epoch();
@@ -90,11 +96,13 @@ class Loop {
   void agree_to_stop();
   void fail();
   std::string failed_in() const;
+  void open_loggers(bool continued);
   void close_loggers() noexcept;
   TrainResult finish();
   void finish_training(TrainResult& result);
 
   Plan plan_;            // of this rank
+  RunMemory* memory_;    // rank 0's, of a run that may be restarted; else null
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;
@@ -106,14 +114,11 @@ class Loop {
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;
 
-  std::size_t loader_index_ = 0;    // the current loader
-  std::int64_t first_batch_ = 0;    // of the current loader, after a resume
-  bool begun_ = false;              // on_run_start is called, so on_run_end must be, too
-  std::int64_t epochs_before_ = 0;  // finished before a resume
-  std::int64_t steps_before_ = 0;   // made before a resume
-  double train_seconds_ = 0;
-  std::int64_t train_samples_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::size_t loader_index_ = 0;  // the current loader
+  std::int64_t first_batch_ = 0;  // of the current loader, after a resume
+  bool begun_ = false;            // on_run_start is called, so on_run_end must be, too
+  RunTotals own_totals_;          // of a run that cannot be restarted
+  RunTotals& totals_;
 };
 
 }  // namespace lockstep

@@ -31,6 +31,16 @@ void check_options(const TrainOptions& options) {
     if (*count < 1) throw ConfigError("{}: expected 1 or more, got {}", name, *count);
     if (!options.ddp) throw ConfigError("{}: {} makes sense with ddp = true only", name, *count);
   }
+  if (options.max_restarts < 0) {
+    throw ConfigError("max_restarts: expected 0 or more, got {}", options.max_restarts);
+  }
+  if (options.min_workers < 1) {
+    throw ConfigError("min_workers: expected 1 or more, got {}", options.min_workers);
+  }
+  if (options.max_restarts > 0 && !options.ddp && options.engine == nullptr) {
+    throw ConfigError("max_restarts: {} makes sense with workers only: set ddp = true",
+                      options.max_restarts);
+  }
   for (const auto& logger : options.loggers) {
     if (logger == nullptr) throw ConfigError("loggers: expected a logger, got a null pointer");
   }

@@ -115,6 +115,13 @@ struct TrainOptions {
   // (loader's batch_size) x (workers) samples. Results depend on the number of shards, not on the
   // number of workers. Needs ddp.
   std::optional<int> shards;
+  // How many times workers are made anew after one of them died, hung or threw. The run goes on
+  // from a snapshot in memory and ends with the same weights (docs/guide/recovery.md). Needs ddp,
+  // or an engine with workers. Under `lockstep launch`, its --max-restarts counts instead.
+  int max_restarts = 0;
+  // If a worker cannot be replaced, the run goes on with fewer workers, but not with fewer than
+  // this. The number of shards stays, and so do the results.
+  int min_workers = 1;
   std::shared_ptr<Engine> engine;  // all other settings; default: the GPU, else the CPU
 };
 
@@ -135,6 +142,7 @@ struct TrainResult {
   double seconds = 0;                      // of this call
   int rank = 0;  // of this process; more than 0 only if a launcher started it
   double train_samples_per_second = 0;
+  std::int64_t recoveries = 0;  // how many times workers were made anew (max_restarts)
 };
 
 struct EvaluateOptions {

@@ -305,6 +305,12 @@ void check_engine(const TrainOptions& options) {
         "{}: {} and an engine contradict each other; set it in the options of the engine", name,
         *count);
   }
+  if (options.max_restarts > 0 && options.engine->restarts() == Engine::Restarts::kNever) {
+    throw PlanError(named_part("engine"),
+                    fmt::format("max_restarts is {}, and this engine has no workers that can be "
+                                "made anew; use a DistributedDataParallelEngine",
+                                options.max_restarts));
+  }
   // If workers are requested, a single process would be wrong, and the user would not notice it.
   if (options.ddp && dynamic_cast<DeviceEngine*>(options.engine.get()) != nullptr) {
     throw PlanError(named_part("engine"),
@@ -360,7 +366,8 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .clip_grad = options.clip_grad,
                      .log_gradient_norm = options.log_gradient_norm},
             .length = {},
-            .goes_on_from = nullptr};
+            .goes_on_from = nullptr,
+            .memory = nullptr};
   check_loaders(plan);
   set_parts(plan);
   plan.length = length_of(options, plan.loaders, plan.engine->shards());

@@ -20,6 +20,7 @@
 #include "lockstep/train/options.h"
 #include "lockstep/train/phase.h"
 #include "lockstep/train/run_length.h"
+#include "lockstep/train/run_memory.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/step_settings.h"
 #include "lockstep/train/supervised_keys.h"
@@ -96,6 +97,7 @@ struct Plan {
   StepSettings step;
   RunLength length;
   std::shared_ptr<const KeptRun> goes_on_from;  // null: a new run, or one from a checkpoint
+  std::shared_ptr<RunMemory> memory;            // of a run that may be restarted; else null
 };
 
 // The engine that the options ask for: the given one, workers for `ddp`, or this process. Throws

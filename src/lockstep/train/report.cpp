@@ -99,7 +99,8 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                    .workers = state.engine->workers(),
                    .shards = state.engine->shards(),
                    .global_batch_size = update_batch_size(state),
-                   .weights_hash = result.weights_hash});
+                   .weights_hash = result.weights_hash,
+                   .recoveries = result.recoveries});
   }
   if (options.profile) {
     say(options, profile_table(profiles));

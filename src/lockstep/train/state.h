@@ -71,6 +71,8 @@ struct RunState {
   data::Loaders loaders;               // a callback may exchange some at the start of an epoch
   std::vector<std::shared_ptr<Logger>> loggers;
 
+  int restarts = 0;  // how many times the workers were made anew before this attempt (max_restarts)
+
   // What the options request.
   std::optional<std::filesystem::path> logdir;
   std::uint64_t seed = 42;

@@ -1,0 +1,111 @@
+// What outlives an attempt of a run that may be restarted (TrainOptions::max_restarts): the last
+// point, from which the next attempt goes on, the loggers, and what the run has reached.
+// docs/decisions/recovery.md describes how it is used.
+//
+// The process of rank 0 uses it. Forked workers have a copy of its first state, which they do not
+// use: rank 0 tells them what they need.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/engine/engine.h"
+#include "lockstep/log/logdir.h"
+#include "lockstep/log/once_logger.h"
+#include "lockstep/log/recovery_log.h"
+#include "lockstep/state/state_dict.h"
+#include "lockstep/train/kept_run.h"
+#include "lockstep/train/model.h"
+#include "lockstep/train/restart_policy.h"
+
+namespace lockstep {
+
+// What a run counts over all of its attempts.
+struct RunTotals {
+  std::int64_t epochs_before = 0;  // finished before a resume
+  std::int64_t steps_before = 0;   // made before a resume
+  double train_seconds = 0;
+  std::int64_t train_samples = 0;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+class RunMemory {
+ public:
+  explicit RunMemory(int max_restarts) : policy_(max_restarts) {}
+  // Closes loggers that an attempt has left open.
+  ~RunMemory() { close_loggers(); }
+  RunMemory(const RunMemory&) = delete;
+  RunMemory& operator=(const RunMemory&) = delete;
+
+  int restarts() const { return policy_.restarts(); }
+
+  RunTotals totals;
+  LogDirectory logdir;  // locked until the run ends
+
+  // The loggers of the run. They are started in the first attempt and stay open.
+  bool has_loggers() const { return has_loggers_; }
+  const std::vector<std::shared_ptr<OnceLogger>>& loggers() const { return loggers_; }
+  void set_loggers(std::vector<std::shared_ptr<OnceLogger>> loggers) {
+    loggers_ = std::move(loggers);
+    has_loggers_ = true;
+  }
+  // Closes them. Warns if that fails.
+  void close_loggers() noexcept;
+
+  // Called at the beginning of every attempt, before anything changes the model. The first attempt
+  // begins with the weights that the model has, and so does every other one.
+  void begin_attempt(const Model& model);
+
+  // The last point; null before the first one.
+  const KeptRun* point() const { return point_ ? &*point_ : nullptr; }
+  // The run begins from a checkpoint, which is its first point.
+  void set_first_point(KeptRun point) { point_ = std::move(point); }
+  // Called when the loggers are open: the first point is at this position of theirs.
+  void note_log_positions();
+  // Called when an attempt has restored the run from the point: the loggers go back to it, too.
+  void rewind_loggers();
+  // Stores a new point. `began` is when the work for it began. The next point is due when the run
+  // has gone on for kPointShare times as long as this one took.
+  void keep_point(KeptRun point, std::chrono::steady_clock::time_point began);
+  static constexpr int kPointShare = 150;
+  bool is_point_due() const { return std::chrono::steady_clock::now() >= next_point_; }
+
+  // Called after every batch.
+  void count_batch() { batches_since_point_ += 1; }
+  // Called after a batch, and at the end of the run: the recovery that is complete now, if the run
+  // has failed since the last call.
+  std::optional<Recovery> complete_recovery();
+  // How many were completed.
+  std::int64_t recoveries() const { return recoveries_; }
+  RestartCount restart_count() const {
+    return {.restart = policy_.restarts(), .most = policy_.max_restarts()};
+  }
+
+  // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
+  // follows. The answer is kept for try_again().
+  bool will_restart(const process::RankFailure& failure);
+  // Called when the workers of a failed attempt are gone: whether to make another attempt. Waits as
+  // long as RestartPolicy::backoff() says. Warns of all failures if there are no more attempts.
+  bool try_again(const Engine::AttemptFailure& failure);
+
+ private:
+  RestartPolicy policy_;
+  std::vector<std::shared_ptr<OnceLogger>> loggers_;
+  bool has_loggers_ = false;
+  std::optional<StateDict> first_weights_;
+  std::vector<bool> first_trainable_;  // requires_grad of the parameters
+  std::optional<KeptRun> point_;
+  std::vector<std::int64_t> point_positions_;  // of the loggers
+  std::chrono::steady_clock::time_point next_point_ = {};
+  std::int64_t batches_since_point_ = 0;
+  std::optional<bool> decision_;        // of will_restart()
+  std::optional<Recovery> unfinished_;  // until the next finished batch
+  std::chrono::steady_clock::time_point failed_at_ = {};
+  std::int64_t recoveries_ = 0;
+};
+
+}  // namespace lockstep

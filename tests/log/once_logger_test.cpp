@@ -1,0 +1,69 @@
+#include "lockstep/log/once_logger.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Remembers what it was given.
+class Remembering final : public Logger {
+ public:
+  void start(const RunStart&) override { ++starts; }
+  void log_metrics(const Record& record) override {
+    if (fails) throw Error("no space left");
+    epochs.push_back(record.progress.epoch);
+  }
+  void log_image(const std::string&, const std::string& tag, const Image&,
+                 const Progress&) override {
+    tags.push_back(tag);
+  }
+  void close() override { ++closes; }
+
+  std::vector<std::int64_t> epochs;
+  std::vector<std::string> tags;
+  int starts = 0, closes = 0;
+  bool fails = false;
+};
+
+Record record_of(std::int64_t epoch) {
+  return {.scope = Scope::kEpoch, .loader = "train", .progress = {.epoch = epoch}};
+}
+
+TEST(OnceLogger, LeavesOutTheRecordsThatAreRepeated) {
+  const auto inner = std::make_shared<Remembering>();
+  OnceLogger logger(inner);
+  logger.start({});
+  logger.log_metrics(record_of(1));
+  const std::int64_t point = logger.position();
+  logger.log_metrics(record_of(2));
+  logger.log_image("train", "matrix", {}, {});
+  // The run goes back to the point twice, and the second time gets further.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    logger.rewind(point);
+    logger.log_metrics(record_of(2));
+  }
+  logger.log_image("train", "matrix", {}, {});
+  logger.log_metrics(record_of(3));
+  logger.close();
+  EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(inner->tags, std::vector<std::string>{"matrix"});
+  EXPECT_EQ(inner->starts, 1);
+  EXPECT_EQ(inner->closes, 1);
+}
+
+TEST(OnceLogger, ARecordWhoseLoggerThrewIsNotWrittenAgain) {
+  const auto inner = std::make_shared<Remembering>();
+  OnceLogger logger(inner);
+  inner->fails = true;
+  EXPECT_THROW(logger.log_metrics(record_of(1)), Error);
+  inner->fails = false;
+  logger.rewind(0);
+  logger.log_metrics(record_of(1));
+  logger.log_metrics(record_of(2));
+  EXPECT_EQ(inner->epochs, std::vector<std::int64_t>{2});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,402 @@
+// Runs that lose workers, and go on: real processes that are really killed, on a small problem.
+// Each run must end as the undisturbed run does, to the bit.
+#include <csignal>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/classification.h"
+#include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/freeze.h"
+#include "lockstep/callback/lambda.h"
+#include "lockstep/engine/distributed.h"
+#include "tests/support/slowdown.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+struct Setup {
+  int workers = 2;
+  std::string backend = "auto";
+  int max_restarts = 0;
+  bool share_updates = true;
+  std::chrono::milliseconds timeout = 60s;
+};
+
+TrainOptions with(const Setup& setup) {
+  TrainOptions options = toy::options();
+  options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3})};
+  options.max_restarts = setup.max_restarts;
+  options.engine = std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = setup.workers,
+                                     .shards = 4,
+                                     .backend = setup.backend,
+                                     .share_updates = setup.share_updates,
+                                     .timeout = setup.timeout});
+  return options;
+}
+
+// A fault that happens once, in one attempt, at one place of the run.
+struct Fault {
+  int rank = 1;
+  int restart = 0;  // in which attempt
+  std::int64_t epoch = 1;
+  std::string loader = "train";
+  std::int64_t batch = 1;  // 0: at any
+  std::function<void()> strike = [] { ::raise(SIGKILL); };
+
+  void operator()(const State& state) const {
+    if (state.comm->rank() != rank || state.restarts != restart) return;
+    if (state.progress.epoch != epoch || state.loader != loader) return;
+    if (batch == 0 || state.loader_batch == batch) strike();
+  }
+};
+
+CallbackPtr at_step(const Fault& fault) {
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = fault;
+  return hooks;
+}
+
+std::map<std::string, std::string> csv_files(const fs::path& logdir) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(logdir / "logs")) {
+    files[entry.path().filename()] = read_file(entry.path());
+  }
+  return files;
+}
+
+std::vector<nlohmann::json> recoveries_in(const fs::path& logdir) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(logdir / "recoveries.jsonl");
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+void expect_equal(const TrainResult& found, const TrainResult& expected) {
+  EXPECT_EQ(found.weights_hash, expected.weights_hash);
+  EXPECT_EQ(found.history, expected.history) << "every metric of every epoch, to the bit";
+  EXPECT_EQ(found.epochs, expected.epochs);
+  EXPECT_EQ(found.steps, expected.steps);
+  EXPECT_EQ(found.best_epoch, expected.best_epoch);
+}
+
+// At every hook, in the first, a middle and the last batch of train and valid loaders.
+TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
+  const TrainResult expected = toy::train(with({}));
+  using Slot = std::function<void(State&)> toy::Hooks::*;
+  const std::map<std::string, Slot> slots = {{"run_start", &toy::Hooks::run_start},
+                                             {"epoch_start", &toy::Hooks::epoch_start},
+                                             {"loader_start", &toy::Hooks::loader_start},
+                                             {"batch_start", &toy::Hooks::batch_start},
+                                             {"forward", &toy::Hooks::forward},
+                                             {"backward", &toy::Hooks::backward},
+                                             {"batch_end", &toy::Hooks::batch_end},
+                                             {"step", &toy::Hooks::step},
+                                             {"loader_end", &toy::Hooks::loader_end},
+                                             {"epoch_end", &toy::Hooks::epoch_end},
+                                             {"run_end", &toy::Hooks::run_end}};
+  for (const auto& [name, slot] : slots) {
+    const bool in_batches = name == "batch_start" || name == "forward" || name == "backward" ||
+                            name == "batch_end" || name == "step";
+    for (const std::int64_t epoch : {1, 2, 3}) {
+      for (const std::string loader : {"train", "valid"}) {
+        if (name == "backward" && loader == "valid") continue;
+        if ((name == "run_start" || name == "run_end") && (epoch > 1 || loader == "valid"))
+          continue;
+        SCOPED_TRACE(fmt::format("killed in {}, epoch {}, {}", name, epoch, loader));
+        auto hooks = std::make_shared<toy::Hooks>();
+        const Fault fault{
+            .epoch = epoch, .loader = loader, .batch = in_batches ? epoch % 2 + 1 : 0};
+        hooks.get()->*slot = [&, is_whole = !in_batches](State& state) {
+          if (!is_whole) return fault(state);
+          const bool is_there =
+              name == "run_start" || name == "run_end" || state.progress.epoch == epoch;
+          if (state.comm->rank() == 1 && state.restarts == 0 && is_there) ::raise(SIGKILL);
+        };
+        TrainOptions options = with({.max_restarts = 1});
+        options.callbacks.add(hooks);
+        expect_equal(toy::train(options), expected);
+      }
+    }
+  }
+}
+
+TEST(Recovery, OverEveryTransportAndForAnyNumberOfWorkers) {
+  const TrainResult expected = toy::train(with({.workers = 1}));
+  for (const Setup& setup :
+       {Setup{.workers = 2, .backend = "gloo"}, Setup{.workers = 3}, Setup{.workers = 4},
+        Setup{.workers = 3, .backend = "gloo"}, Setup{.workers = 2, .share_updates = false}}) {
+    SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+    Setup restarting = setup;
+    restarting.max_restarts = 3;
+    TrainOptions options = with(restarting);
+    options.callbacks.add(at_step({.rank = 1, .restart = 0, .epoch = 1, .batch = 2}));
+    options.callbacks.add(
+        at_step({.rank = setup.workers - 1, .restart = 1, .epoch = 2, .batch = 1}));
+    options.callbacks.add(
+        at_step({.rank = 1, .restart = 2, .epoch = 3, .loader = "valid", .batch = 1}));
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 3);
+  }
+}
+
+TEST(Recovery, LogsHaveEveryRowOnceAndTheFolderSaysWhatHappened) {
+  const TemporaryDirectory calm, disturbed;
+  TrainOptions options = with({});
+  options.logdir = calm.path();
+  toy::train(options);
+
+  options = with({.max_restarts = 4});
+  options.logdir = disturbed.path();
+  options.callbacks.add(CheckpointCallback({.save_n_best = 2, .save_every_batches = 1}));
+  options.callbacks.add(at_step({.restart = 0, .epoch = 1, .loader = "valid", .batch = 1}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 3, .batch = 1}));
+  const TrainResult found = toy::train(options);
+
+  EXPECT_EQ(csv_files(disturbed.path()), csv_files(calm.path()));
+  const auto lines = recoveries_in(disturbed.path());
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["rank"], 1);
+  EXPECT_EQ(lines[0]["kind"], "lost");
+  EXPECT_THAT(lines[0]["reason"].get<std::string>(), HasSubstr("signal 9"));
+  EXPECT_EQ(lines[0]["epoch"], 1);
+  EXPECT_EQ(lines[1]["epoch"], 3);
+  EXPECT_EQ(lines[1]["batch"], 1);
+  for (const auto& line : lines) {
+    EXPECT_GE(line["repeated_batches"], 0);
+    EXPECT_GT(line["seconds"], 0);
+    EXPECT_LT(line["seconds"], scaled(5));
+  }
+  const auto summary = nlohmann::json::parse(read_file(disturbed / "summary.json"));
+  EXPECT_EQ(summary["recoveries"], 2);
+  EXPECT_EQ(summary["weights_hash"], found.weights_hash);
+  EXPECT_TRUE(fs::exists(disturbed / "checkpoints/best.pth"));
+}
+
+// What a callback keeps in its state goes back with the run.
+class Counting final : public Callback {
+ public:
+  CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
+  void on_step(State&) override { ++steps; }
+  StateDict state() const override { return {{"steps", steps}}; }
+  void load_state(const StateDict& state) override { steps = state.get<std::int64_t>("steps"); }
+
+  std::int64_t steps = 0;
+};
+
+TEST(Recovery, CallbacksSeeEveryBatchOnceInTheEnd) {
+  const auto calm = std::make_shared<Counting>();
+  TrainOptions options = with({});
+  options.callbacks.add(calm);
+  toy::train(options);
+
+  const auto counting = std::make_shared<Counting>();
+  std::vector<int> starts;
+  int ends = 0, exceptions = 0;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->run_start = [&](State& state) { starts.push_back(state.restarts); };
+  hooks->run_end = [&](State&) { ++ends; };
+  hooks->exception = [&](State&) { ++exceptions; };
+  options = with({.max_restarts = 2});
+  options.callbacks.add(counting);
+  options.callbacks.add(hooks);
+  options.callbacks.add(at_step({.restart = 0, .epoch = 1, .batch = 2}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 2, .batch = 2}));
+  toy::train(options);
+  EXPECT_EQ(counting->steps, calm->steps);
+  EXPECT_THAT(starts, testing::ElementsAre(0, 1, 2));
+  EXPECT_EQ(ends, 1);
+  EXPECT_EQ(exceptions, 0) << "the run has not failed";
+}
+
+// Parameters that were frozen after the point are not frozen at the point.
+TEST(Recovery, FreezingHappensAgainWhereItHappened) {
+  const auto options_of = [](int max_restarts) {
+    TrainOptions options = with({.max_restarts = max_restarts});
+    options.num_epochs = 4;
+    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .from_epoch = 2, .epochs = 1}));
+    return options;
+  };
+  const TrainResult expected = toy::train(options_of(0));
+  TrainOptions options = options_of(2);
+  options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 1}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 3, .batch = 1}));
+  expect_equal(toy::train(options), expected);
+}
+
+TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {
+  const TrainResult expected = toy::train(with({}));
+  const std::chrono::milliseconds limit = scaled(500ms);
+  for (const bool stopped : {false, true}) {
+    SCOPED_TRACE(stopped ? "stopped" : "asleep");
+    TrainOptions options = with({.max_restarts = 1, .timeout = limit});
+    Fault fault{.epoch = 2, .batch = 1};
+    fault.strike = stopped ? std::function<void()>([] { ::raise(SIGSTOP); })
+                           : [] { std::this_thread::sleep_for(std::chrono::hours(1)); };
+    options.callbacks.add(at_step(fault));
+    const TemporaryDirectory logdir;
+    options.logdir = logdir.path();
+    expect_equal(toy::train(options), expected);
+    const auto lines = recoveries_in(logdir.path());
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_EQ(lines[0]["kind"], "hang");
+    EXPECT_EQ(lines[0]["rank"], 1);
+  }
+}
+
+TEST(Recovery, AnExceptionIsTriedOnceMore) {
+  const TrainResult expected = toy::train(with({}));
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(fmt::format("of rank {}", rank));
+    TrainOptions options = with({.max_restarts = 3});
+    options.callbacks.add(at_step({.rank = rank, .epoch = 2, .batch = 2, .strike = [] {
+                                     throw std::runtime_error("the network drive is away");
+                                   }}));
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 1);
+  }
+}
+
+TEST(Recovery, TheSameExceptionAtTheSameBatchTwiceEndsTheRun) {
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(fmt::format("of rank {}", rank));
+    TrainOptions options = with({.max_restarts = 9});
+    int exceptions = 0;
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = [&](State& state) {
+      if (state.comm->rank() != rank || state.progress.epoch != 2) return;
+      throw std::runtime_error(fmt::format("attempt {}", state.restarts));
+    };
+    hooks->exception = [&](State&) { ++exceptions; };
+    options.callbacks.add(hooks);
+    const toy::Warnings warnings;
+    EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("attempt 1"));
+    EXPECT_EQ(exceptions, 1);
+    ASSERT_FALSE(warnings.texts.empty());
+    EXPECT_THAT(warnings.texts.back(), HasSubstr("same batch twice"));
+    EXPECT_THAT(warnings.texts.back(), HasSubstr("attempt 0"));
+  }
+}
+
+TEST(Recovery, AWrongOptionIsNotTriedAgain) {
+  TrainOptions options = with({.max_restarts = 9});
+  int most = 0;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = [&](State& state) {
+    most = std::max(most, state.restarts);
+    if (state.comm->rank() == 1) throw ConfigError("alpha: expected 1, got 2");
+  };
+  options.callbacks.add(hooks);
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("alpha: expected 1, got 2"));
+  EXPECT_EQ(most, 0);
+}
+
+TEST(Recovery, TheBudgetOfRestartsIsKept) {
+  TrainOptions options = with({.max_restarts = 2});
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = [](State& state) {
+    if (state.comm->rank() == 1 && state.progress.epoch == 2) ::raise(SIGKILL);
+  };
+  options.callbacks.add(hooks);
+  const toy::Warnings warnings;
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("signal 9"));
+  ASSERT_FALSE(warnings.texts.empty());
+  EXPECT_THAT(warnings.texts.back(), HasSubstr("max_restarts is 2"));
+}
+
+// The run resumes inside an epoch, and a worker dies before the first point of this run.
+TEST(Recovery, AResumedRunRecoversToo) {
+  const TemporaryDirectory logdir;
+  TrainOptions options = with({});
+  const TrainResult expected = toy::train(options);
+  options.logdir = logdir.path();
+  options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = [](State& state) {
+    if (state.progress.epoch == 2 && state.loader == "train" && state.loader_batch == 2) {
+      throw std::runtime_error("stop here");
+    }
+  };
+  options.callbacks.add(hooks);
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("stop here"));
+
+  options = with({.max_restarts = 3});
+  options.logdir = logdir.path();
+  options.resume = "last";
+  options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+  Fault at_once{.epoch = 2, .batch = 0};
+  options.callbacks.add(at_step(at_once));
+  const TrainResult found = toy::train(options);
+  EXPECT_EQ(found.weights_hash, expected.weights_hash);
+  EXPECT_EQ(found.history, expected.history);
+  EXPECT_EQ(found.recoveries, 1);
+  EXPECT_EQ(found.epochs, 2) << "those of this call";
+}
+
+TEST(Recovery, EarlyStoppingBestWeightsAndACallbackThatCounts) {
+  const auto options_of = [](int max_restarts, std::vector<std::int64_t>& called) {
+    TrainOptions options = with({.max_restarts = max_restarts});
+    options.num_epochs = 6;
+    options.load_best_on_end = true;
+    options.callbacks.add(EarlyStoppingCallback({.patience = 2}));
+    options.callbacks.add(
+        on_epoch_end([&called](State& s) { called.push_back(s.progress.epoch); }).every(2));
+    return options;
+  };
+  std::vector<std::int64_t> calm, called;
+  const TrainResult expected = toy::train(options_of(0, calm));
+  TrainOptions options = options_of(3, called);
+  options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 2}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 4, .batch = 1}));
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.stop_reason, expected.stop_reason);
+  const torch::Tensor probe = torch::ones({3, 4});
+  EXPECT_TRUE(torch::equal(found.model(probe), expected.model(probe))) << "the best weights";
+  EXPECT_EQ(std::set(called.begin(), called.end()), std::set(calm.begin(), calm.end()));
+}
+
+TEST(Recovery, OneProcessTriesAgainToo) {
+  const TrainResult expected = toy::train(with({.workers = 1}));
+  TrainOptions options = with({.workers = 1, .max_restarts = 1});
+  options.callbacks.add(at_step(
+      {.rank = 0, .epoch = 2, .batch = 1, .strike = [] { throw std::runtime_error("once"); }}));
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, 1);
+}
+
+TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {
+  TrainOptions options = toy::options();
+  options.max_restarts = 2;
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("max_restarts: 2 makes sense with workers only"));
+  options.engine = std::make_shared<DeviceEngine>();
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("made anew"));
+  options.max_restarts = -1;
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("max_restarts: expected 0 or more, got -1"));
+  options.max_restarts = 0;
+  options.min_workers = 0;
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("min_workers: expected 1 or more, got 0"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include "lockstep/train/run_memory.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/base/error.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using process::FailureKind;
+using process::RankFailure;
+using Clock = std::chrono::steady_clock;
+
+RankFailure lost(std::int64_t epoch = 1, std::int64_t batch = 1) {
+  return {.rank = 1,
+          .reason = "its process was killed",
+          .kind = FailureKind::kLost,
+          .epoch = epoch,
+          .batch = batch};
+}
+
+class Counting final : public Logger {
+ public:
+  void log_metrics(const Record&) override { ++records; }
+  void close() override { ++closes; }
+  int records = 0, closes = 0;
+};
+
+TEST(RunMemory, EveryAttemptBeginsWithTheWeightsOfTheFirst) {
+  RunMemory memory(3);
+  const Model model = toy::model();
+  memory.begin_attempt(model);
+  const StateDict first = model.state();
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& [name, tensor] : model.parameters()) tensor.add_(1);
+  }
+  model.parameters()[0].second.set_requires_grad(false);
+  memory.begin_attempt(model);
+  for (const auto& [name, tensor] : model.weights()) {
+    EXPECT_TRUE(torch::equal(tensor, first.get<torch::Tensor>(name))) << name;
+  }
+  EXPECT_TRUE(model.parameters()[0].second.requires_grad());
+}
+
+TEST(RunMemory, LoggersGoBackToThePoint) {
+  const auto inner = std::make_shared<Counting>();
+  {
+    RunMemory memory(3);
+    memory.set_loggers({std::make_shared<OnceLogger>(inner)});
+    memory.note_log_positions();
+    const auto& logger = memory.loggers().front();
+    logger->log_metrics({});
+    memory.keep_point({}, Clock::now());
+    logger->log_metrics({});
+    memory.rewind_loggers();
+    logger->log_metrics({});
+    logger->log_metrics({});
+    EXPECT_EQ(inner->records, 3);
+  }
+  EXPECT_EQ(inner->closes, 1);
+}
+
+TEST(RunMemory, PointsTakeASmallShareOfTheTime) {
+  RunMemory memory(3);
+  EXPECT_TRUE(memory.is_point_due()) << "there is none yet";
+  memory.keep_point({}, Clock::now() - std::chrono::seconds(1));
+  EXPECT_FALSE(memory.is_point_due()) << "it took a second, so the next one is due in 150 s";
+  memory.keep_point({}, Clock::now());
+  const auto limit = Clock::now() + std::chrono::seconds(10);
+  while (!memory.is_point_due() && Clock::now() < limit) {
+  }
+  EXPECT_TRUE(memory.is_point_due()) << "it took no time";
+}
+
+TEST(RunMemory, ARecoveryIsCompleteWithTheNextBatch) {
+  RunMemory memory(3);
+  memory.keep_point({}, Clock::now());
+  for (int i = 0; i < 4; ++i) memory.count_batch();
+  EXPECT_FALSE(memory.complete_recovery()) << "nothing has failed";
+  EXPECT_TRUE(memory.will_restart(lost(2, 5)));
+  EXPECT_TRUE(memory.try_again({.error = std::make_exception_ptr(Error("later"))}));
+  EXPECT_EQ(memory.restarts(), 1) << "the failure is counted once";
+  // The next attempt fails before it has finished a batch.
+  EXPECT_TRUE(memory.will_restart(lost(2, 5)));
+  EXPECT_TRUE(memory.try_again({}));
+  memory.count_batch();
+  const auto recovery = memory.complete_recovery();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->rank, 1);
+  EXPECT_EQ(recovery->kind, "lost");
+  EXPECT_EQ(recovery->epoch, 2);
+  EXPECT_EQ(recovery->batch, 5);
+  EXPECT_EQ(recovery->repeated_batches, 4);
+  EXPECT_GE(recovery->seconds, 0.1) << "the second restart waits";
+  EXPECT_EQ(memory.recoveries(), 1);
+  EXPECT_FALSE(memory.complete_recovery());
+}
+
+// A failure before the ranks are connected is known only as an exception.
+TEST(RunMemory, AFailureOutsideOfTheLoopIsDecidedLater) {
+  RunMemory memory(5);
+  EXPECT_TRUE(memory.try_again({.error = std::make_exception_ptr(CommError("no route"))}));
+  EXPECT_FALSE(memory.try_again({.error = std::make_exception_ptr(ConfigError("a wrong option"))}));
+  RunMemory other(5);
+  EXPECT_TRUE(other.try_again({.error = std::make_exception_ptr(CommError("no route"))}));
+  const toy::Warnings warnings;
+  EXPECT_FALSE(other.try_again({.error = std::make_exception_ptr(CommError("no route"))}))
+      << "the same again";
+  ASSERT_EQ(warnings.texts.size(), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep
