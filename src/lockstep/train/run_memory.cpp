@@ -1,5 +1,7 @@
 #include "lockstep/train/run_memory.h"
 
+#include <algorithm>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -26,7 +28,72 @@ process::RankFailure failure_of(const Engine::AttemptFailure& failure) {
   return found;
 }
 
+process::NoteKind note_kind(process::FailureKind kind) {
+  switch (kind) {
+    case process::FailureKind::kConfig:
+      return process::NoteKind::kConfig;
+    case process::FailureKind::kOutOfMemory:
+      return process::NoteKind::kOutOfMemory;
+    case process::FailureKind::kLost:
+      return process::NoteKind::kLost;
+    case process::FailureKind::kHang:
+      return process::NoteKind::kHang;
+    case process::FailureKind::kError:
+      break;
+  }
+  return process::NoteKind::kError;
+}
+
+process::FailureKind failure_kind_of(process::NoteKind kind) {
+  switch (kind) {
+    case process::NoteKind::kConfig:
+      return process::FailureKind::kConfig;
+    case process::NoteKind::kOutOfMemory:
+      return process::FailureKind::kOutOfMemory;
+    case process::NoteKind::kLost:
+      return process::FailureKind::kLost;
+    case process::NoteKind::kHang:
+      return process::FailureKind::kHang;
+    case process::NoteKind::kError:
+      break;
+  }
+  return process::FailureKind::kError;
+}
+
 }  // namespace
+
+RunMemory::RunMemory(int max_restarts, StoredRun stored)
+    : policy_(max_restarts), stored_(std::move(stored)) {
+  if (auto content = stored_->read()) {
+    point_ = std::move(content->point);
+    totals = content->totals;
+    recoveries_ = content->recoveries;
+    has_begun_logs_ = true;
+  }
+  // The first failure of each attempt is its cause.
+  std::set<int> attempts;
+  for (const process::FailureNote& note : stored_->file().failures()) {
+    if (!attempts.insert(note.attempt).second) continue;
+    const process::RankFailure failure{.rank = note.rank,
+                                       .reason = note.reason,
+                                       .kind = failure_kind_of(note.kind),
+                                       .epoch = std::max<std::int64_t>(note.epoch, 0),
+                                       .batch = std::max<std::int64_t>(note.batch, 0)};
+    will_restart(failure);
+  }
+  decision_.reset();
+  if (unfinished_) unfinished_->repeated_batches.reset();  // the process that counted them is gone
+  if (const auto failed = stored_->file().attempt_start().failed) failed_at_ = *failed;
+}
+
+void RunMemory::begin_logs() {
+  if (stored_ && !has_begun_logs_) store();
+  has_begun_logs_ = true;
+}
+
+void RunMemory::store() {
+  stored_->write({.point = point_, .totals = totals, .recoveries = recoveries_});
+}
 
 void RunMemory::close_loggers() noexcept {
   for (const auto& logger : std::exchange(loggers_, {})) {
@@ -68,6 +135,7 @@ void RunMemory::rewind_loggers() {
 void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
   point_ = std::move(point);
   note_log_positions();
+  if (stored_) store();
   batches_since_point_ = 0;
   const auto now = Clock::now();
   next_point_ = now + kPointShare * (now - began);
@@ -78,6 +146,15 @@ std::optional<Recovery> RunMemory::complete_recovery() {
   recoveries_ += 1;
   unfinished_->seconds = std::chrono::duration<double>(Clock::now() - failed_at_).count();
   return std::exchange(unfinished_, std::nullopt);
+}
+
+void RunMemory::note_failure(const process::RankFailure& failure) {
+  stored_->file().note_failure({.attempt = restarts(),
+                                .rank = failure.rank,
+                                .kind = note_kind(failure.kind),
+                                .epoch = failure.epoch > 0 ? failure.epoch : -1,
+                                .batch = failure.epoch > 0 ? failure.batch : -1,
+                                .reason = failure.reason});
 }
 
 bool RunMemory::will_restart(const process::RankFailure& failure) {

@@ -3,7 +3,8 @@
 // docs/decisions/recovery.md describes how it is used.
 //
 // The process of rank 0 uses it. Forked workers have a copy of its first state, which they do not
-// use: rank 0 tells them what they need.
+// use: rank 0 tells them what they need. Ranks that a launcher started have one each, over memory
+// that the launcher keeps. They use it to note their failures, and rank 0 also for its points.
 #pragma once
 
 #include <chrono>
@@ -21,30 +22,33 @@
 #include "lockstep/train/kept_run.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/restart_policy.h"
+#include "lockstep/train/run_totals.h"
+#include "lockstep/train/stored_run.h"
 
 namespace lockstep {
 
-// What a run counts over all of its attempts.
-struct RunTotals {
-  std::int64_t epochs_before = 0;  // finished before a resume
-  std::int64_t steps_before = 0;   // made before a resume
-  double train_seconds = 0;
-  std::int64_t train_samples = 0;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-};
-
 class RunMemory {
  public:
+  // For workers that this process makes anew.
   explicit RunMemory(int max_restarts) : policy_(max_restarts) {}
+  // For processes that a launcher starts again. Takes over what the attempt before has stored.
+  RunMemory(int max_restarts, StoredRun stored);
   // Closes loggers that an attempt has left open.
   ~RunMemory() { close_loggers(); }
   RunMemory(const RunMemory&) = delete;
   RunMemory& operator=(const RunMemory&) = delete;
 
-  int restarts() const { return policy_.restarts(); }
+  // The number of attempts before this one.
+  int restarts() const { return stored_ ? stored_->file().attempt() : policy_.restarts(); }
+  // The memory is the launcher's, and every attempt is a new process.
+  bool is_launched() const { return stored_.has_value(); }
 
   RunTotals totals;
   LogDirectory logdir;  // locked until the run ends
+
+  // Whether an attempt before this one began to write to the run's folder, as another process.
+  bool has_begun_logs() const { return has_begun_logs_; }
+  void begin_logs();
 
   // The loggers of the run. They are started in the first attempt and stay open.
   bool has_loggers() const { return has_loggers_; }
@@ -81,19 +85,23 @@ class RunMemory {
   std::optional<Recovery> complete_recovery();
   // How many were completed.
   std::int64_t recoveries() const { return recoveries_; }
-  RestartCount restart_count() const {
-    return {.restart = policy_.restarts(), .most = policy_.max_restarts()};
-  }
+  RestartCount restart_count() const { return {.restart = restarts(), .most = policy_.max_restarts()}; }
 
   // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
   // follows. The answer is kept for try_again().
   bool will_restart(const process::RankFailure& failure);
+  // Tells the launcher of a failure of this rank, or that another rank was lost or hangs.
+  void note_failure(const process::RankFailure& failure);
   // Called when the workers of a failed attempt are gone: whether to make another attempt. Waits as
   // long as RestartPolicy::backoff() says. Warns of all failures if there are no more attempts.
   bool try_again(const Engine::AttemptFailure& failure);
 
  private:
+  void store();
+
   RestartPolicy policy_;
+  std::optional<StoredRun> stored_;
+  bool has_begun_logs_ = false;
   std::vector<std::shared_ptr<OnceLogger>> loggers_;
   bool has_loggers_ = false;
   std::optional<StateDict> first_weights_;

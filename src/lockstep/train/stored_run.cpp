@@ -1,0 +1,62 @@
+#include "lockstep/train/stored_run.h"
+
+#include <utility>
+
+#include "lockstep/checkpoint/pickle.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+StateDict to_state(const RunTotals& totals) {
+  return {{"epochs_before", totals.epochs_before},
+          {"steps_before", totals.steps_before},
+          {"train_seconds", totals.train_seconds},
+          {"train_samples", totals.train_samples},
+          // The clock is the same in all processes of a host.
+          {"start", static_cast<std::int64_t>(totals.start.time_since_epoch().count())}};
+}
+
+RunTotals totals_from(const StateDict& state) {
+  return {.epochs_before = state.get<std::int64_t>("epochs_before"),
+          .steps_before = state.get<std::int64_t>("steps_before"),
+          .train_seconds = state.get<double>("train_seconds"),
+          .train_samples = state.get<std::int64_t>("train_samples"),
+          .start = Clock::time_point(Clock::duration(state.get<std::int64_t>("start")))};
+}
+
+}  // namespace
+
+StoredRun::StoredRun(std::shared_ptr<process::MemoryFile> file, int run)
+    : file_(std::move(file)), run_(run) {
+  if (const auto stored = file_->read(run_)) sequence_ = stored->sequence;
+}
+
+std::optional<StoredContent> StoredRun::read() const {
+  auto stored = file_->read(run_);
+  if (!stored) return std::nullopt;
+  const StateDict state = checkpoint::from_pickle(std::move(stored->bytes));
+  StoredContent content{.totals = totals_from(state.get<StateDict>("totals")),
+                        .recoveries = state.get<std::int64_t>("recoveries")};
+  if (!state.contains("snapshot")) return content;
+  content.point = KeptRun{.snapshot = state.get<StateDict>("snapshot"),
+                          .best_weights = {},
+                          .unavailable = {}};
+  if (state.contains("best_weights")) {
+    content.point->best_weights = state.get<StateDict>("best_weights");
+  }
+  return content;
+}
+
+void StoredRun::write(const StoredContent& content) {
+  StateDict state{{"totals", to_state(content.totals)}, {"recoveries", content.recoveries}};
+  if (content.point) {
+    state.set("snapshot", content.point->snapshot);
+    if (content.point->best_weights) state.set("best_weights", *content.point->best_weights);
+  }
+  file_->write(run_, ++sequence_,
+               [&](const WriteBytes& write) { checkpoint::write_pickle(state, write); });
+}
+
+}  // namespace lockstep
