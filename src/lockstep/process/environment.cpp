@@ -346,6 +346,15 @@ std::optional<LaunchedPlace> find_place(const Environment& environment) {
   return std::nullopt;
 }
 
+int launcher_max_restarts(const Environment& environment) {
+  const auto found = environment.find("TORCHELASTIC_MAX_RESTARTS");
+  int restarts = 0;
+  if (found == environment.end()) return restarts;
+  const std::string& text = found->second;
+  std::from_chars(text.data(), text.data() + text.size(), restarts);
+  return std::max(restarts, 0);
+}
+
 bool is_primary_process() {
   const auto place = find_place(current_environment());
   return !place || place->topology.is_primary();

@@ -48,6 +48,10 @@ Environment current_environment();
 // rank.
 std::optional<LaunchedPlace> find_place(const Environment& environment);
 
+// How many times the launcher starts the ranks again after a failure, as `lockstep launch` and
+// torchrun say; 0 if no launcher says it.
+int launcher_max_restarts(const Environment& environment = current_environment());
+
 // Whether this process is a launcher's rank 0 or was started without a launcher. Only this process
 // writes files and prints messages.
 bool is_primary_process();

@@ -1,5 +1,6 @@
 #include "lockstep/runner/runner.h"
 
+#include <atomic>
 #include <csignal>
 #include <typeinfo>
 #include <utility>
@@ -46,6 +47,23 @@ struct Reset {
   T& slot;
   ~Reset() { slot = T(); }
 };
+
+// The number of this process's calls of train() so far. It is global, because the points that a
+// launcher keeps belong to a process: one that is started again makes the same calls in the same
+// order.
+std::atomic<int> launched_runs = 0;
+
+// What outlives an attempt. Null if the run is not restarted.
+std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine& engine) {
+  if (engine.restarts() == Engine::Restarts::kByRun && options.max_restarts > 0) {
+    return std::make_shared<RunMemory>(options.max_restarts);
+  }
+  if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
+  auto file = process::MemoryFile::inherited();
+  if (file == nullptr) return nullptr;
+  return std::make_shared<RunMemory>(process::launcher_max_restarts(),
+                                     StoredRun(std::move(file), launched_runs++));
+}
 
 // For Engine::Job. Empty if the run is not restarted.
 std::function<bool(const Engine::AttemptFailure&)> try_again_with(
@@ -118,9 +136,7 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   const Released released;
   // Between two attempts a signal waits for the next one, in which the run can be saved.
   std::optional<process::InterruptGuard> between_attempts;
-  std::shared_ptr<RunMemory> memory;
-  if (options.max_restarts > 0 && engine->restarts() == Engine::Restarts::kByRun)
-    memory = std::make_shared<RunMemory>(options.max_restarts);
+  const std::shared_ptr<RunMemory> memory = memory_for(options, *engine);
   engine->run({.prepare =
                    [&] {
                      resolved = plan_of(options, engine);

@@ -340,7 +340,7 @@ void Loop::learn_of_restart() {
 void Loop::begin_training() {
   if (state_.restarts == 0) say(plan_.options, first_line(plan_));
   take_weights();
-  const bool continued = resume();
+  const bool continued = resume() || (memory_ != nullptr && memory_->has_begun_logs());
   state_.progress.num_epochs = plan_.length.last_epoch(state_);
   if (state_.restarts == 0) totals_.steps_before = state_.progress.update_step;
   if (comm_.is_primary()) prepare_logging(continued);
@@ -408,6 +408,7 @@ void Loop::prepare_logging(bool continued) {
 
 void Loop::open_loggers(bool continued) {
   const TrainOptions& options = plan_.options;
+  if (memory_ != nullptr) memory_->begin_logs();
   if (options.console) {
     ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
     for (const Phase& phase : plan_.phases) {
@@ -456,7 +457,7 @@ void Loop::run_measured() {
 }
 
 void Loop::run_epochs() {
-  if (state_.progress.epoch >= state_.progress.num_epochs) {
+  if (state_.progress.epoch >= state_.progress.num_epochs && state_.restarts == 0) {
     const auto& steps = plan_.length.num_steps;
     warn(fmt::format(
         "resume: the checkpoint has finished {} {} and {} is {}: there is nothing "
@@ -568,7 +569,11 @@ void Loop::finish_epoch() {
   state_.can_snapshot = training_ != nullptr;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   for (const auto& logger : state_.loggers) logger->flush();
-  if (memory_ != nullptr && state_.can_snapshot && memory_->is_point_due()) take_point();
+  if (memory_ != nullptr && state_.can_snapshot) {
+    // A launched program that is started again also repeats calls of train() that were finished.
+    const bool is_last = state_.progress.epoch >= state_.progress.num_epochs || state_.stop_reason;
+    if (memory_->is_point_due() || (is_last && memory_->is_launched())) take_point();
+  }
   state_.can_snapshot = false;
 }
 
@@ -602,14 +607,20 @@ void Loop::report_recovery() {
 // nothing to learn.
 bool Loop::is_restarted(const std::exception& error) {
   if (plan_.memory == nullptr || !training_) return false;
-  const auto reported = comm_.failure();
-  if (memory_ == nullptr) return reported && reported->rank != comm_.rank();
-  return memory_->will_restart(reported ? *reported
-                                        : process::RankFailure{.rank = comm_.rank(),
-                                                               .reason = message_of(error),
-                                                               .kind = process::failure_kind(error),
-                                                               .epoch = state_.progress.epoch,
-                                                               .batch = state_.loader_batch});
+  process::RankFailure failure{.rank = comm_.rank(),
+                               .reason = message_of(error),
+                               .kind = process::failure_kind(error),
+                               .epoch = state_.progress.epoch,
+                               .batch = state_.loader_batch};
+  if (const auto reported = comm_.failure()) failure = *reported;
+  const bool is_own = failure.rank == comm_.rank();
+  const bool is_silent =
+      failure.kind == process::FailureKind::kLost || failure.kind == process::FailureKind::kHang;
+  if (plan_.memory->is_launched()) {
+    if (is_own || is_silent) plan_.memory->note_failure(failure);
+    return plan_.memory->will_restart(failure);
+  }
+  return memory_ != nullptr ? memory_->will_restart(failure) : !is_own;
 }
 
 // A request of one rank applies to all. The reason is that of the first rank with a request.

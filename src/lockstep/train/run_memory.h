@@ -85,7 +85,9 @@ class RunMemory {
   std::optional<Recovery> complete_recovery();
   // How many were completed.
   std::int64_t recoveries() const { return recoveries_; }
-  RestartCount restart_count() const { return {.restart = restarts(), .most = policy_.max_restarts()}; }
+  RestartCount restart_count() const {
+    return {.restart = restarts(), .most = policy_.max_restarts()};
+  }
 
   // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
   // follows. The answer is kept for try_again().

@@ -40,9 +40,8 @@ std::optional<StoredContent> StoredRun::read() const {
   StoredContent content{.totals = totals_from(state.get<StateDict>("totals")),
                         .recoveries = state.get<std::int64_t>("recoveries")};
   if (!state.contains("snapshot")) return content;
-  content.point = KeptRun{.snapshot = state.get<StateDict>("snapshot"),
-                          .best_weights = {},
-                          .unavailable = {}};
+  content.point =
+      KeptRun{.snapshot = state.get<StateDict>("snapshot"), .best_weights = {}, .unavailable = {}};
   if (state.contains("best_weights")) {
     content.point->best_weights = state.get<StateDict>("best_weights");
   }
