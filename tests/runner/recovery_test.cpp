@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-struct Setup {
+struct Restarting {
   int workers = 2;
   std::string backend = "auto";
   int max_restarts = 0;
@@ -36,7 +36,7 @@ struct Setup {
   std::chrono::milliseconds timeout = 60s;
 };
 
-TrainOptions with(const Setup& setup) {
+TrainOptions restarting(const Restarting& setup) {
   TrainOptions options = toy::options();
   options.callbacks = {AccuracyCallback({.num_classes = 3}), AUCCallback({.num_classes = 3})};
   options.max_restarts = setup.max_restarts;
@@ -96,7 +96,7 @@ void expect_equal(const TrainResult& found, const TrainResult& expected) {
 
 // At every hook, in the first, a middle and the last batch of train and valid loaders.
 TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
-  const TrainResult expected = toy::train(with({}));
+  const TrainResult expected = toy::train(restarting({}));
   using Slot = std::function<void(State&)> toy::Hooks::*;
   const std::map<std::string, Slot> slots = {{"run_start", &toy::Hooks::run_start},
                                              {"epoch_start", &toy::Hooks::epoch_start},
@@ -127,7 +127,7 @@ TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
               name == "run_start" || name == "run_end" || state.progress.epoch == epoch;
           if (state.comm->rank() == 1 && state.restarts == 0 && is_there) ::raise(SIGKILL);
         };
-        TrainOptions options = with({.max_restarts = 1});
+        TrainOptions options = restarting({.max_restarts = 1});
         options.callbacks.add(hooks);
         expect_equal(toy::train(options), expected);
       }
@@ -136,14 +136,14 @@ TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
 }
 
 TEST(Recovery, OverEveryTransportAndForAnyNumberOfWorkers) {
-  const TrainResult expected = toy::train(with({.workers = 1}));
-  for (const Setup& setup :
-       {Setup{.workers = 2, .backend = "gloo"}, Setup{.workers = 3}, Setup{.workers = 4},
-        Setup{.workers = 3, .backend = "gloo"}, Setup{.workers = 2, .share_updates = false}}) {
+  const TrainResult expected = toy::train(restarting({.workers = 1}));
+  for (const Restarting& setup :
+       {Restarting{.workers = 2, .backend = "gloo"}, Restarting{.workers = 3}, Restarting{.workers = 4},
+        Restarting{.workers = 3, .backend = "gloo"}, Restarting{.workers = 2, .share_updates = false}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
-    Setup restarting = setup;
-    restarting.max_restarts = 3;
-    TrainOptions options = with(restarting);
+    Restarting often = setup;
+    often.max_restarts = 3;
+    TrainOptions options = restarting(often);
     options.callbacks.add(at_step({.rank = 1, .restart = 0, .epoch = 1, .batch = 2}));
     options.callbacks.add(
         at_step({.rank = setup.workers - 1, .restart = 1, .epoch = 2, .batch = 1}));
@@ -157,11 +157,11 @@ TEST(Recovery, OverEveryTransportAndForAnyNumberOfWorkers) {
 
 TEST(Recovery, LogsHaveEveryRowOnceAndTheFolderSaysWhatHappened) {
   const TemporaryDirectory calm, disturbed;
-  TrainOptions options = with({});
+  TrainOptions options = restarting({});
   options.logdir = calm.path();
   toy::train(options);
 
-  options = with({.max_restarts = 4});
+  options = restarting({.max_restarts = 4});
   options.logdir = disturbed.path();
   options.callbacks.add(CheckpointCallback({.save_n_best = 2, .save_every_batches = 1}));
   options.callbacks.add(at_step({.restart = 0, .epoch = 1, .loader = "valid", .batch = 1}));
@@ -189,7 +189,7 @@ TEST(Recovery, LogsHaveEveryRowOnceAndTheFolderSaysWhatHappened) {
 }
 
 // What a callback keeps in its state goes back with the run.
-class Counting final : public Callback {
+class StepCounter final : public Callback {
  public:
   CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
   void on_step(State&) override { ++steps; }
@@ -200,19 +200,19 @@ class Counting final : public Callback {
 };
 
 TEST(Recovery, CallbacksSeeEveryBatchOnceInTheEnd) {
-  const auto calm = std::make_shared<Counting>();
-  TrainOptions options = with({});
+  const auto calm = std::make_shared<StepCounter>();
+  TrainOptions options = restarting({});
   options.callbacks.add(calm);
   toy::train(options);
 
-  const auto counting = std::make_shared<Counting>();
+  const auto counting = std::make_shared<StepCounter>();
   std::vector<int> starts;
   int ends = 0, exceptions = 0;
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->run_start = [&](State& state) { starts.push_back(state.restarts); };
   hooks->run_end = [&](State&) { ++ends; };
   hooks->exception = [&](State&) { ++exceptions; };
-  options = with({.max_restarts = 2});
+  options = restarting({.max_restarts = 2});
   options.callbacks.add(counting);
   options.callbacks.add(hooks);
   options.callbacks.add(at_step({.restart = 0, .epoch = 1, .batch = 2}));
@@ -227,7 +227,7 @@ TEST(Recovery, CallbacksSeeEveryBatchOnceInTheEnd) {
 // Parameters that were frozen after the point are not frozen at the point.
 TEST(Recovery, FreezingHappensAgainWhereItHappened) {
   const auto options_of = [](int max_restarts) {
-    TrainOptions options = with({.max_restarts = max_restarts});
+    TrainOptions options = restarting({.max_restarts = max_restarts});
     options.num_epochs = 4;
     options.callbacks.add(FreezeCallback({.names = {"0.*"}, .from_epoch = 2, .epochs = 1}));
     return options;
@@ -240,11 +240,11 @@ TEST(Recovery, FreezingHappensAgainWhereItHappened) {
 }
 
 TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {
-  const TrainResult expected = toy::train(with({}));
+  const TrainResult expected = toy::train(restarting({}));
   const std::chrono::milliseconds limit = scaled(500ms);
   for (const bool stopped : {false, true}) {
     SCOPED_TRACE(stopped ? "stopped" : "asleep");
-    TrainOptions options = with({.max_restarts = 1, .timeout = limit});
+    TrainOptions options = restarting({.max_restarts = 1, .timeout = limit});
     Fault fault{.epoch = 2, .batch = 1};
     fault.strike = stopped ? std::function<void()>([] { ::raise(SIGSTOP); })
                            : [] { std::this_thread::sleep_for(std::chrono::hours(1)); };
@@ -260,10 +260,10 @@ TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {
 }
 
 TEST(Recovery, AnExceptionIsTriedOnceMore) {
-  const TrainResult expected = toy::train(with({}));
+  const TrainResult expected = toy::train(restarting({}));
   for (const int rank : {0, 1}) {
     SCOPED_TRACE(fmt::format("of rank {}", rank));
-    TrainOptions options = with({.max_restarts = 3});
+    TrainOptions options = restarting({.max_restarts = 3});
     options.callbacks.add(at_step({.rank = rank, .epoch = 2, .batch = 2, .strike = [] {
                                      throw std::runtime_error("the network drive is away");
                                    }}));
@@ -276,7 +276,7 @@ TEST(Recovery, AnExceptionIsTriedOnceMore) {
 TEST(Recovery, TheSameExceptionAtTheSameBatchTwiceEndsTheRun) {
   for (const int rank : {0, 1}) {
     SCOPED_TRACE(fmt::format("of rank {}", rank));
-    TrainOptions options = with({.max_restarts = 9});
+    TrainOptions options = restarting({.max_restarts = 9});
     int exceptions = 0;
     auto hooks = std::make_shared<toy::Hooks>();
     hooks->step = [&](State& state) {
@@ -295,7 +295,7 @@ TEST(Recovery, TheSameExceptionAtTheSameBatchTwiceEndsTheRun) {
 }
 
 TEST(Recovery, AWrongOptionIsNotTriedAgain) {
-  TrainOptions options = with({.max_restarts = 9});
+  TrainOptions options = restarting({.max_restarts = 9});
   int most = 0;
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->step = [&](State& state) {
@@ -308,7 +308,7 @@ TEST(Recovery, AWrongOptionIsNotTriedAgain) {
 }
 
 TEST(Recovery, TheBudgetOfRestartsIsKept) {
-  TrainOptions options = with({.max_restarts = 2});
+  TrainOptions options = restarting({.max_restarts = 2});
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->step = [](State& state) {
     if (state.comm->rank() == 1 && state.progress.epoch == 2) ::raise(SIGKILL);
@@ -323,8 +323,8 @@ TEST(Recovery, TheBudgetOfRestartsIsKept) {
 // The run resumes inside an epoch, and a worker dies before the first point of this run.
 TEST(Recovery, AResumedRunRecoversToo) {
   const TemporaryDirectory logdir;
-  TrainOptions options = with({});
-  const TrainResult expected = toy::train(options);
+  const TrainResult expected = toy::train(restarting({}));
+  TrainOptions options = restarting({});
   options.logdir = logdir.path();
   options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
   auto hooks = std::make_shared<toy::Hooks>();
@@ -336,7 +336,7 @@ TEST(Recovery, AResumedRunRecoversToo) {
   options.callbacks.add(hooks);
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("stop here"));
 
-  options = with({.max_restarts = 3});
+  options = restarting({.max_restarts = 3});
   options.logdir = logdir.path();
   options.resume = "last";
   options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
@@ -351,7 +351,7 @@ TEST(Recovery, AResumedRunRecoversToo) {
 
 TEST(Recovery, EarlyStoppingBestWeightsAndACallbackThatCounts) {
   const auto options_of = [](int max_restarts, std::vector<std::int64_t>& called) {
-    TrainOptions options = with({.max_restarts = max_restarts});
+    TrainOptions options = restarting({.max_restarts = max_restarts});
     options.num_epochs = 6;
     options.load_best_on_end = true;
     options.callbacks.add(EarlyStoppingCallback({.patience = 2}));
@@ -373,8 +373,8 @@ TEST(Recovery, EarlyStoppingBestWeightsAndACallbackThatCounts) {
 }
 
 TEST(Recovery, OneProcessTriesAgainToo) {
-  const TrainResult expected = toy::train(with({.workers = 1}));
-  TrainOptions options = with({.workers = 1, .max_restarts = 1});
+  const TrainResult expected = toy::train(restarting({.workers = 1}));
+  TrainOptions options = restarting({.workers = 1, .max_restarts = 1});
   options.callbacks.add(at_step(
       {.rank = 0, .epoch = 2, .batch = 1, .strike = [] { throw std::runtime_error("once"); }}));
   const TrainResult found = toy::train(options);
