@@ -4,7 +4,6 @@
 
 #include "lockstep/compute/autograd_probe.h"
 #include "lockstep/process/affinity.h"
-#include "lockstep/process/forked_workers.h"
 
 namespace lockstep {
 
@@ -25,8 +24,15 @@ void run_host_workers(const HostWorkersOptions& options,
                                  .probe = compute::autograd_works,
                                  .on_line = options.on_line},
                                 work);
-  or_report([&](const std::string& reason) { forked.host_group().fail(0, reason); },
-            [&] { work(forked.host_group()); });
+  run_as_rank_zero(forked, work);
+}
+
+void run_as_rank_zero(process::ForkedWorkers& forked,
+                      const std::function<void(process::HostGroup&)>& work) {
+  process::HostGroup& host_group = forked.host_group();
+  or_report([&](const std::string& reason,
+                process::FailureKind kind) { host_group.fail(0, reason, kind); },
+            [&] { work(host_group); });
   forked.join();
 }
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/topology.h"
+#include "lockstep/process/forked_workers.h"
 #include "lockstep/process/host_group.h"
 
 namespace lockstep {
@@ -33,20 +34,25 @@ struct HostWorkersOptions {
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work);
 
+// The last part of run_host_workers(): calls `work` as rank 0 of workers that exist already, and
+// returns when all are done.
+void run_as_rank_zero(process::ForkedWorkers& forked,
+                      const std::function<void(process::HostGroup&)>& work);
+
 // The place of a worker of the group, if all workers are on this host.
 Topology topology_of(const process::HostGroup& host_group);
 
-// Calls `action`. If it throws, calls report(message) before the exception is passed on, so that no
-// other rank waits for this one.
+// Calls `action`. If it throws, calls report(message, kind) before the exception is passed on, so
+// that no other rank waits for this one.
 template <typename Report, typename Action>
 void or_report(const Report& report, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    report(message_of(error));
+    report(message_of(error), process::failure_kind(error));
     throw;
   } catch (...) {
-    report("threw something that is no exception");
+    report("threw something that is no exception", process::FailureKind::kError);
     throw;
   }
 }

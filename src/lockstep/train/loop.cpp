@@ -286,7 +286,7 @@ TrainResult Loop::run() {
     throw;
   } catch (const std::exception& error) {
     // This is done first, so that no other rank waits for this one.
-    comm_.abort(message_of(error));
+    comm_.abort(message_of(error), process::failure_kind(error));
     fail();
     rethrow_from(failed_in());
   } catch (...) {
