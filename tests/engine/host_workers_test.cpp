@@ -39,9 +39,16 @@ TEST(HostWorkers, ThrowWhatTheCallersWorkThrew) {
 
 TEST(OrReport, ReportsBeforeItThrows) {
   std::string reported;
-  const auto report = [&](const std::string& reason) { reported = reason; };
+  process::FailureKind reported_kind{};
+  const auto report = [&](const std::string& reason, process::FailureKind kind) {
+    reported = reason;
+    reported_kind = kind;
+  };
   EXPECT_THROW(or_report(report, [] { throw Error("broken"); }), Error);
   EXPECT_EQ(reported, "broken");
+  EXPECT_EQ(reported_kind, process::FailureKind::kError);
+  EXPECT_THROW(or_report(report, [] { throw ConfigError("workers: 0"); }), ConfigError);
+  EXPECT_EQ(reported_kind, process::FailureKind::kConfig);
   EXPECT_THROW(or_report(report, [] { throw 3; }), int);
   EXPECT_THAT(reported, HasSubstr("no exception"));
   reported.clear();

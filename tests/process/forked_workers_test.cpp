@@ -530,5 +530,117 @@ TEST(ForkedWorkers, TwoGroupsAtATimeDoNotMeet) {
   first.join();
 }
 
+// The kind of the failure of rank 1, which runs `work`.
+FailureKind kind_of_failure(const std::function<void(HostGroup&)>& work) {
+  ForkedWorkers forked({.size = 2, .timeout = 500ms}, work);
+  EXPECT_THROW(forked.join(), WorkerError);
+  EXPECT_EQ(forked.host_group().failure()->rank, 1);
+  return forked.host_group().failure()->kind;
+}
+
+TEST(ForkedWorkers, AFailureHasAKind) {
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { throw DataError("image 7"); }), FailureKind::kError);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { throw ConfigError("lr: -1"); }), FailureKind::kConfig);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { throw std::bad_alloc(); }), FailureKind::kOutOfMemory);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { throw 7; }), FailureKind::kError);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { ::raise(SIGKILL); }), FailureKind::kLost);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { ::_exit(0); }), FailureKind::kLost);
+  EXPECT_EQ(kind_of_failure([](HostGroup&) { hang(); }), FailureKind::kHang);
+}
+
+TEST(ForkedWorkers, AreNamedAfterTheirRanks) {
+  const pid_t caller = ::getpid();
+  ForkedWorkers forked({.size = 3, .first_rank = 6, .timeout = kLimit}, [](HostGroup& host_group) {
+    host_group.meet({});
+    host_group.meet({});
+  });
+  forked.host_group().meet({});
+  for (const int rank : {1, 2}) {
+    const std::string folder = fmt::format("/proc/{}/", forked.host_group().pid(rank));
+    const std::string name = fmt::format("lockstep-rank-{}", 6 + rank);
+    EXPECT_EQ(read_file(folder + "comm"), name + "\n");
+    EXPECT_EQ(read_file(folder + "cmdline").substr(0, name.size() + 1), name + '\0');
+  }
+  EXPECT_EQ(read_file(fmt::format("/proc/{}/cmdline", caller)).find("lockstep-rank"),
+            std::string::npos);
+  forked.host_group().meet({});
+  forked.join();
+}
+
+TEST(ForkedWorkers, CanBeEndedAtOnce) {
+  Lines lines;
+  ForkedWorkers forked({.size = 4, .timeout = kLimit, .on_line = lines.collector()},
+                       [](HostGroup& host_group) {
+                         std::printf("here\n");
+                         host_group.meet({});
+                         if (host_group.rank() == 1) throw Error("no");
+                         hang();
+                       });
+  forked.host_group().meet({});
+  EXPECT_THROW(forked.host_group().meet({}), WorkerError);
+  const auto start = Clock::now();
+  forked.end_now();
+  EXPECT_LT(Clock::now() - start, scaled(500ms));
+  EXPECT_FALSE(has_children());
+  EXPECT_EQ(forked.host_group().failure()->reason, "no");
+  for (const int rank : {1, 2, 3}) EXPECT_THAT(lines.of(rank), ElementsAre("here"));
+}
+
+// A failure is the caller's business: nothing is printed, and the caller is not ended.
+TEST(ForkedWorkers, ACallerThatRecoversIsLeftAlone) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const FileDescriptor reading(ends[0]);
+  FileDescriptor writing(ends[1]);
+  RankProcess caller([&] {
+    ::dup2(writing.get(), STDERR_FILENO);
+    end_on_failure(3);
+    ForkedWorkers forked({.size = 3, .timeout = kLimit, .recovers = true},
+                         [](HostGroup& host_group) {
+                           if (host_group.rank() == 1) throw Error("no");
+                           hang();
+                         });
+    // The caller is in a batch that is longer than all grace periods.
+    if (!eventually([&] { return forked.host_group().failure().has_value(); })) return 1;
+    std::this_thread::sleep_for(2500ms);
+    return 0;
+  });
+  writing = FileDescriptor();
+  EXPECT_EQ(caller.wait(), 0);
+  char bytes[100] = {};
+  EXPECT_EQ(::read(reading.get(), bytes, sizeof bytes - 1), 0) << bytes;
+}
+
+TEST(ForkedWorkers, ACallerThatHangsForGoodIsEndedAlsoIfItRecovers) {
+  RankProcess caller([&] {
+    ::close(STDERR_FILENO);
+    ForkedWorkers forked({.size = 2, .timeout = 300ms, .recovers = true},
+                         [](HostGroup&) { throw Error("no"); });
+    hang();
+    return 0;
+  });
+  const auto start = Clock::now();
+  EXPECT_EQ(caller.wait(), 1);
+  EXPECT_LT(Clock::now() - start, scaled(4s));
+}
+
+TEST(ForkedWorkers, ALackOfProcessesSaysHowManyThereCanBe) {
+  RankProcess caller([&] {
+    constexpr uid_t kNobody = 61236;  // the limit does not apply to root
+    if (::getuid() == 0 && ::syscall(SYS_setresuid, kNobody, kNobody, kNobody) != 0) return 77;
+    const rlimit few{.rlim_cur = 6, .rlim_max = 6};
+    ::setrlimit(RLIMIT_NPROC, &few);
+    try {
+      ForkedWorkers forked({.size = 20, .timeout = kLimit}, [](HostGroup&) { hang(); });
+    } catch (const ForkError& error) {
+      if (!std::string_view(error.what()).starts_with("cannot fork worker ")) return 1;
+      if (error.possible() < 2 || error.possible() > 6) return 2;
+      return has_children() ? 3 : 0;
+    }
+    return 4;
+  });
+  EXPECT_EQ(caller.wait(), 0);
+}
+
 }  // namespace
 }  // namespace lockstep::process

@@ -364,5 +364,68 @@ TEST(HostGroup, ALongWaitIsToldWithTheRanksThatAreLate) {
   EXPECT_EQ(told, (std::vector<std::vector<int>>{{2}, {}}));
 }
 
+TEST(FailureKind, IsFoundFromTheException) {
+  struct OwnConfigError : ConfigError {
+    using ConfigError::ConfigError;
+  };
+  EXPECT_EQ(failure_kind(ConfigError("workers: expected 1 or more")), FailureKind::kConfig);
+  EXPECT_EQ(failure_kind(OwnConfigError("workers")), FailureKind::kConfig);
+  EXPECT_EQ(failure_kind(std::bad_alloc()), FailureKind::kOutOfMemory);
+  for (const char* const text :
+       {"[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you "
+        "tried "
+        "to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
+        "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.",
+        "CUDA out of memory. Tried to allocate 2.00 GiB", "CUDA error: out of memory",
+        "shared memory: cannot get 800 bytes: Cannot allocate memory"}) {
+    EXPECT_EQ(failure_kind(std::runtime_error(text)), FailureKind::kOutOfMemory) << text;
+  }
+  EXPECT_EQ(failure_kind(DataError("image 7 is broken")), FailureKind::kError);
+  EXPECT_EQ(failure_kind(std::logic_error("memory")), FailureKind::kError);
+}
+
+TEST(HostGroup, AFailureHasItsKindAndTheProgressOfItsRank) {
+  const auto memory = std::make_shared<HostGroupMemory>(3);
+  HostGroup one(memory, {.rank = 1});
+  HostGroup two(memory, {.rank = 2, .names = {4, 5, 6}});
+  one.set_progress(3, 17);
+  EXPECT_FALSE(two.failure());
+  EXPECT_FALSE(two.named_failure());
+  EXPECT_TRUE(two.fail(1, "did not answer", FailureKind::kHang));
+  EXPECT_FALSE(one.fail(1, "no memory", FailureKind::kOutOfMemory)) << "the first one is kept";
+  one.set_progress(3, 18);
+  const auto failure = one.failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->reason, "did not answer");
+  EXPECT_EQ(failure->kind, FailureKind::kHang);
+  EXPECT_EQ(failure->epoch, 3);
+  EXPECT_EQ(failure->batch, 17);
+  EXPECT_EQ(two.named_failure()->rank, 5);
+}
+
+TEST(HostGroup, ATimeOutIsAHang) {
+  Strangers run({.size = 2, .timeout = 200ms}, [](HostGroup&) { return wait_for_ever(); });
+  EXPECT_THROW(run.host_group().meet({}), CommError);
+  ASSERT_TRUE(run.host_group().failure());
+  EXPECT_EQ(run.host_group().failure()->rank, 1);
+  EXPECT_EQ(run.host_group().failure()->kind, FailureKind::kHang);
+}
+
+TEST(HostGroup, AProcessThatIsGoneIsLost) {
+  Strangers run({.size = 2, .timeout = kLimit}, [](HostGroup&) { return 0; });
+  EXPECT_THROW(run.host_group().meet({}), WorkerError);
+  EXPECT_EQ(run.host_group().failure()->kind, FailureKind::kLost);
+}
+
+TEST(HostGroup, ARankThatLeftIsAnError) {
+  Strangers run({.size = 2, .timeout = kLimit}, [](HostGroup& host_group) {
+    host_group.set_state(MemberState::kLeft);
+    return wait_for_ever();
+  });
+  EXPECT_THROW(run.host_group().meet({}), WorkerError);
+  EXPECT_EQ(run.host_group().failure()->kind, FailureKind::kError);
+}
+
 }  // namespace
 }  // namespace lockstep::process

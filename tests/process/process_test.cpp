@@ -44,6 +44,42 @@ TEST(Process, ThereIsNoStatusOfNoProcess) {
   EXPECT_EQ(errno, ESRCH);
 }
 
+std::string name_in(const RankProcess& process, const char* file) {
+  return read_file(fmt::format("/proc/{}/{}", process.pid(), file));
+}
+
+TEST(Process, AProcessCanHaveAName) {
+  const std::string words = read_file("/proc/self/cmdline");
+  const RankProcess first([] {
+    set_process_name("lockstep-rank-3");
+    return wait_for_ever();
+  });
+  EXPECT_TRUE(eventually(
+      [&] { return name_in(first, "cmdline") == std::string("lockstep-rank-3") + '\0' + words; }));
+  EXPECT_EQ(read_file("/proc/self/cmdline"), words) << "the parent keeps its name";
+}
+
+// A template has a name, and its workers get another one.
+TEST(Process, AProcessCanHaveASecondName) {
+  const std::string words = read_file("/proc/self/cmdline");
+  const RankProcess renamed([] {
+    set_process_name("lockstep-template");
+    set_process_name("lockstep-rank-1234");
+    return wait_for_ever();
+  });
+  EXPECT_TRUE(eventually([&] {
+    return name_in(renamed, "cmdline") == std::string("lockstep-rank-1234") + '\0' + words;
+  }));
+}
+
+TEST(Process, TheCallingThreadHasTheNameToo) {
+  const RankProcess named([] {
+    set_process_name("lockstep-template");
+    return read_file("/proc/thread-self/comm") == "lockstep-templa\n" ? 0 : 1;
+  });
+  EXPECT_EQ(const_cast<RankProcess&>(named).wait(), 0);
+}
+
 TEST(PeerProcess, ItsEndIsSeen) {
   RankProcess other(wait_for_ever);
   const PeerProcess peer(other.pid(), process_status(other.pid())->start_time);

@@ -150,5 +150,17 @@ TEST(SharedMemory, CannotBeExecuted) {
   EXPECT_EQ(status.st_mode & 0111, 0U);
 }
 
+TEST(SharedMemory, IsMappedFromItsDescriptor) {
+  const SharedMemory memory(5000);
+  std::memcpy(memory.data(), "hello", 6);
+  const auto adopted = SharedMemory::adopt(FileDescriptor(::dup(memory.descriptor().get())));
+  EXPECT_EQ(adopted.size(), 5000U);
+  EXPECT_STREQ(reinterpret_cast<const char*>(adopted.data()), "hello");
+  adopted.data()[4999] = std::byte{7};
+  EXPECT_EQ(memory.data()[4999], std::byte{7});
+  EXPECT_THAT(message_of<CommError>([] { SharedMemory::adopt(FileDescriptor()); }),
+              HasSubstr("shared memory of another process"));
+}
+
 }  // namespace
 }  // namespace lockstep::process

@@ -138,8 +138,9 @@ TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
 TEST(Recovery, OverEveryTransportAndForAnyNumberOfWorkers) {
   const TrainResult expected = toy::train(restarting({.workers = 1}));
   for (const Restarting& setup :
-       {Restarting{.workers = 2, .backend = "gloo"}, Restarting{.workers = 3}, Restarting{.workers = 4},
-        Restarting{.workers = 3, .backend = "gloo"}, Restarting{.workers = 2, .share_updates = false}}) {
+       {Restarting{.workers = 2, .backend = "gloo"}, Restarting{.workers = 3},
+        Restarting{.workers = 4}, Restarting{.workers = 3, .backend = "gloo"},
+        Restarting{.workers = 2, .share_updates = false}}) {
     SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
     Restarting often = setup;
     often.max_restarts = 3;

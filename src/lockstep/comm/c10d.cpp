@@ -240,6 +240,7 @@ class C10d::Group {
     publish();
   }
 
+  process::HostGroup* host_group() const { return host_group_; }
   void set_broken() { broken_ = true; }
   void set_progress(std::int64_t epoch, std::int64_t batch) {
     status_.progress = fmt::format(" (in epoch {}, batch {})", epoch, batch);
@@ -443,8 +444,16 @@ class C10d::Group {
         missing.empty() ? fmt::format("{}: {}", backend_, reason)
                         : process::describe_failure(missing.front(),
                                                     status_of(missing.front()).progress, reason);
+    if (!missing.empty()) report_hang(missing.front(), reason);
     rendezvous_->fail(text);
     throw CommError(text);
+  }
+
+  void report_hang(int world_rank, const std::string& reason) {
+    for (int rank = 0; host_group_ != nullptr && rank < host_group_->size(); ++rank) {
+      if (host_group_->name(rank) != world_rank) continue;
+      host_group_->fail(rank, reason, process::FailureKind::kHang);
+    }
   }
 
   std::string backend_;
@@ -471,8 +480,17 @@ std::string C10d::name() const {
   return group_->backend();
 }
 
-void C10d::abort(std::string_view reason) noexcept {
+std::optional<process::RankFailure> C10d::failure() const {
+  process::HostGroup* const forked = group_->host_group();
+  return forked != nullptr ? forked->named_failure() : std::nullopt;
+}
+
+void C10d::do_abort(std::string_view reason, process::FailureKind kind) noexcept {
   group_->set_broken();
+  // First the ranks of this host: the group keeps the kind of the failure.
+  if (process::HostGroup* const forked = group_->host_group()) {
+    forked->fail(forked->rank(), reason, kind);
+  }
   try {
     group_->rendezvous().fail(std::string(reason));
   } catch (...) {

@@ -38,13 +38,14 @@ class C10d : public Communicator {
   ~C10d() override;
 
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
-  void abort(std::string_view reason) noexcept override;
+  std::optional<process::RankFailure> failure() const override;
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
   void set_alone(bool alone) override;
   std::string name() const override;
 
  protected:
+  void do_abort(std::string_view reason, process::FailureKind kind) noexcept override;
   void do_barrier() override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
   void do_broadcast(std::byte* data, const Elements& elements, int root) override;

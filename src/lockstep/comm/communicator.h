@@ -30,6 +30,7 @@
 
 #include "lockstep/base/topology.h"
 #include "lockstep/comm/tree.h"
+#include "lockstep/process/host_group.h"
 
 namespace lockstep::comm {
 
@@ -105,7 +106,15 @@ class Communicator {
   void set_background(std::function<void()> wait) { background_ = std::move(wait); }
 
   // Not collective. Reports to the other ranks that this rank fails, and why. They throw.
-  virtual void abort(std::string_view reason) noexcept = 0;
+  void abort(std::string_view reason,
+             process::FailureKind kind = process::FailureKind::kError) noexcept {
+    do_abort(reason, kind);
+  }
+
+  // Not collective. The first failure of a rank of this host, if one is known. Its rank is the one
+  // that messages use, which is the rank in the run. Nothing if the ranks of this host share no
+  // memory; then check() throws what is known.
+  virtual std::optional<process::RankFailure> failure() const { return std::nullopt; }
 
   // Not collective. Throws WorkerError if another rank is known to have failed.
   virtual void check() {}
@@ -127,6 +136,7 @@ class Communicator {
   // Each kind of communicator implements these. Pointers are to contiguous memory of the CPU.
   friend class Hierarchical;  // consists of two other communicators and calls these functions
   virtual std::vector<std::uint64_t> do_vote(std::uint64_t word) = 0;
+  virtual void do_abort(std::string_view reason, process::FailureKind kind) noexcept = 0;
   virtual void do_barrier() { do_vote(0); }
   virtual void do_synchronize() { do_barrier(); }
   virtual void do_broadcast(std::byte* data, const Elements& elements, int root) = 0;

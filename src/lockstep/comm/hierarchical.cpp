@@ -55,14 +55,14 @@ auto Hierarchical::passing_on(const Action& action) {
   try {
     return action();
   } catch (const std::exception& error) {
-    abort(error.what());
+    abort(error.what(), process::failure_kind(error));
     throw;
   }
 }
 
-void Hierarchical::abort(std::string_view reason) noexcept {
-  local_->abort(reason);
-  if (leaders_ != nullptr) leaders_->abort(reason);
+void Hierarchical::do_abort(std::string_view reason, process::FailureKind kind) noexcept {
+  local_->abort(reason, kind);
+  if (leaders_ != nullptr) leaders_->abort(reason, kind);
 }
 
 void Hierarchical::check() {

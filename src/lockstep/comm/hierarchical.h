@@ -25,13 +25,14 @@ class Hierarchical : public Communicator {
                std::unique_ptr<Communicator> leaders);
 
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
-  void abort(std::string_view reason) noexcept override;
+  std::optional<process::RankFailure> failure() const override { return local_->failure(); }
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
   void set_alone(bool alone) override;
   std::string name() const override { return name_; }
 
  protected:
+  void do_abort(std::string_view reason, process::FailureKind kind) noexcept override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
   void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;

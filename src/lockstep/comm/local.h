@@ -10,10 +10,10 @@ class Local : public Communicator {
   Local() : Communicator({}) {}
 
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
-  void abort(std::string_view) noexcept override {}
   std::string name() const override { return "local"; }
 
  protected:
+  void do_abort(std::string_view, process::FailureKind) noexcept override {}
   void do_barrier() override {}
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override { return {word}; }
   void do_broadcast(std::byte*, const Elements&, int) override {}

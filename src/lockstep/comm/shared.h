@@ -15,7 +15,9 @@ class Shared : public Communicator {
   explicit Shared(process::HostGroup& host_group);
 
   std::optional<torch::Tensor> shared_memory(std::size_t bytes) override;
-  void abort(std::string_view reason) noexcept override { host_group_.fail(rank(), reason); }
+  std::optional<process::RankFailure> failure() const override {
+    return host_group_.named_failure();
+  }
   void check() override { host_group_.check(); }
   void set_progress(std::int64_t epoch, std::int64_t batch) override {
     host_group_.set_progress(epoch, batch);
@@ -27,6 +29,9 @@ class Shared : public Communicator {
   std::string name() const override { return "shm"; }
 
  protected:
+  void do_abort(std::string_view reason, process::FailureKind kind) noexcept override {
+    host_group_.fail(rank(), reason, kind);
+  }
   void do_barrier() override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
   void do_synchronize() override;

@@ -60,7 +60,7 @@ class LaunchScope {
         .timeout = launched.options.timeout};
     if (process::HostGroup* const host_group = launched.host_group) {
       options.on_hang = [host_group](const std::string& reason) {
-        host_group->fail(host_group->rank(), reason);
+        host_group->fail(host_group->rank(), reason, process::FailureKind::kHang);
       };
     }
     return options;
@@ -69,16 +69,24 @@ class LaunchScope {
   std::optional<ThreadScope> threads_;
 };
 
+// Leaves the group and reports to the other ranks that this rank fails.
+void leave_failed(std::string_view reason, process::FailureKind kind) noexcept {
+  const auto world = std::move(this_process().world);
+  const auto sums = std::move(this_process().sums);
+  if (world != nullptr) world->communicator().abort(reason, kind);
+}
+
 using WorkerFunction = std::function<void(int, int)>;
 
 // Runs the worker. If it throws, the other ranks are told before the exception is passed on.
 void work(const WorkerFunction& worker, const Launched& launched) {
   const LaunchScope scope(launched);
-  or_report([](const std::string& reason) { abort(reason); },
-            [&] {
-              worker(launched.topology.rank, launched.topology.world_size);
-              cleanup();
-            });
+  or_report(
+      [](const std::string& reason, process::FailureKind kind) { leave_failed(reason, kind); },
+      [&] {
+        worker(launched.topology.rank, launched.topology.world_size);
+        cleanup();
+      });
 }
 
 void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, int workers) {
@@ -257,9 +265,7 @@ void cleanup() {
 }
 
 void abort(std::string_view reason) noexcept {
-  const auto world = std::move(this_process().world);
-  const auto sums = std::move(this_process().sums);
-  if (world != nullptr) world->communicator().abort(reason);
+  leave_failed(reason, process::FailureKind::kError);
 }
 
 bool is_initialized() {

@@ -66,7 +66,9 @@ class WorkerOutput {
 // Calls `action`. Reports an exception to the other ranks and throws it again.
 template <typename Action>
 void or_abort(comm::Communicator& communicator, const Action& action) {
-  or_report([&](const std::string& reason) { communicator.abort(reason); }, action);
+  or_report([&](const std::string& reason,
+                process::FailureKind kind) { communicator.abort(reason, kind); },
+            action);
 }
 
 void check_positive(const char* name, const std::optional<int>& value) {
@@ -175,7 +177,7 @@ void DistributedDataParallelEngine::work_as(const Topology& local, const Job& jo
                                         : std::vector<int>());
   const ThreadScope threads(
       {.threads = threads_, .timeout = options_.timeout, .on_hang = [&](const std::string& reason) {
-         communicator.abort(reason);
+         communicator.abort(reason, process::FailureKind::kHang);
        }});
   const compute::FlushDenormals flush;
   if (communicator.is_primary()) start();

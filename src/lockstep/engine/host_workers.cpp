@@ -24,6 +24,14 @@ int default_workers() {
 
 namespace {
 
+process::ForkedWorkersOptions forking_options(const HostWorkersOptions& options) {
+  return {.size = options.workers,
+          .first_rank = options.first_rank,
+          .timeout = options.timeout,
+          .probe = compute::autograd_works,
+          .on_line = options.on_line};
+}
+
 // Makes the workers. If not all of them can be made, those that can be are enough from the second
 // attempt on.
 std::unique_ptr<process::ForkedWorkers> fork_workers(
@@ -41,6 +49,16 @@ std::unique_ptr<process::ForkedWorkers> fork_workers(
   }
 }
 
+// Does the work as rank 0 and waits for the other workers.
+void run_as_rank_zero(process::ForkedWorkers& forked,
+                      const std::function<void(process::HostGroup&)>& work) {
+  process::HostGroup& host_group = forked.host_group();
+  or_report([&](const std::string& reason,
+                process::FailureKind kind) { host_group.fail(0, reason, kind); },
+            [&] { work(host_group); });
+  forked.join();
+}
+
 // Why the attempt failed. Nothing if the work is done.
 std::optional<Engine::AttemptFailure> run_attempt(
     process::ForkedWorkersOptions& forking, const std::function<void(process::HostGroup&)>& work,
@@ -48,11 +66,7 @@ std::optional<Engine::AttemptFailure> run_attempt(
   std::unique_ptr<process::ForkedWorkers> forked;
   try {
     forked = fork_workers(forking, work, min_workers);
-    process::HostGroup& host_group = forked->host_group();
-    or_report([&](const std::string& reason,
-                  process::FailureKind kind) { host_group.fail(0, reason, kind); },
-              [&] { work(host_group); });
-    forked->join();
+    run_as_rank_zero(*forked, work);
     return std::nullopt;
   } catch (...) {
     if (attempts.is_done()) return std::nullopt;
@@ -69,25 +83,14 @@ std::optional<Engine::AttemptFailure> run_attempt(
 
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work) {
-  process::ForkedWorkers forked({.size = options.workers,
-                                 .first_rank = options.first_rank,
-                                 .timeout = options.timeout,
-                                 .probe = compute::autograd_works,
-                                 .on_line = options.on_line},
-                                work);
-  or_report([&](const std::string& reason) { forked.host_group().fail(0, reason); },
-            [&] { work(forked.host_group()); });
-  forked.join();
+  process::ForkedWorkers forked(forking_options(options), work);
+  run_as_rank_zero(forked, work);
 }
 
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work,
                       const AttemptsOptions& attempts) {
-  process::ForkedWorkersOptions forking{.size = options.workers,
-                                        .first_rank = options.first_rank,
-                                        .timeout = options.timeout,
-                                        .probe = compute::autograd_works,
-                                        .on_line = options.on_line};
+  process::ForkedWorkersOptions forking = forking_options(options);
   process::WorkerTemplate worker_template({.probe = compute::autograd_works}, work);
   forking.worker_template = &worker_template;
   forking.recovers = true;

@@ -52,17 +52,17 @@ void run_host_workers(const HostWorkersOptions& options,
 // The place of a worker of the group, if all workers are on this host.
 Topology topology_of(const process::HostGroup& host_group);
 
-// Calls `action`. If it throws, calls report(message) before the exception is passed on, so that no
-// other rank waits for this one.
+// Calls `action`. If it throws, calls report(message, kind) before the exception is passed on, so
+// that no other rank waits for this one.
 template <typename Report, typename Action>
 void or_report(const Report& report, const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    report(message_of(error));
+    report(message_of(error), process::failure_kind(error));
     throw;
   } catch (...) {
-    report("threw something that is no exception");
+    report("threw something that is no exception", process::FailureKind::kError);
     throw;
   }
 }

@@ -7,16 +7,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <mutex>
 #include <numeric>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -24,19 +21,13 @@
 #include "lockstep/base/text.h"
 #include "lockstep/process/background.h"
 #include "lockstep/process/child_process.h"
-#include "lockstep/process/interrupt.h"
-#include "lockstep/process/process.h"
+#include "lockstep/process/worker_process.h"
 
 namespace lockstep::process {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-// Time from the failure of a group until workers that have not ended are killed.
-constexpr milliseconds kGracePeriod(1000);
-// Time for a worker to start.
-constexpr milliseconds kStartTimeout(20'000);
 
 std::string describe_end(const ChildEnd& end) {
   if (!end.known) {
@@ -102,117 +93,9 @@ class ForkedWorker {
   std::string partial_;  // the beginning of a line
 };
 
-// Does not flush all files: a thread that waits for input holds the lock of its file.
-void flush_output() {
-  std::cout.flush();
-  std::cerr.flush();
-  std::clog.flush();
-  std::fflush(stdout);
-  std::fflush(stderr);
-}
-
 // The code that was given to end_on_failure(), or 0. It is global because it says how the process
 // ends, whichever run it is in.
 std::atomic<int> code_of_failure = 0;
-
-// Sends this process's output to the pipe from now on, line by line. Returns a descriptor of the
-// standard error that it had before, which is the caller's.
-int print_to(FileDescriptor pipe) {
-  const int before = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-  ::dup2(pipe.get(), STDOUT_FILENO);
-  ::dup2(pipe.get(), STDERR_FILENO);
-  // The new mode needs a new buffer: glibc would use the old one in the old mode until it is full.
-  // The buffer is static because stdout uses it until the process ends.
-  static char buffer[BUFSIZ];
-  std::setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
-  return before;
-}
-
-// A caller that stays stopped (SIGSTOP) cannot react to a failure, and the run would never end. So
-// a worker kills it. Only the caller's state counts, not which rank the failure names. `errors` is
-// the caller's standard error.
-void end_stopped_caller(const HostGroup& host_group, const PeerProcess& caller, int errors) {
-  constexpr int kChecks = 20;
-  for (int i = 0; i < kChecks; ++i) {
-    if (!caller.is_stopped()) return;
-    std::this_thread::sleep_for(kGracePeriod / kChecks);
-  }
-  const auto failure = host_group.failure();
-  if (!failure) return;
-  const std::string reason = describe_failure(host_group.name(failure->rank),
-                                              host_group.progress(failure->rank), failure->reason);
-  ::dprintf(errors, "lockstep: rank %d is stopped: %s; the run ends\n", host_group.name(0),
-            reason.c_str());
-  caller.send(SIGKILL);
-}
-
-int run_work(HostGroup& host_group, const ForkedWorkersOptions& options,
-             const std::function<void(HostGroup&)>& work) {
-  try {
-    if (options.probe && !options.probe()) {
-      host_group.set_state(MemberState::kUnfit);
-      return 0;
-    }
-    host_group.join();
-    work(host_group);
-    host_group.set_state(MemberState::kLeft);
-    return 0;
-  } catch (const std::exception& error) {
-    host_group.fail(host_group.rank(), message_of(error));
-  } catch (...) {
-    host_group.fail(host_group.rank(), "threw something that is no exception");
-  }
-  return 1;
-}
-
-// What a worker's process needs after the fork. It is made before the fork, so that an error is
-// thrown in the caller.
-struct WorkerStart {
-  HostGroup& host_group;  // the worker's own view
-  const ForkedWorkersOptions& options;
-  const std::function<void(HostGroup&)>& work;
-  pid_t caller;
-};
-
-std::thread start_thread(const std::function<void()>& body) {
-  try {
-    return std::thread(body);
-  } catch (const std::system_error& error) {
-    throw WorkerError("cannot start a thread: {}; is the number of threads limited (ulimit -u)?",
-                      error.what());
-  }
-}
-
-// Runs a worker's process from the fork to its end. It must not return or throw: the stack frames
-// below are copies of the caller's, with the caller's catch blocks and destructors.
-[[noreturn]] void live(const WorkerStart& start, FileDescriptor output) noexcept {
-  int code = 1;
-  try {
-    const PeerProcess caller(start.caller);
-    // Ctrl-C ends the caller, and this process dies with the caller.
-    InterruptGuard::catch_for_good();
-    const int errors = output ? print_to(std::move(output)) : STDERR_FILENO;
-    start_thread([&] { code = run_work(start.host_group, start.options, start.work); }).join();
-    flush_output();
-    if (code != 0) end_stopped_caller(start.host_group, caller, errors);
-  } catch (const std::exception& error) {
-    start.host_group.fail(start.host_group.rank(), error.what());
-    code = 1;
-  } catch (...) {
-    start.host_group.fail(start.host_group.rank(), "threw something that is no exception");
-    code = 1;
-  }
-  // Not exit(): only the caller runs what the program does at its end.
-  ::_exit(code);
-}
-
-pid_t fork_process(bool bare) {
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-  if (bare) return ::_Fork();
-#endif
-  (void)bare;
-  return ::fork();
-}
 
 std::vector<int> names_of(const ForkedWorkersOptions& options) {
   std::vector<int> names(static_cast<std::size_t>(options.size));
@@ -231,6 +114,7 @@ class ForkedWorkers::Supervisor {
         workers_(std::move(workers)),
         timeout_(options.timeout),
         on_line_(options.on_line),
+        recovers_(options.recovers),
         thread_(start_thread([this] { watch(); })) {}
 
   ~Supervisor() {
@@ -241,11 +125,24 @@ class ForkedWorkers::Supervisor {
 
   void join() {
     joining_ = true;
+    wait_for_all();
+  }
+
+  void end() {
+    ending_ = true;
+    wakeup_.wake();
+    wait_for_all();
+  }
+
+ private:
+  void wait_for_all() {
     std::unique_lock lock(mutex_);
     all_gone_.wait(lock, [this] { return gone_; });
   }
 
- private:
+  // If the caller makes workers anew, those that are left need no time to end well.
+  milliseconds grace_period() const { return recovers_ ? kGracePeriod / 10 : kGracePeriod; }
+
   void watch() {
     enter_background_thread("lockstep watch");
     std::optional<Clock::time_point> failed_at;
@@ -260,7 +157,7 @@ class ForkedWorkers::Supervisor {
       if (joining_) joining += std::min<std::chrono::nanoseconds>(Clock::now() - start, 2 * limit);
       if (joining > timeout_) report_late_worker();
       if (!failed_at && (host_group_.failure() || ending_)) failed_at = Clock::now();
-      if (failed_at && (ending_ || Clock::now() - *failed_at > kGracePeriod)) {
+      if (failed_at && (ending_ || Clock::now() - *failed_at > grace_period())) {
         announce();
         for (const ForkedWorker& worker : workers_) worker.kill();
       }
@@ -298,7 +195,7 @@ class ForkedWorkers::Supervisor {
     // The state that the worker wrote itself is right also if its exit status is not known.
     const MemberState state = host_group_.state(worker.rank());
     if (ending_ || state == MemberState::kUnfit || state == MemberState::kLeft) return;
-    host_group_.fail(worker.rank(), describe_end(*end));
+    host_group_.fail(worker.rank(), describe_end(*end), FailureKind::kLost);
   }
 
   bool read(ForkedWorker& worker) { return worker.output() >= 0 && worker.read(on_line_); }
@@ -306,8 +203,10 @@ class ForkedWorkers::Supervisor {
   void report_late_worker() {
     for (const ForkedWorker& worker : workers_) {
       if (worker.is_reaped()) continue;
-      host_group_.fail(worker.rank(), fmt::format("did not end within {} after rank {} was done",
-                                                  format_duration(timeout_), host_group_.name(0)));
+      host_group_.fail(worker.rank(),
+                       fmt::format("did not end within {} after rank {} was done",
+                                   format_duration(timeout_), host_group_.name(0)),
+                       FailureKind::kHang);
       return;
     }
   }
@@ -315,7 +214,7 @@ class ForkedWorkers::Supervisor {
   // Prints the failure now. The caller also reports it, but may be in a long batch until then.
   void announce() {
     const auto failure = host_group_.failure();
-    if (!failure || failure->rank == 0 || announced_ || ending_ || joining_) return;
+    if (recovers_ || !failure || failure->rank == 0 || announced_ || ending_ || joining_) return;
     announced_ = true;
     std::fprintf(stderr, "lockstep: %s; the run ends\n",
                  describe_failure(host_group_.name(failure->rank),
@@ -331,7 +230,8 @@ class ForkedWorkers::Supervisor {
       if (Clock::now() - start > kGracePeriod) announce();
       // A caller that failed itself is ending already, and its own error says more.
       const bool is_others = host_group_.failure() && host_group_.failure()->rank != 0;
-      if (code_of_failure != 0 && is_others && Clock::now() - start > kGracePeriod / 2) {
+      if (code_of_failure != 0 && !recovers_ && is_others &&
+          Clock::now() - start > kGracePeriod / 2) {
         announce();
         flush_output();
         ::_exit(code_of_failure);
@@ -351,6 +251,7 @@ class ForkedWorkers::Supervisor {
   std::vector<ForkedWorker> workers_;
   milliseconds timeout_;
   std::function<void(int, const std::string&)> on_line_;
+  bool recovers_;
   Wakeup wakeup_;
   std::atomic<bool> ending_ = false;
   std::atomic<bool> joining_ = false;
@@ -364,11 +265,15 @@ class ForkedWorkers::Supervisor {
 ForkedWorkers::ForkedWorkers(const ForkedWorkersOptions& options,
                              const std::function<void(HostGroup&)>& work) {
   if (options.size < 1) throw ConfigError("workers: expected 1 or more, got {}", options.size);
+  if (options.worker_template != nullptr && options.worker_template->is_alive() &&
+      start(options, work, ForkWay::kTemplate)) {
+    return;
+  }
   // Autograd's threads do not exist in a forked child. Once they run here, some versions of
   // LibTorch forbid autograd in a child of fork(). _Fork() skips the handler that does so, but the
   // worker hangs with other versions. So fork() is tried first (docs/decisions/workers.md).
-  if (start(options, work, /*bare=*/false)) return;
-  if (start(options, work, /*bare=*/true)) return;
+  if (start(options, work, ForkWay::kFork)) return;
+  if (start(options, work, ForkWay::kBareFork)) return;
   throw WorkerError(
       "cannot fork {} workers: this process has started what does not survive a fork (autograd on "
       "a GPU, say); train before using it, or start one process per worker with torchrun, mpirun "
@@ -377,38 +282,49 @@ ForkedWorkers::ForkedWorkers(const ForkedWorkersOptions& options,
 }
 
 bool ForkedWorkers::start(const ForkedWorkersOptions& options,
-                          const std::function<void(HostGroup&)>& work, bool bare) {
+                          const std::function<void(HostGroup&)>& work, ForkWay way) {
   const auto memory = std::make_shared<HostGroupMemory>(options.size);
   const HostGroupOptions group_options{.timeout = options.timeout, .names = names_of(options)};
   host_group_ = std::make_unique<HostGroup>(memory, group_options);
   host_group_->join();
-  flush_output();  // otherwise each worker would print the buffered text again
+  flush_output();
   const pid_t caller = ::getpid();
   std::vector<ForkedWorker> workers;
   workers.reserve(static_cast<std::size_t>(options.size));
   for (int rank = 1; rank < options.size; ++rank) {
     int ends[2] = {-1, -1};
     if (options.on_line && ::pipe2(ends, O_CLOEXEC) != 0) {
-      throw WorkerError("cannot make a pipe for worker {}: {}", rank, std::strerror(errno));
+      throw ForkError(
+          rank, fmt::format("cannot make a pipe for worker {}: {}", rank, std::strerror(errno)));
     }
     FileDescriptor reading(ends[0]);
     FileDescriptor writing(ends[1]);
-    HostGroupOptions own_options = group_options;
-    own_options.rank = rank;
-    HostGroup own(memory, own_options);
-    const pid_t pid = fork_process(bare);
-    if (pid < 0) {
-      throw WorkerError("cannot fork worker {} of {}: {}", rank, options.size,
-                        std::strerror(errno));
+    pid_t pid = -1;
+    if (way == ForkWay::kTemplate) {
+      pid = options.worker_template->fork_worker({.rank = rank,
+                                                  .first_rank = options.first_rank,
+                                                  .timeout = options.timeout,
+                                                  .memory = memory->memory,
+                                                  .output = writing});
+      if (pid < 0 && errno == ESRCH) return false;
+    } else {
+      HostGroupOptions own_options = group_options;
+      own_options.rank = rank;
+      HostGroup own(memory, own_options);
+      pid = fork_process(way == ForkWay::kBareFork);
+      if (pid == 0) {
+        die_with_parent(caller);
+        for (ForkedWorker& sibling : workers) sibling.disown();
+        workers.clear();
+        reading = FileDescriptor();
+        run_worker_process(
+            {.host_group = own, .probe = options.probe, .work = work, .caller = caller},
+            std::move(writing));
+      }
     }
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != caller) ::_exit(1);  // the caller died before prctl() was called
-      for (ForkedWorker& sibling : workers) sibling.disown();
-      workers.clear();
-      reading = FileDescriptor();
-      live({.host_group = own, .options = options, .work = work, .caller = caller},
-           std::move(writing));
+    if (pid < 0) {
+      throw ForkError(rank, fmt::format("cannot fork worker {} of {}: {}", rank, options.size,
+                                        std::strerror(errno)));
     }
     if (reading) ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
     workers.emplace_back(*host_group_, rank, pid, std::move(reading));
@@ -417,11 +333,19 @@ bool ForkedWorkers::start(const ForkedWorkersOptions& options,
 
   // Wait until each worker has joined or has found that it cannot work.
   const auto start = Clock::now();
+  // The template's trial has shown that its workers can work. So one that does not start hangs.
+  const auto limit =
+      way == ForkWay::kTemplate ? std::min(kStartTimeout, options.timeout) : kStartTimeout;
   for (int rank = 1; rank < options.size; ++rank) {
     while (host_group_->state(rank) == MemberState::kEmpty) {
       if (host_group_->failure())
         return true;  // like a later failure: the caller gets it in meet() or join()
-      if (Clock::now() - start > kStartTimeout) {
+      if (Clock::now() - start > limit) {
+        if (way == ForkWay::kTemplate) {
+          host_group_->fail(rank, fmt::format("did not start within {}", format_duration(limit)),
+                            FailureKind::kHang);
+          return true;
+        }
         supervisor_.reset();
         return false;
       }
@@ -440,6 +364,10 @@ void end_on_failure(int code) {
 }
 
 ForkedWorkers::~ForkedWorkers() = default;
+
+void ForkedWorkers::end_now() {
+  supervisor_->end();
+}
 
 void ForkedWorkers::join() {
   host_group_->set_state(MemberState::kLeft);

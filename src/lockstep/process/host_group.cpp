@@ -82,6 +82,20 @@ std::string describe_failure(int rank, std::string_view progress, std::string_vi
   return fmt::format("rank {}{}: {}", rank, progress, reason);
 }
 
+FailureKind failure_kind(const std::exception& error) {
+  if (dynamic_cast<const ConfigError*>(&error) != nullptr) return FailureKind::kConfig;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return FailureKind::kOutOfMemory;
+  // This module does not include torch, so it finds LibTorch's errors by their words: "CUDA out of
+  // memory", "DefaultCPUAllocator: can't allocate memory" (or "not enough memory"). "Cannot
+  // allocate memory" is the system's text for ENOMEM, which our own errors quote.
+  const std::string_view text = error.what();
+  for (const std::string_view words :
+       {"out of memory", "can't allocate memory", "not enough memory", "Cannot allocate memory"}) {
+    if (text.find(words) != std::string_view::npos) return FailureKind::kOutOfMemory;
+  }
+  return FailureKind::kError;
+}
+
 std::string list_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
@@ -102,11 +116,15 @@ struct alignas(64) HostGroup::MemberRecord {
   std::atomic<std::int64_t> batch;
   std::atomic<std::uint32_t> late_reason;               // a LateReason
   std::atomic<std::uint64_t> cores[kCoresInMask / 64];  // the cores it may run on
-  char reason[kReasonBytes];                            // of the failure that this rank reported
+  // The failure that this rank reported.
+  FailureKind failure_kind;
+  std::int64_t failure_epoch;
+  std::int64_t failure_batch;
+  char reason[kReasonBytes];
 };
 
-// A rank reports a failure by writing the reason to its own record and then setting `failed` in one
-// atomic step. If the rank is killed before that step, another rank can still report a failure.
+// A rank reports a failure by writing what it knows to its own record and then setting `failed` in
+// one atomic step. If the rank is killed before that step, another rank can still report a failure.
 struct HostGroup::Header {
   std::int32_t size;
   // Lower half: the reporting rank + 1; upper half: the rank that failed. 0: no failure.
@@ -149,6 +167,12 @@ HostGroupMemory::HostGroupMemory(int size)
     : memory(kRecordsOffset + round_up(static_cast<std::size_t>(size) * kRecordBytes) +
              (static_cast<std::size_t>(size) + 1) * HostGroup::kMessageBytes) {
   std::memcpy(memory.data(), &size, sizeof size);
+}
+
+std::size_t HostGroupMemory::size() const {
+  int size = 0;
+  std::memcpy(&size, memory.data(), sizeof size);
+  return static_cast<std::size_t>(size);
 }
 
 HostGroup::HostGroup(std::shared_ptr<HostGroupMemory> memory, const HostGroupOptions& options)
@@ -350,8 +374,11 @@ void HostGroup::check_for_gone_ranks(WaitTimes& wait_times) {
     // The process that started this rank knows how it ended, and reports that within kReportTime.
     if (!wait_times.missed) wait_times.missed = Clock::now();
     if (Clock::now() - *wait_times.missed < kReportTime) return;
-    fail(rank, state(rank) == MemberState::kLeft ? "left before the others were done"
-                                                 : "its process ended without reporting an error");
+    if (state(rank) == MemberState::kLeft) {
+      fail(rank, "left before the others were done");
+    } else {
+      fail(rank, "its process ended without reporting an error", FailureKind::kLost);
+    }
     return;
   }
 }
@@ -397,11 +424,11 @@ void HostGroup::time_out(const CollectiveCall& call, const WaitTimes& wait_times
   const std::string reason =
       fmt::format("{}: waited {}: {} arrived, {} did not", describe(packed(call), call.kind),
                   format_duration(wait_times.total), list_ranks(present), list_ranks(missing));
-  if (!fail(*culprit, reason)) check();
+  if (!fail(*culprit, reason, FailureKind::kHang)) check();
   throw CommError(describe_failure(name(*culprit), progress(*culprit), reason));
 }
 
-bool HostGroup::fail(int rank, std::string_view reason) noexcept {
+bool HostGroup::fail(int rank, std::string_view reason, FailureKind kind) noexcept {
   const std::lock_guard lock(failing_);
   std::uint32_t none = header_->failed.load();
   if (none != 0) return false;
@@ -409,6 +436,9 @@ bool HostGroup::fail(int rank, std::string_view reason) noexcept {
   const std::size_t length = std::min(reason.size(), kReasonBytes - 1);
   std::memcpy(own.reason, reason.data(), length);
   own.reason[length] = '\0';
+  own.failure_kind = kind;
+  own.failure_epoch = record(rank).epoch;
+  own.failure_batch = record(rank).batch;
   const auto failed =
       (static_cast<std::uint32_t>(rank) << 16) | static_cast<std::uint32_t>(rank_ + 1);
   if (!header_->failed.compare_exchange_strong(none, failed)) return false;
@@ -419,8 +449,18 @@ bool HostGroup::fail(int rank, std::string_view reason) noexcept {
 std::optional<RankFailure> HostGroup::failure() const {
   const std::uint32_t failed = header_->failed.load();
   if (failed == 0) return std::nullopt;
-  return RankFailure{static_cast<int>(failed >> 16),
-                     record(static_cast<int>(failed & 0xffff) - 1).reason};
+  const MemberRecord& reporter = record(static_cast<int>(failed & 0xffff) - 1);
+  return RankFailure{.rank = static_cast<int>(failed >> 16),
+                     .reason = reporter.reason,
+                     .kind = reporter.failure_kind,
+                     .epoch = reporter.failure_epoch,
+                     .batch = reporter.failure_batch};
+}
+
+std::optional<RankFailure> HostGroup::named_failure() const {
+  auto failed = failure();
+  if (failed) failed->rank = name(failed->rank);
+  return failed;
 }
 
 void HostGroup::check() const {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -33,9 +34,26 @@ enum class Operation : std::uint8_t {
 };
 std::string_view name_of(Operation operation);
 
+// What made a rank fail. It decides whether another attempt is worth it.
+enum class FailureKind : std::uint32_t {
+  kError,        // an exception
+  kConfig,       // a wrong option: the next attempt would fail, too
+  kOutOfMemory,  // an exception for lack of memory
+  kLost,         // its process was killed or ended
+  kHang,         // it did not answer within the time limit, or its process is stopped
+};
+
+// kConfig for a ConfigError, kOutOfMemory for std::bad_alloc and for an error whose message says
+// that memory is lacking (LibTorch has such errors), kError for any other exception.
+FailureKind failure_kind(const std::exception& error);
+
 struct RankFailure {
   int rank = 0;
   std::string reason;
+  FailureKind kind = FailureKind::kError;
+  // The rank's progress when its failure was reported; 0 if it is not known.
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;
 };
 
 // "rank 2 (in epoch 1, batch 3): out of memory". A reason that begins with "rank " was passed on
@@ -57,6 +75,8 @@ enum class MemberState : std::uint32_t {
 struct HostGroupMemory {
   explicit HostGroupMemory(int size);
   explicit HostGroupMemory(SharedMemory opened) : memory(std::move(opened)) {}
+
+  std::size_t size() const;  // number of ranks
 
   SharedMemory memory;
 };
@@ -136,8 +156,10 @@ class HostGroup {
 
   // Reports a failure of `rank` and wakes all ranks that wait. Only the first failure is kept:
   // returns false if there was one before.
-  bool fail(int rank, std::string_view reason) noexcept;
+  bool fail(int rank, std::string_view reason, FailureKind kind = FailureKind::kError) noexcept;
   std::optional<RankFailure> failure() const;
+  // The same with the number that messages use for the rank.
+  std::optional<RankFailure> named_failure() const;
   // Throws WorkerError if there is a failure.
   void check() const;
 

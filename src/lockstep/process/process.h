@@ -31,6 +31,12 @@ bool has_ended(const FileDescriptor& pidfd);
 // Sends a signal to the descriptor's process. False if it cannot be sent; errno says why.
 bool send_signal(const FileDescriptor& pidfd, int signal);
 
+// Gives this process a name that `ps`, `top` and `pgrep` show: the first 15 characters as the name
+// of the calling thread, and all of it as the first word of the command line, before the words that
+// the program was started with. Call it in a process that was just forked. It allocates no memory
+// with malloc. If the kernel does not allow it, the process keeps its name.
+void set_process_name(const char* name);
+
 // Another process of this host, which is not a child of this one.
 class PeerProcess {
  public:

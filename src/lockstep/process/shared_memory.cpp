@@ -103,6 +103,18 @@ std::string SharedMemory::handle() const {
                      static_cast<unsigned long>(status.st_ino));
 }
 
+SharedMemory SharedMemory::adopt(FileDescriptor descriptor) {
+  SharedMemory memory;
+  memory.descriptor_ = std::move(descriptor);
+  struct stat status {};
+  if (::fstat(memory.descriptor_.get(), &status) != 0) {
+    throw CommError("shared memory of another process: {}", std::strerror(errno));
+  }
+  memory.size_ = static_cast<std::size_t>(status.st_size);
+  memory.map();
+  return memory;
+}
+
 SharedMemory SharedMemory::open(std::string_view handle) {
   const std::string text(handle);
   int pid = 0;

@@ -38,6 +38,11 @@ class SharedMemory {
   // host or in another container, or permissions forbid it).
   static SharedMemory open(std::string_view handle);
 
+  // The memory file, to be sent to another process. Nothing after close_handle().
+  const FileDescriptor& descriptor() const { return descriptor_; }
+  // Maps memory whose descriptor another process sent. Throws CommError if that fails.
+  static SharedMemory adopt(FileDescriptor descriptor);
+
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
