@@ -120,16 +120,6 @@ bool read_at(int descriptor, std::uint64_t offset, std::span<char> out) {
   return true;
 }
 
-class PointChecksum {
- public:
-  PointChecksum() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
-  void add(std::string_view bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
-  std::uint64_t digest() const { return XXH3_64bits_digest(state_.get()); }
-
- private:
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
-};
-
 std::int64_t to_nanoseconds(std::chrono::steady_clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
@@ -323,6 +313,7 @@ void MemoryFile::drop_older_points(int run) const {
 class MemoryFile::PointWriter {
  public:
   PointWriter(const MemoryFile& file, int run) : file_(file), place_(file.place_to_write(run)) {
+    XXH3_64bits_reset(checksum_.get());
     place_.seal = 0;
   }
 
@@ -357,7 +348,7 @@ class MemoryFile::PointWriter {
 
   void write(std::string_view bytes) {
     reserve(written_ + bytes.size());
-    checksum_.add(bytes);
+    XXH3_64bits_update(checksum_.get(), bytes.data(), bytes.size());
     write_at(file_.descriptor(), place_.offset + written_, bytes, written_ + bytes.size());
     written_ += bytes.size();
   }
@@ -372,7 +363,7 @@ class MemoryFile::PointWriter {
   void finish(std::uint64_t sequence) {
     place_.size = written_;
     place_.sequence = sequence;
-    place_.checksum = checksum_.digest();
+    place_.checksum = XXH3_64bits_digest(checksum_.get());
     place_.seal.store(place_.seal_of_words(), std::memory_order_release);
   }
 
@@ -388,7 +379,9 @@ class MemoryFile::PointWriter {
 
   const MemoryFile& file_;
   PointPlace& place_;
-  PointChecksum checksum_;
+  // Of the bytes that were written.
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> checksum_{
+      XXH3_createState(), &XXH3_freeState};
   std::uint64_t written_ = 0;
 };
 
