@@ -37,7 +37,8 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
+    constexpr int kWrongUsage = 2;  // a launcher does not start the program again after this code
+    std::exit(app.exit(error) == 0 ? 0 : kWrongUsage);
   }
   return flags;
 }

@@ -1,17 +1,21 @@
 // Tests that run the command as a program, from a shell, are in tests/command/launch.sh.
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/process/memory_file.h"
 #include "tests/command/support.h"
 
 namespace lockstep::command {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::run_command;
 
 TEST(Launch, GivesEachRankItsPlaceAndPrefixesItsLines) {
@@ -45,6 +49,56 @@ TEST(Launch, RestartsAsOftenAsItMay) {
       run_command({"launch", "--nproc-per-node", "1", "--max-restarts", "1", "sh", "-c", "exit 4"})
           .code,
       4);
+}
+
+// Not a test of its own: the tests below start this program as their ranks. A failure is noted as
+// LAUNCH_TEST_NOTE says: the kind, and the batch, which grows with each attempt if that is "+".
+TEST(LaunchedRank, NotesAFailure) {
+  const char* const wanted = std::getenv("LAUNCH_TEST_NOTE");
+  if (wanted == nullptr) return;
+  const auto memory = process::MemoryFile::inherited();
+  const std::string text = wanted;
+  const int kind = text[0] - '0';
+  const int batch = text[1] == '+' ? memory->attempt() : text[1] - '0';
+  if (memory->attempt() == 2) return;  // the third attempt ends well
+  for (const auto& note : memory->failures()) std::cout << "before: " << note.reason << '\n';
+  memory->note_failure({.attempt = memory->attempt(),
+                        .rank = 0,
+                        .kind = static_cast<process::NoteKind>(kind),
+                        .epoch = 1,
+                        .batch = batch,
+                        .reason = fmt::format("attempt {} fails", memory->attempt())});
+  std::exit(1);
+}
+
+TEST(Launch, DecidesByWhatTheRanksHaveNoted) {
+  const auto launch = [](const char* note) {
+    ::setenv("LAUNCH_TEST_NOTE", note, 1);
+    const auto ran = run_command({"launch", "--nproc-per-node", "1", "--max-restarts", "5",
+                                  "/proc/self/exe", "--gtest_filter=LaunchedRank.NotesAFailure"});
+    ::unsetenv("LAUNCH_TEST_NOTE");
+    return ran;
+  };
+  const auto moved = launch("0+");
+  EXPECT_EQ(moved.code, kDone) << moved.errors;
+  EXPECT_THAT(moved.errors,
+              HasSubstr("restart 1 of 5: rank 0 (epoch 1, batch 0): attempt 0 fails"));
+  EXPECT_THAT(moved.errors,
+              HasSubstr("restart 2 of 5: rank 0 (epoch 1, batch 1): attempt 1 fails"));
+  EXPECT_THAT(moved.output, HasSubstr("before: attempt 0 fails"));
+
+  for (const char* same : {"03", "23"}) {
+    const auto twice = launch(same);
+    EXPECT_EQ(twice.code, 1);
+    EXPECT_THAT(twice.errors, HasSubstr("at the same place twice"));
+    EXPECT_THAT(twice.errors, HasSubstr("attempt 1: rank 0 (epoch 1, batch 3): attempt 0 fails"));
+    EXPECT_THAT(twice.errors, HasSubstr("attempt 2: rank 0 (epoch 1, batch 3): attempt 1 fails"));
+  }
+  const auto config = launch("1+");
+  EXPECT_EQ(config.code, 1);
+  EXPECT_THAT(config.errors, HasSubstr("a wrong option would be wrong again"));
+  EXPECT_THAT(config.errors, Not(HasSubstr("restart 1")));
+  EXPECT_EQ(launch("33").code, kDone) << "a rank that was lost twice at one batch";
 }
 
 TEST(Launch, TheProgramMayBeSetApart) {

@@ -1,13 +1,16 @@
 #include "lockstep/launcher/nodes.h"
 
+#include <csignal>
 #include <functional>
 #include <future>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "tests/support/rank_process.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -69,7 +72,7 @@ TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {
 }
 
 TEST(Nodes, AFailureOnOneIsKnownOnTheOther) {
-  const RemoteFailure failure{.rank = 4, .shell_code = 7, .how = "exit code 7"};
+  const AttemptFailure failure{.rank = 4, .shell_code = 7, .how = "exit code 7"};
   run_nodes(
       [&](Nodes& nodes) {
         nodes.meet(0, 2);
@@ -110,6 +113,54 @@ TEST(Nodes, ALauncherThatIsGoneIsAFailure) {
   EXPECT_THAT(failure->how, HasSubstr("the launcher of node 1 is gone"));
   EXPECT_LT(failure->rank, 0);
   other.get();
+}
+
+// Rank 3 was killed. Rank 0, on the other node, only lost it, but its launcher was quicker.
+TEST(Nodes, ARankThatIsCertainlyToBlameComesBeforeTheFirstOne) {
+  const AttemptFailure lost{
+      .rank = 0, .shell_code = 1, .blame = Blame::kLikely, .how = "exit code 1"};
+  const AttemptFailure killed{.rank = 3,
+                              .kind = process::NoteKind::kOutOfMemory,
+                              .epoch = 2,
+                              .batch = 5,
+                              .shell_code = 137,
+                              .how = "not enough memory"};
+  run_nodes(
+      [&](Nodes& nodes) {
+        nodes.meet(0, 2);
+        EXPECT_EQ(nodes.conclude(0, lost)->rank, 3);
+      },
+      [&](Nodes& nodes) {
+        nodes.meet(0, 2);
+        EXPECT_TRUE(is_readable(nodes.failure_fd(), 5000));
+        const auto cause = nodes.conclude(0, killed);
+        ASSERT_TRUE(cause);
+        EXPECT_EQ(cause->rank, 3);
+        EXPECT_EQ(cause->kind, process::NoteKind::kOutOfMemory);
+        EXPECT_EQ(cause->epoch, 2);
+        EXPECT_EQ(cause->batch, 5);
+        EXPECT_EQ(cause->shell_code, 137);
+        EXPECT_EQ(cause->how, "not enough memory");
+      });
+}
+
+// A host that lost its network sends nothing, and the kernel notices it only after 30 s.
+TEST(Nodes, ASilentLauncherIsAFailure) {
+  const int port = free_port();
+  RankProcess other([&] {
+    Nodes nodes(node(1, port));
+    nodes.meet(0, 2);
+    ::kill(::getpid(), SIGSTOP);
+    return 0;
+  });
+  NodesOptions options = node(0, port);
+  options.silence = std::chrono::seconds(1);
+  Nodes nodes(options);
+  nodes.meet(0, 2);
+  EXPECT_TRUE(is_readable(nodes.failure_fd(), 10'000));
+  const auto failure = nodes.conclude(0, std::nullopt);
+  ASSERT_TRUE(failure);
+  EXPECT_THAT(failure->how, HasSubstr("the launcher of node 1 is gone: it has sent nothing for"));
 }
 
 TEST(Nodes, AnotherRunsTokenIsTurnedAway) {

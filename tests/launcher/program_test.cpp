@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -47,6 +48,20 @@ TEST(Program, SeesItsEnvironmentAndNoInput) {
                    .environment = {{"GREETING", "hello"}, {"PATH", "/bin:/usr/bin"}}});
   EXPECT_TRUE(wait_for_end(program).ok());
   EXPECT_EQ(read_all(program.output_fd(0)), "hello\n");
+}
+
+TEST(Program, GetsTheDescriptorThatIsHandedOnAndNoOther) {
+  const FileDescriptor handed_on(::memfd_create("a", MFD_CLOEXEC));
+  const FileDescriptor kept(::memfd_create("b", MFD_CLOEXEC));
+  ASSERT_EQ(::write(handed_on.get(), "hello", 5), 5);
+  Program program({.command = {"sh", "-c",
+                               "head -c 5 /proc/self/fd/" + std::to_string(handed_on.get()) +
+                                   "; [ -e /proc/self/fd/" + std::to_string(kept.get()) +
+                                   " ] || echo ' alone'"},
+                   .environment = process::current_environment(),
+                   .inherited_fd = handed_on.get()});
+  EXPECT_TRUE(wait_for_end(program).ok());
+  EXPECT_EQ(read_all(program.output_fd(0)), "hello alone\n");
 }
 
 TEST(Program, ASignalIsTold) {

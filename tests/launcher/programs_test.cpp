@@ -11,6 +11,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/process/background.h"
+#include "lockstep/process/process.h"
 #include "tests/support/no_pidfd.h"
 #include "tests/support/rank_process.h"
 
@@ -83,7 +84,7 @@ TEST(Programs, AreWatchedWithoutPidfds) {
 }
 
 // Rank 1 gives up because rank 0 does not answer: a signal has stopped rank 0.
-TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
+TEST(Programs, ARankThatWasStoppedIsSeenAndKilledBeforeItsGraceIsOver) {
   ProgramsOptions options = ranks(
       "if [ $RANK = 0 ]; then echo $$ > $FILE; kill -STOP $$; sleep 60; fi; "
       "until [ -s $FILE ] && grep -q '^State:.T' /proc/$(cat $FILE)/status; do sleep 0.02; done; "
@@ -98,7 +99,47 @@ TEST(Programs, ARankThatWasStoppedIsSeenAndEndsBeforeItsGraceIsOver) {
   ASSERT_EQ(end.first_failure, 1u);
   EXPECT_TRUE(end.ranks[0].suspended);
   EXPECT_FALSE(end.ranks[1].suspended);
-  EXPECT_EQ(end.ranks[0].end.signal, SIGTERM);
+  EXPECT_EQ(end.ranks[0].end.signal, SIGKILL);
+}
+
+// A rank that dies at the same time as the first one that is noticed was not stopped by the
+// launcher.
+TEST(Programs, ARankThatEndedBeforeItWasToldToIsNotStopped) {
+  ProgramsOptions options =
+      ranks("echo $$; until [ -e $FILE ]; do sleep 0.01; done; exit $((RANK + 5))", 3);
+  const TemporaryDirectory folder;
+  for (auto& environment : options.environments) environment["FILE"] = (folder / "go").string();
+  std::vector<std::string> pids;
+  // The launcher is busy here until all ranks have ended.
+  options.on_lines = [&](int, std::size_t, const std::vector<std::string>& some) {
+    pids.insert(pids.end(), some.begin(), some.end());
+    if (pids.size() < 3) return;
+    write_file_atomically(folder / "go", "");
+    for (const auto& pid : pids) {
+      EXPECT_TRUE(eventually([&] {
+        const auto status = process::process_status(std::stoi(pid));
+        return !status || status->state == 'Z';
+      }));
+    }
+  };
+  OrphanReaper reaper;
+  const ProgramsEnd end = run_programs(options, reaper);
+  ASSERT_TRUE(end.first_failure);
+  ASSERT_TRUE(end.failed);
+  for (const RankEnd& rank : end.ranks) {
+    EXPECT_EQ(rank.end.exit_code, rank.rank + 5);
+    EXPECT_FALSE(rank.stopped) << rank.rank;
+    EXPECT_GE(rank.time - *end.failed, -std::chrono::seconds(1));
+  }
+}
+
+TEST(Programs, TellWhenAllWereStarted) {
+  int started = 0;
+  ProgramsOptions options = ranks("true", 2);
+  options.on_started = [&] { ++started; };
+  OrphanReaper reaper;
+  run_programs(options, reaper);
+  EXPECT_EQ(started, 1);
 }
 
 TEST(Programs, AreEndedWhenTheStopDescriptorIsReadable) {

@@ -49,6 +49,13 @@ TEST(RankEnvironment, PyTorchsStoreNeedsNoLibuvUnlessTheUserWantsIt) {
   EXPECT_EQ(rank_environment({{"USE_LIBUV", "1"}}, kPlace).at("USE_LIBUV"), "1");
 }
 
+TEST(RankEnvironment, TheLaunchersMemoryIsHandedOnAndNotAnotherLaunchers) {
+  RankPlace place = kPlace;
+  EXPECT_FALSE(rank_environment({{"LOCKSTEP_MEMORY", "9"}}, place).contains("LOCKSTEP_MEMORY"));
+  place.memory = 7;
+  EXPECT_EQ(rank_environment({{"LOCKSTEP_MEMORY", "9"}}, place).at("LOCKSTEP_MEMORY"), "7");
+}
+
 TEST(RankEnvironment, TheRoleIsHandedOn) {
   EXPECT_EQ(rank_environment({}, kPlace).at("ROLE_NAME"), "default");
   RankPlace place = kPlace;

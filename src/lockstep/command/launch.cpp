@@ -17,8 +17,11 @@
 #include "lockstep/launcher/nodes.h"
 #include "lockstep/launcher/programs.h"
 #include "lockstep/launcher/rank_environment.h"
+#include "lockstep/launcher/restarts.h"
+#include "lockstep/launcher/signals.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/process/memory_file.h"
 #include "lockstep/rendezvous/handshake.h"
 #include "lockstep/rendezvous/network.h"
 #include "lockstep/rendezvous/token.h"
@@ -48,10 +51,21 @@ struct LaunchArguments {
   int max_restarts = 0;
   std::optional<std::string> log_dir;
   bool prefix = true;
-  double grace = 1.5;
+  std::optional<double> grace;  // default: kGrace, or kRestartGrace if there will be a restart
   double timeout = 300;
   std::vector<std::string> command;
 };
+
+// Seconds that ranks have to end after one failed. If they are started again, all that is worth
+// keeping is in memory already, and every moment of waiting is lost.
+constexpr double kGrace = 1.5;
+constexpr double kRestartGrace = 0.2;
+// A node that sends nothing for this time is lost, unless --timeout is shorter.
+constexpr double kSilenceSeconds = 10;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
 
 int process_count(const std::string& text) {
   const int gpus = gpu_count();
@@ -149,7 +163,7 @@ class NodeLauncher {
       throw ConfigError("--standalone means one node, but --nnodes is {}: leave one of them out",
                         options.nodes);
     }
-    check_seconds("--grace", options.grace);
+    check_seconds("--grace", options.grace.value_or(kGrace));
     check_seconds("--timeout", options.timeout);
     if (!options.interface.empty())
       environment_[rendezvous::kInterfaceVariable] = options.interface;
@@ -170,8 +184,10 @@ class NodeLauncher {
           .network = network,
           .token = token,
           .run = options.rdzv_id,
-          .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout * 1000))});
+          .timeout = milliseconds(options.timeout),
+          .silence = milliseconds(std::min(options.timeout, kSilenceSeconds))});
     }
+    if (options.max_restarts > 0) memory_.emplace();
   }
 
   int run() {
@@ -179,10 +195,8 @@ class NodeLauncher {
       const launcher::AttemptSettings settings = meet(attempt);
       const launcher::ProgramsEnd ended = run_attempt(attempt, settings);
       if (ended.interrupted != 0) {
-        if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", ended.interrupted));
-        say("interrupted by signal {} ({})", ended.interrupted, ::strsignal(ended.interrupted));
-        report(ended);
-        return 128 + ended.interrupted;
+        report(ended, std::nullopt);
+        return interrupted_by(ended.interrupted);
       }
       const auto failure = conclude(attempt, ended);
       if (!failure) {
@@ -190,14 +204,16 @@ class NodeLauncher {
             format_duration(seconds_of(ended)));
         return kDone;
       }
-      report(ended);
-      if (!ended.first_failure) {
-        say("{}", failure->rank >= 0 ? fmt::format("rank {} failed on another node: {}",
-                                                   failure->rank, failure->how)
-                                     : failure->how);
+      failures_.push_back(*failure);
+      failed_at_ = ended.failed.value_or(std::chrono::steady_clock::now());
+      const launcher::RestartDecision next =
+          launcher::decide_restart(failures_, options_.max_restarts);
+      if (!next.restart || failure->rank < 0) {
+        report(ended, *failure);
+        if (options_.max_restarts > 0 && failure->rank >= 0) report_all(next);
+        return failure->shell_code;
       }
-      if (attempt == options_.max_restarts || failure->rank < 0) return failure->shell_code;
-      say("restart {} of {}", attempt + 1, options_.max_restarts);
+      if (const int signal = launcher::Signals().wait(next.wait)) return interrupted_by(signal);
     }
   }
 
@@ -217,6 +233,12 @@ class NodeLauncher {
     return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
   }
 
+  int interrupted_by(int signal) {
+    if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", signal));
+    say("interrupted by signal {} ({})", signal, ::strsignal(signal));
+    return 128 + signal;
+  }
+
   static double seconds_of(const launcher::ProgramsEnd& ended) {
     double longest = 0;
     for (const auto& rank : ended.ranks) longest = std::max(longest, rank.seconds);
@@ -224,22 +246,37 @@ class NodeLauncher {
   }
 
   // The failure that ended the attempt, on any node. Nothing if all ranks ended well.
-  std::optional<launcher::RemoteFailure> conclude(int attempt, const launcher::ProgramsEnd& ended) {
-    std::optional<launcher::RemoteFailure> failure = failure_of(ended);
+  std::optional<launcher::AttemptFailure> conclude(int attempt,
+                                                   const launcher::ProgramsEnd& ended) {
+    const auto notes = memory_ ? memory_->failures() : std::vector<process::FailureNote>();
+    std::optional<launcher::AttemptFailure> failure = launcher::find_cause(attempt, ended, notes);
     if (nodes_) {
       try {
         failure = nodes_->conclude(attempt, failure);
       } catch (const CommError&) {
-        failure = launcher::RemoteFailure{
-            .rank = -1, .shell_code = 1, .how = "the launcher of node 0 is gone"};
+        failure = launcher::AttemptFailure{.how = "the launcher of node 0 is gone"};
       }
     }
     const bool stopped = std::ranges::any_of(ended.ranks, &launcher::RankEnd::stopped);
-    if (!failure && stopped) {
-      failure =
-          launcher::RemoteFailure{.rank = -1, .shell_code = 1, .how = "the ranks were stopped"};
-    }
+    if (!failure && stopped) failure = launcher::AttemptFailure{.how = "the ranks were stopped"};
+    if (failure && memory_) tell_ranks(*failure, notes);
     return failure;
+  }
+
+  // The ranks of the next attempt find in the memory why there is one.
+  void tell_ranks(const launcher::AttemptFailure& failure,
+                  const std::vector<process::FailureNote>& notes) {
+    const bool known = std::ranges::any_of(notes, [&](const process::FailureNote& note) {
+      return note.attempt == failure.attempt && note.rank == failure.rank &&
+             note.kind == failure.kind;
+    });
+    if (known) return;
+    memory_->note_failure({.attempt = failure.attempt,
+                           .rank = failure.rank,
+                           .kind = failure.kind,
+                           .epoch = failure.epoch,
+                           .batch = failure.batch,
+                           .reason = failure.how});
   }
 
   launcher::AttemptSettings meet(int attempt) {
@@ -265,7 +302,14 @@ class NodeLauncher {
                                        .logged = output_.logged,
                                        .append_logs = attempt > 0,
                                        .on_lines = {}};
-    programs.grace = std::chrono::milliseconds(static_cast<std::int64_t>(options_.grace * 1000));
+    const bool last = attempt >= options_.max_restarts;
+    programs.grace = milliseconds(options_.grace.value_or(last ? kGrace : kRestartGrace));
+    programs.on_started = [this] { say_restarted(); };
+    if (memory_) {
+      programs.inherited_fd = memory_->descriptor();
+      memory_->begin_attempt(
+          {.attempt = attempt, .began = std::chrono::steady_clock::now(), .failed = failed_at_});
+    }
     for (int local = 0; local < processes_; ++local) {
       programs.environments.push_back(launcher::rank_environment(
           environment_, {.topology = {.rank = settings.first_rank + local,
@@ -280,7 +324,8 @@ class NodeLauncher {
                          .restarts = attempt,
                          .max_restarts = options_.max_restarts,
                          .threads = std::max(1, process::usable_cores() / processes_),
-                         .role = options_.role}));
+                         .role = options_.role,
+                         .memory = memory_ ? std::optional(memory_->descriptor()) : std::nullopt}));
     }
     const bool prefix = options_.prefix && settings.world_size > 1;
     programs.on_lines = [prefix, shown = output_.shown](int rank, std::size_t stream,
@@ -300,34 +345,54 @@ class NodeLauncher {
     }
   }
 
-  static std::optional<launcher::RemoteFailure> failure_of(const launcher::ProgramsEnd& ended) {
-    if (!ended.first_failure) return std::nullopt;
-    const launcher::RankEnd& rank = ended.ranks[*ended.first_failure];
-    return launcher::RemoteFailure{
-        .rank = rank.rank, .shell_code = rank.end.shell_code(), .how = to_string(rank.end)};
+  // One line per restart.
+  void say_restarted() const {
+    if (failures_.empty()) return;
+    const std::chrono::duration<double> after = std::chrono::steady_clock::now() - *failed_at_;
+    say("restart {} of {}: {}; the ranks were started {:.2f} s after the failure", failures_.size(),
+        options_.max_restarts, launcher::to_string(failures_.back()), after.count());
   }
 
-  // Prints how each rank ended; the rank that failed first with its last lines.
-  void report(const launcher::ProgramsEnd& ended) const {
+  // Prints how each rank ended; the rank that failed with its last lines.
+  void report(const launcher::ProgramsEnd& ended,
+              const std::optional<launcher::AttemptFailure>& failure) const {
     for (const launcher::RankEnd& rank : ended.ranks) {
       if (!rank.suspended) continue;
       say("rank {} is the likely cause: a signal had stopped it (SIGSTOP or Ctrl-Z), so it did not "
           "answer the other ranks",
           rank.rank);
     }
-    for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
+    std::optional<std::size_t> first = ended.first_failure;
+    for (std::size_t i = 0; failure && i < ended.ranks.size(); ++i) {
       const launcher::RankEnd& rank = ended.ranks[i];
-      if (ended.first_failure == i) {
-        say("rank {} failed first: {}, after {}{}", rank.rank, to_string(rank.end),
-            format_duration(rank.seconds),
-            rank.last_lines.empty() ? "; it had printed nothing" : "; its last lines:");
-        for (const std::string& line : rank.last_lines) say("  | {}", line);
-      }
+      if (rank.rank == failure->rank && !rank.stopped && !rank.end.ok()) first = i;
+    }
+    if (first) {
+      const launcher::RankEnd& rank = ended.ranks[*first];
+      say("rank {} failed first: {}, after {}{}", rank.rank, to_string(rank.end),
+          format_duration(rank.seconds),
+          rank.last_lines.empty() ? "; it had printed nothing" : "; its last lines:");
+      for (const std::string& line : rank.last_lines) say("  | {}", line);
     }
     for (std::size_t i = 0; i < ended.ranks.size(); ++i) {
-      if (ended.first_failure == i) continue;
+      if (first == i) continue;
       const launcher::RankEnd& rank = ended.ranks[i];
       say("rank {}: {}{}", rank.rank, to_string(rank.end), rank.stopped ? ", told to stop" : "");
+    }
+    if (first || !failure) return;
+    const bool elsewhere =
+        failure->rank >= 0 && std::ranges::find(ended.ranks, failure->rank,
+                                                &launcher::RankEnd::rank) == ended.ranks.end();
+    say("{}", elsewhere
+                  ? fmt::format("rank {} failed on another node: {}", failure->rank, failure->how)
+                  : launcher::to_string(*failure));
+  }
+
+  // Prints why there is no further attempt, and how each one failed.
+  void report_all(const launcher::RestartDecision& decision) const {
+    say("it is not started again: {}", decision.why_not);
+    for (std::size_t i = 0; i < failures_.size(); ++i) {
+      say("  attempt {}: {}", i + 1, launcher::to_string(failures_[i]));
     }
   }
 
@@ -338,7 +403,10 @@ class NodeLauncher {
   process::Environment environment_;
   FileDescriptor reserved_;        // the port of an attempt's ranks, if all are on this host
   launcher::OrphanReaper reaper_;  // it forks, so it comes before connections and threads
+  std::optional<process::MemoryFile> memory_;  // only if there may be restarts
   std::optional<launcher::Nodes> nodes_;
+  std::vector<launcher::AttemptFailure> failures_;                  // of all attempts
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;  // when the last one was noticed
 };
 
 void check_command(const CLI::App& app, const std::vector<std::string>& command) {
@@ -402,9 +470,18 @@ void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& a
   command->formatter(std::make_shared<LaunchFormatter>());
   command->footer(R"(
 The program finds its rank in torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
-MASTER_PORT and so on. When one rank fails, the other ranks are ended, and the exit code is that of
-the rank that failed first (128 + the signal if it was killed). The exit code is 127 if the program
-does not exist, and 126 if it cannot be executed.
+MASTER_PORT and so on. When one rank fails, the other ranks are ended. With --max-restarts, all are
+then started again. What would fail again is not: exit codes 2, 126 and 127, and an exception or a
+lack of memory that a program of Lockstep had at the same batch before.
+
+Exit codes:
+  0         all ranks ended well
+  1         a program failed, or the launcher of another node is gone
+  2         a wrong option, of the launcher or of the program
+  3         the program ended because another process of the run had failed
+  126, 127  the program cannot be executed, or does not exist
+  128 + N   signal N ended the program, or interrupted the launcher
+  others    the exit code of the rank that failed first
 
 Examples:
   lockstep launch --nproc-per-node 2 ./program --its-own options
@@ -466,8 +543,10 @@ Examples:
                       "Output goes to rank<N>/stdout.log and stderr.log in this folder");
   command->add_flag("!--no-prefix", options->prefix,
                     "Print the ranks' lines without [rank N] in front");
-  command->add_option("--grace", options->grace, "Seconds that ranks have to end after one failed")
-      ->capture_default_str();
+  command->add_option(
+      "--grace", options->grace,
+      "Seconds that ranks have to end after one failed; default: 1.5, or 0.2 if they are "
+      "started again");
   command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
       ->capture_default_str();
   command->prefix_command();  // all words from the program's name on belong to the program

@@ -1,7 +1,6 @@
 #include "lockstep/launcher/nodes.h"
 
 #include <charconv>
-#include <cstdio>
 #include <random>
 #include <vector>
 
@@ -9,26 +8,44 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/rendezvous/frame.h"
 #include "lockstep/rendezvous/handshake.h"
 
 namespace lockstep::launcher {
 namespace {
 
 constexpr int kWatchMilliseconds = 100;
+constexpr auto kPatience = std::chrono::milliseconds(500);
 
-std::string encode(const RemoteFailure& failure) {
-  return fmt::format("{} {} {}", failure.rank, failure.shell_code, failure.how);
+std::string encode(const AttemptFailure& failure) {
+  return rendezvous::FieldWriter()
+      .integer(failure.attempt)
+      .integer(failure.rank)
+      .integer(static_cast<int>(failure.kind))
+      .integer(failure.epoch)
+      .integer(failure.batch)
+      .integer(failure.shell_code)
+      .integer(static_cast<int>(failure.blame))
+      .text(failure.how)
+      .payload();
 }
 
-RemoteFailure decode(const std::string& text) {
-  RemoteFailure failure;
-  int used = 0;
-  if (std::sscanf(text.c_str(), "%d %d %n", &failure.rank, &failure.shell_code, &used) != 2) {
-    throw CommError("another node's launcher sent '{}', expected how a rank failed",
-                    printable(text));
-  }
-  failure.how = text.substr(static_cast<std::size_t>(used));
+AttemptFailure decode(const std::string& text) {
+  rendezvous::FieldReader fields(text);
+  AttemptFailure failure;
+  failure.attempt = static_cast<int>(fields.integer());
+  failure.rank = static_cast<int>(fields.integer());
+  failure.kind = static_cast<process::NoteKind>(fields.integer());
+  failure.epoch = fields.integer();
+  failure.batch = fields.integer();
+  failure.shell_code = static_cast<int>(fields.integer());
+  failure.blame = static_cast<Blame>(fields.integer());
+  failure.how = printable_lines(fields.text());
   return failure;
+}
+
+AttemptFailure gone(const rendezvous::PeerFailure& failure) {
+  return {.how = fmt::format("the launcher of node {} is gone: {}", failure.rank, failure.reason)};
 }
 
 // A number that another node's launcher sent.
@@ -63,7 +80,8 @@ Nodes::Nodes(NodesOptions options) : options_(std::move(options)) {
       .run = options_.run,
       .rank = options_.node_rank,
       .world_size = options_.nodes,
-      .timeout = options_.timeout});
+      .timeout = options_.silence,
+      .join_timeout = options_.timeout});
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -78,6 +96,20 @@ std::string Nodes::key(const char* name, int attempt) const {
   return fmt::format("{}/{}", name, attempt);
 }
 
+// Waits for a key. The wait is cut into pieces, because silence of a node is not a failure to the
+// rendezvous.
+std::string Nodes::await(const std::string& key) const {
+  const auto deadline = rendezvous::deadline_in(options_.timeout);
+  while (true) {
+    try {
+      return rendezvous_->get(key, kPatience);
+    } catch (const CommError&) {
+      if (const auto failure = lost_node()) throw CommError(gone(*failure).how);
+      if (rendezvous::Clock::now() >= deadline) throw;
+    }
+  }
+}
+
 AttemptSettings Nodes::meet(int attempt, int local_ranks) {
   rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
                    std::to_string(local_ranks));
@@ -86,11 +118,9 @@ AttemptSettings Nodes::meet(int attempt, int local_ranks) {
   for (int node = 0; node < options_.nodes; ++node) {
     if (node == options_.node_rank) settings.first_rank = settings.world_size;
     try {
-      settings.world_size += number_in(rendezvous_->get(fmt::format("ranks/{}/{}", attempt, node)));
+      settings.world_size += number_in(await(fmt::format("ranks/{}/{}", attempt, node)));
     } catch (const CommError& error) {
-      if (const auto failure = rendezvous_->failure()) {
-        throw CommError("the launcher of node {} is gone: {}", failure->rank, failure->reason);
-      }
+      if (lost_node()) throw;
       throw CommError("node {} did not come in {}: {}", node, format_duration(options_.timeout),
                       error.what());
     }
@@ -101,28 +131,24 @@ AttemptSettings Nodes::meet(int attempt, int local_ranks) {
     rendezvous_->set(key("run", attempt), random_run_id());
     rendezvous_->set(key("port", attempt), std::to_string(rendezvous::local_port(reserved_)));
   }
-  settings.run_id = rendezvous_->get(key("run", attempt));
+  settings.run_id = await(key("run", attempt));
   settings.token = rendezvous::derive_token(options_.token, "ranks of run " + settings.run_id);
-  settings.master.port = number_in(rendezvous_->get(key("port", attempt)));
+  settings.master.port = number_in(await(key("port", attempt)));
   const std::lock_guard lock(watching_);
   failed_.clear();
   attempt_ = attempt;
   return settings;
 }
 
-std::optional<RemoteFailure> Nodes::failure_of(int attempt) {
-  if (const auto failure = rendezvous_->failure()) {
-    return RemoteFailure{
-        .rank = -1,
-        .shell_code = 1,
-        .how = fmt::format("the launcher of node {} is gone: {}", failure->rank, failure->reason)};
-  }
+std::optional<AttemptFailure> Nodes::failure_of(int attempt) {
+  if (const auto failure = lost_node()) return gone(*failure);
   const auto told = rendezvous_->try_get(key("failed", attempt));
   if (!told) return std::nullopt;
   return decode(*told);
 }
 
-std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<RemoteFailure>& own) {
+std::optional<AttemptFailure> Nodes::conclude(int attempt,
+                                              const std::optional<AttemptFailure>& own) {
   {
     const std::lock_guard lock(watching_);
     attempt_ = -1;
@@ -130,22 +156,44 @@ std::optional<RemoteFailure> Nodes::conclude(int attempt, const std::optional<Re
   if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
     rendezvous_->set(key("failed", attempt), encode(*own));  // the first failure is the cause
   }
-  rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank), own ? "failed" : "ok");
+  rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank),
+                   own ? encode(*own) : std::string());
   // There is no time limit: ranks of other nodes may train for hours after those of this node
   // ended.
+  std::optional<AttemptFailure> cause;
   for (int node = 0; node < options_.nodes; ++node) {
     const std::string done = fmt::format("done/{}/{}", attempt, node);
-    while (!rendezvous_->try_get(done)) {
-      if (rendezvous_->failure()) return failure_of(attempt);
+    std::optional<std::string> told;
+    while (!(told = rendezvous_->try_get(done))) {
+      if (lost_node()) return failure_of(attempt);
       if (has_left(node) && !rendezvous_->try_get(done)) {
-        return RemoteFailure{.rank = -1,
-                             .shell_code = 1,
-                             .how = fmt::format("the launcher of node {} has left", node)};
+        return AttemptFailure{.how = fmt::format("the launcher of node {} has left", node)};
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
     }
+    if (told->empty()) continue;
+    const AttemptFailure failure = decode(*told);
+    if (!cause || failure.blame > cause->blame) cause = failure;
   }
-  return failure_of(attempt);
+  const auto first = failure_of(attempt);
+  return first && (!cause || first->rank < 0 || first->blame >= cause->blame) ? first : cause;
+}
+
+// The first node that is gone, or that is silent although the connection still stands.
+std::optional<rendezvous::PeerFailure> Nodes::lost_node() const {
+  if (auto failure = rendezvous_->failure()) return failure;
+  const std::vector<rendezvous::Peer> peers = rendezvous_->peers();
+  for (std::size_t node = 0; node < peers.size(); ++node) {
+    const rendezvous::Peer& peer = peers[node];
+    if (!peer.joined || peer.left || peer.silent < options_.silence) continue;
+    return rendezvous::PeerFailure{
+        .rank = static_cast<int>(node),
+        .reason =
+            fmt::format("it has sent nothing for {}: its host is down, or the network between "
+                        "the nodes is cut",
+                        format_duration(peer.silent))};
+  }
+  return std::nullopt;
 }
 
 bool Nodes::has_left(int node) const {

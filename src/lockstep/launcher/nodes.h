@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
+#include "lockstep/launcher/restarts.h"
 #include "lockstep/process/background.h"
 #include "lockstep/rendezvous/network.h"
 #include "lockstep/rendezvous/rendezvous.h"
@@ -26,6 +27,9 @@ struct NodesOptions {
   std::string token = {};                  // the secret of all nodes; must not be empty
   std::string run = {};                    // the run's name; tells apart runs that share a token
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for all launchers to connect
+  // A node whose launcher sends nothing for this time is lost. The kernel would notice a cut link
+  // only after 30 s.
+  std::chrono::milliseconds silence = std::chrono::seconds(10);
 };
 
 // The settings that the programs of one attempt get.
@@ -35,13 +39,6 @@ struct AttemptSettings {
   rendezvous::Endpoint master;  // address of the programs' rendezvous
   std::string run_id;
   std::string token;  // only for the ranks of this attempt
-};
-
-// A rank that failed on one of the nodes.
-struct RemoteFailure {
-  int rank = 0;
-  int shell_code = 1;
-  std::string how;
 };
 
 // Tells runs apart: 16 random hexadecimal digits.
@@ -68,14 +65,17 @@ class Nodes {
   void abandon(const std::string& why);
 
   // Collective, after each attempt: each node passes its own failure, if there was one. Returns the
-  // first failure of all nodes, or nothing if all ranks ended well.
-  std::optional<RemoteFailure> conclude(int attempt, const std::optional<RemoteFailure>& own);
+  // same failure on all nodes: the first one that a rank is certainly to blame for, else the first
+  // one. Nothing if all ranks ended well.
+  std::optional<AttemptFailure> conclude(int attempt, const std::optional<AttemptFailure>& own);
 
  private:
   void watch();
+  std::optional<rendezvous::PeerFailure> lost_node() const;
   bool has_left(int node) const;
   std::string key(const char* name, int attempt) const;
-  std::optional<RemoteFailure> failure_of(int attempt);
+  std::string await(const std::string& key) const;
+  std::optional<AttemptFailure> failure_of(int attempt);
 
   NodesOptions options_;
   std::unique_ptr<rendezvous::RendezvousServer> server_;  // only on node 0

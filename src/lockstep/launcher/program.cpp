@@ -36,6 +36,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 struct Streams {
   int output, error, failure;
+  int inherited;  // -1: none
 };
 
 // Replaces standard input by an empty one. It is closed first, because there may be no other free
@@ -53,6 +54,7 @@ bool take_empty_input() {
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl() was called
   if (take_empty_input() && ::dup2(streams.output, STDOUT_FILENO) >= 0 &&
       ::dup2(streams.error, STDERR_FILENO) >= 0) {
+    if (streams.inherited >= 0) ::fcntl(streams.inherited, F_SETFD, 0);  // not closed on exec
     ::signal(SIGCHLD, SIG_DFL);
     sigset_t none;
     ::sigemptyset(&none);
@@ -83,7 +85,8 @@ Program::Program(const ProgramOptions& options) {
   if (pid < 0) throw WorkerError("{}: cannot fork: {}", words[0], std::strerror(errno));
   if (pid == 0) {
     become(command.data(), environment.data(),
-           {output.writing.get(), error.writing.get(), failure.writing.get()}, parent);
+           {output.writing.get(), error.writing.get(), failure.writing.get(), options.inherited_fd},
+           parent);
   }
   ::setpgid(pid, pid);  // in both processes, because either may run first
   process_ = process::ChildProcess(pid);

@@ -29,6 +29,7 @@ class StartError : public WorkerError {
 struct ProgramOptions {
   std::vector<std::string> command;  // the program, searched for in PATH, and its arguments
   process::Environment environment;  // all variables of the program
+  int inherited_fd = -1;  // a descriptor that the program gets under the same number; -1: none
 };
 
 // The program's standard input is empty; its standard output and error are pipes. No signal is

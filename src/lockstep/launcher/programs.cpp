@@ -10,10 +10,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launcher/signals.h"
 #include "lockstep/process/process.h"
 #include "lockstep/rendezvous/socket.h"
 
@@ -24,35 +24,6 @@ constexpr std::size_t kLastLines = 20;
 constexpr int kLastReads = 64;
 constexpr std::size_t kLongestLine = 64 * 1024;  // longer lines are passed on in pieces
 
-// Makes SIGINT, SIGTERM and SIGHUP readable from a descriptor.
-class Signals {
- public:
-  Signals() {
-    sigset_t wanted;
-    ::sigemptyset(&wanted);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);
-    fd_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-    // Checked before the signals are blocked: a launcher that cannot read them must die of them.
-    if (!fd_) throw WorkerError("cannot create a signalfd: {}", std::strerror(errno));
-    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-  }
-  ~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  int fd() const { return fd_.get(); }
-  // The next signal, or 0 if there is none.
-  int take() const {
-    signalfd_siginfo info{};
-    return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
-                                                                : 0;
-  }
-
- private:
-  sigset_t before_{};
-  FileDescriptor fd_;
-};
-
 // One rank: its program and what the program prints.
 class Rank {
  public:
@@ -60,12 +31,14 @@ class Rank {
       : rank_(rank),
         options_(options),
         files_(open_logs(rank, options)),
-        program_({options.command, environment}) {}
+        program_({options.command, environment, options.inherited_fd}) {}
 
   Program& program() { return program_; }
   bool is_open(std::size_t stream) const { return open_[stream]; }
   bool is_done() const { return end_.has_value(); }
   void set_suspended() { suspended_ = true; }
+  bool is_suspended() const { return suspended_; }
+  void set_ended_by_itself() { ended_by_itself_ = true; }
 
   // Called before the program starts, so that an error with the folder stops no running program.
   static std::array<FileDescriptor, 2> open_logs(int rank, const ProgramsOptions& options) {
@@ -109,13 +82,14 @@ class Rank {
       open_[stream] = false;
       if (!partial_[stream].empty()) emit(stream, {std::exchange(partial_[stream], {})});
     }
-    end_ =
-        RankEnd{.rank = rank_,
-                .end = end,
-                .stopped = stopped,
-                .suspended = suspended_,
-                .seconds = std::chrono::duration<double>(rendezvous::Clock::now() - start).count(),
-                .last_lines = {last_.begin(), last_.end()}};
+    const auto now = rendezvous::Clock::now();
+    end_ = RankEnd{.rank = rank_,
+                   .end = end,
+                   .stopped = stopped && !ended_by_itself_,
+                   .suspended = suspended_,
+                   .seconds = std::chrono::duration<double>(now - start).count(),
+                   .time = now,
+                   .last_lines = {last_.begin(), last_.end()}};
   }
   const RankEnd& end() const { return *end_; }
 
@@ -161,6 +135,7 @@ class Rank {
   std::array<bool, 2> after_return_ = {false, false};
   std::deque<std::string> last_;
   bool suspended_ = false;
+  bool ended_by_itself_ = false;  // before it could be told to stop
   std::optional<RankEnd> end_;
 };
 
@@ -175,8 +150,10 @@ class Supervision {
                                               options_.environments[i]));
       reaper_.watch(ranks_.back()->program().process().pid());
     }
+    options_.on_started();
     while (!std::ranges::all_of(ranks_, &Rank::is_done)) step();
-    ProgramsEnd ended{.first_failure = first_failure_, .interrupted = interrupted_};
+    ProgramsEnd ended{
+        .first_failure = first_failure_, .interrupted = interrupted_, .failed = failed_};
     for (const auto& rank : ranks_) ended.ranks.push_back(rank->end());
     return ended;
   }
@@ -189,7 +166,11 @@ class Supervision {
       fds.push_back({fd, POLLIN, 0});
       actions.push_back(std::move(action));
     };
-    if (stop_fd_ >= 0 && !stopping_) add(stop_fd_, [this] { stop(SIGTERM, options_.grace); });
+    if (stop_fd_ >= 0 && !stopping_)
+      add(stop_fd_, [this] {
+        find_suspended();
+        stop(SIGTERM, options_.grace);
+      });
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = *ranks_[i];
       if (rank.is_done()) continue;
@@ -253,8 +234,8 @@ class Supervision {
     }
   }
 
-  // A rank that is stopped by a signal does not answer the other ranks. So it is the likely cause,
-  // and not the rank that gave up first.
+  // A rank that is stopped by a signal does not answer the other ranks, also those of other nodes.
+  // So it is the likely cause, and not the rank that gave up first.
   void find_suspended() {
     for (const auto& rank : ranks_) {
       if (rank->is_done()) continue;
@@ -263,10 +244,19 @@ class Supervision {
     }
   }
 
-  // SIGCONT follows, because a stopped process handles the signal only when it continues.
+  // A rank that another failure has left suspended is killed. SIGCONT follows for the others,
+  // because a process that is stopped later handles the signal only when it continues.
   void stop(int signal, std::chrono::milliseconds grace) {
+    // A rank that ended at the same time, before the signal, was not stopped by it.
+    for (const auto& rank : ranks_) {
+      if (!rank->is_done() && rank->program().process().has_ended()) rank->set_ended_by_itself();
+    }
+    if (!failed_) failed_ = rendezvous::Clock::now();
     stopping_ = true;
     kill_at_ = rendezvous::deadline_in(grace);
+    for (const auto& rank : ranks_) {
+      if (!rank->is_done() && rank->is_suspended()) rank->program().send(SIGKILL);
+    }
     send(signal);
     send(SIGCONT);
   }
@@ -287,6 +277,7 @@ class Supervision {
   std::optional<rendezvous::Clock::time_point> kill_at_;
   bool stopping_ = false;
   int interrupted_ = 0;
+  std::optional<rendezvous::Clock::time_point> failed_;
 };
 
 }  // namespace

@@ -27,6 +27,8 @@ struct ProgramsOptions {
   bool append_logs = false;  // a restart appends to the files of the attempt before
   // Receives the lines that a rank prints, as they arrive; stream 0 is standard output, 1 is error.
   std::function<void(int rank, std::size_t stream, const std::vector<std::string>& lines)> on_lines;
+  std::function<void()> on_started = [] {};          // called when all ranks were started
+  int inherited_fd = -1;                             // a descriptor that the ranks get; -1: none
   std::chrono::milliseconds grace{1500};             // from SIGTERM to SIGKILL
   std::chrono::milliseconds interrupt_grace{30000};  // the same, if the user interrupts the run
 };
@@ -37,16 +39,20 @@ struct RankEnd {
   bool stopped = false;    // all ranks had been told to end before this one ended
   bool suspended = false;  // it was stopped by a signal (SIGSTOP) when another rank failed
   double seconds = 0;      // from the start
+  std::chrono::steady_clock::time_point time = {};  // when it was noticed that it had ended
   std::vector<std::string> last_lines;
 };
 
 struct ProgramsEnd {
-  std::vector<RankEnd> ranks;                // in the order of the ranks
-  std::optional<std::size_t> first_failure;  // index of the rank that failed first, if one did
-  int interrupted = 0;                       // the signal that the user sent; 0: none
+  std::vector<RankEnd> ranks = {};                // in the order of the ranks
+  std::optional<std::size_t> first_failure = {};  // index of the rank that failed first, if one did
+  int interrupted = 0;                            // the signal that the user sent; 0: none
+  // When the first failure was noticed here, or the stop descriptor was readable.
+  std::optional<std::chrono::steady_clock::time_point> failed = {};
 };
 
-// Runs the programs until all have ended. SIGINT, SIGTERM and SIGHUP to this process are sent on to
+// Runs the programs until all have ended. A rank that a signal has stopped when another rank fails
+// is killed at once. SIGINT, SIGTERM and SIGHUP to this process are sent on to
 // them. When `stop_fd` (-1: none) becomes readable, they are ended in the same way as after a
 // failure. Throws WorkerError if a program cannot be started.
 ProgramsEnd run_programs(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd = -1);

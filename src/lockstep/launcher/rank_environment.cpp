@@ -1,5 +1,6 @@
 #include "lockstep/launcher/rank_environment.h"
 
+#include "lockstep/process/memory_file.h"
 #include "lockstep/rendezvous/token.h"
 
 namespace lockstep::launcher {
@@ -25,6 +26,9 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   // The ranks need only their own secret, so the launchers' secret is not passed on.
   set(rendezvous::kTokenVariable, place.token);
   environment.erase(rendezvous::kTokenFileVariable);
+  // Without memory of its own, this launcher may still have inherited another launcher's variable.
+  environment.erase(process::MemoryFile::kVariable);
+  if (place.memory) set(process::MemoryFile::kVariable, std::to_string(*place.memory));
   // Rank 0 itself listens at the master address; its launcher does not.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   // The output of a Python rank is shown at once, and is not lost if the rank is killed.

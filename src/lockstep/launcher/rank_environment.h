@@ -1,6 +1,7 @@
 // The environment variables by which a launcher tells a program its rank. They are torchrun's.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "lockstep/base/topology.h"
@@ -18,8 +19,9 @@ struct RankPlace {
   std::string token = {};  // the secret of the ranks
   int restarts = 0;
   int max_restarts = 0;
-  int threads = 1;               // for OMP_NUM_THREADS, unless the user has set it
-  std::string role = "default";  // torchrun's name for what the ranks of a group do
+  int threads = 1;                 // for OMP_NUM_THREADS, unless the user has set it
+  std::string role = "default";    // torchrun's name for what the ranks of a group do
+  std::optional<int> memory = {};  // descriptor of the launcher's memory (process/memory_file.h)
 };
 
 // `base` together with the variables of this rank.
