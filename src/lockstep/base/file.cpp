@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {

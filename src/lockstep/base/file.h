@@ -1,7 +1,6 @@
 // Files that are written completely or not at all, and errors that name the file.
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -31,14 +30,6 @@ class FileDescriptor {
  private:
   int fd_ = -1;
 };
-
-// Repeats a call of the system that a signal interrupted: one that returned -1 with EINTR.
-template <typename Call>
-auto repeat_if_interrupted(Call call) {
-  auto result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
 
 // A regular file that is open for reading, and its size at that time.
 struct OpenedFile {

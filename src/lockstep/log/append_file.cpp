@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 
 namespace lockstep {
 

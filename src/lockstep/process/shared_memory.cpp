@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 
 namespace lockstep::process {
 namespace {
