@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -88,7 +89,8 @@ void write_all(const FileDescriptor& fd, const fs::path& path, std::string_view 
 }
 
 void sync(const FileDescriptor& fd, const fs::path& path) {
-  if (::fsync(fd.get()) != 0) throw Error("{}: cannot sync: {}", path.string(), last_error());
+  if (repeat_if_interrupted([&] { return ::fsync(fd.get()); }) == 0) return;
+  throw Error("{}: cannot sync: {}", path.string(), last_error());
 }
 
 FileDescriptor create(const fs::path& path) {

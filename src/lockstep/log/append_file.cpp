@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 
 namespace lockstep {
 
@@ -22,24 +23,34 @@ AppendFile::AppendFile(std::filesystem::path path, Open open) : path_(std::move(
 }
 
 void AppendFile::append(std::string_view bytes) {
-  ssize_t written = 0;
-  do {
-    written = ::write(fd_.get(), bytes.data(), bytes.size());
-  } while (written < 0 && errno == EINTR);
-  if (written != static_cast<ssize_t>(bytes.size())) {
-    const std::string cause = written < 0 ? std::strerror(errno) : "no space left";
-    // After an incomplete piece, readers could not read any later piece.
-    const bool restored = ::ftruncate(fd_.get(), size_) == 0;
-    throw Error("{}: cannot append {} bytes: {}{}", path_.string(), bytes.size(), cause,
-                restored ? "" : "; its end is damaged");
+  if (damaged_ && !cut_back()) {
+    throw Error("{}: cannot append {} bytes: its end is damaged, and it cannot be cut back: {}",
+                path_.string(), bytes.size(), std::strerror(errno));
   }
-  size_ += written;
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::string_view rest = bytes.substr(done);
+    const ssize_t written =
+        repeat_if_interrupted([&] { return ::write(fd_.get(), rest.data(), rest.size()); });
+    if (written < 0) {
+      const std::string cause = std::strerror(errno);
+      // After an incomplete piece, readers could not read any later piece.
+      throw Error("{}: cannot append {} bytes: {}{}", path_.string(), bytes.size(), cause,
+                  cut_back() ? "" : "; its end is damaged");
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  size_ += static_cast<std::int64_t>(bytes.size());
   dirty_ = true;
+}
+
+bool AppendFile::cut_back() {
+  damaged_ = repeat_if_interrupted([&] { return ::ftruncate(fd_.get(), size_); }) != 0;
+  return !damaged_;
 }
 
 void AppendFile::sync() {
   if (!dirty_) return;
-  if (::fdatasync(fd_.get()) != 0) {
+  if (repeat_if_interrupted([&] { return ::fdatasync(fd_.get()); }) != 0) {
     throw Error("{}: cannot sync: {}", path_.string(), std::strerror(errno));
   }
   dirty_ = false;

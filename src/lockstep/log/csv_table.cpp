@@ -125,10 +125,10 @@ void CsvTable::add(std::int64_t step, const Metrics& metrics) {
   std::set_union(columns_.begin(), columns_.end(), names.begin(), names.end(),
                  std::back_inserter(columns));
 
-  if (!file_ || columns != columns_) {
+  if (!begun_ || columns != columns_) {
     // Earlier rows get empty cells for the new columns.
     std::vector<Row> rows;
-    if (file_) rows = read_rows(path_);
+    if (begun_) rows = read_rows(path_);
     if (!rows.empty()) rows.erase(rows.begin());
     for (Row& row : rows) {
       Row wider = {row.front()};
@@ -153,6 +153,7 @@ void CsvTable::append(std::int64_t step, const Metrics& metrics) {
     const auto found = metrics.find(column);
     row.push_back(found == metrics.end() ? "" : to_cell(found->second));
   }
+  if (!file_) file_.emplace(path_, AppendFile::Open::kExisting);
   file_->append(to_line(row));
 }
 
@@ -161,7 +162,8 @@ void CsvTable::rewrite(const std::vector<std::string>& columns, const std::vecto
   for (const Row& row : rows) text += to_line(row);
   write_file_atomically(path_, text);
   columns_ = columns;
-  file_.emplace(path_, AppendFile::Open::kExisting);
+  begun_ = true;
+  file_.reset();  // it is the file before
 }
 
 std::map<std::int64_t, Metrics> read_csv_table(const std::filesystem::path& path) {

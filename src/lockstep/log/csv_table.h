@@ -43,7 +43,8 @@ class CsvTable {
 
   std::filesystem::path path_;
   std::vector<std::string> columns_;  // sorted, without "step"
-  std::optional<AppendFile> file_;    // none before the first row of a new file
+  bool begun_ = false;                // the file is this table's
+  std::optional<AppendFile> file_;    // opened for the next row
 };
 
 // The rows of a file that a CsvTable wrote, by step, without empty cells. Throws Error if another

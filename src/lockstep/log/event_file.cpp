@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/log/crc32c.h"
 
@@ -58,7 +59,12 @@ std::string frame_record(std::string_view data) {
 
 EventFile::EventFile(const fs::path& folder) : file_(new_path(folder), AppendFile::Open::kNew) {
   constexpr int kFileVersion = 3;
-  write(0, ProtoMessage().bytes(kFileVersion, "brain.Event:2"));
+  try {
+    write(0, ProtoMessage().bytes(kFileVersion, "brain.Event:2"));
+  } catch (const Error&) {
+    ::unlink(path().c_str());  // nothing is left of a file that could not be begun
+    throw;
+  }
 }
 
 void EventFile::write(std::int64_t step, const ProtoMessage& content) {

@@ -68,11 +68,17 @@ LogDirectory prepare_logdir(const fs::path& path, const LogDirectoryOptions& opt
   make_directories(path / "previous");
   const fs::path target = next_numbered(path / "previous");
   make_directories(target);
-  for (const auto& name : outputs) {
+  for (auto name = outputs.begin(); name != outputs.end(); ++name) {
     std::error_code error;
-    fs::rename(path / name, target / name, error);
+    fs::rename(path / *name, target / *name, error);
     if (error) {
-      throw Error("{}: cannot move an earlier run's output to {}: {}", (path / name).string(),
+      // What was moved goes back, so that the earlier run can still be resumed.
+      std::error_code ignored;
+      for (auto moved = outputs.begin(); moved != name; ++moved) {
+        fs::rename(target / *moved, path / *moved, ignored);
+      }
+      fs::remove(target, ignored);
+      throw Error("{}: cannot move an earlier run's output to {}: {}", (path / *name).string(),
                   target.string(), error.message());
     }
   }

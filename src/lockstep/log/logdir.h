@@ -33,7 +33,8 @@ struct LogDirectory {
 // run, and nothing else, to <path>/previous/<n>, where n counts up. So two runs never mix in one
 // file, and nothing is deleted. A resumed run removes only summary.json: it is written again at the
 // end, and a run that fails must not have the summary of an earlier one. Other files in the folder
-// are not touched. Throws Error if the folder is not writable.
+// are not touched. Throws Error if the folder is not writable, or if an output cannot be moved;
+// then none is moved.
 LogDirectory prepare_logdir(const std::filesystem::path& path,
                             const LogDirectoryOptions& options = {});
 

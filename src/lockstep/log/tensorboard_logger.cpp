@@ -1,6 +1,7 @@
 #include "lockstep/log/tensorboard_logger.h"
 
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,9 +69,10 @@ void TensorBoardLogger::close() {
 EventFile& TensorBoardLogger::file_of(const std::string& folder) {
   const auto found = files_.find(folder);
   if (found != files_.end()) return found->second;
-  EventFile& file = files_.try_emplace(folder, folder_ / folder).first->second;
+  EventFile file(folder_ / folder);
   if (resume_step_ && !has_own_steps(folder)) file.write(*resume_step_, proto::session_start());
-  return file;
+  // Only now: after an error, the next try writes the start of the session again.
+  return files_.try_emplace(folder, std::move(file)).first->second;
 }
 
 // With log_batches, a loader that is not trained on (its name does not begin with "train") has its
@@ -84,8 +86,9 @@ void TensorBoardLogger::log_batch(const std::string& folder, const Record& recor
   EventFile& file = file_of(folder);
   const std::int64_t step = record.step.value_or(record.progress.sample_step);
   // What an earlier run logged from this step on is run again.
-  if (resume_step_ && has_own_steps(folder) && own_steps_.insert(folder).second) {
+  if (resume_step_ && has_own_steps(folder) && !own_steps_.contains(folder)) {
     file.write(step, proto::session_start());
+    own_steps_.insert(folder);
   }
   file.write(step, proto::scalars(record.metrics, "batch"));
 }

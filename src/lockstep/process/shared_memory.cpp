@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 
 namespace lockstep::process {
 namespace {
@@ -36,11 +37,9 @@ bool exceeds_host(std::size_t size) {
 // Allocates pages now. If they were allocated at the first write, a lack of memory would end the
 // process with SIGBUS.
 int take_pages(int descriptor, std::size_t offset, std::size_t size) {
-  int result = 0;
-  do {
-    result = ::fallocate(descriptor, 0, static_cast<off_t>(offset), static_cast<off_t>(size));
-  } while (result != 0 && errno == EINTR);
-  return result;
+  return repeat_if_interrupted([&] {
+    return ::fallocate(descriptor, 0, static_cast<off_t>(offset), static_cast<off_t>(size));
+  });
 }
 
 }  // namespace
@@ -57,7 +56,10 @@ SharedMemory SharedMemory::reserve(std::size_t size) {
   if (exceeds_host(size)) {
     throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(ENOMEM));
   }
-  if (!memory.descriptor_ || ::ftruncate(memory.descriptor_.get(), static_cast<off_t>(size)) != 0) {
+  const auto set_size = [&] {
+    return ::ftruncate(memory.descriptor_.get(), static_cast<off_t>(size));
+  };
+  if (!memory.descriptor_ || repeat_if_interrupted(set_size) != 0) {
     throw CommError("shared memory: cannot get {} bytes: {}", size, std::strerror(errno));
   }
   memory.map();

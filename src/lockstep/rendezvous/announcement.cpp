@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/interrupted.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::rendezvous {
@@ -43,9 +45,15 @@ struct Address {
   socklen_t length = 0;
 };
 
-FileDescriptor make_socket() {
+// Follows the text. Without it, the end of a connection that broke would look like the end of the
+// text, and a part of a port is a port.
+constexpr char kEndOfText = '\n';
+
+FileDescriptor make_socket(const std::string& name) {
   FileDescriptor made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made) throw CommError("announcement: cannot create a socket: {}", std::strerror(errno));
+  if (!made) {
+    throw CommError("announcement '{}': cannot create a socket: {}", name, std::strerror(errno));
+  }
   return made;
 }
 
@@ -54,6 +62,16 @@ bool is_same_user(int peer) {
   socklen_t length = sizeof credentials;
   return ::getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
          credentials.uid == ::getuid();
+}
+
+// Sends what fits into the socket's buffer, and does not wait for the reader. A line fits.
+void send_text(int peer, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = repeat_if_interrupted(
+        [&] { return ::send(peer, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
+    if (sent < 0) return;  // the reader finds no end of the text and asks again
+    text.remove_prefix(static_cast<std::size_t>(sent));
+  }
 }
 
 void serve(int listening, int ending, const std::string& text) {
@@ -67,12 +85,11 @@ void serve(int listening, int ending, const std::string& text) {
     const FileDescriptor peer(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
     if (!peer) std::this_thread::sleep_for(kRetryInterval);  // for example, no descriptor is free
     if (!peer || !is_same_user(peer.get())) continue;
-    // A line fits into the socket's buffer, so this does not wait for the reader.
-    ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    send_text(peer.get(), text);
   }
 }
 
-// The whole text, if it arrives in time.
+// The text, if all of it arrives in time.
 std::optional<std::string> read_all(const FileDescriptor& peer, milliseconds limit) {
   const auto start = Clock::now();
   std::string text;
@@ -83,14 +100,19 @@ std::optional<std::string> read_all(const FileDescriptor& peer, milliseconds lim
     char bytes[1024];
     const auto count = ::read(peer.get(), bytes, sizeof bytes);
     if (count < 0) return {};
-    if (count == 0) return text;
+    if (count == 0) {
+      if (text.empty() || text.back() != kEndOfText) return {};
+      text.pop_back();
+      return text;
+    }
     text.append(bytes, static_cast<std::size_t>(count));
   }
 }
 
 // A connection to the process that has the name; empty if there is none.
-FileDescriptor connect_to_name(const Address& address, milliseconds limit) {
-  FileDescriptor peer = make_socket();
+FileDescriptor connect_to_name(const Address& address, const std::string& name,
+                               milliseconds limit) {
+  FileDescriptor peer = make_socket(name);
   const timeval longest{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
   ::setsockopt(peer.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
   if (::connect(peer.get(), address.get(), address.length) != 0) return {};
@@ -99,14 +121,15 @@ FileDescriptor connect_to_name(const Address& address, milliseconds limit) {
 
 }  // namespace
 
-Announcement::Announcement(const std::string& name, std::string text) : listening_(make_socket()) {
+Announcement::Announcement(const std::string& name, std::string text)
+    : listening_(make_socket(name)) {
   const Address address(name);
   if (::bind(listening_.get(), address.get(), address.length) != 0 ||
       ::listen(listening_.get(), 128) != 0) {
     throw CommError("announcement '{}': {}", name, std::strerror(errno));
   }
   thread_ = std::thread([listening = listening_.get(), ending = ending_.fd(),
-                         line = std::move(text)] { serve(listening, ending, line); });
+                         line = std::move(text) + kEndOfText] { serve(listening, ending, line); });
 }
 
 Announcement::~Announcement() {
@@ -120,11 +143,11 @@ std::string read_announcement(const std::string& name, milliseconds timeout) {
   while (true) {
     const auto gone = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     const auto limit = std::clamp(timeout - gone, milliseconds(1), kAnswerTimeout);
-    if (const FileDescriptor peer = connect_to_name(address, limit)) {
+    if (const FileDescriptor peer = connect_to_name(address, name, limit)) {
       if (!is_same_user(peer.get())) {
         throw CommError("announcement '{}': another user's process has this name", name);
       }
-      if (const auto text = read_all(peer, limit); text && !text->empty()) return *text;
+      if (const auto text = read_all(peer, limit)) return *text;
     }
     if (Clock::now() - start >= timeout) {
       throw CommError("waited {} for rank 0 of '{}' on this host, which did not come",

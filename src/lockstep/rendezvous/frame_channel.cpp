@@ -28,7 +28,13 @@ void FrameChannel::flush() {
         ::send(socket_.get(), output_.data() + sent_, output_.size() - sent_, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && may_try_later()) return;
-    if (n < 0) break;  // the connection is closed: the peer cannot read the rest
+    if (n < 0) {
+      // The connection is closed, or the kernel has no memory for it. Frames are lost, maybe only a
+      // part of one. Without this, the peer would take the next frame for the missing part, or wait
+      // for an answer until its time limit.
+      ::shutdown(socket_.get(), SHUT_RDWR);
+      break;
+    }
     sent_ += static_cast<std::size_t>(n);
   }
   output_.clear();

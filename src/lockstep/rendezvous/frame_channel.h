@@ -18,8 +18,8 @@ class FrameChannel {
 
   const FileDescriptor& socket() const { return socket_; }
 
-  // Sends what the socket accepts now and keeps the rest for flush(). It does not report a closed
-  // connection; receive() does.
+  // Sends what the socket accepts now and keeps the rest for flush(). It does not report an error:
+  // it ends the connection for both sides, and receive() reports that.
   void send(FrameKind kind, std::string_view payload);
   void flush();
   bool has_output() const { return !output_.empty(); }

@@ -38,7 +38,12 @@ std::optional<Frame> receive_frame(FrameChannel& channel, Clock::time_point dead
   while (true) {
     if (auto frame = channel.next(kLargestHello)) return frame;
     if (!open) throw CommError("the connection was closed without an answer");
-    if (!wait_for(channel.socket(), POLLIN, deadline)) return std::nullopt;
+    // What the socket did not accept at once is sent when it can be.
+    const short out = channel.has_output() ? POLLOUT : 0;
+    if (!wait_for(channel.socket(), static_cast<short>(POLLIN | out), deadline)) {
+      return std::nullopt;
+    }
+    channel.flush();
     open = channel.receive();
   }
 }
