@@ -198,6 +198,17 @@ std::vector<Scenario> filtered(std::vector<Scenario> all, const std::string& onl
   return all;
 }
 
+// Chooses one of the values that `part` has, and returns the scenarios with that value.
+template <typename Part>
+std::vector<Scenario> keep_one_value(std::vector<Scenario> all, const Part& part,
+                                     RandomSource& random) {
+  std::set<decltype(part(all.front()))> values;
+  for (const Scenario& scenario : all) values.insert(part(scenario));
+  const auto value = random.pick(std::vector(values.begin(), values.end()));
+  std::erase_if(all, [&](const Scenario& scenario) { return part(scenario) != value; });
+  return all;
+}
+
 bool is_possible(const Scenario& scenario, const ScenarioOptions& options) {
   return (options.namespaces || !needs_namespaces(scenario)) &&
          (options.mounts || !needs_mounts(scenario));
@@ -338,24 +349,12 @@ std::size_t count_impossible(const ScenarioOptions& options) {
 }
 
 Scenario choose(const std::vector<Scenario>& all, std::uint64_t seed, RandomSource& random) {
-  std::vector<Transport> transports;
-  for (const Scenario& scenario : all) {
-    if (std::ranges::count(transports, scenario.transport) == 0) {
-      transports.push_back(scenario.transport);
-    }
-  }
-  const Transport transport = random.pick(transports);
-  std::vector<std::string> groups;
-  for (const Scenario& scenario : all) {
-    if (scenario.transport == transport && std::ranges::count(groups, scenario.group()) == 0) {
-      groups.push_back(scenario.group());
-    }
-  }
-  const std::string group = random.pick(groups);
-  std::vector<Scenario> rest;
-  std::ranges::copy_if(all, std::back_inserter(rest),
-                       [&](const Scenario& scenario) { return scenario.group() == group; });
-  Scenario chosen = random.pick(rest);
+  const auto transport_of = [](const Scenario& scenario) { return scenario.transport; };
+  const auto fault_of = [](const Scenario& scenario) {
+    return std::pair(scenario.victim, scenario.fault);
+  };
+  Scenario chosen =
+      random.pick(keep_one_value(keep_one_value(all, transport_of, random), fault_of, random));
   chosen.seed = seed;
   return chosen;
 }
