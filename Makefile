@@ -9,12 +9,11 @@ JOBS   ?= $(shell nproc)
 # components need.
 WITH_TESTS := ON
 WITH_ALL   := ON
-# How long `make faults` and `make fuzz` run.
-ROUNDS       ?= 100
-MINUTES      ?= 60
+# How long `make chaos` and `make fuzz` run.
+FAULTS       ?= 1000
 FUZZ_SECONDS ?= 60
 
-.PHONY: help quickstart build package test test-debian13 test-quickstart test-train-only test-libtorch test-long faults fuzz bench interop check format clean configure
+.PHONY: help quickstart build package test test-debian13 test-quickstart test-train-only test-libtorch test-long chaos fuzz bench interop check format clean configure
 
 help:
 	@echo "make quickstart      install packages, build, train on 60,000 real images"
@@ -23,7 +22,7 @@ help:
 	@echo "make test-quickstart make quickstart on a fresh Debian, with its time; needs root"
 	@echo "make test-train-only a project that only trains, on a Debian without the other packages; needs root"
 	@echo "make test-libtorch   every test with the newest LibTorch, from PyPI"
-	@echo "make faults          send random signals to runs and resume them (ROUNDS=$(ROUNDS), MINUTES=$(MINUTES))"
+	@echo "make chaos           disturb runs in every way at random moments (FAULTS=$(FAULTS), SEED=...); best as root"
 	@echo "make fuzz            give damaged inputs to every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
 	@echo "make test-long       all of these, with 1,000 faults; takes hours"
 	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
@@ -66,10 +65,10 @@ test-libtorch:
 	@scripts/bootstrap test
 	@scripts/test-libtorch
 
-# Sends random signals at random moments. No process or file may be left, and the resumed run must
-# end with the same weights.
-faults: build
-	@scripts/faults $(BUILD) $(ROUNDS) $(MINUTES)
+# Disturbs runs at random moments: signals, exceptions, cut links, full disks, damaged files. Each must end as
+# promised, with the weights and logs of the undisturbed run.
+chaos: build
+	@$(BUILD)/bin/lockstep_chaos --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 # Gives damaged inputs to everything that reads files.
 fuzz:
@@ -88,7 +87,7 @@ test-long:
 	@LOCKSTEP_DAMAGED=1000 $(MAKE) --no-print-directory test PRESET=asan
 	@$(MAKE) --no-print-directory test PRESET=tsan
 	@$(MAKE) --no-print-directory fuzz PRESET=asan FUZZ_SECONDS=600
-	@$(MAKE) --no-print-directory faults ROUNDS=1000 MINUTES=180
+	@$(MAKE) --no-print-directory chaos
 	@$(MAKE) --no-print-directory test-debian13
 
 bench:

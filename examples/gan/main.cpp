@@ -41,7 +41,12 @@ Quality quality(const ls::Model& generator) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Flags flags = read_flags(argc, argv, "Trains a generator and a discriminator.", 40);
+  std::optional<std::string> backend, timeout;
+  const Flags flags = read_flags(
+      argc, argv, "Trains a generator and a discriminator.", 40,
+      {{"--backend", "How workers communicate: shm, gloo, or auto to choose; default: auto",
+        backend},
+       {"--timeout", "Seconds that a worker waits for other workers; default: 300", timeout}});
 
   torch::manual_seed(42);
   const auto data = real_points(4096);
@@ -59,10 +64,13 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .verbose = !flags.quiet,
       .callbacks = flags.callbacks(),
-      .ddp = true,
-      .workers = flags.workers,
-      .shards = flags.shards,
       .max_restarts = flags.max_restarts,
+      .engine =
+          std::make_shared<ls::DistributedDataParallelEngine>(ls::DistributedDataParallelOptions{
+              .workers = flags.workers,
+              .shards = flags.shards,
+              .backend = backend.value_or("auto"),
+              .timeout = std::chrono::seconds(timeout ? std::stoi(*timeout) : 300)}),
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {
