@@ -19,7 +19,7 @@ namespace {
 
 const std::vector<std::string> kCompared = {"A", "B", "C", "D",     "D64",
                                             "E", "F", "G", "start", "memory"};
-const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "I", "N"};
+const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "saves", "I", "N"};
 
 std::vector<std::string> all_works() {
   std::vector<std::string> all = kMicro;
@@ -50,6 +50,8 @@ int run_works(const std::vector<std::string>& works, const std::string& output,
       json[work] = ls::bench::run_optimizers();
     } else if (work == "gather") {
       json[work] = ls::bench::run_gather();
+    } else if (work == "saves") {
+      json[work] = ls::bench::run_saves();
     } else if (work == "I") {
       json[work] = ls::bench::run_images(loading);
     } else if (work == "N") {

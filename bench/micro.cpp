@@ -1,6 +1,7 @@
 #include "bench/micro.h"
 
 #include <chrono>
+#include <cstring>
 
 #include <lockstep/lockstep.h>
 
@@ -90,6 +91,75 @@ nlohmann::json run_optimizers() {
         {"fused_seconds", fused}, {"torch_seconds", torch}, {"ratio", torch / fused}};
   }
   return json;
+}
+
+namespace {
+
+// Saves at every batch, and measures how long each save keeps the loop. Files are finished outside
+// of the measured time, because a save that is due before the last one is written waits for it.
+class TimedSaves : public Callback {
+ public:
+  explicit TimedSaves(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void on_run_start(State& state) override {
+    series_ = &state.checkpointer->open({.folder = folder_, .save_every_batches = 1}, {});
+  }
+  void on_step(State&) override {
+    const auto start = std::chrono::steady_clock::now();
+    series_->after_step();
+    const auto begun = std::chrono::steady_clock::now();
+    series_->finish_writing();
+    const auto end = std::chrono::steady_clock::now();
+    stalls.push_back(std::chrono::duration<double>(begun - start).count());
+    writes.push_back(std::chrono::duration<double>(end - begun).count());
+  }
+
+  std::vector<double> stalls;  // in seconds
+  std::vector<double> writes;  // until the file is there
+
+ private:
+  std::filesystem::path folder_;
+  CheckpointSeries* series_ = nullptr;
+};
+
+}  // namespace
+
+nlohmann::json run_saves() {
+  constexpr std::int64_t kWidth = 5000;  // 25,005,000 parameters
+  const TemporaryDirectory folder;
+  torch::manual_seed(0);
+  const auto features = torch::randn({2 * (kMicroRounds + 1), kWidth});
+  auto saves = std::make_shared<TimedSaves>(folder.path());
+  TrainOptions options;
+  options.model = nn::Linear(kWidth, kWidth);
+  options.criterion = nn::MSELoss();
+  options.optimizer = optim::Adam{.lr = 1e-3};
+  options.loaders = {
+      {"train", {std::make_shared<data::TensorDataset>(features, features), {.batch_size = 2}}}};
+  options.num_epochs = 1;
+  options.console = false;
+  options.callbacks = {saves};
+  SupervisedRunner().train(options);
+
+  const std::size_t bytes = 3 * sizeof(float) * (kWidth * kWidth + kWidth);
+  const std::vector<char> from(bytes, 1);
+  std::vector<char> to(bytes, 2);
+  const double copy = median_time_of(1, [&] { std::memcpy(to.data(), from.data(), from.size()); });
+  const double first = saves->stalls.front();
+  saves->stalls.erase(saves->stalls.begin());
+  const double stall = median(saves->stalls);
+  const double write = median(saves->writes);
+  fmt::print("\na save of {:.0f} MB, {} rounds\n\n", 1e-6 * static_cast<double>(bytes),
+             kMicroRounds);
+  fmt::print(
+      "stall {:.1f} ms (the first one {:.1f} ms), memcpy {:.1f} ms, ratio {:.2f}; "
+      "written beside training in {:.0f} ms\n",
+      1e3 * stall, 1e3 * first, 1e3 * copy, stall / copy, 1e3 * write);
+  return {{"stall_seconds", stall},
+          {"first_stall_seconds", first},
+          {"memcpy_seconds", copy},
+          {"write_seconds", write},
+          {"ratio", stall / copy}};
 }
 
 nlohmann::json run_gather() {

@@ -32,10 +32,9 @@ std::vector<std::string> files(const fs::path& folder) {
 void save_epochs(Store& store, const std::vector<double>& scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto epoch = static_cast<std::int64_t>(i) + 1;
-    store.save_epoch(
-        {.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}}, [&] {
-          return StateDict{{"epoch", epoch}, {"store", store.state()}};
-        });
+    const auto write = store.decide_epoch(
+        {.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}});
+    write(StateDict{{"epoch", epoch}, {"store", store.state()}});
   }
 }
 
@@ -92,6 +91,41 @@ TEST(Store, DroppingEpoch1KeepsEpoch10) {
   save_epochs(store, {1, 2, 2, 2, 2, 2, 2, 2, 2, 0.5, 0.7});
   EXPECT_THAT(files(folder.path()),
               ElementsAre("_metrics.json", "best.pth", "epoch.0010.pth", "last.pth"));
+}
+
+TEST(Store, DecidesFirstAndWritesLater) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5});
+  const std::string before = read_file(folder / "_metrics.json");
+  const auto write = store.decide_epoch({.epoch = 2, .score = 0.3});
+  const auto decided = store.state().get<StateList>("best");
+  ASSERT_EQ(decided.size(), 1u);
+  EXPECT_EQ(decided[0].get_if<StateDict>()->get<std::int64_t>("epoch"), 2);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth", "last.pth"));
+  EXPECT_EQ(read_file(folder / "_metrics.json"), before);
+  const auto next = store.decide_epoch({.epoch = 3, .score = 0.1});
+  write(StateDict{{"epoch", 2}});
+  EXPECT_EQ(epoch_of(store.best_path()), 2) << "a later decision must not change an earlier one";
+  next(StateDict{{"epoch", 3}});
+  EXPECT_EQ(epoch_of(store.best_path()), 3);
+  store.decide_last()(StateDict{{"epoch", 4}});
+  EXPECT_EQ(epoch_of(store.last_path()), 4);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0003.pth", "last.pth"));
+}
+
+// A folder in which nothing can be written fails, and leaves what was there.
+TEST(Store, AWriteThatFailsLeavesTheFilesOfBefore) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder / "a"});
+  save_epochs(store, {0.5});
+  const auto write = store.decide_epoch({.epoch = 2, .score = 0.3});
+  fs::rename(folder / "a", folder / "b");
+  EXPECT_THROW(write(StateDict{{"epoch", 2}}), Error);
+  EXPECT_EQ(epoch_of(folder / "b/last.pth"), 1);
+  EXPECT_EQ(epoch_of(folder / "b/best.pth"), 1);
 }
 
 TEST(Store, TheIndexNamesScoresAndFiles) {

@@ -14,7 +14,8 @@ namespace lockstep {
 using CheckpointCallbackOptions = CheckpointOptions;  // train/checkpoint_series.h
 
 // If no metric is given, the newest epoch is the best. In full mode, an interrupted run (Ctrl-C)
-// leaves a last.pth of the moment of the interrupt.
+// leaves a last.pth of the moment of the interrupt. Files are written beside training; all of them
+// are there when train() returns.
 //
 // The callback holds the options and says when to save. The run's Checkpointer does the rest.
 class CheckpointCallback : public Callback {

@@ -17,6 +17,9 @@ namespace lockstep::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kBestName = "best.pth";
+constexpr const char* kLastName = "last.pth";
+
 std::string epoch_name(std::int64_t epoch) {
   return fmt::format("epoch.{:04}.pth", epoch);
 }
@@ -37,7 +40,7 @@ std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (entry.path() == except) continue;
-    if (name == "last.pth") by_epoch[std::numeric_limits<std::int64_t>::max()] = entry.path();
+    if (name == kLastName) by_epoch[std::numeric_limits<std::int64_t>::max()] = entry.path();
     int epoch = 0;
     if (std::sscanf(name.c_str(), "epoch.%d.pth", &epoch) == 1 && name == epoch_name(epoch)) {
       by_epoch[epoch] = entry.path();
@@ -46,6 +49,37 @@ std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   std::vector<fs::path> paths;
   for (auto& [epoch, path] : by_epoch) paths.push_back(path);
   return paths;
+}
+
+// What is decided about the files of an epoch.
+struct EpochFiles {
+  fs::path folder;
+  Kept epoch;                          // with the path that it has if it is kept
+  bool among_best = false;             // it is kept
+  std::vector<Kept> best = {};         // of all epochs, the best one first
+  std::vector<fs::path> dropped = {};  // files of epochs that are not kept
+};
+
+void write_index(const EpochFiles& files) {
+  Kept last = files.epoch;
+  last.path = files.folder / kLastName;
+  nlohmann::json index;
+  index["best"] = files.best.empty() ? nlohmann::json() : to_json(files.best.front());
+  index["last"] = to_json(last);
+  index["kept"] = nlohmann::json::array();
+  for (const auto& kept : files.best) index["kept"].push_back(to_json(kept));
+  write_file_atomically(files.folder / "_metrics.json", index.dump(2) + "\n");
+}
+
+// If the process is killed in between, all files that last.pth or its predecessor lists are there.
+void write_epoch(const EpochFiles& files, const StateDict& state) {
+  if (files.among_best) save(files.epoch.path, state);
+  save(files.folder / kLastName, state);
+  if (!files.best.empty()) {
+    link_file_atomically(files.best.front().path, files.folder / kBestName);
+  }
+  for (const auto& path : files.dropped) fs::remove(path);
+  write_index(files);
 }
 
 }  // namespace
@@ -81,30 +115,21 @@ Store::Store(StoreOptions options) : options_(std::move(options)) {
   remove_abandoned_writes(options_.folder);
 }
 
-void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state) {
+Store::Write Store::decide_epoch(const Kept& epoch) {
   Kept kept = epoch;
   kept.path = options_.folder / epoch_name(epoch.epoch);
   // An epoch that runs again after a resume replaces its earlier result.
   std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
   if (!std::isnan(kept.score)) insert(kept);
-  std::vector<Kept> dropped;
+  EpochFiles files{.folder = options_.folder, .epoch = kept};
   while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
-    dropped.push_back(best_.back());
+    files.dropped.push_back(best_.back().path);
     best_.pop_back();
   }
-  // Made now, so that the list of the best in it includes this epoch.
-  const StateDict state = make_state();
-  const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
-  if (among_best) {
-    save(kept.path, state);
-  } else {
-    dropped.push_back(kept);  // its file may exist from before a resume
-  }
-  save_last(state);
-  if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
-  for (const auto& old : dropped) fs::remove(old.path);
-  kept.path = last_path();
-  write_index(kept);
+  files.among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
+  if (!files.among_best) files.dropped.push_back(kept.path);  // may exist from before a resume
+  files.best = best_;
+  return [files = std::move(files)](const StateDict& state) { write_epoch(files, state); };
 }
 
 // Inserted after those with the same score, so the first epoch that reached it stays the best.
@@ -115,17 +140,8 @@ void Store::insert(const Kept& kept) {
   best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
 }
 
-void Store::save_last(const StateDict& state) {
-  save(last_path(), state);
-}
-
-void Store::write_index(const Kept& last) const {
-  nlohmann::json index;
-  index["best"] = best_.empty() ? nlohmann::json() : to_json(best_.front());
-  index["last"] = to_json(last);
-  index["kept"] = nlohmann::json::array();
-  for (const auto& kept : best_) index["kept"].push_back(to_json(kept));
-  write_file_atomically(options_.folder / "_metrics.json", index.dump(2) + "\n");
+Store::Write Store::decide_last() const {
+  return [path = last_path()](const StateDict& state) { save(path, state); };
 }
 
 StateDict Store::state() const {

@@ -35,15 +35,21 @@ class Store {
  public:
   explicit Store(StoreOptions options);
 
-  // Call it after an epoch: it writes last, and keeps the epoch if it is among the best so far. A
-  // score that is NaN is never among the best. `make_state` is called after the best are decided,
-  // so that what it saves can include state() of this store. `epoch.path` is not used.
-  void save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state);
+  // Saving has two steps: the store decides which files there will be, and then the files are
+  // written. Another thread may write, because a Write has its own copy of all that it needs. The
+  // Writes of a store must be called one after the other, in the order in which they were made.
+  using Write = std::function<void(const StateDict& state)>;
 
-  // Call it inside an epoch: it writes only last.
-  void save_last(const StateDict& state);
+  // Call it after an epoch. The epoch is kept if it is among the best so far; a score that is NaN
+  // never is. Afterwards state() includes the epoch, so that the file can have it. The result
+  // writes last, and the epoch if it is kept, and removes what is not kept any more. `epoch.path`
+  // is not used.
+  [[nodiscard]] Write decide_epoch(const Kept& epoch);
 
-  // The best one is first.
+  // Call it inside an epoch: the result writes only last.
+  [[nodiscard]] Write decide_last() const;
+
+  // Those that are decided; the best one is first. A file exists after it was written.
   const std::vector<Kept>& best() const { return best_; }
   std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
   std::filesystem::path last_path() const { return options_.folder / "last.pth"; }
@@ -58,7 +64,6 @@ class Store {
 
  private:
   void insert(const Kept& kept);
-  void write_index(const Kept& last) const;
 
   StoreOptions options_;
   std::vector<Kept> best_;

@@ -161,20 +161,28 @@ StateDict FlatOptimizer::uneven_steps() const {
 }
 
 StateDict FlatOptimizer::state() const {
+  return state_with(
+      [](const torch::Tensor& part) { return part.clone(torch::MemoryFormat::Contiguous); });
+}
+
+StateDict FlatOptimizer::view_state() const {
+  return state_with([](const torch::Tensor& part) { return part; });
+}
+
+StateDict FlatOptimizer::state_with(const TakeTensor& take) const {
   StateDict state{{"name", name()}, {"step", num_steps_}};
   if (StateDict steps = uneven_steps(); steps.size() > 0) state.set("steps", std::move(steps));
   for (const auto& [key, value] : hyper_parameters()) state.set(key, value);
   for (const Slot& slot : slots_) {
     if (!slot.in_use) continue;
-    StateDict tensors;
+    std::vector<StateDict::Entry> tensors;
     for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
       if (!slot.flat[i].defined()) continue;
       for (const auto& slice : parameters_.buffers()[i].slices) {
-        tensors.set(slice.name,
-                    slice_view(slice, slot.flat[i]).clone(torch::MemoryFormat::Contiguous));
+        tensors.emplace_back(slice.name, take(slice_view(slice, slot.flat[i])));
       }
     }
-    state.set(slot.name, std::move(tensors));
+    state.set(slot.name, StateDict(std::move(tensors)));
   }
   return state;
 }

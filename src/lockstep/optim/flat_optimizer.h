@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ class FlatOptimizer : public Optimizer {
   void step(const StepOptions& options) final;
   bool steps_in_parts() const final { return true; }
   StateDict state() const final;
+  StateDict view_state() const final;
   void load_state(const StateDict& state) final;
   StateDict without_tensors(const StateDict& state) const final;
   std::vector<torch::Tensor> tensors() const final;
@@ -92,6 +94,8 @@ class FlatOptimizer : public Optimizer {
   };
   const std::vector<Run>& find_runs(std::size_t buffer);
 
+  using TakeTensor = std::function<torch::Tensor(const torch::Tensor& part_of_slot)>;
+  StateDict state_with(const TakeTensor& take) const;
   void count_step();
   // `filled`: the elements that get the slot's initial value. The memory may be shared with other
   // ranks, which fill their own parts or have filled all of it.

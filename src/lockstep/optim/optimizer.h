@@ -76,6 +76,12 @@ class Optimizer {
   // hyper-parameters, and for each kind of state {parameter's name: tensor like it}}.
   virtual StateDict state() const = 0;
 
+  // The same tree for a caller that copies it at once (state/copy.h): its tensors may be the
+  // optimizer's own, which the next step changes. If you do not override it, everything is copied
+  // twice. A torch optimizer does not, because torch serialises its state: a checkpoint then stalls
+  // training several times as long.
+  virtual StateDict view_state() const { return state(); }
+
   // Throws ConfigError if state() cannot be saved, which is possible for a user's own torch
   // optimizer. Some have nothing to save before their first step. Costs a copy of the state for a
   // torch optimizer, nothing for the others.

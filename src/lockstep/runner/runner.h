@@ -176,7 +176,7 @@ class Runner {
   virtual void on_step(State&) {}
   virtual void on_loader_end(State&) {}
   virtual void on_epoch_end(State&) {}
-  virtual void on_checkpoint(State&) {}  // on rank 0 only
+  virtual void on_checkpoint(State&) {}  // on rank 0 only; the file is there
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
 

@@ -18,13 +18,18 @@
 //       on_step                              once per global batch, on every worker
 //       on_loader_end                        put the loader's metrics into state.loader_metrics
 //     on_epoch_end                           state.epoch_metrics is complete
-//       on_checkpoint                        after each file that was written, also inside epochs
+//   on_checkpoint                            for each file, after a later batch or at the end
 //   on_run_end                               always, if on_run_start was called
 //
 // on_outputs is called by state.outputs_ready(). SupervisedRunner calls it between forward and
-// criterion; your own handle_batch may call it, too. on_checkpoint is called on rank 0 only,
-// because the other ranks do not write: state.last_checkpoint is the file. Nothing collective may
-// be done there, and what it changes is not in the file.
+// criterion; your own handle_batch may call it, too.
+//
+// on_checkpoint is called on rank 0 only, because the other ranks do not write:
+// state.last_checkpoint is the file. A file is written beside training, so the call comes when the
+// file is there: after a batch, before the next file is written, or before on_run_end. While it is
+// called, state.progress, state.inside_epoch and state.epoch_metrics are those of the moment of the
+// save, nothing is being written, and state.can_snapshot is false. Nothing collective may be done
+// there, and what it changes is not in the file.
 //
 // With several workers, each worker has its own copy of every callback. The copies of rank 0 are
 // the caller's objects, so after the run they hold what rank 0 observed. Metrics of loaders and

@@ -1,8 +1,11 @@
 #include "lockstep/train/checkpoint_series.h"
 
 #include <limits>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/state/copy.h"
 #include "lockstep/train/checkpointer.h"
 
 namespace lockstep {
@@ -77,16 +80,17 @@ void CheckpointSeries::after_epoch() {
   if (!state_.can_snapshot) return;  // a callback before this one failed
   unsaved_batches_ = 0;              // on every rank, because all ranks take part in a snapshot
   if (!store_) return;
+  finish_writing();
   const std::int64_t epoch = state_.progress.epoch;
   // Without a score it is not among the best.
   const double none = std::numeric_limits<double>::quiet_NaN();
   const double score = selection_.key
                            ? metric_if_run(state_, *selection_.key, kAskedBy).value_or(none)
                            : static_cast<double>(epoch);
-  store_->save_epoch({.epoch = epoch, .score = score, .metrics = state_.epoch_metrics, .path = {}},
-                     [this] { return content(); });
-  publish();
-  checkpointer_.notify_written();
+  // Decided first, so that the list of the best in the file includes this epoch.
+  auto write = store_->decide_epoch(
+      {.epoch = epoch, .score = score, .metrics = state_.epoch_metrics, .path = {}});
+  begin_writing(std::move(write), content());
 }
 
 void CheckpointSeries::after_exception() {
@@ -95,33 +99,60 @@ void CheckpointSeries::after_exception() {
     std::rethrow_exception(state_.exception);
   } catch (const Interrupted&) {
     save_last();
+    finish_writing();  // the process may end after this
   } catch (...) {
     // After an error nothing is saved: the state may be wrong.
   }
 }
 
 void CheckpointSeries::save_last() {
-  const StateDict whole = content();
-  if (!store_) return;
-  store_->save_last(whole);
-  publish_last();
-  checkpointer_.notify_written();
+  if (store_) {
+    // The other ranks wait in content() meanwhile.
+    const comm::AloneScope alone(*state_.comm);
+    finish_writing();
+  }
+  StateDict whole = content();
+  if (store_) begin_writing(store_->decide_last(), std::move(whole));
 }
 
-StateDict CheckpointSeries::content() const {
-  if (options_.mode == CheckpointMode::kFull) return checkpointer_.snapshot();
-  return {{"model_state_dict", state_.model.state()},
-          {"epoch", state_.progress.epoch},
-          {"epoch_metrics", checkpoint::to_state(state_.epoch_metrics)}};
+// In the memory of the content before, which must not be needed any more.
+StateDict CheckpointSeries::content() {
+  if (options_.mode == CheckpointMode::kFull) return checkpointer_.snapshot(&copy_);
+  return copied({{"model_state_dict", state_.model.view_state()},
+                 {"epoch", state_.progress.epoch},
+                 {"epoch_metrics", checkpoint::to_state(state_.epoch_metrics)}},
+                &copy_);
+}
+
+void CheckpointSeries::begin_writing(checkpoint::Store::Write write, StateDict whole) {
+  copy_ = std::move(whole);
+  writer_.submit([this, write = std::move(write)] { write(copy_); });
+  unreported_ = {.at = {.progress = state_.progress,
+                        .inside_epoch = state_.inside_epoch,
+                        .epoch_metrics = state_.epoch_metrics},
+                 .is_epoch = !state_.inside_epoch,
+                 .best = best_of_run()};
+}
+
+void CheckpointSeries::report_written() {
+  if (unreported_ && writer_.finished()) finish_writing();
+}
+
+void CheckpointSeries::finish_writing() {
+  const std::optional<Unreported> written = std::exchange(unreported_, std::nullopt);
+  writer_.wait();
+  if (!written) return;
+  if (written->is_epoch) state_.best_checkpoint = written->best;
+  publish_last();
+  checkpointer_.notify_written(written->at);
 }
 
 // The run may choose its best epoch by another metric. Its checkpoint is named only if both have
 // the same best epoch.
-void CheckpointSeries::publish() const {
+std::optional<std::filesystem::path> CheckpointSeries::best_of_run() const {
   const auto& best = store_->best();
-  const bool same = !best.empty() && best.front().epoch == state_.best.epoch;
-  state_.best_checkpoint = same ? std::optional(store_->best_path()) : std::nullopt;
-  if (std::filesystem::exists(store_->last_path())) publish_last();
+  if (best.empty() || best.front().epoch != state_.best.epoch) return std::nullopt;
+  return store_->best_path();
 }
 
 void CheckpointSeries::publish_last() const {
@@ -130,15 +161,20 @@ void CheckpointSeries::publish_last() const {
 }
 
 StateDict CheckpointSeries::state() const {
-  return store_ ? store_->state() : StateDict();
+  StateDict state = store_ ? store_->state() : StateDict();
+  state.set("unsaved_batches", unsaved_batches_);
+  return state;
 }
 
 void CheckpointSeries::load_state(const StateDict& state) {
+  // On every rank, because all ranks take part in the next save. An older file does not have it.
+  unsaved_batches_ = state.get_or<std::int64_t>("unsaved_batches", 0);
   if (!store_) return;
   store_->load_state(state, [this](std::int64_t epoch, const EpochMetrics& metrics) {
     return selection_.score(epoch, metrics);
   });
-  publish();
+  state_.best_checkpoint = best_of_run();
+  if (std::filesystem::exists(store_->last_path())) publish_last();
 }
 
 }  // namespace lockstep

@@ -1,5 +1,11 @@
 // The checkpoint files that one CheckpointCallback asks for: last and best after every epoch, and
 // last inside epochs if requested.
+//
+// A save copies the run in memory, and a thread writes the copy while training goes on. The copy
+// has the same memory every time. So a save stalls training for about as long as a memcpy of its
+// bytes takes, except the first one, for which memory is allocated, and except with a torch
+// optimizer, whose state torch serialises first. If the next save is due while the last one is
+// still being written, it waits.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +14,8 @@
 #include <set>
 #include <string>
 
+#include "lockstep/base/metrics.h"
+#include "lockstep/checkpoint/background_writer.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/selection.h"
@@ -38,7 +46,15 @@ void check_checkpoints(const CheckpointOptions& options);
 // Throws ConfigError if the options cannot work in this run.
 void check_checkpoints(const CheckpointOptions& options, const RunState& run);
 
-// Every rank has one. Rank 0 writes; the other ranks take part in the collective calls.
+// The moment of a run at which a file was saved.
+struct SavedAt {
+  Progress progress = {};
+  bool inside_epoch = false;
+  EpochMetrics epoch_metrics = {};
+};
+
+// Every rank has one. Rank 0 writes; the other ranks take part in the collective calls. Nothing
+// collective depends on when a file is finished.
 class CheckpointSeries {
  public:
   CheckpointSeries(const CheckpointOptions& options, Checkpointer& checkpointer, State& state);
@@ -48,15 +64,28 @@ class CheckpointSeries {
   void after_epoch();
   void after_exception();
 
-  // The list of the best epochs, for a checkpoint.
+  // Not collective. If a file was written since the last call, names it in the state and calls
+  // on_checkpoint. Throws what the writing threw. finish_writing() waits for the file first.
+  void report_written();
+  void finish_writing();
+
+  // The list of the best epochs, and the batches since the last save, for a checkpoint.
   StateDict state() const;
   void load_state(const StateDict& state);
 
  private:
   void check_optimizers_once();
+  // What is reported when a file is there.
+  struct Unreported {
+    SavedAt at;
+    bool is_epoch = false;                           // else it is only last.pth
+    std::optional<std::filesystem::path> best = {};  // the run's best checkpoint, with is_epoch
+  };
+
   void save_last();
-  StateDict content() const;
-  void publish() const;
+  StateDict content();
+  void begin_writing(checkpoint::Store::Write write, StateDict whole);
+  std::optional<std::filesystem::path> best_of_run() const;
   void publish_last() const;
 
   CheckpointOptions options_;
@@ -66,6 +95,10 @@ class CheckpointSeries {
   std::optional<checkpoint::Store> store_;  // rank 0's
   std::int64_t unsaved_batches_ = 0;
   std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
+  StateDict copy_;                 // what is written, or was written last
+  std::optional<Unreported> unreported_;
+  // The last member: its destructor waits for a job that uses copy_.
+  checkpoint::BackgroundWriter writer_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/replicas.h"
+#include "lockstep/state/copy.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/run_memory.h"
@@ -24,15 +26,40 @@ Checkpointer::Checkpointer(const CheckpointerParts& parts)
 CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
                                      const std::optional<StateDict>& remembered) {
   series_.push_back(std::make_unique<CheckpointSeries>(options, *this, state_));
-  if (remembered && state_.progress.epoch > 0) series_.back()->load_state(*remembered);
+  // A callback may still have what a run remembered that failed before it began.
+  const bool is_resumed = state_.progress.epoch > 0 || state_.inside_epoch;
+  if (remembered && is_resumed) series_.back()->load_state(*remembered);
   return *series_.back();
 }
 
-void Checkpointer::notify_written() {
-  notify_end(parts_.callbacks, &Callback::on_checkpoint, state_);
+void Checkpointer::notify_written(const SavedAt& at) {
+  SavedAt now{.progress = std::exchange(state_.progress, at.progress),
+              .inside_epoch = std::exchange(state_.inside_epoch, at.inside_epoch),
+              .epoch_metrics = std::exchange(state_.epoch_metrics, at.epoch_metrics)};
+  // A snapshot would have the progress of then and the weights of now.
+  const bool can_snapshot = std::exchange(state_.can_snapshot, false);
+  std::exception_ptr error;
+  try {
+    notify_end(parts_.callbacks, &Callback::on_checkpoint, state_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  state_.progress = now.progress;
+  state_.inside_epoch = now.inside_epoch;
+  state_.epoch_metrics = std::move(now.epoch_metrics);
+  if (error) std::rethrow_exception(error);  // can_snapshot stays false, as notify_end says
+  state_.can_snapshot = can_snapshot;
 }
 
-StateDict Checkpointer::snapshot() {
+void Checkpointer::report_written() {
+  for (const auto& series : series_) series->report_written();
+}
+
+void Checkpointer::finish_writing() {
+  for (const auto& series : series_) series->finish_writing();
+}
+
+StateDict Checkpointer::snapshot(StateDict* reuse) {
   if (!state_.can_snapshot) {
     throw Error(
         "a snapshot was requested at a point where the run could not be resumed exactly; check "
@@ -53,7 +80,7 @@ StateDict Checkpointer::snapshot() {
   StateDict documents;
   for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
   if (documents.size() > 0) made.set("documents", std::move(documents));
-  return made;
+  return copied(made, reuse);
 }
 
 EpochRules Checkpointer::rules() const {

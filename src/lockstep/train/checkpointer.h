@@ -66,8 +66,9 @@ class Checkpointer {
 
   // The whole run as a checkpoint holds it, on rank 0; empty on the other ranks. Throws Error
   // unless state.can_snapshot is true. Collective inside an epoch; between epochs only rank 0 calls
-  // it.
-  StateDict snapshot();
+  // it. It is a copy, which the run does not change any more. The memory of `reuse`, an older
+  // snapshot, is used for it, and then it takes as long as memcpy (state/copy.h).
+  StateDict snapshot(StateDict* reuse = nullptr);
 
   // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
   void note_epoch();
@@ -75,8 +76,15 @@ class Checkpointer {
   // Those of the best epoch, with load_best_on_end, as far as they are known.
   const std::optional<StateDict>& best_weights() const { return best_weights_; }
 
-  // Called after a file was written: calls on_checkpoint of all callbacks.
-  void notify_written();
+  // Called after a file was written: calls on_checkpoint of all callbacks. They see the progress
+  // and the metrics of the moment at which it was saved.
+  void notify_written(const SavedAt& at);
+
+  // Not collective. Checkpoints are written beside training. report_written() calls on_checkpoint
+  // for files that are there now; finish_writing() waits for all files first. Both throw what the
+  // writing threw. The loop calls the first after each batch, and the second before a run ends.
+  void report_written();
+  void finish_writing();
 
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();

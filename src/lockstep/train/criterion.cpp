@@ -174,6 +174,13 @@ StateDict Criterion::state() const {
   return state;
 }
 
+StateDict Criterion::view_state() const {
+  StateDict state;
+  if (module_ == nullptr) return state;
+  for (const auto& [name, tensor] : tensors_of(*module_)) state.set(name, tensor.detach());
+  return state;
+}
+
 void Criterion::load_state(const StateDict& state) const {
   if (module_ == nullptr) return;
   torch::NoGradGuard no_grad;

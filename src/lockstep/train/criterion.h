@@ -103,6 +103,7 @@ class Criterion {
   // Copies of its parameters and buffers (class weights, for example), and back. A function has
   // none.
   StateDict state() const;
+  StateDict view_state() const;  // without copying: the tensors are its own
   void load_state(const StateDict& state) const;
 
  private:

@@ -11,6 +11,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/interrupt.h"
+#include "lockstep/train/checkpointer.h"
 #include "lockstep/train/loader_wait.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/random.h"
@@ -169,6 +170,7 @@ void LoaderPass::one_batch(const Place& at) {
   state_.can_snapshot = !steps_.empty() && between_steps();
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_end(callbacks_, &Callback::on_step, state_);
+  if (state_.checkpointer != nullptr) state_.checkpointer->report_written();
 }
 
 // Batches are counted over the whole run, so that a phase takes place also if an epoch has fewer

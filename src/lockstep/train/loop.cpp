@@ -286,6 +286,7 @@ TrainResult Loop::run() {
   try {
     begin();
     run_measured();
+    if (checkpointer_) checkpointer_->finish_writing();
     keep_run();
   } catch (const Interrupted&) {
     fail();
@@ -356,6 +357,14 @@ std::string Loop::failed_in() const {
 
 void Loop::fail() {
   state_.exception = std::current_exception();
+  comm_.set_alone(true);  // the exception may come from inside a pass
+  try {
+    if (checkpointer_) checkpointer_->finish_writing();
+  } catch (const std::exception& error) {
+    warn(fmt::format("while the run was ending: {}", message_of(error)));
+  } catch (...) {
+    warn("while the run was ending, a callback threw something that is no exception");
+  }
   if (begun_) notify_failure(plan_.callbacks, state_);
   close_loggers();
 }

@@ -289,6 +289,12 @@ StateDict Model::state() const {
   return state;
 }
 
+StateDict Model::view_state() const {
+  std::vector<StateDict::Entry> entries;
+  for (const auto& [name, tensor] : weights()) entries.emplace_back(name, tensor.detach());
+  return StateDict(std::move(entries));
+}
+
 void Model::check_state(const StateDict& state) const {
   const NamedTensors own = weights();
   for (const auto& [name, tensor] : own) {

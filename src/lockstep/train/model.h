@@ -153,6 +153,8 @@ class Model {
   // shape or type that does not fit is a CheckpointError that names it, and nothing has changed
   // then. A second name of a weight (tied weights, which Python saves twice) is ignored.
   StateDict state() const;
+  // The same without copying: the tensors are the model's own, without gradients.
+  StateDict view_state() const;
   void load_state(const StateDict& state) const;
   void check_state(const StateDict& state) const;  // throws as load_state() does, changes nothing
 

@@ -149,9 +149,9 @@ void restore_schedulers(const StateDict& snapshot, const State& state) {
 }
 
 StateDict criterions_state(const RunState& run) {
-  if (run.criterions.size() < 2) return run.criterion.state();
+  if (run.criterions.size() < 2) return run.criterion.view_state();
   StateDict all;
-  for (const auto& [name, criterion] : run.criterions) all.set(name, criterion.state());
+  for (const auto& [name, criterion] : run.criterions) all.set(name, criterion.view_state());
   return all;
 }
 
@@ -167,11 +167,11 @@ void restore_criterions(const StateDict& saved, const RunState& run) {
 
 // The states of all optimizers or schedulers.
 template <typename T>
-StateValue states_of(const Named<T*>& parts, bool several) {
+StateValue states_of(const Named<T*>& parts, bool several, StateDict (T::*state)() const) {
   StateDict all;
   for (const auto& [name, part] : parts) {
-    if (!several) return part->state();
-    all.set(name, part->state());
+    if (!several) return (part->*state)();
+    all.set(name, (part->*state)());
   }
   return all;
 }
@@ -225,11 +225,13 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   const Position& position = parts.position;
   const bool several = state.optimizers.size() > 1;
   StateDict snapshot{{"lockstep", kFormat},
-                     {"model_state_dict", state.model.state()},
+                     {"model_state_dict", state.model.view_state()},
                      {"criterion_state_dict", criterions_state(state)},
-                     {"optimizer_state_dict", states_of(state.optimizers, several)}};
+                     {"optimizer_state_dict",
+                      states_of(state.optimizers, several, &optim::Optimizer::view_state)}};
   if (!state.schedulers.empty()) {
-    snapshot.set("scheduler_state_dict", states_of(state.schedulers, several));
+    snapshot.set("scheduler_state_dict",
+                 states_of(state.schedulers, several, &optim::Scheduler::state));
   }
   const LoaderSizes sizes = loader_sizes(state);
   StateDict run{{"seed", state.seed},

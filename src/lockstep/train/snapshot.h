@@ -46,6 +46,8 @@ struct SnapshotParts {
   EpochRules rules = {};
   StateDict averages = {};  // of batch metrics, inside an epoch
 };
+// The tensors of networks, criterions and optimizers are those of the run: copy the result
+// (state/copy.h) before the run goes on.
 StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                         const std::vector<CallbackPtr>& callbacks);
 
