@@ -596,7 +596,8 @@ bool Loop::after_batch() {
 // Collective inside an epoch. Between epochs only rank 0 calls it.
 void Loop::take_point() {
   const auto began = Clock::now();
-  KeptRun point{.snapshot = checkpointer_->snapshot(), .best_weights = {}, .unavailable = {}};
+  StateDict* const spare = memory_ != nullptr ? &memory_->spare() : nullptr;
+  KeptRun point{.snapshot = checkpointer_->snapshot(spare), .best_weights = {}, .unavailable = {}};
   if (memory_ == nullptr) return;
   point.best_weights = checkpointer_->best_weights();
   memory_->keep_point(std::move(point), began);

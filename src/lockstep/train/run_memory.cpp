@@ -133,6 +133,7 @@ void RunMemory::rewind_loggers() {
 }
 
 void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
+  if (point_) spare_ = std::move(point_->snapshot);
   point_ = std::move(point);
   note_log_positions();
   if (stored_) store();

@@ -76,6 +76,8 @@ class RunMemory {
   // has gone on for kPointShare times as long as this one took.
   void keep_point(KeptRun point, std::chrono::steady_clock::time_point began);
   static constexpr int kPointShare = 150;
+  // The point before the last one, whose memory the next one can use.
+  StateDict& spare() { return spare_; }
   bool is_point_due() const { return std::chrono::steady_clock::now() >= next_point_; }
 
   // Called after every batch.
@@ -109,6 +111,7 @@ class RunMemory {
   std::optional<StateDict> first_weights_;
   std::vector<bool> first_trainable_;  // requires_grad of the parameters
   std::optional<KeptRun> point_;
+  StateDict spare_;
   std::vector<std::int64_t> point_positions_;  // of the loggers
   std::chrono::steady_clock::time_point next_point_ = {};
   std::int64_t batches_since_point_ = 0;
