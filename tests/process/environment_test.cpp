@@ -381,5 +381,12 @@ TEST(PrimaryProcess, IsCalledByItsFirstNameToo) {
   EXPECT_EQ(launch::is_primary_process(), is_primary_process());
 }
 
+TEST(Environment, TheLaunchersBudgetOfRestarts) {
+  EXPECT_EQ(launcher_max_restarts({}), 0);
+  EXPECT_EQ(launcher_max_restarts({{"TORCHELASTIC_MAX_RESTARTS", "3"}}), 3);
+  EXPECT_EQ(launcher_max_restarts({{"TORCHELASTIC_MAX_RESTARTS", "-3"}}), 0);
+  EXPECT_EQ(launcher_max_restarts({{"TORCHELASTIC_MAX_RESTARTS", "many"}}), 0);
+}
+
 }  // namespace
 }  // namespace lockstep::process

@@ -216,6 +216,8 @@ std::vector<Model> Loop::UntrainedScope::networks() const {
 Loop::Loop(Plan plan, comm::Communicator& communicator)
     : plan_(plan_for(std::move(plan), communicator)),
       memory_(communicator.is_primary() ? plan_.memory.get() : nullptr),
+      shares_points_(plan_.memory != nullptr && plan_.memory->is_launched() &&
+                     communicator.topology().local_size < communicator.size()),
       state_(state_of(plan_)),
       comm_(communicator),
       untrained_(plan_),
@@ -323,16 +325,15 @@ void Loop::begin() {
   begun_ = true;
   notify_all(plan_.callbacks, &Callback::on_run_start, state_);
   agree_to_stop();
-  if (memory_ != nullptr && memory_->point() == nullptr && !state_.inside_epoch) {
-    state_.can_snapshot = true;
-    take_point();
-    state_.can_snapshot = false;
-  }
+  state_.can_snapshot = training_ != nullptr && !state_.inside_epoch;
+  take_point_if(memory_ != nullptr && memory_->point() == nullptr && state_.can_snapshot);
+  state_.can_snapshot = false;
 }
 
 // Rank 0 knows whether the run was restarted. The other ranks are new processes.
 void Loop::learn_of_restart() {
   if (plan_.memory == nullptr) return;
+  if (plan_.memory->is_launched()) plan_.memory->take_over(comm_);
   const std::int64_t restarts = memory_ != nullptr ? memory_->restarts() : 0;
   const auto votes = comm_.vote(static_cast<std::uint64_t>(restarts));
   state_.restarts = static_cast<int>(votes.front());
@@ -578,12 +579,18 @@ void Loop::finish_epoch() {
   state_.can_snapshot = training_ != nullptr;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   for (const auto& logger : state_.loggers) logger->flush();
-  if (memory_ != nullptr && state_.can_snapshot) {
-    // A launched program that is started again also repeats calls of train() that were finished.
-    const bool is_last = state_.progress.epoch >= state_.progress.num_epochs || state_.stop_reason;
-    if (memory_->is_point_due() || (is_last && memory_->is_launched())) take_point();
-  }
+  // A launched program that is started again also repeats calls of train() that were finished.
+  const bool is_last = state_.progress.epoch >= state_.progress.num_epochs || state_.stop_reason;
+  take_point_if(memory_ != nullptr && state_.can_snapshot &&
+                (memory_->is_point_due() || (is_last && memory_->is_launched())));
   state_.can_snapshot = false;
+}
+
+// Between epochs, where all ranks call it. Rank 0 decides. It needs the other ranks only if other
+// hosts store the point, too.
+void Loop::take_point_if(bool wanted) {
+  if (shares_points_) wanted = comm_.vote(wanted ? 1 : 0).front() == 1;
+  if (wanted) take_point();
 }
 
 // Called on rank 0 after every batch. Returns whether a point is due.
@@ -593,14 +600,21 @@ bool Loop::after_batch() {
   return state_.can_snapshot && memory_->is_point_due();
 }
 
-// Collective inside an epoch. Between epochs only rank 0 calls it.
+// Collective inside an epoch, and also between epochs if other hosts store the point, too.
 void Loop::take_point() {
   const auto began = Clock::now();
-  StateDict* const spare = memory_ != nullptr ? &memory_->spare() : nullptr;
-  KeptRun point{.snapshot = checkpointer_->snapshot(spare), .best_weights = {}, .unavailable = {}};
-  if (memory_ == nullptr) return;
-  point.best_weights = checkpointer_->best_weights();
-  memory_->keep_point(std::move(point), began);
+  if (memory_ != nullptr || state_.inside_epoch) {
+    StateDict* const spare = memory_ != nullptr ? &memory_->spare() : nullptr;
+    KeptRun point{
+        .snapshot = checkpointer_->snapshot(spare), .best_weights = {}, .unavailable = {}};
+    if (memory_ != nullptr) {
+      point.best_weights = checkpointer_->best_weights();
+      memory_->keep_point(std::move(point), began);
+    }
+  }
+  if (!shares_points_) return;
+  plan_.memory->share_point(comm_);
+  if (memory_ != nullptr) memory_->set_next_point(began);
 }
 
 void Loop::report_recovery() {

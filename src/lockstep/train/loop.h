@@ -87,6 +87,7 @@ class Loop {
   void take_snapshot(KeptRun& kept);
   bool after_batch();
   void take_point();
+  void take_point_if(bool wanted);
   void report_recovery();
   bool is_restarted(const std::exception& error);
   void run_epoch();
@@ -103,6 +104,7 @@ class Loop {
 
   Plan plan_;            // of this rank
   RunMemory* memory_;    // rank 0's, of a run that may be restarted; else null
+  bool shares_points_;   // with other hosts
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;

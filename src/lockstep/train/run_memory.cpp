@@ -64,12 +64,6 @@ process::FailureKind failure_kind_of(process::NoteKind kind) {
 
 RunMemory::RunMemory(int max_restarts, StoredRun stored)
     : policy_(max_restarts), stored_(std::move(stored)) {
-  if (auto content = stored_->read()) {
-    point_ = std::move(content->point);
-    totals = content->totals;
-    recoveries_ = content->recoveries;
-    has_begun_logs_ = true;
-  }
   // The first failure of each attempt is its cause.
   std::set<int> attempts;
   for (const process::FailureNote& note : stored_->file().failures()) {
@@ -84,6 +78,36 @@ RunMemory::RunMemory(int max_restarts, StoredRun stored)
   decision_.reset();
   if (unfinished_) unfinished_->repeated_batches.reset();  // the process that counted them is gone
   if (const auto failed = stored_->file().attempt_start().failed) failed_at_ = *failed;
+}
+
+void RunMemory::take_over(comm::Communicator& comm) {
+  // The ranks of a host have the same memory, so one of them is asked.
+  std::optional<process::StoredPoint> own;
+  if (comm.topology().local_rank == 0) own = stored_->stored();
+  const auto numbers = comm.vote(own ? own->sequence : 0);
+  const auto newest = std::ranges::max_element(numbers);
+  if (*newest == 0) return;  // the run was lost before it stored anything
+  const int owner = static_cast<int>(newest - numbers.begin());
+  std::string bytes = owner == comm.rank() ? std::move(own->bytes) : std::string();
+  if (owner != 0) bytes = comm.broadcast_bytes(bytes, owner);
+  if (comm.topology().local_rank == 0 && owner != 0) {
+    stored_->take({.sequence = *newest, .bytes = bytes});
+  }
+  stored_->set_sequence(*newest);
+  if (!comm.is_primary()) return;
+  StoredContent content = StoredRun::decode(std::move(bytes));
+  point_ = std::move(content.point);
+  totals = content.totals;
+  recoveries_ = content.recoveries;
+  has_begun_logs_ = true;
+}
+
+void RunMemory::share_point(comm::Communicator& comm) {
+  const auto sequence = comm.vote(stored_->sequence()).front();
+  std::string bytes;
+  if (comm.is_primary()) bytes = stored_->stored()->bytes;
+  bytes = comm.broadcast_bytes(bytes);
+  if (comm.topology().local_rank == 0) stored_->take({.sequence = sequence, .bytes = bytes});
 }
 
 void RunMemory::begin_logs() {
@@ -138,6 +162,10 @@ void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
   note_log_positions();
   if (stored_) store();
   batches_since_point_ = 0;
+  set_next_point(began);
+}
+
+void RunMemory::set_next_point(Clock::time_point began) {
   const auto now = Clock::now();
   next_point_ = now + kPointShare * (now - began);
 }

@@ -31,7 +31,7 @@ class RunMemory {
  public:
   // For workers that this process makes anew.
   explicit RunMemory(int max_restarts) : policy_(max_restarts) {}
-  // For processes that a launcher starts again. Takes over what the attempt before has stored.
+  // For processes that a launcher starts again.
   RunMemory(int max_restarts, StoredRun stored);
   // Closes loggers that an attempt has left open.
   ~RunMemory() { close_loggers(); }
@@ -42,6 +42,13 @@ class RunMemory {
   int restarts() const { return stored_ ? stored_->file().attempt() : policy_.restarts(); }
   // The memory is the launcher's, and every attempt is a new process.
   bool is_launched() const { return stored_.has_value(); }
+
+  // Collective, if is_launched(). Rank 0 takes over the newest point that the attempt before has
+  // stored on any host.
+  void take_over(comm::Communicator& comm);
+  // Collective, if is_launched(): the other hosts store rank 0's newest point, too. It costs a
+  // broadcast of its bytes.
+  void share_point(comm::Communicator& comm);
 
   RunTotals totals;
   LogDirectory logdir;  // locked until the run ends
@@ -72,9 +79,10 @@ class RunMemory {
   void note_log_positions();
   // Called when an attempt has restored the run from the point: the loggers go back to it, too.
   void rewind_loggers();
-  // Stores a new point. `began` is when the work for it began. The next point is due when the run
-  // has gone on for kPointShare times as long as this one took.
+  // Stores a new point. `began` is when the work for it began.
   void keep_point(KeptRun point, std::chrono::steady_clock::time_point began);
+  // The next point is due when the run has gone on for kPointShare times as long as this one took.
+  void set_next_point(std::chrono::steady_clock::time_point began);
   static constexpr int kPointShare = 150;
   // The point before the last one, whose memory the next one can use.
   StateDict& spare() { return spare_; }

@@ -29,14 +29,10 @@ RunTotals totals_from(const StateDict& state) {
 }  // namespace
 
 StoredRun::StoredRun(std::shared_ptr<process::MemoryFile> file, int run)
-    : file_(std::move(file)), run_(run) {
-  if (const auto stored = file_->read(run_)) sequence_ = stored->sequence;
-}
+    : file_(std::move(file)), run_(run) {}
 
-std::optional<StoredContent> StoredRun::read() const {
-  auto stored = file_->read(run_);
-  if (!stored) return std::nullopt;
-  const StateDict state = checkpoint::from_pickle(std::move(stored->bytes));
+StoredContent StoredRun::decode(std::string bytes) {
+  const StateDict state = checkpoint::from_pickle(std::move(bytes));
   StoredContent content{.totals = totals_from(state.get<StateDict>("totals")),
                         .recoveries = state.get<std::int64_t>("recoveries")};
   if (!state.contains("snapshot")) return content;
@@ -54,8 +50,15 @@ void StoredRun::write(const StoredContent& content) {
     state.set("snapshot", content.point->snapshot);
     if (content.point->best_weights) state.set("best_weights", *content.point->best_weights);
   }
-  file_->write(run_, ++sequence_,
+  sequence_ += 1;
+  file_->write(run_, sequence_,
                [&](const WriteBytes& write) { checkpoint::write_pickle(state, write); });
+}
+
+void StoredRun::take(const process::StoredPoint& point) {
+  sequence_ = point.sequence;
+  const auto own = stored();
+  if (!own || own->sequence < point.sequence) file_->write(run_, point.sequence, point.bytes);
 }
 
 }  // namespace lockstep

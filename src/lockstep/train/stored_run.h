@@ -25,10 +25,20 @@ class StoredRun {
   // calls in the same order.
   StoredRun(std::shared_ptr<process::MemoryFile> file, int run);
 
-  // Throws CheckpointError if the point cannot be read back.
-  std::optional<StoredContent> read() const;
   // Throws Error if there is not enough memory. The point before stays then.
   void write(const StoredContent& content);
+
+  // The newest point as bytes, and its number; nothing if there is none. They are for hosts that do
+  // not have it: take() stores it there.
+  std::optional<process::StoredPoint> stored() const { return file_->read(run_); }
+  void take(const process::StoredPoint& point);
+
+  // Throws CheckpointError if the bytes are no point.
+  static StoredContent decode(std::string bytes);
+
+  // The number of the newest point; the next one has the next number.
+  std::uint64_t sequence() const { return sequence_; }
+  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
 
   process::MemoryFile& file() const { return *file_; }
 
