@@ -122,5 +122,19 @@ TEST(Copied, ReusesOnlyWhatFits) {
   EXPECT_EQ(content_hash(copy), content_hash(source));
 }
 
+TEST(MemoryForCopy, IsUsedByTheFirstCopy) {
+  const StateDict source{{"a", torch::randn({10, 10})},
+                         {"list", StateList{torch::arange(7), torch::empty({0}), torch::Tensor()}}};
+  StateDict memory = memory_for_copy(source);
+  std::set<const void*> prepared;
+  for (const StateValue& value : memory.get<StateList>("memory")) {
+    prepared.insert(value.get_if<torch::Tensor>()->data_ptr());
+  }
+  EXPECT_EQ(prepared.size(), 2u);
+  const StateDict copy = copied(source, &memory);
+  EXPECT_EQ(content_hash(copy), content_hash(source));
+  EXPECT_TRUE(prepared.contains(tensor_of(copy, "a").data_ptr()));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -135,4 +135,17 @@ StateDict copied(const StateDict& source, StateDict* reuse) {
   return Copier(reuse).copy(source);
 }
 
+StateDict memory_for_copy(const StateDict& source) {
+  std::vector<torch::Tensor> tensors;
+  collect_tensors(source, tensors);
+  StateList memory;
+  for (const torch::Tensor& tensor : tensors) {
+    if (!tensor.defined() || tensor.layout() != torch::kStrided || tensor.numel() == 0) continue;
+    torch::Tensor like = torch::empty({tensor.numel()}, tensor.scalar_type());
+    std::memset(like.data_ptr(), 0, like.nbytes());  // the kernel maps a page when it is written
+    memory.emplace_back(std::move(like));
+  }
+  return {{"memory", std::move(memory)}};
+}
+
 }  // namespace lockstep

@@ -16,4 +16,9 @@ namespace lockstep {
 // longer than the copying.
 StateDict copied(const StateDict& source, StateDict* reuse = nullptr);
 
+// Memory for copied(source, &memory), already mapped, so that the first copy is as fast as later
+// ones. Only types and sizes of the tensors are read, so the run may go on meanwhile if this is
+// called in another thread. No other threads are used.
+StateDict memory_for_copy(const StateDict& source);
+
 }  // namespace lockstep

@@ -60,11 +60,30 @@ CheckpointSeries::CheckpointSeries(const CheckpointOptions& options, Checkpointe
 
 void CheckpointSeries::after_step() {
   check_optimizers_once();
-  if (options_.save_every_batches == 0) return;
+  if (options_.save_every_batches > 0) ++unsaved_batches_;
   // While gradients wait for a later batch, the save waits, too.
-  if (++unsaved_batches_ < options_.save_every_batches || !state_.can_snapshot) return;
-  unsaved_batches_ = 0;
-  save_last();
+  const bool is_due = options_.save_every_batches > 0 && state_.can_snapshot &&
+                      unsaved_batches_ >= options_.save_every_batches;
+  if (is_due) {
+    unsaved_batches_ = 0;
+    save_last();
+  } else if (store_ && !prepared_ && !state_.stepped.empty()) {
+    prepare_memory();
+  }
+}
+
+// After the first step, because some optimizers have a state only then.
+void CheckpointSeries::prepare_memory() {
+  StateDict large{{"model", state_.model.view_state()}};
+  if (options_.mode == CheckpointMode::kFull) {
+    StateList optimizers;
+    for (const auto& [name, optimizer] : state_.optimizers) {
+      optimizers.emplace_back(optimizer->view_state());
+    }
+    large.set("optimizers", std::move(optimizers));
+  }
+  prepared_ = true;
+  writer_.submit([this, large = std::move(large)] { copy_ = memory_for_copy(large); });
 }
 
 // Some optimizers have a state only after their first step. An error now costs one batch; an error
@@ -126,6 +145,7 @@ StateDict CheckpointSeries::content() {
 
 void CheckpointSeries::begin_writing(checkpoint::Store::Write write, StateDict whole) {
   copy_ = std::move(whole);
+  prepared_ = true;
   writer_.submit([this, write = std::move(write)] { write(copy_); });
   unreported_ = {.at = {.progress = state_.progress,
                         .inside_epoch = state_.inside_epoch,

@@ -2,8 +2,8 @@
 // last inside epochs if requested.
 //
 // A save copies the run in memory, and a thread writes the copy while training goes on. The copy
-// has the same memory every time. So a save stalls training for about as long as a memcpy of its
-// bytes takes, except the first one, for which memory is allocated, and except with a torch
+// has the same memory every time, which the thread prepares after the first step. So a save stalls
+// training for about as long as a memcpy of its bytes takes. It takes longer with a torch
 // optimizer, whose state torch serialises first. If the next save is due while the last one is
 // still being written, it waits.
 #pragma once
@@ -82,6 +82,7 @@ class CheckpointSeries {
     std::optional<std::filesystem::path> best = {};  // the run's best checkpoint, with is_epoch
   };
 
+  void prepare_memory();
   void save_last();
   StateDict content();
   void begin_writing(checkpoint::Store::Write write, StateDict whole);
@@ -95,7 +96,8 @@ class CheckpointSeries {
   std::optional<checkpoint::Store> store_;  // rank 0's
   std::int64_t unsaved_batches_ = 0;
   std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
-  StateDict copy_;                 // what is written, or was written last
+  StateDict copy_;         // what is written, or was written last; or memory for the first save
+  bool prepared_ = false;  // copy_ has memory, or gets it
   std::optional<Unreported> unreported_;
   // The last member: its destructor waits for a job that uses copy_.
   checkpoint::BackgroundWriter writer_;
