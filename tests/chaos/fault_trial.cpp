@@ -140,6 +140,13 @@ bool is_damage(FaultKind fault) {
   return fault == FaultKind::kTornWrite || fault == FaultKind::kFlippedBit;
 }
 
+// A run that ends well did not meet such a fault any more: it had nothing left to write, or had
+// finished its last batch.
+bool ends_what_it_meets(FaultKind fault) {
+  return fault == FaultKind::kFullDisk || fault == FaultKind::kInterrupt ||
+         fault == FaultKind::kTerminate;
+}
+
 bool has_two_nodes(Transport transport) {
   return transport == Transport::kNodes || transport == Transport::kElastic;
 }
@@ -211,6 +218,7 @@ class FaultTrial {
     start({.transport = scenario_.transport});
     result.injected = arrive(undisturbed, random) && inject(random);
     finish();
+    if (run_->ended_well() && ends_what_it_meets(scenario_.fault)) result.injected = false;
     result.recoveries = static_cast<int>(read_recoveries(run_folder_).size());
     measure(result);
     check_end(result);
@@ -223,7 +231,7 @@ class FaultTrial {
     } else {
       recover_from_disk(undisturbed.record, random, result);
     }
-    check_folder();
+    if (run_->ended_well()) check_folder();  // a killed process leaves its lock, which does no harm
     if (result.injected) {
       result.outcome = fmt::format("at {:.2f} s{}: {}", fault_seconds_, notes_, result.outcome);
     }
@@ -434,14 +442,21 @@ class FaultTrial {
       stopped_for(pid, random.between(0.05, kTimeLimit / 3));
     } else if (scenario_.fault == FaultKind::kLongStop) {
       stopped_for(pid, random.between(kTimeLimit + 0.5, 2 * kTimeLimit));
-    } else if (scenario_.fault == FaultKind::kStop && scenario_.victim == Victim::kCaller) {
-      // A worker ends a stopped caller. Without workers, the caller is continued.
-      later(2.5 * kTimeLimit, [this, pid] {
-        if (!run_->workers().empty()) return;
-        notes_ += ", continued because it had no workers";
-        send(pid, SIGCONT);
-      });
+    } else if (scenario_.fault == FaultKind::kStop) {
+      later(2.5 * kTimeLimit, [this, pid] { continue_if_alone(pid); });
     }
+  }
+
+  // A worker ends a stopped caller, and ranks that wait for a stopped one fail. If there is no
+  // worker, or if all work is done, no process waits for the stopped one, and it is continued.
+  void continue_if_alone(pid_t pid) {
+    const bool is_over = fs::exists(run_folder_ / "summary.json");
+    const bool is_alone = scenario_.victim == Victim::kCaller && run_->workers().empty();
+    const auto status = process::process_status(pid);
+    if ((!is_over && !is_alone) || !status || status->state != 'T') return;
+    notes_ +=
+        is_over ? ", continued because the run was over" : ", continued because it had no workers";
+    send(pid, SIGCONT);
   }
 
   void stopped_for(pid_t pid, double seconds) {
@@ -482,8 +497,8 @@ class FaultTrial {
     while (!run_->has_ended()) {
       if (end_requested()) throw EndRequested();
       act();
-      if (std::min(seconds_since(start), seconds_since(last_action_)) > kRunLimit) {
-        throw PromiseBroken("the run has not ended within {} s", kRunLimit);
+      if (std::min(seconds_since(start), seconds_since(last_action_)) > end_limit()) {
+        throw PromiseBroken("the run has not ended within {} s", end_limit());
       }
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -500,6 +515,13 @@ class FaultTrial {
     check_nothing_left();
   }
 
+  // Ranks that have not joined yet have a longer time limit: 6 times that of the run.
+  double end_limit() const {
+    const bool may_be_joining =
+        scenario_.moment == Moment::kStart || scenario_.moment == Moment::kRecovery;
+    return may_be_joining ? kRunLimit + 6 * kTimeLimit : kRunLimit;
+  }
+
   void check_nothing_left() const {
     for (const std::string& name : names_in("/dev/shm")) {
       if (!shm_before_.contains(name)) throw PromiseBroken("/dev/shm/{} is left", name);
@@ -508,8 +530,9 @@ class FaultTrial {
       throw PromiseBroken("{} is left", (folder_ / "tmp" / name).string());
     }
     for (const auto& [inode, address] : listening_ports()) {
-      // Other programs of this machine may have begun to listen meanwhile.
-      if (!ports_before_.contains(inode) && !is_held(inode)) {
+      // Other programs of this machine may have begun to listen meanwhile, or have just ended.
+      if (ports_before_.contains(inode) || is_held(inode)) continue;
+      if (listening_ports().contains(inode) && !is_held(inode)) {
         throw PromiseBroken("the port {} is left", address);
       }
     }
@@ -586,7 +609,8 @@ class FaultTrial {
       throw PromiseBroken("no line names the file and says 'No space left on device'");
     }
     if (scenario_.fault == FaultKind::kLasting && output.find(kThrownText) == std::string::npos &&
-        output.find("memory") == std::string::npos) {
+        output.find("bad_alloc") == std::string::npos &&
+        output.find("not enough memory") == std::string::npos) {
       throw PromiseBroken("the output does not say what was thrown");
     }
   }

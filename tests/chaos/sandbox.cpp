@@ -208,7 +208,8 @@ std::map<std::string, std::string> listening_ports(int network) {
       words >> number >> local >> remote >> state >> queues >> timer >> retransmitted >> user >>
           timeout >> inode;
       constexpr char kListens[] = "0A";
-      if (state == kListens) ports[inode] = local;
+      // Which process has a socket of another user can be hidden.
+      if (state == kListens && user == std::to_string(::geteuid())) ports[inode] = local;
     }
   }
   return ports;

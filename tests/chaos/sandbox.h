@@ -64,8 +64,8 @@ class HostPair {
   std::array<FileDescriptor, 2> networks_;
 };
 
-// The TCP addresses on which some process listens, by the inode of the socket, in a network
-// namespace (-1: that of this process).
+// The TCP addresses on which processes of this user listen, by the inode of the socket, in a
+// network namespace (-1: that of this process).
 std::map<std::string, std::string> listening_ports(int network = -1);
 
 // Whether a process of this machine has the socket with this inode.
