@@ -21,6 +21,10 @@ std::string epoch_name(std::int64_t epoch) {
   return fmt::format("epoch.{:04}.pth", epoch);
 }
 
+bool is_among(const std::vector<Kept>& list, std::int64_t epoch) {
+  return std::ranges::count(list, epoch, &Kept::epoch) > 0;
+}
+
 nlohmann::json to_json(const Kept& kept) {
   nlohmann::json metrics = nlohmann::json::object();
   for (const auto& [loader, values] : kept.metrics) metrics[loader] = values;
@@ -82,29 +86,37 @@ Store::Store(StoreOptions options) : options_(std::move(options)) {
 }
 
 void Store::save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state) {
+  const std::vector<Kept> before = best_;
   Kept kept = epoch;
   kept.path = options_.folder / epoch_name(epoch.epoch);
   // An epoch that runs again after a resume replaces its earlier result.
   std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
   if (!std::isnan(kept.score)) insert(kept);
-  std::vector<Kept> dropped;
-  while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
-    dropped.push_back(best_.back());
-    best_.pop_back();
+  if (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
+    best_.resize(static_cast<std::size_t>(options_.keep_best));
   }
-  // Made now, so that the list of the best in it includes this epoch.
-  const StateDict state = make_state();
-  const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
-  if (among_best) {
-    save(kept.path, state);
-  } else {
-    dropped.push_back(kept);  // its file may exist from before a resume
+  try {
+    // Made now, so that the list of the best in it includes this epoch.
+    const StateDict state = make_state();
+    if (is_among(best_, kept.epoch)) save(kept.path, state);
+    save_last(state);
+  } catch (...) {
+    // The epoch was not saved, so it is not among the best.
+    std::error_code ignored;
+    if (!is_among(before, kept.epoch)) fs::remove(kept.path, ignored);
+    best_ = before;
+    throw;
   }
-  save_last(state);
+  for (const auto& old : before) dropped_.insert(old.path);
+  dropped_.insert(kept.path);  // its file may exist from before a resume
+  for (const auto& best : best_) dropped_.erase(best.path);
   if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
-  for (const auto& old : dropped) fs::remove(old.path);
   kept.path = last_path();
   write_index(kept);
+  while (!dropped_.empty()) {
+    fs::remove(*dropped_.begin());
+    dropped_.erase(dropped_.begin());
+  }
 }
 
 // Inserted after those with the same score, so the first epoch that reached it stays the best.

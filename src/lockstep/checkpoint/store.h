@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ class Store {
 
   // Call it after an epoch: it writes last, and keeps the epoch if it is among the best so far. A
   // score that is NaN is never among the best. `make_state` is called after the best are decided,
-  // so that what it saves can include state() of this store. `epoch.path` is not used.
+  // so that what it saves can include state() of this store. `epoch.path` is not used. After an
+  // error the epoch can be saved again. If last was not written, best() is as before.
   void save_epoch(const Kept& epoch, const std::function<StateDict()>& make_state);
 
   // Call it inside an epoch: it writes only last.
@@ -62,6 +64,7 @@ class Store {
 
   StoreOptions options_;
   std::vector<Kept> best_;
+  std::set<std::filesystem::path> dropped_;  // files that are still to be removed
 };
 
 struct Loaded {
