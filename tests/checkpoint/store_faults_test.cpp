@@ -150,7 +150,9 @@ TEST_F(StoreFaults, TheNextEpochIsSavedAfterOneThatCouldNotBe) {
                         expect_whole();
                         EXPECT_EQ(epoch_of("last"), 3);
                         EXPECT_EQ(epoch_of("best"), store->best().front().epoch);
-                        if (run.error.empty()) EXPECT_EQ(epoch_of("best"), 2);
+                        if (run.error.empty()) {
+                          EXPECT_EQ(epoch_of("best"), 2);
+                        }
                         EXPECT_EQ(names().size(), 4u) << "one epoch, best, last and the index";
                       }});
 }
@@ -180,7 +182,9 @@ TEST_F(StoreFaults, AResumeFindsAWholeFolderAfterAnyFault) {
                         if (!run.error.empty()) expect_named(run);
                         expect_whole();
                         const Loaded last = load_by_name("last", folder_.path());
-                        if (run.error.empty()) EXPECT_EQ(last.state.get<std::int64_t>("epoch"), 4);
+                        if (run.error.empty()) {
+                          EXPECT_EQ(last.state.get<std::int64_t>("epoch"), 4);
+                        }
                         if (!last.state.contains("store")) return;  // of epoch 4
                         Store store({.folder = folder_.path(), .keep_best = 2});
                         store.load_state(last.state.get<StateDict>("store"), loss_of);
@@ -205,7 +209,9 @@ TEST_F(StoreFaults, ACheckpointThatCannotBeReadIsNamedAndTheOneBeforeIsUsed) {
                         const auto epoch = loaded.state.get<std::int64_t>("epoch");
                         EXPECT_EQ(epoch, run.is_harmless() ? 2 : 1);
                         EXPECT_EQ(warned_.empty(), epoch == 2);
-                        if (epoch == 1) EXPECT_THAT(warned_, HasSubstr("last.pth"));
+                        if (epoch == 1) {
+                          EXPECT_THAT(warned_, HasSubstr("last.pth"));
+                        }
                       }});
 }
 
