@@ -15,14 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  return names;
-}
-
 TEST(IoFaults, CountAndStrikeOnlyWhatThePlanNames) {
   TemporaryDirectory folder, other;
   const auto write = [&] { write_file_atomically(folder / "a", "text"); };
@@ -64,12 +56,6 @@ TEST(IoFaults, ATornCallTransfersAPart) {
   EXPECT_EQ(faults.seen().size(), 3u) << "one byte, the rest, the end";
 }
 
-// An error names the file and says why.
-void expect_named(const FaultedRun& run, const fs::path& folder) {
-  EXPECT_THAT(run.error, HasSubstr(folder.string()));
-  EXPECT_THAT(run.error, HasSubstr(std::strerror(run.fault.error)));
-}
-
 // The parameter is what the file system lacks.
 enum class Lacks { kNothing, kUnnamedFiles, kLinks };
 
@@ -80,6 +66,20 @@ class FileFaults : public ::testing::TestWithParam<Lacks> {
             .always = GetParam() == Lacks::kLinks ? std::map<IoCall, int>{{IoCall::kLink, EPERM}}
                                                   : std::map<IoCall, int>{},
             .no_unnamed_files = GetParam() == Lacks::kUnnamedFiles};
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      found.push_back(entry.path().filename().string());
+    }
+    return found;
+  }
+
+  // An error names the file and says why.
+  static void expect_named(const FaultedRun& run, const fs::path& path) {
+    EXPECT_THAT(run.error, HasSubstr(path.string()));
+    EXPECT_THAT(run.error, HasSubstr(std::strerror(run.fault.error)));
   }
 
   TemporaryDirectory folder_;
@@ -104,7 +104,7 @@ TEST_P(FileFaults, AFileIsReplacedWholeOrNotAtAll) {
                       .check =
                           [&](const FaultedRun& run) {
                             ASSERT_TRUE(run.struck);
-                            EXPECT_THAT(names_in(folder_.path()), ElementsAre("file"));
+                            EXPECT_THAT(names(), ElementsAre("file"));
                             const std::string content = read_file(file_);
                             if (run.error.empty()) {
                               EXPECT_TRUE(content == later) << "success without the new content";
@@ -126,11 +126,11 @@ TEST_P(FileFaults, ANewFileIsThereWholeOrNotAtAll) {
                       [&](const FaultedRun& run) {
                         ASSERT_TRUE(run.struck);
                         if (run.error.empty()) {
-                          EXPECT_THAT(names_in(folder_.path()), ElementsAre("file"));
+                          EXPECT_THAT(names(), ElementsAre("file"));
                           EXPECT_EQ(read_file(file_), "text");
                         } else {
                           EXPECT_FALSE(run.is_harmless()) << run.error;
-                          EXPECT_THAT(names_in(folder_.path()), ElementsAre());
+                          EXPECT_THAT(names(), ElementsAre());
                           expect_named(run, file_);
                         }
                       }});
@@ -148,7 +148,7 @@ TEST_P(FileFaults, ALinkIsReplacedWholeOrNotAtAll) {
                   .check =
                       [&](const FaultedRun& run) {
                         ASSERT_TRUE(run.struck);
-                        EXPECT_THAT(names_in(folder_.path()), UnorderedElementsAre("file", "link"));
+                        EXPECT_THAT(names(), UnorderedElementsAre("file", "link"));
                         EXPECT_EQ(read_file(link), run.error.empty() ? "new" : "old");
                         if (!run.error.empty()) {
                           EXPECT_FALSE(run.is_harmless()) << run.error;

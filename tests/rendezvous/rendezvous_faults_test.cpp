@@ -32,11 +32,6 @@ constexpr int kRanks = 2;
 const auto kTimeout = scaled(10s);
 const auto kRunLimit = scaled(5s);
 
-// A port that is free, so that the plan can name it before the server listens.
-int free_port() {
-  return local_port(reserve_port({}));
-}
-
 // A rank of a small run: it joins, exchanges values and leaves.
 std::string exchange(int rank, int port) {
   try {
@@ -55,7 +50,9 @@ std::string exchange(int rank, int port) {
 }
 
 TEST(RendezvousFaults, EveryRankGoesOnOrEndsInTimeWithAnErrorThatNamesTheServer) {
-  const int port = free_port();
+  // The plan names the port before the server listens there.
+  const FileDescriptor reserved = reserve_port({});
+  const int port = local_port(reserved);
   const std::string endpoint = to_string(Endpoint{.port = port});
   std::vector<std::string> errors;
   Clock::duration took{};

@@ -343,7 +343,7 @@ std::int64_t fail_each_call(const FaultSweep& sweep) {
   std::int64_t runs = 0;
   for (const auto& [kind, of_kind] : calls) {
     for (std::size_t i = 0; i < of_kind.size(); ++i) {
-      for (const IoFault& fault : faults_of(kind)) {
+      for (const IoFault& fault : sweep.faults(kind)) {
         IoFaultPlan plan = sweep.plan;
         plan.calls = {kind};
         plan.nth = static_cast<std::int64_t>(i) + 1;

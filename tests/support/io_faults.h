@@ -112,6 +112,7 @@ struct FaultSweep {
   std::function<void()> prepare = [] {};
   std::function<void()> operation;
   std::function<void(const FaultedRun&)> check = [](const FaultedRun&) {};
+  std::function<std::vector<IoFault>(IoCall)> faults = faults_of;
 };
 std::int64_t fail_each_call(const FaultSweep& sweep);
 

@@ -78,8 +78,8 @@ void write_epoch(const EpochFiles& files, const StateDict& state) {
   if (!files.best.empty()) {
     link_file_atomically(files.best.front().path, files.folder / kBestName);
   }
-  for (const auto& path : files.dropped) fs::remove(path);
   write_index(files);
+  for (const auto& path : files.dropped) fs::remove(path);
 }
 
 }  // namespace
