@@ -100,5 +100,28 @@ lay_cable() {
 }
 remove_hosts() {
   local node
-  for node in 0 1; do ip netns delete "$1-$node" 2> /dev/null || true; done
+  for node in 0 1 2 switch; do ip netns delete "$1-$node" 2> /dev/null || true; done
 }
+
+# three_hosts NAME NETWORK CASE: the same with three hosts at a switch, which is the namespace NAME-switch.
+three_hosts() {
+  local why
+  why=$(lay_three_cables "$1" "$2" 2>&1) && return
+  skip "$3" "this machine does not allow network namespaces: ${why//$'\n'/ }"
+  return 1
+}
+lay_three_cables() {
+  local node
+  ip netns add "$1-switch" && ip -n "$1-switch" link add name switch type bridge &&
+    ip -n "$1-switch" link set switch up || return 1
+  for node in 0 1 2; do
+    ip netns add "$1-$node" &&
+      ip link add name ls$node netns "$1-$node" type veth peer name port$node netns "$1-switch" &&
+      ip -n "$1-switch" link set port$node master switch up &&
+      ip -n "$1-$node" address add "$2.$((node + 1))/24" dev ls$node &&
+      ip -n "$1-$node" link set ls$node up && ip -n "$1-$node" link set lo up || return 1
+  done
+}
+# cut_host NAME NODE, mend_host NAME NODE: at the switch, so that the host itself sees only silence.
+cut_host() { ip -n "$1-switch" link set "port$2" down; }
+mend_host() { ip -n "$1-switch" link set "port$2" up; }

@@ -14,6 +14,7 @@
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
 #include "lockstep/engine/host_workers.h"
+#include "lockstep/launcher/node_member.h"
 #include "lockstep/launcher/nodes.h"
 #include "lockstep/launcher/programs.h"
 #include "lockstep/launcher/rank_environment.h"
@@ -32,9 +33,10 @@ namespace {
 struct LaunchArguments {
   std::string processes = "auto";
   std::string node_count = "1";  // as the user wrote it
-  int nodes = 1;
+  NodeCount nodes;
   int node_rank = 0;
-  std::string endpoint;
+  bool has_node_rank = false;
+  std::string endpoint;  // one, or several with commas between
   std::string backend = "static";
   bool standalone = false;
   bool module = false;
@@ -81,36 +83,53 @@ int process_count(const std::string& text) {
   return static_cast<int>(*count);
 }
 
-// --rdzv-endpoint host:port, or --master-addr and --master-port.
-rendezvous::Endpoint endpoint_of(const LaunchArguments& options) {
-  rendezvous::Endpoint endpoint{.address = options.master_address, .port = options.master_port};
-  if (!options.endpoint.empty()) {
-    const std::size_t colon = options.endpoint.rfind(':');
-    // Without a port, torchrun's default is used. Port 0 means any free port, which is possible
-    // only on one node.
-    constexpr std::int64_t kUsualPort = 29400;
-    const auto port = colon == std::string::npos
-                          ? std::optional(kUsualPort)
-                          : config::parse_int(options.endpoint.substr(colon + 1));
-    if (!port || *port < (options.nodes > 1 ? 1 : 0) || *port > 65535) {
-      throw ConfigError("--rdzv-endpoint: expected host:port, got '{}'", options.endpoint);
-    }
-    endpoint = {.address = options.endpoint.substr(0, colon), .port = static_cast<int>(*port)};
-    if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']')) {
-      endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
-    }
+rendezvous::Endpoint parse_endpoint(const std::string& text, bool several_nodes) {
+  const std::size_t colon = text.rfind(':');
+  // Without a port, torchrun's default is used. Port 0 means any free port, which is possible only
+  // on one node.
+  constexpr std::int64_t kUsualPort = 29400;
+  const auto port = colon == std::string::npos ? std::optional(kUsualPort)
+                                               : config::parse_int(text.substr(colon + 1));
+  if (!port || *port < (several_nodes ? 1 : 0) || *port > 65535) {
+    throw ConfigError("--rdzv-endpoint: expected host:port, got '{}'", text);
   }
-  if (options.nodes > 1 && (endpoint.address.empty() || endpoint.port == 0)) {
-    throw ConfigError(
-        "--nnodes {}: expected --rdzv-endpoint host:port, node 0's address and a port that is free "
-        "there, the same on all nodes",
-        options.nodes);
+  rendezvous::Endpoint endpoint{.address = text.substr(0, colon), .port = static_cast<int>(*port)};
+  if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']')) {
+    endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
   }
-  if (endpoint.port < 0 || endpoint.port > 65535) {
-    throw ConfigError("--master-port: expected 1 to 65535, got {}", endpoint.port);
-  }
-  if (endpoint.address.empty()) endpoint.address = "127.0.0.1";
   return endpoint;
+}
+
+// --rdzv-endpoint host:port,..., or --master-addr and --master-port.
+std::vector<rendezvous::Endpoint> endpoints_of(const LaunchArguments& options) {
+  const bool several_nodes = options.nodes.most > 1;
+  std::vector<rendezvous::Endpoint> endpoints;
+  std::string_view rest = options.endpoint;
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    endpoints.push_back(parse_endpoint(std::string(one), several_nodes));
+  }
+  if (endpoints.empty()) {
+    endpoints.push_back({.address = options.master_address, .port = options.master_port});
+  }
+  for (rendezvous::Endpoint& endpoint : endpoints) {
+    if (several_nodes && (endpoint.address.empty() || endpoint.port == 0)) {
+      throw ConfigError(
+          "--nnodes {}: expected --rdzv-endpoint host:port, node 0's address and a port that is "
+          "free there, the same on all nodes",
+          options.node_count);
+    }
+    if (endpoint.port < 0 || endpoint.port > 65535) {
+      throw ConfigError("--master-port: expected 1 to 65535, got {}", endpoint.port);
+    }
+    if (endpoint.address.empty()) endpoint.address = "127.0.0.1";
+  }
+  if (endpoints.size() > 1 && !several_nodes) {
+    throw ConfigError("--rdzv-endpoint: expected one endpoint for one node, got '{}'",
+                      options.endpoint);
+  }
+  return endpoints;
 }
 
 // Where the lines of standard output (0) and error (1) go.
@@ -149,51 +168,34 @@ class NodeLauncher {
   explicit NodeLauncher(const LaunchArguments& options)
       : options_(options),
         processes_(process_count(options.processes)),
-        endpoint_(endpoint_of(options)),
+        endpoints_(endpoints_of(options)),
         output_(output_of(options)),
         environment_(process::current_environment()) {
-    if (options.node_rank < 0 || options.node_rank >= options.nodes) {
-      throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes - 1,
+    if (options.node_rank < 0 || options.node_rank >= options.nodes.most) {
+      throw ConfigError("--node-rank: expected 0 to {}, got {}", options.nodes.most - 1,
                         options.node_rank);
     }
     if (options.max_restarts < 0) {
       throw ConfigError("--max-restarts: expected an integer >= 0, got {}", options.max_restarts);
     }
-    if (options.standalone && options.nodes > 1) {
+    if (options.standalone && options.nodes.most > 1) {
       throw ConfigError("--standalone means one node, but --nnodes is {}: leave one of them out",
-                        options.nodes);
+                        options.node_count);
     }
     check_seconds("--grace", options.grace.value_or(kGrace));
     check_seconds("--timeout", options.timeout);
     if (!options.interface.empty())
       environment_[rendezvous::kInterfaceVariable] = options.interface;
-    if (options.nodes > 1) {
-      const rendezvous::NetworkChoice network = rendezvous::choose_network(
-          {.address = endpoint_.address, .interface = options.interface}, environment_);
-      const std::string token =
-          rendezvous::resolve_token({.file = options.token_file,
-                                     .run = options.rdzv_id,
-                                     .place = to_string(endpoint_),
-                                     .beyond_host = network.beyond_host,
-                                     .allow_guessable = options.allow_guessable},
-                                    environment_);
-      nodes_.emplace(launcher::NodesOptions{
-          .nodes = options.nodes,
-          .node_rank = options.node_rank,
-          .endpoint = endpoint_,
-          .network = network,
-          .token = token,
-          .run = options.rdzv_id,
-          .timeout = milliseconds(options.timeout),
-          .silence = milliseconds(std::min(options.timeout, kSilenceSeconds))});
-    }
-    if (options.max_restarts > 0) memory_.emplace();
+    if (options.max_restarts > 0 || is_elastic()) memory_.emplace();
+    if (options.nodes.most > 1) join_nodes();
   }
 
   int run() {
+    if (member_) return run_elastic();
     for (int attempt = 0;; ++attempt) {
       const launcher::AttemptSettings settings = meet(attempt);
-      const launcher::ProgramsEnd ended = run_attempt(attempt, settings);
+      const launcher::ProgramsEnd ended =
+          run_attempt(attempt, settings, nodes_ ? nodes_->failure_fd() : -1);
       if (ended.interrupted != 0) {
         report(ended, std::nullopt);
         return interrupted_by(ended.interrupted);
@@ -233,7 +235,101 @@ class NodeLauncher {
     return count == 1 ? "1 rank" : fmt::format("{} ranks", count);
   }
 
+  // Whether nodes may come and go during the run.
+  bool is_elastic() const {
+    return options_.nodes.least != options_.nodes.most || endpoints_.size() > 1;
+  }
+
+  void join_nodes() {
+    std::vector<launcher::NodeEndpoint> places;
+    bool beyond_host = false;
+    for (const rendezvous::Endpoint& endpoint : endpoints_) {
+      const rendezvous::NetworkChoice network = rendezvous::choose_network(
+          {.address = endpoint.address, .interface = options_.interface}, environment_);
+      beyond_host = beyond_host || network.beyond_host;
+      places.push_back({.address = endpoint, .network = network});
+    }
+    token_ = rendezvous::resolve_token({.file = options_.token_file,
+                                        .run = options_.rdzv_id,
+                                        .place = to_string(endpoints_.front()),
+                                        .beyond_host = beyond_host,
+                                        .allow_guessable = options_.allow_guessable},
+                                       environment_);
+    const auto timeout = milliseconds(options_.timeout);
+    const auto silence = milliseconds(std::min(options_.timeout, kSilenceSeconds));
+    if (!is_elastic()) {
+      nodes_.emplace(launcher::NodesOptions{.nodes = options_.nodes.most,
+                                            .node_rank = options_.node_rank,
+                                            .endpoint = endpoints_.front(),
+                                            .network = places.front().network,
+                                            .token = token_,
+                                            .run = options_.rdzv_id,
+                                            .timeout = timeout,
+                                            .silence = silence});
+      return;
+    }
+    member_.emplace(launcher::NodeMemberOptions{
+        .endpoints = places,
+        .own_endpoint = options_.has_node_rank ? std::optional(options_.node_rank) : std::nullopt,
+        .token = token_,
+        .run = options_.rdzv_id,
+        .ranks = processes_,
+        .cores = process::usable_cores(),
+        .least = options_.nodes.least,
+        .most = options_.nodes.most,
+        .max_restarts = options_.max_restarts,
+        .timeout = timeout,
+        .silence = silence,
+        .points = [this] { return memory_->points(); },
+        .say = [](const std::string& line) { say("{}", line); }});
+  }
+
+  // The coordinator decides which nodes work together, and when all begin anew.
+  int run_elastic() {
+    while (true) {
+      const auto next = member_->next();
+      if (const auto* const over = std::get_if<launcher::RunEnd>(&next)) {
+        say("{}", over->text);
+        return over->code;
+      }
+      const auto& [part, master] = std::get<launcher::BegunGeneration>(next);
+      const int attempt = part.generation.number - 1;
+      const int nodes = static_cast<int>(part.generation.nodes.size());
+      why_ = part.why.empty()
+                 ? ""
+                 : fmt::format("{}; generation {} has {} with {}", part.why, part.generation.number,
+                               nodes == 1 ? "1 node" : fmt::format("{} nodes", nodes),
+                               ranks_of(part.world_size));
+      const launcher::ProgramsEnd ended =
+          run_attempt(attempt,
+                      {.first_rank = part.first_rank,
+                       .world_size = part.world_size,
+                       .master = master,
+                       .run_id = part.run_id,
+                       .token = rendezvous::derive_token(token_, "ranks of run " + part.run_id),
+                       .node_rank = part.node_rank,
+                       .nodes = nodes,
+                       .shards = part.state.shards,
+                       .threads = part.state.threads},
+                      member_->stop_fd());
+      if (ended.interrupted != 0) {
+        report(ended, std::nullopt);
+        return interrupted_by(ended.interrupted);
+      }
+      failed_at_ = ended.failed.value_or(std::chrono::steady_clock::now());
+      const auto notes = memory_->failures();
+      const auto failure = launcher::find_cause(attempt, ended, notes);
+      if (failure) {
+        tell_ranks(*failure, notes);
+        report(ended, *failure);
+      }
+      const bool well = !failure && std::ranges::none_of(ended.ranks, &launcher::RankEnd::stopped);
+      member_->ended({.generation = part.generation.number, .well = well, .failure = failure});
+    }
+  }
+
   int interrupted_by(int signal) {
+    if (member_) member_->leave(fmt::format("interrupted by signal {}", signal));
     if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", signal));
     say("interrupted by signal {} ({})", signal, ::strsignal(signal));
     return 128 + signal;
@@ -283,18 +379,20 @@ class NodeLauncher {
     if (nodes_) return nodes_->meet(attempt, processes_);
     // The port is held until the ranks have ended, so that the system gives it to no other program
     // before rank 0 listens there.
-    if (endpoint_.port == 0)
+    const rendezvous::Endpoint& endpoint = endpoints_.front();
+    if (endpoint.port == 0)
       reserved_ = rendezvous::reserve_port({.address = rendezvous::kLoopback});
-    return {.first_rank = 0,
-            .world_size = processes_,
-            .master = {.address = endpoint_.address,
-                       .port = endpoint_.port != 0 ? endpoint_.port
-                                                   : rendezvous::local_port(reserved_)},
-            .run_id = launcher::random_run_id(),
-            .token = rendezvous::random_token()};
+    return {
+        .first_rank = 0,
+        .world_size = processes_,
+        .master = {.address = endpoint.address,
+                   .port = endpoint.port != 0 ? endpoint.port : rendezvous::local_port(reserved_)},
+        .run_id = launcher::random_run_id(),
+        .token = rendezvous::random_token()};
   }
 
-  launcher::ProgramsEnd run_attempt(int attempt, const launcher::AttemptSettings& settings) {
+  launcher::ProgramsEnd run_attempt(int attempt, const launcher::AttemptSettings& settings,
+                                    int stop_fd) {
     launcher::ProgramsOptions programs{.command = options_.command,
                                        .environments = {},
                                        .first_rank = settings.first_rank,
@@ -302,7 +400,7 @@ class NodeLauncher {
                                        .logged = output_.logged,
                                        .append_logs = attempt > 0,
                                        .on_lines = {}};
-    const bool last = attempt >= options_.max_restarts;
+    const bool last = !is_elastic() && attempt >= options_.max_restarts;
     programs.grace = milliseconds(options_.grace.value_or(last ? kGrace : kRestartGrace));
     programs.on_started = [this] { say_restarted(); };
     if (memory_) {
@@ -316,8 +414,8 @@ class NodeLauncher {
                                       .world_size = settings.world_size,
                                       .local_rank = local,
                                       .local_size = processes_},
-                         .node_rank = options_.node_rank,
-                         .nodes = options_.nodes,
+                         .node_rank = settings.node_rank,
+                         .nodes = settings.nodes,
                          .master = settings.master,
                          .run_id = settings.run_id,
                          .token = settings.token,
@@ -325,6 +423,8 @@ class NodeLauncher {
                          .max_restarts = options_.max_restarts,
                          .threads = std::max(1, process::usable_cores() / processes_),
                          .role = options_.role,
+                         .shards = settings.shards,
+                         .shard_threads = settings.threads,
                          .memory = memory_ ? std::optional(memory_->descriptor()) : std::nullopt}));
     }
     const bool prefix = options_.prefix && settings.world_size > 1;
@@ -338,19 +438,26 @@ class NodeLauncher {
       write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text);
     };
     try {
-      return launcher::run_programs(programs, reaper_, nodes_ ? nodes_->failure_fd() : -1);
+      return launcher::run_programs(programs, reaper_, stop_fd);
     } catch (const Error& error) {
       if (nodes_) nodes_->abandon(error.what());
+      if (member_) member_->leave(error.what());
       throw;
     }
   }
 
   // One line per restart.
   void say_restarted() const {
-    if (failures_.empty()) return;
-    const std::chrono::duration<double> after = std::chrono::steady_clock::now() - *failed_at_;
-    say("restart {} of {}: {}; the ranks were started {:.2f} s after the failure", failures_.size(),
-        options_.max_restarts, launcher::to_string(failures_.back()), after.count());
+    const std::string why = failures_.empty() ? why_
+                                              : fmt::format("restart {} of {}: {}",
+                                                            failures_.size(), options_.max_restarts,
+                                                            launcher::to_string(failures_.back()));
+    if (why.empty()) return;
+    // A node that comes later did not see the failure.
+    const std::chrono::duration<double> after =
+        failed_at_ ? std::chrono::steady_clock::now() - *failed_at_ : std::chrono::nanoseconds(0);
+    say("{}; the ranks were started{}", why,
+        failed_at_ ? fmt::format(" {:.2f} s after the failure", after.count()) : "");
   }
 
   // Prints how each rank ended; the rank that failed with its last lines.
@@ -398,15 +505,18 @@ class NodeLauncher {
 
   LaunchArguments options_;
   int processes_;
-  rendezvous::Endpoint endpoint_;
+  std::vector<rendezvous::Endpoint> endpoints_;
   Output output_;
   process::Environment environment_;
   FileDescriptor reserved_;        // the port of an attempt's ranks, if all are on this host
   launcher::OrphanReaper reaper_;  // it forks, so it comes before connections and threads
   std::optional<process::MemoryFile> memory_;  // only if there may be restarts
-  std::optional<launcher::Nodes> nodes_;
+  std::string token_;                          // of the launchers of several nodes
+  std::optional<launcher::Nodes> nodes_;       // if the number of nodes is fixed
+  std::string why_;  // why the ranks are started again, if the coordinator decides
   std::vector<launcher::AttemptFailure> failures_;                  // of all attempts
   std::optional<std::chrono::steady_clock::time_point> failed_at_;  // when the last one was noticed
+  std::optional<launcher::NodeMember> member_;  // if the number of nodes may change
 };
 
 void check_command(const CLI::App& app, const std::vector<std::string>& command) {
@@ -425,13 +535,15 @@ void check_command(const CLI::App& app, const std::vector<std::string>& command)
 }
 
 // Checks options that depend on each other, and completes the command. Throws ConfigError.
-void resolve(LaunchArguments& options, bool has_node_rank) {
+void resolve(LaunchArguments& options) {
   options.nodes = parse_node_count(options.node_count);
-  if (options.backend == "c10d" && options.nodes > 1 && !has_node_rank) {
+  const bool is_fixed =
+      options.nodes.least == options.nodes.most && options.endpoint.find(',') == std::string::npos;
+  if (options.backend == "c10d" && is_fixed && options.nodes.most > 1 && !options.has_node_rank) {
     throw ConfigError(
         "--rdzv-backend c10d: torchrun numbers the nodes by itself; here each node needs its "
         "number: expected --node-rank, from 0 to {}",
-        options.nodes - 1);
+        options.nodes.most - 1);
   }
   if (options.module && options.no_python) {
     throw ConfigError("--module starts Python: leave out --module or --no-python");
@@ -488,19 +600,25 @@ Examples:
   lockstep launch --nproc-per-node 2 python3 script.py
   lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29400 \
       --token-file ~/.lockstep-token ./program
+  lockstep launch --nnodes 1:3 --rdzv-endpoint 10.0.0.1:29400,10.0.0.2:29400 --max-restarts 5 ./program
   lockstep launch --max-restarts 3 --log-dir logs lockstep run -C mnist.yml --ddp --autoresume last)");
   auto options = std::make_shared<LaunchArguments>();
   command
       ->add_option("--nproc-per-node,--nproc_per_node", options->processes,
                    "Processes on this node; auto: one per GPU, else one per core")
       ->capture_default_str();
-  command->add_option("--nnodes", options->node_count, "Number of nodes")->capture_default_str();
-  auto* const node_rank =
-      command
-          ->add_option("--node-rank,--node_rank", options->node_rank, "Number of this node, from 0")
-          ->capture_default_str();
-  auto* const endpoint = command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
-                                             "host:port of node 0, which all nodes connect to");
+  command
+      ->add_option("--nnodes", options->node_count,
+                   "Number of nodes; MIN:MAX if nodes may come and go during the run")
+      ->capture_default_str();
+  auto* const node_rank = command
+                              ->add_option("--node-rank,--node_rank", options->node_rank,
+                                           "Number of this node, from 0; not needed with MIN:MAX")
+                              ->capture_default_str();
+  auto* const endpoint =
+      command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
+                          "host:port of node 0, which all nodes connect to; more of them, with "
+                          "commas between, if the run shall survive its loss");
   command
       ->add_option("--master-addr,--master_addr", options->master_address,
                    "Only the host of --rdzv-endpoint")
@@ -557,8 +675,9 @@ Examples:
     options->command.insert(options->command.end(), after_dashes.begin() + (separated ? 1 : 0),
                             after_dashes.end());
     check_command(*command, options->command);
-    chosen = [options, has_node_rank = node_rank->count() > 0] {
-      resolve(*options, has_node_rank);
+    options->has_node_rank = node_rank->count() > 0;
+    chosen = [options] {
+      resolve(*options);
       return launch_programs(*options);
     };
   });

@@ -54,20 +54,17 @@ std::optional<std::string> instead_of_torchrun_option(const std::string& word) {
   return fmt::format("{}: torchrun's option is not supported here: {}", name, found->second);
 }
 
-int parse_node_count(const std::string& text) {
+NodeCount parse_node_count(const std::string& text) {
   const std::size_t colon = text.find(':');
   const auto least = parse_count(text.substr(0, colon));
   const auto most = colon == std::string::npos ? least : parse_count(text.substr(colon + 1));
   if (!least || !most) {
-    throw ConfigError("--nnodes: expected a positive integer, got '{}'", text);
+    throw ConfigError("--nnodes: expected a positive integer, or MIN:MAX, got '{}'", text);
   }
-  if (*least != *most) {
-    throw ConfigError(
-        "--nnodes: expected one number of nodes, got '{}': a number that changes during the run "
-        "(torchrun's MIN:MAX) is not supported; with --max-restarts all nodes are started again",
-        text);
+  if (*least > *most) {
+    throw ConfigError("--nnodes: expected MIN:MAX with MIN <= MAX, got '{}'", text);
   }
-  return static_cast<int>(*least);
+  return {.least = static_cast<int>(*least), .most = static_cast<int>(*most)};
 }
 
 std::array<bool, 2> parse_streams(const std::string& option, const std::string& text) {

@@ -14,8 +14,13 @@ namespace lockstep::command {
 // not such an option.
 std::optional<std::string> instead_of_torchrun_option(const std::string& word);
 
-// --nnodes: a number, or torchrun's MIN:MAX with equal numbers. Throws ConfigError.
-int parse_node_count(const std::string& text);
+// --nnodes: a number, or torchrun's MIN:MAX.
+struct NodeCount {
+  int least = 1;
+  int most = 1;
+};
+// Throws ConfigError.
+NodeCount parse_node_count(const std::string& text);
 
 // --redirects and --tee: "0" is none, "1" standard output, "2" standard error, "3" both. Throws
 // ConfigError, naming the option.

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/rendezvous/frame.h"
+#include "lockstep/launcher/node_messages.h"
 #include "lockstep/rendezvous/handshake.h"
 
 namespace lockstep::launcher {
@@ -17,31 +17,15 @@ namespace {
 constexpr int kWatchMilliseconds = 100;
 constexpr auto kPatience = std::chrono::milliseconds(500);
 
-std::string encode(const AttemptFailure& failure) {
-  return rendezvous::FieldWriter()
-      .integer(failure.attempt)
-      .integer(failure.rank)
-      .integer(static_cast<int>(failure.kind))
-      .integer(failure.epoch)
-      .integer(failure.batch)
-      .integer(failure.shell_code)
-      .integer(static_cast<int>(failure.blame))
-      .text(failure.how)
-      .payload();
+std::string encode_failure(const AttemptFailure& failure) {
+  rendezvous::FieldWriter fields;
+  write_failure(fields, failure);
+  return fields.payload();
 }
 
-AttemptFailure decode(const std::string& text) {
+AttemptFailure decode_failure(const std::string& text) {
   rendezvous::FieldReader fields(text);
-  AttemptFailure failure;
-  failure.attempt = static_cast<int>(fields.integer());
-  failure.rank = static_cast<int>(fields.integer());
-  failure.kind = static_cast<process::NoteKind>(fields.integer());
-  failure.epoch = fields.integer();
-  failure.batch = fields.integer();
-  failure.shell_code = static_cast<int>(fields.integer());
-  failure.blame = static_cast<Blame>(fields.integer());
-  failure.how = printable_lines(fields.text());
-  return failure;
+  return read_failure(fields);
 }
 
 AttemptFailure gone(const rendezvous::PeerFailure& failure) {
@@ -113,8 +97,13 @@ std::string Nodes::await(const std::string& key) const {
 AttemptSettings Nodes::meet(int attempt, int local_ranks) {
   rendezvous_->set(fmt::format("ranks/{}/{}", attempt, options_.node_rank),
                    std::to_string(local_ranks));
-  AttemptSettings settings{
-      .first_rank = 0, .world_size = 0, .master = options_.endpoint, .run_id = {}, .token = {}};
+  AttemptSettings settings{.first_rank = 0,
+                           .world_size = 0,
+                           .master = options_.endpoint,
+                           .run_id = {},
+                           .token = {},
+                           .node_rank = options_.node_rank,
+                           .nodes = options_.nodes};
   for (int node = 0; node < options_.nodes; ++node) {
     if (node == options_.node_rank) settings.first_rank = settings.world_size;
     try {
@@ -144,7 +133,7 @@ std::optional<AttemptFailure> Nodes::failure_of(int attempt) {
   if (const auto failure = lost_node()) return gone(*failure);
   const auto told = rendezvous_->try_get(key("failed", attempt));
   if (!told) return std::nullopt;
-  return decode(*told);
+  return decode_failure(*told);
 }
 
 std::optional<AttemptFailure> Nodes::conclude(int attempt,
@@ -154,10 +143,11 @@ std::optional<AttemptFailure> Nodes::conclude(int attempt,
     attempt_ = -1;
   }
   if (own && rendezvous_->add(key("failures", attempt), 1) == 1) {
-    rendezvous_->set(key("failed", attempt), encode(*own));  // the first failure is the cause
+    rendezvous_->set(key("failed", attempt),
+                     encode_failure(*own));  // the first failure is the cause
   }
   rendezvous_->set(fmt::format("done/{}/{}", attempt, options_.node_rank),
-                   own ? encode(*own) : std::string());
+                   own ? encode_failure(*own) : std::string());
   // There is no time limit: ranks of other nodes may train for hours after those of this node
   // ended.
   std::optional<AttemptFailure> cause;
@@ -172,7 +162,7 @@ std::optional<AttemptFailure> Nodes::conclude(int attempt,
       std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMilliseconds));
     }
     if (told->empty()) continue;
-    const AttemptFailure failure = decode(*told);
+    const AttemptFailure failure = decode_failure(*told);
     if (!cause || failure.blame > cause->blame) cause = failure;
   }
   const auto first = failure_of(attempt);

@@ -39,6 +39,10 @@ struct AttemptSettings {
   rendezvous::Endpoint master;  // address of the programs' rendezvous
   std::string run_id;
   std::string token;  // only for the ranks of this attempt
+  int node_rank = 0;
+  int nodes = 1;
+  std::optional<int> shards = {};   // only if the number of nodes may change
+  std::optional<int> threads = {};  // of each rank; the same
 };
 
 // Tells runs apart: 16 random hexadecimal digits.

@@ -19,8 +19,12 @@ struct RankPlace {
   std::string token = {};  // the secret of the ranks
   int restarts = 0;
   int max_restarts = 0;
-  int threads = 1;                 // for OMP_NUM_THREADS, unless the user has set it
-  std::string role = "default";    // torchrun's name for what the ranks of a group do
+  int threads = 1;               // for OMP_NUM_THREADS, unless the user has set it
+  std::string role = "default";  // torchrun's name for what the ranks of a group do
+  // Numbers that must stay the same when the number of ranks changes, because results depend on
+  // them. Variables of the user come first.
+  std::optional<int> shards = {};
+  std::optional<int> shard_threads = {};
   std::optional<int> memory = {};  // descriptor of the launcher's memory (process/memory_file.h)
 };
 

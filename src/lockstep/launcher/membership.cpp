@@ -1,0 +1,331 @@
+#include "lockstep/launcher/membership.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using rendezvous::FrameKind;
+
+bool has(const std::vector<std::string>& list, const std::string& item) {
+  return std::ranges::find(list, item) != list.end();
+}
+
+std::string nodes_text(std::size_t count) {
+  return count == 1 ? "1 node" : fmt::format("{} nodes", count);
+}
+
+}  // namespace
+
+Membership::Membership(MembershipOptions options, Time now)
+    : options_(std::move(options)),
+      last_arrival_(now),
+      gather_until_(now + options_.timeout),
+      begin_after_(now) {}
+
+CoordinatorStatus Membership::status() const {
+  return {.generation = std::max(begun_.number, current_.number),
+          .active = phase_ == RunPhase::kPrepare || phase_ == RunPhase::kRun ||
+                    phase_ == RunPhase::kStop};
+}
+
+std::string Membership::name_of_node(const std::string& node) const {
+  const auto found = present_.find(node);
+  return found == present_.end() ? "a node" : "node " + found->second.host;
+}
+
+void Membership::joined(const NodeDescription& node, Time now) {
+  present_[node.id] = node;
+  if (!has(arrivals_, node.id)) arrivals_.push_back(node.id);
+  last_arrival_ = now;
+  // What a node knows of a later generation than this coordinator counts here, too.
+  if (node.agreed.number > agreed_.number) agreed_ = node.agreed;
+  if (node.begun.number > begun_.number) {
+    begun_ = node.begun;
+    state_ = node.state;
+    coordinator_seen_to_end_ = false;
+  }
+  if (node.begun.number == begun_.number && node.begun.number > 0) {
+    coordinator_seen_to_end_ = coordinator_seen_to_end_ || node.saw_end;
+    if (state_.failures.size() <= node.state.failures.size()) state_ = node.state;
+  }
+  if (phase_ == RunPhase::kOver) return;
+  tick(now);
+}
+
+void Membership::lost(const std::string& node, const std::string& how, Time now) {
+  if (!present_.contains(node)) return;
+  const std::string text = fmt::format("{} is lost: {}", name_of_node(node), how);
+  present_.erase(node);
+  std::erase(arrivals_, node);
+  if (phase_ == RunPhase::kOver || !is_in_generation(node)) return;
+  if (phase_ == RunPhase::kPrepare) return gather(text, {}, now);
+  if (outcomes_.contains(node) && outcomes_[node].well) return;  // its ranks are done
+  lost_.push_back(text);
+  if (phase_ == RunPhase::kRun) stop(text);
+  tick(now);
+}
+
+void Membership::agreed(const std::string& node, int generation) {
+  if (phase_ != RunPhase::kPrepare || generation != current_.number) return;
+  agreeing_.insert(node);
+  if (agreeing_.size() == current_.nodes.size()) begin();
+}
+
+void Membership::ended(const std::string& node, const GenerationOutcome& outcome, Time now) {
+  if (outcome.generation != current_.number || !is_in_generation(node)) return;
+  if (phase_ != RunPhase::kRun && phase_ != RunPhase::kStop) return;
+  outcomes_[node] = outcome;
+  if (!outcome.well && phase_ == RunPhase::kRun) {
+    stop(outcome.failure ? to_string(*outcome.failure) : name_of_node(node) + " stopped its ranks");
+  }
+  tick(now);
+}
+
+bool Membership::is_in_generation(const std::string& node) const {
+  return has(current_.nodes, node);
+}
+
+int Membership::ranks_of(const std::vector<std::string>& nodes) const {
+  int ranks = 0;
+  for (const std::string& node : nodes) ranks += present_.at(node).ranks;
+  return ranks;
+}
+
+// The nodes of the next generation: the coordinator first, then those of the last one in their
+// order, then those that came first. Not more ranks than shards, because each rank needs one.
+std::vector<std::string> Membership::choose() const {
+  std::vector<std::string> wanted = {options_.own};
+  wanted.insert(wanted.end(), begun_.nodes.begin(), begun_.nodes.end());
+  wanted.insert(wanted.end(), arrivals_.begin(), arrivals_.end());
+  std::vector<std::string> chosen;
+  int ranks = 0;
+  for (const std::string& node : wanted) {
+    const auto found = present_.find(node);
+    if (found == present_.end() || has(chosen, node)) continue;
+    if (static_cast<int>(chosen.size()) == options_.most) break;
+    if (state_.shards > 0 && ranks + found->second.ranks > state_.shards) continue;
+    ranks += found->second.ranks;
+    chosen.push_back(node);
+  }
+  return chosen;
+}
+
+bool Membership::all_here(const Generation& generation) const {
+  return std::ranges::all_of(generation.nodes,
+                             [&](const auto& node) { return present_.contains(node); });
+}
+
+bool Membership::has_quorum(const Generation& generation) const {
+  if (generation.number == 0) return true;
+  const std::size_t all = generation.nodes.size();
+  const auto here = static_cast<std::size_t>(std::ranges::count_if(
+      generation.nodes, [&](const auto& node) { return present_.contains(node); }));
+  if (generation.nodes.front() == options_.own) return !options_.has_successors || 2 * here >= all;
+  if (2 * here > all) return true;
+  // Of two nodes, the other one may go on only if the coordinator's process has ended for certain.
+  return all == 2 && here == 1 && coordinator_seen_to_end_ && begun_.number == generation.number;
+}
+
+bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
+  if (nodes.empty() || nodes.front() != options_.own) return false;
+  if (static_cast<int>(nodes.size()) < options_.least) return false;
+  if (begun_.number == 0 && agreed_.number == 0) {
+    if (!options_.may_found) return false;
+    if (options_.has_successors && 2 * static_cast<int>(nodes.size()) <= options_.most)
+      return false;
+    return static_cast<int>(nodes.size()) == options_.most ||
+           now - last_arrival_ >= options_.last_call;
+  }
+  // Also of a generation that may not have begun: another coordinator may have begun it.
+  const bool quorum =
+      has_quorum(begun_) && (agreed_.number <= begun_.number || has_quorum(agreed_));
+  if (!quorum) {
+    quorum_since_.reset();
+    return false;
+  }
+  if (!quorum_since_) quorum_since_ = now;
+  const bool is_successor = begun_.number > 0 && begun_.nodes.front() != options_.own;
+  if (!is_successor) return true;
+  Generation others = begun_;
+  others.nodes.erase(others.nodes.begin());
+  return all_here(others) || now - *quorum_since_ >= options_.regroup;
+}
+
+std::string Membership::too_few(std::size_t count) const {
+  if (begun_.number == 0 && static_cast<int>(count) >= options_.least) {
+    return fmt::format(
+        "{} came in {}; with several endpoints the first start needs more than half of {}, so that "
+        "it cannot happen twice",
+        nodes_text(count), format_duration(options_.timeout), options_.most);
+  }
+  if (static_cast<int>(count) < options_.least) {
+    return fmt::format("{} came in {}, expected at least {}", nodes_text(count),
+                       format_duration(options_.timeout), options_.least);
+  }
+  return fmt::format(
+      "only a part of the {} of the last generation came in {}: the others may go on without this "
+      "part, so it ends; "
+      "resume from the checkpoint",
+      nodes_text(begun_.nodes.size()), format_duration(options_.timeout));
+}
+
+void Membership::tick(Time now) {
+  if (phase_ == RunPhase::kGather) {
+    if (present_.empty()) {  // an unused coordinator, for example before the first node has joined
+      gather_until_ = now + options_.timeout;
+      gathering_since_.reset();
+      return;
+    }
+    if (!gathering_since_) gathering_since_ = now;
+    const std::vector<std::string> nodes = choose();
+    if (now >= begin_after_ && may_begin(nodes, now)) return prepare(nodes, now);
+    if (now >= gather_until_) return end({.code = 1, .text = too_few(present_.size())});
+    // The missing nodes may be at another endpoint.
+    const bool elsewhere = options_.has_successors && begun_.number > 0 && !quorum_since_;
+    if (elsewhere && now - *gathering_since_ >= options_.regroup) {
+      send_all(arrivals_, FrameKind::kRegroup, "");
+      gathering_since_ = now;
+    }
+  } else if (phase_ == RunPhase::kRun) {
+    if (choose().size() <= current_.nodes.size()) {
+      change_wanted_.reset();
+      if (outcomes_.size() == current_.nodes.size()) settle(now);
+      return;
+    }
+    if (!change_wanted_) {
+      change_wanted_ = now;
+      points_then_ = options_.points();
+    }
+    if (options_.points() != points_then_ || points_then_ == 0 ||
+        now - *change_wanted_ >= options_.point_wait) {
+      std::string names;
+      for (const std::string& node : choose()) {
+        if (is_in_generation(node)) continue;
+        if (!names.empty()) names += ", ";
+        names += name_of_node(node);
+      }
+      stop(names + " came");
+    }
+  } else if (phase_ == RunPhase::kStop) {
+    const bool all = std::ranges::all_of(current_.nodes, [&](const auto& node) {
+      return outcomes_.contains(node) || !present_.contains(node);
+    });
+    if (all) settle(now);
+  }
+}
+
+void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
+  phase_ = RunPhase::kPrepare;
+  current_ = {.number = std::max({begun_.number, agreed_.number, current_.number}) + 1,
+              .nodes = nodes};
+  agreeing_.clear();
+  outcomes_.clear();
+  lost_.clear();
+  change_wanted_.reset();
+  gather_until_ = now + options_.timeout;
+  const NodeDescription& own = present_.at(options_.own);
+  const int world_size = ranks_of(nodes);
+  if (state_.shards == 0) {
+    // As many as there are ranks if all nodes come, so the results do not depend on how many come,
+    // and when.
+    state_.shards = std::max(options_.most * own.ranks, world_size);
+    state_.threads = std::max(1, own.cores / own.ranks);
+  }
+  if (why_.empty() && begun_.number > 0) {
+    why_ = fmt::format("the coordinator of generation {} is lost", begun_.number);
+  }
+  const RanksMeeting meeting = options_.meeting();
+  GenerationPart part{.generation = current_,
+                      .state = state_,
+                      .world_size = world_size,
+                      .port = meeting.port,
+                      .run_id = meeting.run_id,
+                      .why = why_};
+  for (const std::string& node : nodes) {
+    options_.send(node, FrameKind::kPrepare, encode(part));
+    part.first_rank += present_.at(node).ranks;
+    ++part.node_rank;
+  }
+}
+
+void Membership::begin() {
+  phase_ = RunPhase::kRun;
+  begun_ = agreed_ = current_;
+  coordinator_seen_to_end_ = false;
+  for (const std::string& node : current_.nodes) {
+    present_[node].begun = present_[node].agreed = current_;
+  }
+  send_all(current_.nodes, FrameKind::kBegin, encode(StopOrder{.generation = current_.number}));
+}
+
+void Membership::stop(const std::string& why) {
+  phase_ = RunPhase::kStop;
+  why_ = why;
+  std::vector<std::string> running;
+  for (const std::string& node : current_.nodes) {
+    if (!outcomes_.contains(node) && present_.contains(node)) running.push_back(node);
+  }
+  send_all(running, FrameKind::kStop, encode(StopOrder{.generation = current_.number, .why = why}));
+}
+
+// All nodes of the generation have ended their ranks, or are lost.
+void Membership::settle(Time now) {
+  const bool well =
+      std::ranges::all_of(outcomes_, [](const auto& entry) { return entry.second.well; });
+  if (well && !outcomes_.empty()) return end({.code = 0, .text = "all ranks ended well"});
+  // The failures of ranks that lost a node with its ranks are consequences. A change of nodes is no
+  // failure of the program.
+  if (!lost_.empty()) return gather(lost_.front(), {}, now);
+  std::optional<AttemptFailure> cause;
+  for (const std::string& node : current_.nodes) {
+    const auto found = outcomes_.find(node);
+    if (found == outcomes_.end() || !found->second.failure) continue;
+    if (!cause || found->second.failure->blame > cause->blame) cause = found->second.failure;
+  }
+  if (!cause) return gather(why_, {}, now);
+  state_.failures.push_back(*cause);
+  const RestartDecision decision = decide_restart(state_.failures, options_.max_restarts);
+  if (decision.restart) {
+    gather(fmt::format("restart {} of {}: {}", state_.failures.size(), options_.max_restarts,
+                       to_string(*cause)),
+           decision.wait, now);
+    return;
+  }
+  std::string text = to_string(*cause);
+  if (options_.max_restarts > 0) {
+    text += fmt::format("\nit is not started again: {}", decision.why_not);
+    for (std::size_t i = 0; i < state_.failures.size(); ++i) {
+      text += fmt::format("\n  failure {}: {}", i + 1, to_string(state_.failures[i]));
+    }
+  }
+  end({.code = cause->shell_code, .text = text});
+}
+
+void Membership::gather(const std::string& why, std::chrono::milliseconds wait, Time now) {
+  phase_ = RunPhase::kGather;
+  why_ = why;
+  begin_after_ = now + wait;
+  gather_until_ = now + options_.timeout;
+  quorum_since_.reset();
+  gathering_since_.reset();
+  tick(now);
+}
+
+void Membership::end(const RunEnd& end) {
+  phase_ = RunPhase::kOver;
+  send_all(arrivals_, FrameKind::kOver, encode(end));
+}
+
+void Membership::send_all(const std::vector<std::string>& nodes, FrameKind kind,
+                          const std::string& payload) {
+  for (const std::string& node : nodes) {
+    if (present_.contains(node)) options_.send(node, kind, payload);
+  }
+}
+
+}  // namespace lockstep::launcher
