@@ -346,13 +346,18 @@ std::optional<LaunchedPlace> find_place(const Environment& environment) {
   return std::nullopt;
 }
 
-int launcher_max_restarts(const Environment& environment) {
-  const auto found = environment.find("TORCHELASTIC_MAX_RESTARTS");
-  int restarts = 0;
-  if (found == environment.end()) return restarts;
-  const std::string& text = found->second;
-  std::from_chars(text.data(), text.data() + text.size(), restarts);
-  return std::max(restarts, 0);
+LauncherHints launcher_hints(const Environment& environment) {
+  const auto positive = [&](const char* name) -> std::optional<int> {
+    const auto found = environment.find(name);
+    if (found == environment.end()) return std::nullopt;
+    const std::string& text = found->second;
+    int value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  return {.max_restarts = positive("TORCHELASTIC_MAX_RESTARTS").value_or(0),
+          .shards = positive("LOCKSTEP_SHARDS"),
+          .threads = positive("LOCKSTEP_THREADS")};
 }
 
 bool is_primary_process() {

@@ -48,9 +48,16 @@ Environment current_environment();
 // rank.
 std::optional<LaunchedPlace> find_place(const Environment& environment);
 
-// How many times the launcher starts the ranks again after a failure, as `lockstep launch` and
-// torchrun say; 0 if no launcher says it.
-int launcher_max_restarts(const Environment& environment = current_environment());
+// What a launcher says about the run besides the place of this process.
+struct LauncherHints {
+  int max_restarts = 0;  // how many times it starts the ranks again after a failure
+  // Of `lockstep launch` with a number of nodes that may change: those of the first ranks. Results
+  // depend on them, so later ranks use the same, unless the program says otherwise.
+  std::optional<int> shards = {};
+  std::optional<int> threads = {};
+};
+// Variables that are no positive numbers are ignored.
+LauncherHints launcher_hints(const Environment& environment = current_environment());
 
 // Whether this process is a launcher's rank 0 or was started without a launcher. Only this process
 // writes files and prints messages.

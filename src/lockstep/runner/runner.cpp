@@ -61,7 +61,7 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
   if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
   auto file = process::MemoryFile::inherited();
   if (file == nullptr) return nullptr;
-  return std::make_shared<RunMemory>(process::launcher_max_restarts(),
+  return std::make_shared<RunMemory>(process::launcher_hints().max_restarts,
                                      StoredRun(std::move(file), launched_runs++));
 }
 
