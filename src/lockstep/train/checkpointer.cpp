@@ -104,7 +104,9 @@ std::optional<ResumePoint> Checkpointer::resume() {
   if (parts_.options.logdir) folder = checkpoint::folder_in(*parts_.options.logdir);
   const checkpoint::Loaded loaded = load(folder);
   const Restored restored = restore(loaded);
-  ResumePoint point{.path = loaded.path, .finished_epochs = restored.position.finished_epochs};
+  ResumePoint point{.path = loaded.path,
+                    .is_restart = is_restart_,
+                    .finished_epochs = restored.position.finished_epochs};
   state_.inside_epoch = !restored.position.loader.empty();
   if (state_.inside_epoch) {
     const auto names = state_.loaders.names();

@@ -46,6 +46,7 @@ struct CheckpointerParts {
 struct ResumePoint {
   std::filesystem::path path;        // the checkpoint that was loaded
   bool in_own_folder = false;        // it is in the folder of this run's checkpoints
+  bool is_restart = false;           // the run goes on from its own point, after a failure
   std::int64_t finished_epochs = 0;  // before it
   std::size_t loader_index = 0;      // inside an epoch: the current loader
   std::int64_t first_batch = 0;      // inside an epoch: the loader's batches that are done

@@ -340,13 +340,17 @@ void Loop::learn_of_restart() {
 }
 
 void Loop::begin_training() {
-  if (state_.restarts == 0) say(plan_.options, first_line(plan_));
+  if (!has_begun_before()) say(plan_.options, first_line(plan_));
   take_weights();
-  const bool continued = resume() || (memory_ != nullptr && memory_->has_begun_logs());
+  const bool continued = resume() || has_begun_before();
   state_.progress.num_epochs = plan_.length.last_epoch(state_);
-  if (state_.restarts == 0) totals_.steps_before = state_.progress.update_step;
   if (comm_.is_primary()) prepare_logging(continued);
   comm_.barrier();  // after a resume, all ranks may write to the same memory of the parameters
+}
+
+// Whether an earlier attempt of this run began to write to its folder and its console.
+bool Loop::has_begun_before() const {
+  return memory_ != nullptr && memory_->has_begun_logs();
 }
 
 // The place of the exception that ended the run; empty if no epoch has begun.
@@ -381,7 +385,7 @@ void Loop::take_weights() {
     if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
   }
   training_->replicas.send(training_->optimizers);
-  if (state_.restarts == 0) say(options, message);
+  if (!has_begun_before()) say(options, message);
 }
 
 // Returns whether the run continues in the files of the run that it resumes.
@@ -390,8 +394,9 @@ bool Loop::resume() {
   if (!point) return false;
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
-  if (state_.restarts > 0) return true;
+  if (point->is_restart) return true;
   totals_.epochs_before = point->finished_epochs;
+  totals_.steps_before = state_.progress.update_step;
   if (plan_.goes_on_from) {
     say(plan_.options, fmt::format("=> Going on after epoch {}", state_.progress.epoch));
     return true;

@@ -77,6 +77,7 @@ class Loop {
   void begin();
   void learn_of_restart();
   void begin_training();
+  bool has_begun_before() const;
   void prepare_logging(bool continued);
   void take_weights();
   bool resume();
