@@ -64,9 +64,9 @@ kill -KILL $(pgrep lockstep-rank-1 | grep -xF "$(children_of $pid)")
 if wait $pid 2> /dev/null; then fail "a run without max_restarts survived"; fi
 
 # A config.
-"$lockstep" run -C "$configs/mlp.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config_calm \
+"$lockstep" run -C "$configs/mnist.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config_calm \
   > out.txt 2> err.txt || fail "the config, undisturbed"
-"$lockstep" run -C "$configs/mlp.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config \
+"$lockstep" run -C "$configs/mnist.yml" --workers 2 --shards 2 --num-epochs 2 --no-verbose --logdir config \
   --max-restarts 3 > out.txt 2> err.txt &
 pid=$!
 wait_for out.txt 'train (1/2)'
