@@ -282,5 +282,57 @@ TEST(C10d, AnAbortReachesTheOthers) {
             "rank 1: the disk is full");
 }
 
+// The failure that rank 0 knows after `body` has failed.
+process::RankFailure failure_by_gloo(const std::function<void(Communicator&)>& body,
+                                     std::chrono::milliseconds timeout = 20s) {
+  process::RankFailure failure;
+  const auto work = by_gloo(
+      [&](Communicator& comm) {
+        EXPECT_FALSE(comm.failure());
+        try {
+          body(comm);
+        } catch (const Error&) {
+          failure = comm.failure().value_or(process::RankFailure{.rank = -1});
+          throw;
+        }
+      },
+      timeout);
+  process::ForkedWorkers forked({.size = 2}, work);
+  EXPECT_THROW(work(forked.host_group()), Error);
+  return failure;
+}
+
+TEST(C10d, AFailureOfAForkedRankHasAKind) {
+  const auto aborted = failure_by_gloo([](Communicator& comm) {
+    comm.set_progress(3, 4);
+    comm.barrier();
+    if (comm.rank() == 1) comm.abort("no memory", process::FailureKind::kOutOfMemory);
+    comm.barrier();
+    comm.barrier();
+  });
+  EXPECT_EQ(aborted.rank, 1);
+  EXPECT_EQ(aborted.reason, "no memory");
+  EXPECT_EQ(aborted.kind, process::FailureKind::kOutOfMemory);
+  EXPECT_EQ(aborted.batch, 4);
+
+  const auto killed = failure_by_gloo([](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) ::raise(SIGKILL);
+    comm.barrier();
+  });
+  EXPECT_EQ(killed.rank, 1);
+  EXPECT_EQ(killed.kind, process::FailureKind::kLost);
+
+  const auto stopped = failure_by_gloo(
+      [](Communicator& comm) {
+        comm.barrier();
+        if (comm.rank() == 1) ::raise(SIGSTOP);
+        comm.barrier();
+      },
+      500ms);
+  EXPECT_EQ(stopped.rank, 1);
+  EXPECT_EQ(stopped.kind, process::FailureKind::kHang);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -118,11 +118,16 @@ TEST(Hierarchical, AnAbortReachesAllHosts) {
   run_ranks(4, by_hosts({{0, 1}, {2, 3}}, [&](Communicator& comm) {
               comm.barrier();
               if (comm.rank() == 3) {
-                comm.abort("the disk is full");
+                comm.abort("the disk is full", process::FailureKind::kConfig);
                 return;
               }
               EXPECT_EQ(message_of<WorkerError>([&] { comm.all_reduce(torch::ones(10)); }),
                         "rank 3: the disk is full");
+              if (comm.rank() != 2) return;  // on the host of rank 3
+              const auto failure = comm.failure();
+              ASSERT_TRUE(failure);
+              EXPECT_EQ(failure->rank, 3);
+              EXPECT_EQ(failure->kind, process::FailureKind::kConfig);
             }));
 }
 

@@ -166,5 +166,25 @@ TEST(Shared, MemoryOutlivesItsMaker) {
   });
 }
 
+TEST(Shared, AnAbortHasAKind) {
+  const auto work = [](process::HostGroup& host_group) {
+    Shared comm(host_group);
+    EXPECT_FALSE(comm.failure());
+    comm.barrier();
+    comm.set_progress(2, 5);
+    if (comm.rank() == 1) comm.abort("the disk is full", process::FailureKind::kConfig);
+    comm.barrier();
+  };
+  process::ForkedWorkers forked({.size = 2, .first_rank = 4}, work);
+  EXPECT_THROW(work(forked.host_group()), WorkerError);
+  const auto failure = Shared(forked.host_group()).failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 5) << "the rank in the run";
+  EXPECT_EQ(failure->reason, "the disk is full");
+  EXPECT_EQ(failure->kind, process::FailureKind::kConfig);
+  EXPECT_EQ(failure->epoch, 2);
+  EXPECT_EQ(failure->batch, 5);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

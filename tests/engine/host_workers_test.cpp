@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include "lockstep/comm/shared.h"
+#include "lockstep/compute/autograd_probe.h"
+#include "lockstep/process/worker_template.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +38,48 @@ TEST(HostWorkers, ThrowWhatTheCallersWorkThrew) {
   EXPECT_THROW(fail_on(0), DataError);
   EXPECT_THAT([&] { fail_on(1); }, testing::ThrowsMessage<WorkerError>(testing::AllOf(
                                        HasSubstr("rank 1"), HasSubstr("sample 7 is rotten"))));
+}
+
+// The second round is a second training in one program: by then this process has used autograd, and
+// its threads run.
+TEST(HostWorkers, WorkersOfATemplateComputeAlsoInASecondTraining) {
+  for (int round = 0; round < 2; ++round) {
+    const auto work = [](process::HostGroup& host_group) {
+      comm::Shared all(host_group);
+      const torch::Tensor x = torch::ones({200, 200}, torch::requires_grad());
+      x.mm(x).sum().backward();
+      const torch::Tensor sum = x.grad().clone();
+      all.all_reduce(sum);
+      if (sum[0][0].item<float>() != 400.0F * static_cast<float>(host_group.size())) {
+        throw Error("wrong sum");
+      }
+      all.barrier();
+    };
+    process::WorkerTemplate worker_template({.probe = compute::autograd_works}, work);
+    ASSERT_TRUE(worker_template.is_alive());
+    for (const int size : {2, 3, 2}) {
+      process::ForkedWorkers forked({.size = size,
+                                     .timeout = std::chrono::seconds(20),
+                                     .recovers = true,
+                                     .worker_template = &worker_template},
+                                    work);
+      run_as_rank_zero(forked, work);
+    }
+    EXPECT_TRUE(worker_template.is_alive());
+  }
+}
+
+TEST(HostWorkers, TheFailureOfTheCallerHasAKind) {
+  const auto work = [](process::HostGroup& host_group) {
+    if (host_group.rank() == 0) throw ConfigError("lr: expected a positive number, got -1");
+    host_group.meet({});
+  };
+  process::ForkedWorkers forked({.size = 2, .timeout = std::chrono::seconds(20)}, work);
+  EXPECT_THROW(run_as_rank_zero(forked, work), ConfigError);
+  const auto failure = forked.host_group().failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 0);
+  EXPECT_EQ(failure->kind, process::FailureKind::kConfig);
 }
 
 TEST(OrReport, ReportsBeforeItThrows) {

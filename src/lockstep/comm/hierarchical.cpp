@@ -65,6 +65,11 @@ void Hierarchical::do_abort(std::string_view reason, process::FailureKind kind) 
   if (leaders_ != nullptr) leaders_->abort(reason, kind);
 }
 
+std::optional<process::RankFailure> Hierarchical::failure() const {
+  const auto inside = local_->failure();
+  return inside || leaders_ == nullptr ? inside : leaders_->failure();
+}
+
 void Hierarchical::check() {
   local_->check();
   if (leaders_ != nullptr) leaders_->check();

@@ -25,7 +25,7 @@ class Hierarchical : public Communicator {
                std::unique_ptr<Communicator> leaders);
 
   std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
-  std::optional<process::RankFailure> failure() const override { return local_->failure(); }
+  std::optional<process::RankFailure> failure() const override;
   void check() override;
   void set_progress(std::int64_t epoch, std::int64_t batch) override;
   void set_alone(bool alone) override;
