@@ -381,5 +381,13 @@ TEST(PrimaryProcess, IsCalledByItsFirstNameToo) {
   EXPECT_EQ(launch::is_primary_process(), is_primary_process());
 }
 
+TEST(PositiveVariable, IsANumberOrAnError) {
+  EXPECT_EQ(positive_variable({{"LOCKSTEP_SHARDS", "4"}}, kShardsVariable), 4);
+  EXPECT_FALSE(positive_variable({}, kShardsVariable));
+  EXPECT_FALSE(positive_variable({{"LOCKSTEP_SHARDS", ""}}, kShardsVariable));
+  EXPECT_THROW(positive_variable({{"LOCKSTEP_SHARDS", "0"}}, kShardsVariable), ConfigError);
+  EXPECT_THROW(positive_variable({{"LOCKSTEP_THREADS", "two"}}, kThreadsVariable), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep::process

@@ -302,6 +302,10 @@ void require_same(const Variables& variables, const std::array<std::string, 2>& 
 
 }  // namespace
 
+std::optional<int> positive_variable(const Environment& environment, const std::string& name) {
+  return Variables(environment).number(name, {.first = 1});
+}
+
 Environment current_environment() {
   Environment result;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -36,6 +36,15 @@ struct LaunchedPlace {
 
 using Environment = std::map<std::string, std::string>;
 
+// What results depend on besides the seed, as a launcher says it for programs that do not say it
+// themselves: parts of every batch, and threads of each part's computation. `lockstep launch` sets
+// them if the number of ranks may change during the run.
+inline constexpr const char* kShardsVariable = "LOCKSTEP_SHARDS";
+inline constexpr const char* kThreadsVariable = "LOCKSTEP_THREADS";
+
+// The value of a variable that is a positive integer. Nothing if it is not set. Throws ConfigError.
+std::optional<int> positive_variable(const Environment& environment, const std::string& name);
+
 // All environment variables of this process. No other thread may change them during the call.
 Environment current_environment();
 
