@@ -163,7 +163,11 @@ TEST(Launch, WhatTorchrunHasAndThisHasNotIsTold) {
   EXPECT_THAT(refusal({"--monitor-interval", "5"}),
               HasSubstr("--monitor-interval: torchrun's option is not supported here"));
   EXPECT_THAT(refusal({"--rdzv_conf=timeout=9"}), HasSubstr("use --timeout SECONDS"));
-  EXPECT_THAT(refusal({"--nnodes", "1:2"}), HasSubstr("expected one number of nodes, got '1:2'"));
+  EXPECT_THAT(refusal({"--nnodes", "3:2"}),
+              HasSubstr("expected MIN:MAX with MIN <= MAX, got '3:2'"));
+  EXPECT_THAT(refusal({"--nnodes", "1:2"}), HasSubstr("expected --rdzv-endpoint host:port"));
+  EXPECT_THAT(refusal({"--rdzv-endpoint", "127.0.0.1:1,127.0.0.1:2"}),
+              HasSubstr("expected one endpoint for one node"));
   EXPECT_THAT(refusal({"--tee", "3"}), HasSubstr("--tee: expected --log-dir"));
   EXPECT_THAT(refusal({"--redirects", "3"}), HasSubstr("--redirects: expected --log-dir"));
   EXPECT_THAT(refusal({"--log-dir", "logs", "--tee", "0:1,1:1"}), HasSubstr("got '0:1,1:1'"));

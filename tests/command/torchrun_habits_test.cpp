@@ -33,14 +33,17 @@ TEST(TorchrunHabits, AnOptionThatIsNotHereIsNamedWithWhatToWriteInstead) {
   EXPECT_FALSE(instead_of_torchrun_option("--nonsense"));
 }
 
-TEST(TorchrunHabits, ANumberOfNodesMayNotChange) {
-  EXPECT_EQ(parse_node_count("2"), 2);
-  EXPECT_EQ(parse_node_count("3:3"), 3);
-  EXPECT_THAT(refusal_of([] { parse_node_count("1:2"); }),
-              HasSubstr("--nnodes: expected one number of nodes, got '1:2'"));
-  for (const std::string bad : {"", "0", "-1", "x", "1:", ":2", "1:x", "99999999999"}) {
-    EXPECT_THAT(refusal_of([&] { parse_node_count(bad); }),
-                HasSubstr("--nnodes: expected a positive integer, got '" + bad + "'"));
+TEST(TorchrunHabits, ANumberOfNodesMayBeARange) {
+  EXPECT_EQ(parse_node_count("2").least, 2);
+  EXPECT_EQ(parse_node_count("2").most, 2);
+  EXPECT_EQ(parse_node_count("1:4").least, 1);
+  EXPECT_EQ(parse_node_count("1:4").most, 4);
+  EXPECT_THAT(refusal_of([] { parse_node_count("3:2"); }),
+              HasSubstr("--nnodes: expected MIN:MAX with MIN <= MAX, got '3:2'"));
+  for (const char* wrong : {"", "0", "-1", "x", "1:", ":2", "1:x", "70000"}) {
+    EXPECT_THAT(refusal_of([&] { parse_node_count(wrong); }),
+                HasSubstr("expected a positive integer"))
+        << wrong;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "lockstep/engine/distributed.h"
 
 #include <cstdlib>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,6 +88,28 @@ TEST(DistributedEngine, PinsWorkersThatTakeAllCores) {
                  [&](comm::Communicator&) {
                    if (process::available_cores() != cores) throw Error("pinned all the same");
                  }});
+}
+
+// As `lockstep launch --nnodes MIN:MAX` sets them, so that the bits stay when nodes come and go.
+TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
+  const std::map<std::string, std::string> variables = {{"RANK", "0"},
+                                                        {"WORLD_SIZE", "2"},
+                                                        {"LOCAL_RANK", "0"},
+                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                        {"MASTER_PORT", "1"},
+                                                        {"LOCKSTEP_SHARDS", "6"},
+                                                        {"LOCKSTEP_THREADS", "3"}};
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  const DistributedDataParallelEngine launched({});
+  const DistributedDataParallelEngine chosen({.shards = 4, .threads = 1});
+  for (const auto& [name, value] : variables) {
+    if (!name.starts_with("LOCKSTEP")) ::unsetenv(name.c_str());
+  }
+  const DistributedDataParallelEngine alone({.workers = 2});
+  for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
+  EXPECT_EQ(launched.shards(), 6);
+  EXPECT_EQ(chosen.shards(), 4);
+  EXPECT_EQ(alone.shards(), 2) << "without a launcher the variables say nothing";
 }
 
 TEST(DistributedEngine, SaysWhichVariablesAreMissing) {

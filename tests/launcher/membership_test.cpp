@@ -193,6 +193,18 @@ TEST(Membership, ALostNodeIsLeftOutAndTakenInAgainWithoutUsingRestarts) {
   EXPECT_EQ(table.over["c"].code, 0);
 }
 
+// Its launcher lost the connection for a moment. Its ranks of the first generation are gone.
+TEST(Membership, ANodeThatIsBackBeforeTheOthersHaveStoppedIsNotWaitedFor) {
+  Table table({.least = 1, .most = 2});
+  table.join("a");
+  table.join("b");
+  table.lose("b");
+  table.join("b");
+  table.end("a", false);
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  EXPECT_EQ(table.running["b"], 2);
+}
+
 TEST(Membership, ANodeThatComesWaitsForTheNextPoint) {
   Table table({.least = 1, .most = 2});
   table.points = 3;

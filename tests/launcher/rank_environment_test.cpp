@@ -56,6 +56,16 @@ TEST(RankEnvironment, TheLaunchersMemoryIsHandedOnAndNotAnotherLaunchers) {
   EXPECT_EQ(rank_environment({{"LOCKSTEP_MEMORY", "9"}}, place).at("LOCKSTEP_MEMORY"), "7");
 }
 
+TEST(RankEnvironment, ShardsAndThreadsAreTheUsersIfHeSaid) {
+  RankPlace place = kPlace;
+  EXPECT_FALSE(rank_environment({}, place).contains("LOCKSTEP_SHARDS"));
+  place.shards = 6;
+  place.shard_threads = 2;
+  EXPECT_EQ(rank_environment({}, place).at("LOCKSTEP_SHARDS"), "6");
+  EXPECT_EQ(rank_environment({}, place).at("LOCKSTEP_THREADS"), "2");
+  EXPECT_EQ(rank_environment({{"LOCKSTEP_SHARDS", "12"}}, place).at("LOCKSTEP_SHARDS"), "12");
+}
+
 TEST(RankEnvironment, TheRoleIsHandedOn) {
   EXPECT_EQ(rank_environment({}, kPlace).at("ROLE_NAME"), "default");
   RankPlace place = kPlace;

@@ -381,20 +381,12 @@ TEST(PrimaryProcess, IsCalledByItsFirstNameToo) {
   EXPECT_EQ(launch::is_primary_process(), is_primary_process());
 }
 
-TEST(Environment, WhatALauncherSaysAboutTheRun) {
-  const LauncherHints none = launcher_hints({});
-  EXPECT_EQ(none.max_restarts, 0);
-  EXPECT_FALSE(none.shards || none.threads);
-  const LauncherHints hints = launcher_hints(
-      {{"TORCHELASTIC_MAX_RESTARTS", "3"}, {"LOCKSTEP_SHARDS", "4"}, {"LOCKSTEP_THREADS", "2"}});
-  EXPECT_EQ(hints.max_restarts, 3);
-  EXPECT_EQ(hints.shards, 4);
-  EXPECT_EQ(hints.threads, 2);
-  const LauncherHints wrong = launcher_hints({{"TORCHELASTIC_MAX_RESTARTS", "-3"},
-                                              {"LOCKSTEP_SHARDS", "many"},
-                                              {"LOCKSTEP_THREADS", "0"}});
-  EXPECT_EQ(wrong.max_restarts, 0);
-  EXPECT_FALSE(wrong.shards || wrong.threads);
+TEST(PositiveVariable, IsANumberOrAnError) {
+  EXPECT_EQ(positive_variable({{"LOCKSTEP_SHARDS", "4"}}, kShardsVariable), 4);
+  EXPECT_FALSE(positive_variable({}, kShardsVariable));
+  EXPECT_FALSE(positive_variable({{"LOCKSTEP_SHARDS", ""}}, kShardsVariable));
+  EXPECT_THROW(positive_variable({{"LOCKSTEP_SHARDS", "0"}}, kShardsVariable), ConfigError);
+  EXPECT_THROW(positive_variable({{"LOCKSTEP_THREADS", "two"}}, kThreadsVariable), ConfigError);
 }
 
 }  // namespace

@@ -127,9 +127,11 @@ void DistributedDataParallelEngine::resolve() {
   if (options_.port && (*options_.port < 1 || *options_.port > 65535)) {
     throw ConfigError("port: expected 1 to 65535, got {}", *options_.port);
   }
-  const process::LauncherHints hints =
-      place_ ? process::launcher_hints() : process::LauncherHints();
-  shards_ = options_.shards.value_or(hints.shards.value_or(world_size_));
+  // A launcher under which the number of ranks may change fixes what results depend on.
+  const process::Environment environment =
+      place_ ? process::current_environment() : process::Environment();
+  shards_ = options_.shards.value_or(
+      process::positive_variable(environment, process::kShardsVariable).value_or(world_size_));
   if (shards_ < world_size_) {
     throw ConfigError("shards: expected at least one per worker, got {} for {} workers", shards_,
                       world_size_);
@@ -143,7 +145,9 @@ void DistributedDataParallelEngine::resolve() {
   // Cores are divided by the shards, not by the workers, because the number of threads changes the
   // last bits of results.
   const int local_shards = std::max(1, shards_ * local_workers_ / world_size_);
-  threads_ = options_.threads.value_or(hints.threads.value_or(std::max(1, cores / local_shards)));
+  threads_ =
+      options_.threads.value_or(process::positive_variable(environment, process::kThreadsVariable)
+                                    .value_or(std::max(1, cores / local_shards)));
   device_ = gpus > 0
                 ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
                 : torch::Device(torch::kCPU);

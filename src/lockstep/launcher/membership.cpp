@@ -65,7 +65,7 @@ void Membership::lost(const std::string& node, const std::string& how, Time now)
   if (phase_ == RunPhase::kOver || !is_in_generation(node)) return;
   if (phase_ == RunPhase::kPrepare) return gather(text, {}, now);
   if (outcomes_.contains(node) && outcomes_[node].well) return;  // its ranks are done
-  lost_.push_back(text);
+  lost_[node] = text;
   if (phase_ == RunPhase::kRun) stop(text);
   tick(now);
 }
@@ -213,7 +213,7 @@ void Membership::tick(Time now) {
     }
   } else if (phase_ == RunPhase::kStop) {
     const bool all = std::ranges::all_of(current_.nodes, [&](const auto& node) {
-      return outcomes_.contains(node) || !present_.contains(node);
+      return outcomes_.contains(node) || lost_.contains(node);
     });
     if (all) settle(now);
   }
@@ -268,7 +268,7 @@ void Membership::stop(const std::string& why) {
   why_ = why;
   std::vector<std::string> running;
   for (const std::string& node : current_.nodes) {
-    if (!outcomes_.contains(node) && present_.contains(node)) running.push_back(node);
+    if (!outcomes_.contains(node) && !lost_.contains(node)) running.push_back(node);
   }
   send_all(running, FrameKind::kStop, encode(StopOrder{.generation = current_.number, .why = why}));
 }
@@ -280,7 +280,7 @@ void Membership::settle(Time now) {
   if (well && !outcomes_.empty()) return end({.code = 0, .text = "all ranks ended well"});
   // The failures of ranks that lost a node with its ranks are consequences. A change of nodes is no
   // failure of the program.
-  if (!lost_.empty()) return gather(lost_.front(), {}, now);
+  if (!lost_.empty()) return gather(std::string(why_), {}, now);
   std::optional<AttemptFailure> cause;
   for (const std::string& node : current_.nodes) {
     const auto found = outcomes_.find(node);

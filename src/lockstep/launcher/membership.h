@@ -106,8 +106,10 @@ class Membership {
   bool coordinator_seen_to_end_ = false;  // that of begun_
   std::set<std::string> agreeing_;        // nodes that have agreed to current_
   std::map<std::string, GenerationOutcome> outcomes_;
-  std::vector<std::string> lost_;  // "node 10.0.0.2: ..." since current_ began
-  std::string why_;                // why there will be a new generation
+  // Nodes of current_ that were lost since it began, and how. They may be present again, but their
+  // ranks of that generation are gone.
+  std::map<std::string, std::string> lost_;
+  std::string why_;  // why there will be a new generation
   Time last_arrival_;
   Time gather_until_;
   Time begin_after_;  // the wait before a restart

@@ -38,9 +38,10 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   // ranks.
   environment.try_emplace("USE_LIBUV", "0");
   environment.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
-  if (place.shards) environment.try_emplace("LOCKSTEP_SHARDS", std::to_string(*place.shards));
+  if (place.shards)
+    environment.try_emplace(process::kShardsVariable, std::to_string(*place.shards));
   if (place.shard_threads) {
-    environment.try_emplace("LOCKSTEP_THREADS", std::to_string(*place.shard_threads));
+    environment.try_emplace(process::kThreadsVariable, std::to_string(*place.shard_threads));
   }
   return environment;
 }

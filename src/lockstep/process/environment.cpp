@@ -302,6 +302,10 @@ void require_same(const Variables& variables, const std::array<std::string, 2>& 
 
 }  // namespace
 
+std::optional<int> positive_variable(const Environment& environment, const std::string& name) {
+  return Variables(environment).number(name, {.first = 1});
+}
+
 Environment current_environment() {
   Environment result;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -344,20 +348,6 @@ std::optional<LaunchedPlace> find_place(const Environment& environment) {
     if (variables.has(left_over)) require_torchrun(variables);
   }
   return std::nullopt;
-}
-
-LauncherHints launcher_hints(const Environment& environment) {
-  const auto positive = [&](const char* name) -> std::optional<int> {
-    const auto found = environment.find(name);
-    if (found == environment.end()) return std::nullopt;
-    const std::string& text = found->second;
-    int value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value > 0 ? std::optional(value) : std::nullopt;
-  };
-  return {.max_restarts = positive("TORCHELASTIC_MAX_RESTARTS").value_or(0),
-          .shards = positive("LOCKSTEP_SHARDS"),
-          .threads = positive("LOCKSTEP_THREADS")};
 }
 
 bool is_primary_process() {

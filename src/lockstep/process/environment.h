@@ -36,6 +36,15 @@ struct LaunchedPlace {
 
 using Environment = std::map<std::string, std::string>;
 
+// What results depend on besides the seed, as a launcher says it for programs that do not say it
+// themselves: parts of every batch, and threads of each part's computation. `lockstep launch` sets
+// them if the number of ranks may change during the run.
+inline constexpr const char* kShardsVariable = "LOCKSTEP_SHARDS";
+inline constexpr const char* kThreadsVariable = "LOCKSTEP_THREADS";
+
+// The value of a variable that is a positive integer. Nothing if it is not set. Throws ConfigError.
+std::optional<int> positive_variable(const Environment& environment, const std::string& name);
+
 // All environment variables of this process. No other thread may change them during the call.
 Environment current_environment();
 
@@ -47,17 +56,6 @@ Environment current_environment();
 // missing, are not numbers or contradict each other. Otherwise the process might train with a wrong
 // rank.
 std::optional<LaunchedPlace> find_place(const Environment& environment);
-
-// What a launcher says about the run besides the place of this process.
-struct LauncherHints {
-  int max_restarts = 0;  // how many times it starts the ranks again after a failure
-  // Of `lockstep launch` with a number of nodes that may change: those of the first ranks. Results
-  // depend on them, so later ranks use the same, unless the program says otherwise.
-  std::optional<int> shards = {};
-  std::optional<int> threads = {};
-};
-// Variables that are no positive numbers are ignored.
-LauncherHints launcher_hints(const Environment& environment = current_environment());
 
 // Whether this process is a launcher's rank 0 or was started without a launcher. Only this process
 // writes files and prints messages.

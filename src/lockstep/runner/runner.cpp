@@ -12,6 +12,7 @@
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/runner/handlers.h"
 #include "lockstep/train/loop.h"
@@ -61,7 +62,9 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
   if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
   auto file = process::MemoryFile::inherited();
   if (file == nullptr) return nullptr;
-  return std::make_shared<RunMemory>(process::launcher_hints().max_restarts,
+  const auto restarts =
+      process::positive_variable(process::current_environment(), "TORCHELASTIC_MAX_RESTARTS");
+  return std::make_shared<RunMemory>(restarts.value_or(0),
                                      StoredRun(std::move(file), launched_runs++));
 }
 
