@@ -198,6 +198,7 @@ class FaultTrial {
 
   UndisturbedRun run_undisturbed() {
     UndisturbedRun undisturbed;
+    run_limit_ = 4 * kRunLimit;
     start({.transport = scenario_.transport});
     wait_until([&] { return !run_->workers().empty(); }, kRunLimit);
     undisturbed.until_workers = run_->seconds();
@@ -215,6 +216,8 @@ class FaultTrial {
   }
 
   void run(const UndisturbedRun& undisturbed, RandomSource& random, FaultResult& result) {
+    // On a busy machine everything takes longer.
+    run_limit_ = std::max(kRunLimit, 10 * undisturbed.until_end);
     start({.transport = scenario_.transport});
     result.injected = arrive(undisturbed, random) && inject(random);
     finish();
@@ -519,7 +522,7 @@ class FaultTrial {
   double end_limit() const {
     const bool may_be_joining =
         scenario_.moment == Moment::kStart || scenario_.moment == Moment::kRecovery;
-    return may_be_joining ? kRunLimit + 6 * kTimeLimit : kRunLimit;
+    return may_be_joining ? run_limit_ + 6 * kTimeLimit : run_limit_;
   }
 
   void check_nothing_left() const {
@@ -712,6 +715,7 @@ class FaultTrial {
   std::unique_ptr<SmallDisk> disk_;
   std::unique_ptr<MappedPage> page_;
   std::unique_ptr<HostPair> hosts_;
+  double run_limit_ = kRunLimit;
   int starts_ = 0;
   std::string mark_;
   std::unique_ptr<TrainingRun> run_;
