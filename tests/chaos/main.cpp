@@ -90,7 +90,9 @@ class WorkFolder {
 // each other's files in /dev/shm.
 class JobProcess {
  public:
-  JobProcess(const TrialSettings& settings, const std::vector<Scenario>& scenarios) {
+  // `earlier` are the jobs before this one.
+  JobProcess(const TrialSettings& settings, const std::vector<Scenario>& scenarios,
+             const std::vector<std::unique_ptr<JobProcess>>& earlier) {
     int ends[2] = {-1, -1};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
       throw Error("cannot make a socket pair: {}", std::strerror(errno));
@@ -102,6 +104,8 @@ class JobProcess {
     if (pid < 0) throw Error("cannot fork: {}", std::strerror(errno));
     if (pid == 0) {
       socket_ = FileDescriptor();
+      // The new process must not keep the sockets open by which the others see their end.
+      for (const auto& job : earlier) job->disown();
       ::_exit(live(settings, scenarios, other));
     }
     process_ = process::ChildProcess(pid);
@@ -134,6 +138,11 @@ class JobProcess {
 
  private:
   static constexpr std::size_t kLongestResult = 150'000;  // a message of a socket
+
+  void disown() {
+    socket_ = FileDescriptor();
+    process_.disown();
+  }
 
   static int live(const TrialSettings& settings, const std::vector<Scenario>& scenarios,
                   const FileDescriptor& socket) try {
@@ -226,12 +235,12 @@ class ChaosRun {
       : arguments_(arguments), start_(Clock::now()) {
     if (!arguments.repeat) seed_ = arguments.seed.value_or(std::random_device()());
     for (int job = 0; job < arguments.jobs; ++job) {
-      jobs_.push_back(
-          std::make_unique<JobProcess>(TrialSettings{.programs = arguments.programs,
-                                                     .work = work_.path(),
-                                                     .restarts = !arguments.without_restarts,
-                                                     .cores = cores_of_job(job)},
-                                       scenarios));
+      jobs_.push_back(std::make_unique<JobProcess>(
+          TrialSettings{.programs = arguments.programs,
+                        .work = work_.path() / fmt::format("job{}", job),
+                        .restarts = !arguments.without_restarts,
+                        .cores = cores_of_job(job)},
+          scenarios, jobs_));
     }
   }
   ~ChaosRun() {
@@ -325,7 +334,9 @@ int run_chaos(const ChaosArguments& arguments) {
     for (const Scenario& scenario : all) std::cout << scenario.name() << '\n';
     return 0;
   }
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, handle_signal);
+  struct sigaction action = {};
+  action.sa_handler = handle_signal;  // without SA_RESTART, so that waits end
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
   ChaosRun run(arguments, all);
   if (const std::size_t skipped = count_impossible(options); skipped > 0) {
     std::cout << fmt::format(

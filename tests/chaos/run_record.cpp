@@ -1,7 +1,10 @@
 #include "tests/chaos/run_record.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -78,6 +81,22 @@ void add_scalars(const fs::path& folder, std::map<std::string, std::string>& all
 nlohmann::json without_path(nlohmann::json epoch) {
   if (epoch.is_object()) epoch.erase("checkpoint");
   return epoch;
+}
+
+// "2026-01-31T12:00:00.123Z"
+std::chrono::system_clock::time_point parse_time(const std::string& text) {
+  std::tm parts{};
+  int milliseconds = 0;
+  if (std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d.%dZ", &parts.tm_year, &parts.tm_mon,
+                  &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec,
+                  &milliseconds) != 7) {
+    throw std::runtime_error(
+        fmt::format("recoveries.jsonl: '{}': expected a time like 2026-01-31T12:00:00.123Z", text));
+  }
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts)) +
+         std::chrono::milliseconds(milliseconds);
 }
 
 std::optional<std::string> difference(const std::map<std::string, std::string>& expected,
@@ -181,13 +200,8 @@ std::vector<RecoveryLine> read_recoveries(const fs::path& folder) {
   const std::size_t complete = text.rfind('\n') + 1;  // 0 if there is no whole line
   for (const std::string& line : lines_of(std::string_view(text).substr(0, complete))) {
     const auto json = nlohmann::json::parse(line);
-    RecoveryLine recovery{.detect_seconds = std::nullopt,
-                          .seconds = json.at("seconds").get<double>(),
-                          .repeated_batches = json.at("repeated_batches").get<std::int64_t>()};
-    if (json.contains("detect_seconds") && !json.at("detect_seconds").is_null()) {
-      recovery.detect_seconds = json.at("detect_seconds").get<double>();
-    }
-    recoveries.push_back(recovery);
+    recoveries.push_back({.noticed = parse_time(json.at("time").get<std::string>()),
+                          .seconds = json.at("seconds").get<double>()});
   }
   return recoveries;
 }

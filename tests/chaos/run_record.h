@@ -1,7 +1,7 @@
 // What a run has left in its folder, as far as it must not depend on faults.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -35,9 +35,8 @@ int finished_epochs(const std::filesystem::path& folder);
 
 // A line of recoveries.jsonl.
 struct RecoveryLine {
-  std::optional<double> detect_seconds;  // from the fault until it was known
-  double seconds = 0;                    // from the fault until the next finished batch
-  std::int64_t repeated_batches = 0;
+  std::chrono::system_clock::time_point noticed;  // when the run knew of the failure
+  double seconds = 0;                             // from then until the next finished batch
 };
 // Empty if there is no such file. A last line that is being written is left out.
 std::vector<RecoveryLine> read_recoveries(const std::filesystem::path& folder);

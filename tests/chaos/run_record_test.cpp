@@ -70,14 +70,16 @@ TEST(ReadRecoveries, LeavesOutALineThatIsBeingWritten) {
   const TemporaryDirectory folder;
   EXPECT_TRUE(read_recoveries(folder.path()).empty());
   write(folder / "recoveries.jsonl",
-        "{\"seconds\": 0.5, \"repeated_batches\": 3, \"detect_seconds\": null}\n"
-        "{\"seconds\": 0.25, \"repeated_batches\": 0, \"detect_seconds\": 0.1}\n"
-        "{\"seconds\": 0.");
+        "{\"time\": \"2026-01-31T12:00:00.123Z\", \"seconds\": 0.5}\n"
+        "{\"time\": \"2026-02-01T00:00:00.000Z\", \"seconds\": 0.25}\n"
+        "{\"time\": \"20");
   const auto recoveries = read_recoveries(folder.path());
   ASSERT_EQ(recoveries.size(), 2u);
-  EXPECT_EQ(recoveries[0].detect_seconds, std::nullopt);
-  EXPECT_EQ(recoveries[0].repeated_batches, 3);
-  EXPECT_EQ(recoveries[1].detect_seconds, 0.1);
+  // `date -u -d 2026-01-31T12:00:00 +%s`
+  EXPECT_EQ(recoveries[0].noticed.time_since_epoch(), std::chrono::milliseconds(1769860800123));
+  EXPECT_EQ(recoveries[0].seconds, 0.5);
+  EXPECT_EQ(recoveries[1].noticed - recoveries[0].noticed,
+            std::chrono::milliseconds(12 * 3600 * 1000 - 123));
   EXPECT_EQ(recoveries[1].seconds, 0.25);
 }
 
