@@ -174,16 +174,21 @@ std::size_t part_to_read(std::size_t size) {
   return std::min<std::size_t>(size, 1);
 }
 
-template <typename Function>
-Function* real(Function*, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+void* find_real(std::atomic<void*>& found, const char* name) {
+  void* function = found.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = ::dlsym(RTLD_NEXT, name);
+    found.store(function, std::memory_order_relaxed);
+  }
+  return function;
 }
 
-// The C library's function of the same name, found once.
-#define LOCKSTEP_REAL(function)                                        \
-  ([] {                                                                \
-    static auto* const found = lockstep::real(&::function, #function); \
-    return found;                                                      \
+// The C library's function of the same name. It is remembered without a guard, because a sanitizer
+// may call these functions before it can handle guards.
+#define LOCKSTEP_REAL(function)                                                            \
+  ([] {                                                                                    \
+    static constinit std::atomic<void*> found = nullptr;                                   \
+    return reinterpret_cast<decltype(&::function)>(lockstep::find_real(found, #function)); \
   }())
 
 template <typename Result = int>
