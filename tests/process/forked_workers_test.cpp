@@ -611,6 +611,17 @@ TEST(ForkedWorkers, ACallerThatRecoversIsLeftAlone) {
   EXPECT_EQ(::read(reading.get(), bytes, sizeof bytes - 1), 0) << bytes;
 }
 
+TEST(ForkedWorkers, ACallerThatRecoversMayFinishWorkThatItDoesAlone) {
+  RankProcess caller([&] {
+    ForkedWorkers forked({.size = 2, .timeout = 300ms, .recovers = true},
+                         [](HostGroup&) { throw Error("no"); });
+    forked.host_group().set_late_reason(HostGroup::LateReason::kAlone);
+    std::this_thread::sleep_for(1s);
+    return forked.host_group().failure() ? 0 : 2;
+  });
+  EXPECT_EQ(caller.wait(), 0);
+}
+
 TEST(ForkedWorkers, ACallerThatHangsForGoodIsEndedAlsoIfItRecovers) {
   RankProcess caller([&] {
     ::close(STDERR_FILENO);

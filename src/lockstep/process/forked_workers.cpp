@@ -222,6 +222,12 @@ class ForkedWorkers::Supervisor {
                      .c_str());
   }
 
+  // A long callback of a caller that recovers is no hang: the run goes on after it.
+  milliseconds limit_of_caller() const {
+    const bool alone = recovers_ && host_group_.late_reason(0) == HostGroup::LateReason::kAlone;
+    return alone ? HostGroup::kAloneLimits * timeout_ : timeout_;
+  }
+
   // A caller that hangs in a batch would keep a failed run alive for ever. So its process is ended
   // when the grace period (with end_on_failure()) or the time limit is over.
   void end_stuck_caller() {
@@ -236,7 +242,7 @@ class ForkedWorkers::Supervisor {
         flush_output();
         ::_exit(code_of_failure);
       }
-      if (Clock::now() - start > timeout_) {
+      if (Clock::now() - start > limit_of_caller()) {
         std::fprintf(stderr,
                      "lockstep: rank %d did not end within the time limit after the failure\n",
                      host_group_.name(0));

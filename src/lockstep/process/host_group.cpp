@@ -336,7 +336,7 @@ void HostGroup::count(WaitTimes& wait_times, std::chrono::nanoseconds waited) {
   LateReason late_reason = LateReason::kAlone;
   for (const int rank : missing()) {
     // The smallest reason of all missing ranks counts, and a stopped process has none.
-    auto excuse = static_cast<LateReason>(record(rank).late_reason.load());
+    auto excuse = this->late_reason(rank);
     if (excuse != LateReason::kNone && is_stopped(rank)) excuse = LateReason::kNone;
     late_reason = std::min(late_reason, excuse);
   }
@@ -361,6 +361,10 @@ void HostGroup::tell_of_wait(WaitTimes& wait_times) {
 HostGroup::LateReason HostGroup::set_late_reason(LateReason late_reason) {
   return static_cast<LateReason>(
       record(rank_).late_reason.exchange(static_cast<std::uint32_t>(late_reason)));
+}
+
+HostGroup::LateReason HostGroup::late_reason(int rank) const {
+  return static_cast<LateReason>(record(rank).late_reason.load());
 }
 
 void HostGroup::set_wait_listener(std::function<void(const std::vector<int>&)> listener) {

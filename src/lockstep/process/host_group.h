@@ -144,6 +144,7 @@ class HostGroup {
   // time limit. With kAlone they wait at most kAloneLimits times the time limit.
   static constexpr int kAloneLimits = 12;
   LateReason set_late_reason(LateReason late_reason);  // returns the previous one
+  LateReason late_reason(int rank) const;
 
   // The listener is called with the missing ranks when this rank has waited for a second, or for a
   // quarter of the time limit if that is shorter. When all ranks have arrived, it is called again
