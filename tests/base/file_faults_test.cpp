@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 TEST(IoFaults, CountAndStrikeOnlyWhatThePlanNames) {
-  TemporaryDirectory folder, other;
+  FolderInMemory folder, other;
   const auto write = [&] { write_file_atomically(folder / "a", "text"); };
   {
     const IoFaults faults({.files = folder.path().string(), .calls = {IoCall::kWrite}});
@@ -46,7 +46,7 @@ TEST(IoFaults, CountAndStrikeOnlyWhatThePlanNames) {
 }
 
 TEST(IoFaults, ATornCallTransfersAPart) {
-  TemporaryDirectory folder;
+  FolderInMemory folder;
   write_file_atomically(folder / "a", "0123456789");
   const IoFaults faults({.files = folder.path().string(),
                          .calls = {IoCall::kRead},
@@ -82,7 +82,7 @@ class FileFaults : public ::testing::TestWithParam<Lacks> {
     EXPECT_THAT(run.error, HasSubstr(std::strerror(run.fault.error)));
   }
 
-  TemporaryDirectory folder_;
+  FolderInMemory folder_;
   const fs::path file_ = folder_ / "file";
 };
 

@@ -71,7 +71,7 @@ class StoreFaults : public ::testing::Test {
     return load_by_name(name, folder_.path()).state.get<std::int64_t>("epoch");
   }
 
-  TemporaryDirectory folder_;
+  FolderInMemory folder_;
   std::string warned_;
 
  private:

@@ -49,7 +49,7 @@ class LogFaults : public ::testing::Test {
     EXPECT_THAT(error, HasSubstr(std::strerror(run.fault.error)));
   }
 
-  TemporaryDirectory folder_;
+  FolderInMemory folder_;
   std::string failed_;  // what was thrown
   std::string warned_;
 

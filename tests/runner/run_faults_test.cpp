@@ -41,7 +41,7 @@ std::vector<IoFault> one_fault(IoCall call) {
 }
 
 TEST(RunFaults, ARunEndsWithAnErrorThatNamesTheFileAndAResumeGivesTheSameBits) {
-  TemporaryDirectory folder;
+  FolderInMemory folder;
   const fs::path logdir = folder / "run";
   const auto options = [&] {
     TrainOptions options = toy::options();

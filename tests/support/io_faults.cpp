@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -42,6 +44,14 @@ Current& current() {
 
 // Read without the mutex by every call, so that calls outside of a plan cost nothing.
 std::atomic<bool> in_force = false;
+
+// The disk is not waited for: no test can see the difference, and it would take most of the time.
+std::atomic<bool> without_sync = false;
+
+struct WithoutSync {
+  WithoutSync() { without_sync = true; }
+  ~WithoutSync() { without_sync = false; }
+};
 
 std::string thread_name() {
   char name[16] = "";
@@ -337,6 +347,7 @@ std::vector<SeenCall> run_once(const FaultSweep& sweep, const IoFaultPlan& plan,
 }  // namespace
 
 std::int64_t fail_each_call(const FaultSweep& sweep) {
+  const WithoutSync fast;
   FaultedRun undisturbed;
   // By kind, because with several threads the order of calls of different kinds may change.
   std::map<IoCall, std::vector<SeenCall>> calls;
@@ -364,6 +375,20 @@ std::int64_t fail_each_call(const FaultSweep& sweep) {
     }
   }
   return runs;
+}
+
+FolderInMemory::FolderInMemory() {
+  const bool in_memory = ::access("/dev/shm", W_OK | X_OK) == 0;
+  std::string name = (in_memory ? "/dev/shm" : std::filesystem::temp_directory_path()) /
+                     std::filesystem::path("lockstep-faults-XXXXXX");
+  if (::mkdtemp(name.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), name);
+  path_ = name;
+}
+
+FolderInMemory::~FolderInMemory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 namespace {
@@ -475,17 +500,19 @@ ssize_t writev(int fd, const iovec* parts, int count) {
 }
 
 int fsync(int fd) {
-  if (!lockstep::in_force) return LOCKSTEP_REAL(fsync)(fd);
-  const IoFault fault = lockstep::on_path(IoCall::kSync, {lockstep::path_of(fd)});
-  // The disk is not waited for: no test can see the difference, and it would take most of the time.
-  return fault.error != 0 ? lockstep::failed(fault.error) : 0;
+  if (lockstep::in_force) {
+    const IoFault fault = lockstep::on_path(IoCall::kSync, {lockstep::path_of(fd)});
+    if (fault.error != 0) return lockstep::failed(fault.error);
+  }
+  return lockstep::without_sync ? 0 : LOCKSTEP_REAL(fsync)(fd);
 }
 
 int fdatasync(int fd) {
-  if (!lockstep::in_force) return LOCKSTEP_REAL(fdatasync)(fd);
-  const IoFault fault = lockstep::on_path(IoCall::kSync, {lockstep::path_of(fd)});
-  // The disk is not waited for: no test can see the difference, and it would take most of the time.
-  return fault.error != 0 ? lockstep::failed(fault.error) : 0;
+  if (lockstep::in_force) {
+    const IoFault fault = lockstep::on_path(IoCall::kSync, {lockstep::path_of(fd)});
+    if (fault.error != 0) return lockstep::failed(fault.error);
+  }
+  return lockstep::without_sync ? 0 : LOCKSTEP_REAL(fdatasync)(fd);
 }
 
 int rename(const char* from, const char* to) noexcept {

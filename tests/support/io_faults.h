@@ -106,7 +106,7 @@ struct FaultedRun {
 // Counts the calls of an undisturbed operation. Then repeats it for each of these calls and each
 // fault of such a call, and calls `check` after each run. `prepare` is called before each run. Both
 // are called without faults. gtest's messages name the call and the fault. Returns the number of
-// runs with a fault.
+// runs with a fault. Meanwhile, syncs do not wait for the disk.
 struct FaultSweep {
   IoFaultPlan plan = {};
   std::function<void()> prepare = [] {};
@@ -115,6 +115,22 @@ struct FaultSweep {
   std::function<std::vector<IoFault>(IoCall)> faults = faults_of;
 };
 std::int64_t fail_each_call(const FaultSweep& sweep);
+
+// A temporary folder in memory, if the host has /dev/shm: these tests make thousands of files, and
+// a busy disk would make them slow. It is removed with all its content.
+class FolderInMemory {
+ public:
+  FolderInMemory();
+  ~FolderInMemory();
+  FolderInMemory(const FolderInMemory&) = delete;
+  FolderInMemory& operator=(const FolderInMemory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 // How many descriptors and threads this process has.
 std::int64_t open_descriptors();
