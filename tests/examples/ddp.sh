@@ -6,10 +6,21 @@
 set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
 mnist=$1
+# The test looks for files that a run leaves in shared memory and in the temporary folder. Other tests that run at the
+# same time use these, too, so this one has its own.
+if [ -z "${DDP_OWN_SHM:-}" ] && unshare --mount true 2> /dev/null; then
+  exec env DDP_OWN_SHM=1 unshare --mount --propagation private \
+    bash -c 'mount -t tmpfs -o mode=1777 shm /dev/shm && exec bash "$@"' bash "$0" "$@"
+fi
 work=$(mktemp -d)
+export TMPDIR=$work/temporary
+mkdir "$TMPDIR"
 trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 fail() { echo "ddp.sh: $*" >&2; [ -f "$work/out" ] && tail -n 5 "$work/out" "$work/err" >&2; exit 1; }
-leftovers() { ls -A /dev/shm; find /tmp -maxdepth 1 -newer "$work/stamp" ! -path "$work*" -name '*lockstep*'; }
+leftovers() {
+  if [ -n "${DDP_OWN_SHM:-}" ]; then ls -A /dev/shm; fi
+  find "$TMPDIR" -mindepth 1 -maxdepth 1 -newer "$work/stamp" -name '*lockstep*'
+}
 
 # --- The same weights for any number of workers, over shared memory and TCP, stopped and resumed,
 # and under other launchers.

@@ -87,7 +87,7 @@ rank_of_launch() {
 pid=$!
 wait_for out.txt 'train (1/3)'
 kill -KILL "$(rank_of_launch $pid 0)"
-wait_for out.txt 'Recovered: rank 0 .*restart 1 of 5'
+wait_for out.txt 'Recovered: rank 0.*restart 1 of 5'
 wait_for out.txt 'train (2/3)'
 kill -KILL "$(rank_of_launch $pid 1)"
 wait $pid || fail "ranks were killed under the launcher: exit code $?"

@@ -423,6 +423,7 @@ void Loop::prepare_logging(bool continued) {
 
 void Loop::open_loggers(bool continued) {
   const TrainOptions& options = plan_.options;
+  const bool has_shown = has_begun_before();
   if (memory_ != nullptr) memory_->begin_logs();
   if (options.console) {
     ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
@@ -458,9 +459,13 @@ void Loop::open_loggers(bool continued) {
   if (!state_.inside_epoch) return;
   Progress progress = state_.progress;
   progress.epoch += 1;
+  // They are not shown again if it is the same run, in a process that replaces the one before.
+  const std::size_t first = options.console && has_shown ? 1 : 0;
   for (const auto& [loader, metrics] : state_.epoch_metrics) {
     const Record record{Scope::kLoader, loader, progress, metrics};
-    for (const auto& logger : state_.loggers) logger->log_metrics(record);
+    for (std::size_t i = first; i < state_.loggers.size(); ++i) {
+      state_.loggers[i]->log_metrics(record);
+    }
   }
 }
 
