@@ -95,7 +95,9 @@ if grep -q 'found no' err; then fail "rank 1 says that it found no server, but t
 launcher=$!
 for _ in $(seq $(scaled 200)); do [ "$(grep -c ready out || true)" -eq 2 ] && break; sleep 0.05; done
 [ "$(wc -l < pids)" -eq 4 ] || fail "the ranks did not start"
-reaper=$(pgrep -P $launcher -x lockstep-reaper) || fail "there is no orphan reaper"
+# It gives itself its name, which may be after the ranks have started.
+for _ in $(seq $(scaled 200)); do reaper=$(pgrep -P $launcher -x lockstep-reaper) && break; sleep 0.05; done
+[ -n "$reaper" ] || fail "there is no orphan reaper"
 echo "$reaper" >> pids
 kill -9 $launcher
 wait $launcher 2>/dev/null || true
