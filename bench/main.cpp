@@ -10,6 +10,7 @@
 #include "bench/compare.h"
 #include "bench/loading.h"
 #include "bench/micro.h"
+#include "bench/points.h"
 #include "bench/workloads.h"
 #include "lockstep/base/file.h"
 
@@ -19,7 +20,8 @@ namespace {
 
 const std::vector<std::string> kCompared = {"A", "B", "C", "D",     "D64",
                                             "E", "F", "G", "start", "memory"};
-const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "saves", "I", "N"};
+const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "saves",
+                                         "points",      "I",          "N"};
 
 std::vector<std::string> all_works() {
   std::vector<std::string> all = kMicro;
@@ -52,6 +54,8 @@ int run_works(const std::vector<std::string>& works, const std::string& output,
       json[work] = ls::bench::run_gather();
     } else if (work == "saves") {
       json[work] = ls::bench::run_saves();
+    } else if (work == "points") {
+      json[work] = ls::bench::run_points(self);
     } else if (work == "I") {
       json[work] = ls::bench::run_images(loading);
     } else if (work == "N") {
@@ -83,6 +87,7 @@ int main(int argc, char** argv) try {
   run->add_option("name", name, "A, B, C, D, D64, E, F or G")->required();
   run->add_option("--workers", options.workers)->capture_default_str();
   run->add_option("--epochs", options.epochs)->capture_default_str();
+  run->add_option("--max-restarts", options.max_restarts)->capture_default_str();
   run->add_flag("--profile", options.profile, "show where the time goes");
   CLI11_PARSE(app, argc, argv);
   if (*run) return run_one(name, options);

@@ -190,6 +190,7 @@ WorkResult run_workload(const Workload& workload, const WorkOptions& options) {
       .profile = options.profile,
       .callbacks = {std::make_shared<FirstStep>(result.first_step)},
       .console = options.profile,
+      .max_restarts = options.max_restarts,
       .engine = engine,
   });
   result.samples_per_second = trained.train_samples_per_second;

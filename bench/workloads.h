@@ -36,6 +36,7 @@ struct WorkOptions {
   int workers = 1;
   std::int64_t epochs = 1;  // more for a profiler; the results are those of the last epoch
   bool profile = false;     // prints where the time goes
+  int max_restarts = 0;     // as the option of train()
 };
 
 // Trains with one thread per worker.

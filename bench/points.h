@@ -1,0 +1,14 @@
+// What it costs to be able to go on after a fault (max_restarts).
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::bench {
+
+// Trains with and without max_restarts in turns, with two workers, and prints the ratio of the
+// speeds. `self` is the path of this program.
+nlohmann::json run_points(const std::string& self);
+
+}  // namespace lockstep::bench
