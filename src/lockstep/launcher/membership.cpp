@@ -131,29 +131,32 @@ bool Membership::has_quorum(const Generation& generation) const {
   return all == 2 && here == 1 && coordinator_seen_to_end_ && begun_.number == generation.number;
 }
 
-bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
-  if (nodes.empty() || nodes.front() != options_.own) return false;
-  if (static_cast<int>(nodes.size()) < options_.least) return false;
+// Whether a generation of these nodes may begin, now or after a short wait for more nodes.
+bool Membership::has_enough(const std::vector<std::string>& nodes) const {
+  const int count = static_cast<int>(nodes.size());
+  if (nodes.empty() || nodes.front() != options_.own || count < options_.least) return false;
   if (begun_.number == 0 && agreed_.number == 0) {
-    if (!options_.may_found) return false;
-    if (options_.has_successors && 2 * static_cast<int>(nodes.size()) <= options_.most)
-      return false;
+    return options_.may_found && (!options_.has_successors || 2 * count > options_.most);
+  }
+  // Also of a generation that may not have begun: another coordinator may have begun it.
+  return has_quorum(begun_) && (agreed_.number <= begun_.number || has_quorum(agreed_));
+}
+
+bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
+  if (!has_enough(nodes)) {
+    enough_since_.reset();
+    return false;
+  }
+  if (!enough_since_) enough_since_ = now;
+  if (begun_.number == 0) {
     return static_cast<int>(nodes.size()) == options_.most ||
            now - last_arrival_ >= options_.last_call;
   }
-  // Also of a generation that may not have begun: another coordinator may have begun it.
-  const bool quorum =
-      has_quorum(begun_) && (agreed_.number <= begun_.number || has_quorum(agreed_));
-  if (!quorum) {
-    quorum_since_.reset();
-    return false;
-  }
-  if (!quorum_since_) quorum_since_ = now;
   const bool is_successor = begun_.number > 0 && begun_.nodes.front() != options_.own;
   if (!is_successor) return true;
   Generation others = begun_;
   others.nodes.erase(others.nodes.begin());
-  return all_here(others) || now - *quorum_since_ >= options_.regroup;
+  return all_here(others) || now - *enough_since_ >= options_.regroup;
 }
 
 std::string Membership::too_few(std::size_t count) const {
@@ -186,7 +189,7 @@ void Membership::tick(Time now) {
     if (now >= begin_after_ && may_begin(nodes, now)) return prepare(nodes, now);
     if (now >= gather_until_) return end({.code = 1, .text = too_few(present_.size())});
     // The missing nodes may be at another endpoint.
-    const bool elsewhere = options_.has_successors && begun_.number > 0 && !quorum_since_;
+    const bool elsewhere = options_.has_successors && !has_enough(nodes);
     if (elsewhere && now - *gathering_since_ >= options_.regroup) {
       send_all(arrivals_, FrameKind::kRegroup, "");
       gathering_since_ = now;
@@ -311,7 +314,7 @@ void Membership::gather(const std::string& why, std::chrono::milliseconds wait, 
   why_ = why;
   begin_after_ = now + wait;
   gather_until_ = now + options_.timeout;
-  quorum_since_.reset();
+  enough_since_.reset();
   gathering_since_.reset();
   tick(now);
 }

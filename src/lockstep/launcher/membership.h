@@ -79,6 +79,7 @@ class Membership {
   enum class RunPhase { kGather, kPrepare, kRun, kStop, kOver };
 
   std::vector<std::string> choose() const;
+  bool has_enough(const std::vector<std::string>& nodes) const;
   bool may_begin(const std::vector<std::string>& nodes, Time now);
   bool has_quorum(const Generation& generation) const;
   bool all_here(const Generation& generation) const;
@@ -113,8 +114,8 @@ class Membership {
   Time last_arrival_;
   Time gather_until_;
   Time begin_after_;  // the wait before a restart
-  std::optional<Time> quorum_since_ = {};
-  std::optional<Time> gathering_since_ = {};  // since nodes are here, without a quorum
+  std::optional<Time> enough_since_ = {};
+  std::optional<Time> gathering_since_ = {};  // since nodes are here
   std::optional<Time> change_wanted_ = {};    // a node that came waits since then
   std::uint64_t points_then_ = 0;
 };

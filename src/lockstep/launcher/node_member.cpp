@@ -160,6 +160,13 @@ void NodeMember::look_for_coordinator() {
 }
 
 std::string NodeMember::nothing_found(bool has_few) const {
+  if (has_few && self_.begun.number == 0) {
+    return fmt::format(
+        "too few nodes came in {}; with several endpoints the first start needs more than half of "
+        "{} nodes, so that it "
+        "cannot happen twice",
+        format_duration(options_.timeout), options_.most);
+  }
   if (has_few) {
     return fmt::format(
         "only a part of the {} nodes of the last generation came in {}: the others may go on "
