@@ -180,5 +180,18 @@ if three_hosts "$space" 10.205.0 "three hosts"; then
   on 1
   until_true 20 "node 1 is not taken in again" started 1 2 2
   finish 0 1
+  # A fixed number of nodes: a cut ends the run on both sides, long before the kernel notices it.
+  rm -f out.* err.*
+  nnodes=2 endpoint=10.205.0.1:29400
+  for node in 0 1; do on $node --node-rank $node; done
+  for node in 0 1; do until_true 15 "the nodes do not begin" started $node 0 2; done
+  cut_host "$space" 1
+  begin=$(date +%s%N)
+  for node in 0 1; do
+    code=0; wait ${pids[$node]} || code=$?
+    [ $code -eq 1 ] || fail "after a cut, node $node of 2 ends with $code"
+  done
+  [ $((($(date +%s%N) - begin) / 1000000)) -lt "$(scaled 15000)" ] || fail "a fixed number of nodes: the cut was noticed late"
+  grep -q 'the launcher of node 1 is gone: it has sent nothing for' err.0 || fail "node 0 does not say why it ends"
 fi
 echo "elastic.sh: all as expected"
