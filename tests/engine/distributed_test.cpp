@@ -100,7 +100,7 @@ TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
                                                         {"LOCKSTEP_SHARDS", "6"},
                                                         {"LOCKSTEP_THREADS", "3"}};
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-  const DistributedDataParallelEngine launched({});
+  const DistributedDataParallelEngine launched;
   const DistributedDataParallelEngine chosen({.shards = 4, .threads = 1});
   for (const auto& [name, value] : variables) {
     if (!name.starts_with("LOCKSTEP")) ::unsetenv(name.c_str());

@@ -1,12 +1,14 @@
 #include "lockstep/engine/host_workers.h"
 
+#include <csignal>
+#include <optional>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/shared.h"
-#include "lockstep/compute/autograd_probe.h"
-#include "lockstep/process/worker_template.h"
 
 namespace lockstep {
 namespace {
@@ -42,9 +44,11 @@ TEST(HostWorkers, ThrowWhatTheCallersWorkThrew) {
 
 // The second round is a second training in one program: by then this process has used autograd, and
 // its threads run.
-TEST(HostWorkers, WorkersOfATemplateComputeAlsoInASecondTraining) {
+TEST(HostWorkers, AttemptsComputeAlsoInASecondTraining) {
   for (int round = 0; round < 2; ++round) {
-    const auto work = [](process::HostGroup& host_group) {
+    int attempts = 0;
+    bool done = false;
+    const auto work = [&](process::HostGroup& host_group) {
       comm::Shared all(host_group);
       const torch::Tensor x = torch::ones({200, 200}, torch::requires_grad());
       x.mm(x).sum().backward();
@@ -53,33 +57,60 @@ TEST(HostWorkers, WorkersOfATemplateComputeAlsoInASecondTraining) {
       if (sum[0][0].item<float>() != 400.0F * static_cast<float>(host_group.size())) {
         throw Error("wrong sum");
       }
+      if (host_group.rank() == 0 && ++attempts < 3) throw Error("attempt {}", attempts);
+      done = true;
       all.barrier();
     };
-    process::WorkerTemplate worker_template({.probe = compute::autograd_works}, work);
-    ASSERT_TRUE(worker_template.is_alive());
-    for (const int size : {2, 3, 2}) {
-      process::ForkedWorkers forked({.size = size,
-                                     .timeout = std::chrono::seconds(20),
-                                     .recovers = true,
-                                     .worker_template = &worker_template},
-                                    work);
-      run_as_rank_zero(forked, work);
-    }
-    EXPECT_TRUE(worker_template.is_alive());
+    std::vector<std::string> failures;
+    const auto try_again = [&](const Engine::AttemptFailure& failure) {
+      failures.push_back(failure.rank->reason);
+      return true;
+    };
+    run_host_workers({.workers = 3, .timeout = std::chrono::seconds(20)}, work,
+                     {.try_again = try_again, .is_done = [&] { return done; }});
+    EXPECT_TRUE(done);
+    EXPECT_THAT(failures, testing::ElementsAre("attempt 1", "attempt 2"));
   }
 }
 
-TEST(HostWorkers, TheFailureOfTheCallerHasAKind) {
-  const auto work = [](process::HostGroup& host_group) {
-    if (host_group.rank() == 0) throw ConfigError("lr: expected a positive number, got -1");
+// After rank 0's work the other workers are not needed.
+TEST(HostWorkers, AFailureAfterTheWorkDoesNotMatter) {
+  bool done = false;
+  const auto work = [&](process::HostGroup& host_group) {
+    host_group.meet({});
+    if (host_group.rank() != 0) std::raise(SIGKILL);
+    done = true;
     host_group.meet({});
   };
-  process::ForkedWorkers forked({.size = 2, .timeout = std::chrono::seconds(20)}, work);
-  EXPECT_THROW(run_as_rank_zero(forked, work), ConfigError);
-  const auto failure = forked.host_group().failure();
-  ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->rank, 0);
-  EXPECT_EQ(failure->kind, process::FailureKind::kConfig);
+  int failures = 0;
+  run_host_workers({.workers = 2, .timeout = std::chrono::seconds(20)}, work,
+                   {.try_again =
+                        [&](const Engine::AttemptFailure&) {
+                          ++failures;
+                          return false;
+                        },
+                    .is_done = [&] { return done; }});
+  EXPECT_EQ(failures, 0);
+}
+
+TEST(HostWorkers, TheFailureOfAnAttemptHasItsRankAndKind) {
+  for (const int rank : {0, 1}) {
+    const auto work = [&](process::HostGroup& host_group) {
+      if (host_group.rank() == rank) throw ConfigError("lr: expected a positive number, got -1");
+      host_group.meet({});
+    };
+    std::optional<process::RankFailure> found;
+    const auto try_again = [&](const Engine::AttemptFailure& failure) {
+      found = failure.rank;
+      return false;
+    };
+    EXPECT_THROW(run_host_workers({.workers = 2, .timeout = std::chrono::seconds(20)}, work,
+                                  {.try_again = try_again, .is_done = [] { return false; }}),
+                 Error);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->rank, rank);
+    EXPECT_EQ(found->kind, process::FailureKind::kConfig);
+  }
 }
 
 TEST(OrReport, ReportsBeforeItThrows) {
