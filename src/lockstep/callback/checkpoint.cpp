@@ -23,16 +23,18 @@ std::string CheckpointCallback::agreed_options() const {
 }
 
 void CheckpointCallback::on_run_start(State& state) {
-  series_ = &state.checkpointer->open(options_, std::exchange(remembered_, std::nullopt));
+  series_ =
+      state.checkpointer->open(options_, std::exchange(remembered_, std::nullopt)).weak_from_this();
 }
 
 // The run may have failed before on_run_start reached this callback.
 void CheckpointCallback::on_exception(State&) {
-  if (series_ != nullptr) series_->after_exception();
+  if (const auto series = series_.lock()) series->after_exception();
 }
 
 StateDict CheckpointCallback::state() const {
-  return series_ != nullptr ? series_->state() : StateDict();
+  const auto series = series_.lock();
+  return series != nullptr ? series->state() : StateDict();
 }
 
 }  // namespace lockstep

@@ -36,17 +36,18 @@ class CheckpointCallback : public Callback {
   std::string agreed_options() const override;
   void check(const State& state) const override { check_checkpoints(options_, state); }
   void on_run_start(State& state) override;
-  void on_step(State&) override { series_->after_step(); }
-  void on_epoch_end(State&) override { series_->after_epoch(); }
+  void on_step(State&) override { series_.lock()->after_step(); }
+  void on_epoch_end(State&) override { series_.lock()->after_epoch(); }
   void on_exception(State&) override;
-  void on_run_end(State&) override { series_ = nullptr; }
+  void on_run_end(State&) override { series_.reset(); }
   StateDict state() const override;
   void load_state(const StateDict& state) override { remembered_ = state; }
 
  private:
   CheckpointCallbackOptions options_;
   std::optional<StateDict> remembered_;  // by the run that is resumed
-  CheckpointSeries* series_ = nullptr;   // of the current run, which owns it
+  // Of the current attempt of the run, which owns it. An attempt that failed takes it away.
+  std::weak_ptr<CheckpointSeries> series_;
 };
 
 }  // namespace lockstep

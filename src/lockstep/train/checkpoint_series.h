@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -55,7 +56,7 @@ struct SavedAt {
 
 // Every rank has one. Rank 0 writes; the other ranks take part in the collective calls. Nothing
 // collective depends on when a file is finished.
-class CheckpointSeries {
+class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
  public:
   CheckpointSeries(const CheckpointOptions& options, Checkpointer& checkpointer, State& state);
 
@@ -68,6 +69,7 @@ class CheckpointSeries {
   // on_checkpoint. Throws what the writing threw. finish_writing() waits for the file first.
   void report_written();
   void finish_writing();
+  bool is_writing() const { return unreported_.has_value(); }  // or not yet reported
 
   // The list of the best epochs, and the batches since the last save, for a checkpoint.
   StateDict state() const;

@@ -25,7 +25,7 @@ Checkpointer::Checkpointer(const CheckpointerParts& parts)
 
 CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
                                      const std::optional<StateDict>& remembered) {
-  series_.push_back(std::make_unique<CheckpointSeries>(options, *this, state_));
+  series_.push_back(std::make_shared<CheckpointSeries>(options, *this, state_));
   // A callback may still have what a run remembered that failed before it began.
   const bool is_resumed = state_.progress.epoch > 0 || state_.inside_epoch;
   if (remembered && is_resumed) series_.back()->load_state(*remembered);

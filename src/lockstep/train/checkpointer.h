@@ -86,6 +86,8 @@ class Checkpointer {
   // writing threw. The loop calls the first after each batch, and the second before a run ends.
   void report_written();
   void finish_writing();
+  // Whether a file is being written, or is not reported yet.
+  bool is_writing() const;
 
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();
@@ -113,7 +115,7 @@ class Checkpointer {
   State& state_;
   Named<double> initial_lrs_;
   std::optional<StateDict> best_weights_;  // with load_best_on_end
-  std::vector<std::unique_ptr<CheckpointSeries>> series_;
+  std::vector<std::shared_ptr<CheckpointSeries>> series_;
 };
 
 }  // namespace lockstep
