@@ -28,7 +28,8 @@ class OnceLogger final : public Logger {
   void close() override { inner_->close(); }
 
  private:
-  bool is_new();
+  template <typename Action>
+  void once(const Action& pass_on);
 
   std::shared_ptr<Logger> inner_;
   std::int64_t position_ = 0;

@@ -41,7 +41,9 @@ class RecordCallback : public Callback {
             .changes_batch = false,
             .metric_names = no_metrics()};
   }
-  void on_run_start(State&) override { write_documents(logdir_, documents_); }
+  void on_run_start(State& state) override {
+    if (state.restarts == 0) write_documents(logdir_, documents_);
+  }
 
  private:
   std::filesystem::path logdir_;

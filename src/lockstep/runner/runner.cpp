@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <typeinfo>
 #include <utility>
 
@@ -55,17 +56,20 @@ struct Reset {
 std::atomic<int> launched_runs = 0;
 
 // What outlives an attempt. Null if the run is not restarted.
-std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine& engine) {
+std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine& engine,
+                                      const std::string& stage) {
   if (engine.restarts() == Engine::Restarts::kByRun && options.max_restarts > 0) {
     return std::make_shared<RunMemory>(options.max_restarts);
   }
   if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
   auto file = process::MemoryFile::inherited();
-  if (file == nullptr) return nullptr;
-  const auto restarts =
-      process::positive_variable(process::current_environment(), "TORCHELASTIC_MAX_RESTARTS");
-  return std::make_shared<RunMemory>(restarts.value_or(0),
-                                     StoredRun(std::move(file), launched_runs++));
+  if (file == nullptr || launched_runs >= process::MemoryFile::kMostRuns) return nullptr;
+  const process::Environment environment = process::current_environment();
+  const auto restarts = environment.find("TORCHELASTIC_MAX_RESTARTS");
+  return std::make_shared<RunMemory>(
+      restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
+      StoredRun(std::move(file), launched_runs++),
+      fmt::format("{} in {}", stage, options.logdir.value_or("").string()));
 }
 
 // For Engine::Job. Empty if the run is not restarted.
@@ -139,7 +143,7 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   const Released released;
   // Between two attempts a signal waits for the next one, in which the run can be saved.
   std::optional<process::InterruptGuard> between_attempts;
-  const std::shared_ptr<RunMemory> memory = memory_for(options, *engine);
+  const std::shared_ptr<RunMemory> memory = memory_for(options, *engine, stage_.name);
   engine->run({.prepare =
                    [&] {
                      resolved = plan_of(options, engine);

@@ -43,7 +43,8 @@ class Follower : public Callback {
     return OptionText().with("is_loaded", is_loaded_).str();
   }
   void on_run_start(State& state) override {
-    if (!is_loaded_) return;
+    // A run that goes on after a fault has the state of its point.
+    if (!is_loaded_ || state.progress.batch_step > 0) return;
     const double lr = state.optimizer->lr();
     state.optimizer->load_state(optimizer_);
     state.optimizer->set_lr(lr);  // the configured one, not that of the loaded state

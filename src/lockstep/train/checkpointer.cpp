@@ -20,6 +20,17 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What callbacks and the user's own values remember gets tensors of its own.
+void copy_remembered(StateDict& snapshot) {
+  for (const char* const key : {"callbacks", "user_state"}) {
+    if (snapshot.contains(key)) snapshot.set(key, copied(snapshot.get<StateDict>(key)));
+  }
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const CheckpointerParts& parts)
     : parts_(parts), state_(parts.state), initial_lrs_(parts.initial_lrs) {}
 
@@ -53,6 +64,10 @@ void Checkpointer::notify_written(const SavedAt& at) {
 
 void Checkpointer::report_written() {
   for (const auto& series : series_) series->report_written();
+}
+
+bool Checkpointer::is_writing() const {
+  return std::ranges::any_of(series_, [](const auto& series) { return series->is_writing(); });
 }
 
 void Checkpointer::finish_writing() {
@@ -118,9 +133,11 @@ std::optional<ResumePoint> Checkpointer::resume() {
   keep_lrs(loaded.state);
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   if (parts_.memory != nullptr && !is_restart_) {
-    parts_.memory->set_first_point(
-        {.snapshot = loaded.state, .best_weights = best_weights_, .unavailable = {}});
+    KeptRun first{.snapshot = loaded.state, .best_weights = best_weights_};
+    copy_remembered(first.snapshot);
+    parts_.memory->set_first_point(std::move(first));
   }
+  if (is_restart_ && start_ != nullptr) state_.stop_reason = start_->stop_reason;
   std::error_code ignored;
   point.in_own_folder = is_restart_ || start_ != nullptr ||
                         (folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored));
@@ -137,6 +154,9 @@ checkpoint::Loaded Checkpointer::load(const std::optional<fs::path>& folder) con
   } else if (comm.is_primary()) {
     loaded = checkpoint::load_by_name(*parts_.options.resume, folder);
   }
+  // A callback may keep a tensor that it is given, and change it. The run may need this snapshot
+  // again.
+  if (parts_.memory != nullptr) copy_remembered(loaded.state);
   if (comm.size() == 1) return loaded;
   const StateDict small =
       comm.is_primary() ? without_tensors(loaded.state, state_.optimizers) : StateDict();
@@ -167,7 +187,8 @@ void Checkpointer::keep_lrs(const StateDict& snapshot) {
         several ? snapshot.get<StateDict>("lr").get<double>(name) : snapshot.get<double>("lr");
     if (saved == value) continue;
     initial_lrs_.set(name, saved);
-    if (!state_.comm->is_primary()) continue;
+    // After a restart, an optimizer of torch still has the learning rate of the failed attempt.
+    if (!state_.comm->is_primary() || is_restart_) continue;
     warn(fmt::format(
         "resume: lr{}: the checkpoint's run began with {}, the options of this run say {}: the "
         "run goes on with the checkpoint's; to start a new run from its weights, use weights "

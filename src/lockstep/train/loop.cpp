@@ -81,13 +81,20 @@ bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Co
   return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
 }
 
+// Whether the other ranks are copies of rank 0 of the first attempt. They need no comparison, and
+// rank 0's objects may have changed since then: an optimizer of torch has another learning rate,
+// for example. The point gives all ranks the same values.
+bool are_copies(const Plan& plan) {
+  return plan.memory != nullptr && !plan.memory->is_launched();
+}
+
 // The plan of this rank, after checking that all ranks have the same one. Callbacks of other ranks
 // are removed. Only rank 0 writes, so what writes or shows something is removed from the plans of
 // the other ranks.
 Plan plan_for(Plan plan, comm::Communicator& comm) {
   // The check calls a user's sampler for its order, so it is made only if there are ranks to
   // compare.
-  if (comm.size() > 1) check_agreement(agreement_of(plan), comm);
+  if (comm.size() > 1 && !are_copies(plan)) check_agreement(agreement_of(plan), comm);
   const Ranks elsewhere = comm.is_primary() ? Ranks::kOthers : Ranks::kPrimary;
   std::erase_if(plan.callbacks,
                 [&](const CallbackPtr& item) { return item->traits().ranks == elsewhere; });
@@ -152,14 +159,15 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
     initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
   }
-  if (comm.size() > 1) check_agreement(made_optimizers(plan), comm);
+  const bool compares = comm.size() > 1 && !are_copies(plan);
+  if (compares) check_agreement(made_optimizers(plan), comm);
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
     const PlannedOptimizer& planned = plan.optimizers[i];
     schedulers.emplace_back();
     if (!planned.scheduler) continue;
     schedulers[i] = planned.scheduler.make(*optimizers[i], schedule_of(plan, planned));
   }
-  if (comm.size() > 1) check_agreement(made_schedulers(plan), comm);
+  if (compares) check_agreement(made_schedulers(plan), comm);
   for (const Phase& phase : plan.phases) {
     std::vector<TrainedReplica> trained;
     for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
@@ -289,6 +297,7 @@ TrainResult Loop::run() {
     begin();
     run_measured();
     if (checkpointer_) checkpointer_->finish_writing();
+    finish_point();
     keep_run();
   } catch (const Interrupted&) {
     fail();
@@ -297,11 +306,19 @@ TrainResult Loop::run() {
   } catch (const std::exception& error) {
     // This is done first, so that no other rank waits for this one.
     comm_.abort(message_of(error), process::failure_kind(error));
-    if (is_restarted(error)) throw;  // the run has not ended
+    if (is_restarted(error)) {  // the run has not ended
+      abandon();
+      throw;
+    }
     fail();
     rethrow_from(failed_in());
   } catch (...) {
-    comm_.abort("threw something that is no exception");
+    const Error unknown("threw something that is no exception");
+    comm_.abort(unknown.what());
+    if (is_restarted(unknown)) {
+      abandon();
+      throw;
+    }
     fail();
     throw;
   }
@@ -311,8 +328,26 @@ TrainResult Loop::run() {
     late = std::current_exception();  // the summary of what was trained is still written
   }
   TrainResult result = finish();
+  if (late && memory_ != nullptr) memory_->end();
   if (late) std::rethrow_exception(late);
   return result;
+}
+
+// Before another attempt follows. A file that is being written may take longer than the time limit,
+// so this rank says that it is busy.
+void Loop::abandon() noexcept {
+  comm_.set_alone(true);
+  checkpointer_.reset();
+}
+
+// A launched program that is started again also repeats calls of train() that were finished.
+void Loop::finish_point() {
+  if (!training_ || plan_.memory == nullptr || !plan_.memory->is_launched()) return;
+  state_.can_snapshot = true;
+  take_point();
+  state_.can_snapshot = false;
+  if (memory_ != nullptr) memory_->finish();
+  if (shares_points_) plan_.memory->share_point(comm_);
 }
 
 void Loop::begin() {
@@ -324,7 +359,11 @@ void Loop::begin() {
   if (training_) begin_training();
   begun_ = true;
   notify_all(plan_.callbacks, &Callback::on_run_start, state_);
-  agree_to_stop();
+  // A signal that came between two attempts must not lose what was trained: between epochs the run
+  // can be saved now, inside an epoch after its next batch.
+  const bool is_restart = state_.restarts > 0;
+  state_.can_snapshot = training_ != nullptr && is_restart && !state_.inside_epoch;
+  if (!is_restart || !state_.inside_epoch) agree_to_stop();
   state_.can_snapshot = training_ != nullptr && !state_.inside_epoch;
   take_point_if(memory_ != nullptr && memory_->point() == nullptr && state_.can_snapshot);
   state_.can_snapshot = false;
@@ -379,7 +418,8 @@ void Loop::take_weights() {
   if (!options.weights || options.resume) return;  // a resumed run loaded them when it began
   std::string message = fmt::format("=> Loading weights {}", options.weights->string());
   // Only rank 0 reads, because the other ranks may not have access to its disk.
-  if (comm_.is_primary()) {
+  const bool is_replaced = memory_ != nullptr && memory_->point() != nullptr;
+  if (comm_.is_primary() && !is_replaced) {
     const FirstWeights first = first_weights(state_.model, options);
     state_.model.load_state(first.state);
     if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
@@ -424,7 +464,6 @@ void Loop::prepare_logging(bool continued) {
 void Loop::open_loggers(bool continued) {
   const TrainOptions& options = plan_.options;
   const bool has_shown = has_begun_before();
-  if (memory_ != nullptr) memory_->begin_logs();
   if (options.console) {
     ConsoleLoggerOptions shown{.first = {plan_.loss_key}};
     for (const Phase& phase : plan_.phases) {
@@ -444,16 +483,18 @@ void Loop::open_loggers(bool continued) {
     state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
+  if (memory_ != nullptr) memory_->begin_logs();  // the folder is this run's now
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
+  const RunStart start{state_.progress, continued,
+                       complete_hparams(plan_, state_, checkpointer_->initial_lrs())};
+  for (const auto& logger : state_.loggers) logger->start(start);
+  // Kept only now: loggers that could not be started are made anew in the next attempt.
   if (memory_ != nullptr) {
     std::vector<std::shared_ptr<OnceLogger>> once;
     for (const auto& logger : state_.loggers) once.push_back(std::make_shared<OnceLogger>(logger));
     memory_->set_loggers(std::move(once));
     state_.loggers.assign(memory_->loggers().begin(), memory_->loggers().end());
   }
-  const RunStart start{state_.progress, continued,
-                       complete_hparams(plan_, state_, checkpointer_->initial_lrs())};
-  for (const auto& logger : state_.loggers) logger->start(start);
   // The run resumes inside an epoch. Log the finished loaders of that epoch again, because the rows
   // after the last whole epoch are dropped from the logs of the earlier run.
   if (!state_.inside_epoch) return;
@@ -589,10 +630,7 @@ void Loop::finish_epoch() {
   state_.can_snapshot = training_ != nullptr;
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   for (const auto& logger : state_.loggers) logger->flush();
-  // A launched program that is started again also repeats calls of train() that were finished.
-  const bool is_last = state_.progress.epoch >= state_.progress.num_epochs || state_.stop_reason;
-  take_point_if(memory_ != nullptr && state_.can_snapshot &&
-                (memory_->is_point_due() || (is_last && memory_->is_launched())));
+  take_point_if(memory_ != nullptr && state_.can_snapshot && may_take_point());
   state_.can_snapshot = false;
 }
 
@@ -607,7 +645,21 @@ void Loop::take_point_if(bool wanted) {
 bool Loop::after_batch() {
   memory_->count_batch();
   report_recovery();
-  return state_.can_snapshot && memory_->is_point_due();
+  check_optimizers_once();
+  return state_.can_snapshot && may_take_point();
+}
+
+// A point counts the files of checkpoints before it as written, so it waits for them.
+bool Loop::may_take_point() const {
+  return memory_->is_point_due() && !checkpointer_->is_writing();
+}
+
+// An optimizer of torch that does not save its state could not go on from a point. Some have a
+// state only after their first step.
+void Loop::check_optimizers_once() {
+  for (const auto& name : state_.stepped) {
+    if (checked_.insert(name).second) state_.optimizers[name]->check_state();
+  }
 }
 
 // Collective inside an epoch, and also between epochs if other hosts store the point, too.
@@ -615,12 +667,14 @@ void Loop::take_point() {
   const auto began = Clock::now();
   if (memory_ != nullptr || state_.inside_epoch) {
     StateDict* const spare = memory_ != nullptr ? &memory_->spare() : nullptr;
-    KeptRun point{
-        .snapshot = checkpointer_->snapshot(spare), .best_weights = {}, .unavailable = {}};
+    KeptRun point{.snapshot = checkpointer_->snapshot(spare)};
     if (memory_ != nullptr) {
       point.best_weights = checkpointer_->best_weights();
-      memory_->keep_point(std::move(point), began);
     }
+    point.stop_reason = state_.stop_reason;
+    // Inside an epoch, a rank may have a request of which rank 0 does not know yet.
+    if (state_.inside_epoch) point.stop_reason = stop_request();
+    if (memory_ != nullptr) memory_->keep_point(std::move(point), began);
   }
   if (!shares_points_) return;
   plan_.memory->share_point(comm_);
@@ -633,7 +687,11 @@ void Loop::report_recovery() {
   recovery->workers = comm_.size();
   say(plan_.options, describe(*recovery, memory_->restart_count()));
   if (!plan_.options.logdir) return;
-  append_recovery(*plan_.options.logdir / "recoveries.jsonl", *recovery);
+  try {
+    append_recovery(*plan_.options.logdir / "recoveries.jsonl", *recovery);
+  } catch (const Error& error) {
+    warn(error.what());  // the run itself goes on
+  }
 }
 
 // Whether another attempt follows, so that callbacks do not learn of the failure. Only rank 0
@@ -647,14 +705,26 @@ bool Loop::is_restarted(const std::exception& error) {
                                .epoch = state_.progress.epoch,
                                .batch = state_.loader_batch};
   if (const auto reported = comm_.failure()) failure = *reported;
-  const bool is_own = failure.rank == comm_.rank();
+  // A rank that gives up because of another one has not failed itself.
+  const bool is_consequence = dynamic_cast<const WorkerError*>(&error) != nullptr ||
+                              dynamic_cast<const CommError*>(&error) != nullptr;
+  const bool is_own = failure.rank == comm_.rank() && !is_consequence;
   const bool is_silent =
       failure.kind == process::FailureKind::kLost || failure.kind == process::FailureKind::kHang;
   if (plan_.memory->is_launched()) {
     if (is_own || is_silent) plan_.memory->note_failure(failure);
     return plan_.memory->will_restart(failure);
   }
-  return memory_ != nullptr ? memory_->will_restart(failure) : !is_own;
+  return memory_ == nullptr || memory_->will_restart(failure);
+}
+
+// Collective. The request of the first rank that has one.
+std::optional<std::string> Loop::stop_request() {
+  const auto votes = comm_.vote(state_.stop_reason ? 1 : 0);
+  const auto first = std::ranges::find(votes, 1U);
+  if (first == votes.end()) return std::nullopt;
+  return comm_.broadcast_bytes(state_.stop_reason.value_or(""),
+                               static_cast<int>(first - votes.begin()));
 }
 
 // A request of one rank applies to all. The reason is that of the first rank with a request.

@@ -62,8 +62,8 @@ process::FailureKind failure_kind_of(process::NoteKind kind) {
 
 }  // namespace
 
-RunMemory::RunMemory(int max_restarts, StoredRun stored)
-    : policy_(max_restarts), stored_(std::move(stored)) {
+RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
+    : policy_(max_restarts), stored_(std::move(stored)), identity_(std::move(identity)) {
   // The first failure of each attempt is its cause.
   std::set<int> attempts;
   for (const process::FailureNote& note : stored_->file().failures()) {
@@ -86,7 +86,10 @@ void RunMemory::take_over(comm::Communicator& comm) {
   if (comm.topology().local_rank == 0) own = stored_->stored();
   const auto numbers = comm.vote(own ? own->sequence : 0);
   const auto newest = std::ranges::max_element(numbers);
-  if (*newest == 0) return;  // the run was lost before it stored anything
+  if (*newest == 0) {  // the run was lost before it stored anything
+    unfinished_.reset();
+    return;
+  }
   const int owner = static_cast<int>(newest - numbers.begin());
   std::string bytes = owner == comm.rank() ? std::move(own->bytes) : std::string();
   if (owner != 0) bytes = comm.broadcast_bytes(bytes, owner);
@@ -96,6 +99,10 @@ void RunMemory::take_over(comm::Communicator& comm) {
   stored_->set_sequence(*newest);
   if (!comm.is_primary()) return;
   StoredContent content = StoredRun::decode(std::move(bytes));
+  // Another run's, or a finished one: the failure was not this run's.
+  if (content.identity != identity_ || content.is_finished) unfinished_.reset();
+  if (content.identity != identity_) return;
+  is_finished_ = content.is_finished;
   point_ = std::move(content.point);
   totals = content.totals;
   recoveries_ = content.recoveries;
@@ -105,9 +112,10 @@ void RunMemory::take_over(comm::Communicator& comm) {
 void RunMemory::share_point(comm::Communicator& comm) {
   const auto sequence = comm.vote(stored_->sequence()).front();
   std::string bytes;
-  if (comm.is_primary()) bytes = stored_->stored()->bytes;
+  if (const auto own = stored_->stored(); own && comm.is_primary()) bytes = own->bytes;
   bytes = comm.broadcast_bytes(bytes);
-  if (comm.topology().local_rank == 0) stored_->take({.sequence = sequence, .bytes = bytes});
+  if (comm.topology().local_rank != 0 || comm.is_primary() || bytes.empty()) return;
+  stored_->take({.sequence = sequence, .bytes = bytes});
 }
 
 void RunMemory::begin_logs() {
@@ -116,7 +124,22 @@ void RunMemory::begin_logs() {
 }
 
 void RunMemory::store() {
-  stored_->write({.point = point_, .totals = totals, .recoveries = recoveries_});
+  try {
+    stored_->write({.identity = identity_,
+                    .is_finished = is_finished_,
+                    .point = point_,
+                    .totals = totals,
+                    .recoveries = recoveries_});
+  } catch (const std::exception& error) {
+    warn_once(fmt::format("a point of the run could not be stored, so the one before stays: {}",
+                          message_of(error)));
+  }
+}
+
+void RunMemory::finish() {
+  if (!stored_) return;
+  is_finished_ = true;
+  store();
 }
 
 void RunMemory::close_loggers() noexcept {

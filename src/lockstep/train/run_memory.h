@@ -32,7 +32,9 @@ class RunMemory {
   // For workers that this process makes anew.
   explicit RunMemory(int max_restarts) : policy_(max_restarts) {}
   // For processes that a launcher starts again.
-  RunMemory(int max_restarts, StoredRun stored);
+  // `identity` tells the runs of a program apart, for example by their folders: a program that is
+  // started again may leave out a run that was finished.
+  RunMemory(int max_restarts, StoredRun stored, std::string identity);
   // Closes loggers that an attempt has left open.
   ~RunMemory() { close_loggers(); }
   RunMemory(const RunMemory&) = delete;
@@ -63,6 +65,7 @@ class RunMemory {
   void set_loggers(std::vector<std::shared_ptr<OnceLogger>> loggers) {
     loggers_ = std::move(loggers);
     has_loggers_ = true;
+    note_log_positions();
   }
   // Closes them. Warns if that fails.
   void close_loggers() noexcept;
@@ -102,6 +105,10 @@ class RunMemory {
   // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
   // follows. The answer is kept for try_again().
   bool will_restart(const process::RankFailure& failure);
+  // The run has ended for its callbacks: whatever happens now, there is no other attempt.
+  void end() { decision_ = false; }
+  // Stores that the run is finished: a program that is started again does not train it again.
+  void finish();
   // Tells the launcher of a failure of this rank, or that another rank was lost or hangs.
   void note_failure(const process::RankFailure& failure);
   // Called when the workers of a failed attempt are gone: whether to make another attempt. Waits as
@@ -113,7 +120,9 @@ class RunMemory {
 
   RestartPolicy policy_;
   std::optional<StoredRun> stored_;
+  std::string identity_;
   bool has_begun_logs_ = false;
+  bool is_finished_ = false;
   std::vector<std::shared_ptr<OnceLogger>> loggers_;
   bool has_loggers_ = false;
   std::optional<StateDict> first_weights_;

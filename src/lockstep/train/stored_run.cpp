@@ -33,11 +33,15 @@ StoredRun::StoredRun(std::shared_ptr<process::MemoryFile> file, int run)
 
 StoredContent StoredRun::decode(std::string bytes) {
   const StateDict state = checkpoint::from_pickle(std::move(bytes));
-  StoredContent content{.totals = totals_from(state.get<StateDict>("totals")),
+  StoredContent content{.identity = state.get<std::string>("identity"),
+                        .is_finished = state.get<bool>("is_finished"),
+                        .totals = totals_from(state.get<StateDict>("totals")),
                         .recoveries = state.get<std::int64_t>("recoveries")};
   if (!state.contains("snapshot")) return content;
-  content.point =
-      KeptRun{.snapshot = state.get<StateDict>("snapshot"), .best_weights = {}, .unavailable = {}};
+  content.point = KeptRun{.snapshot = state.get<StateDict>("snapshot")};
+  if (state.contains("stop_reason")) {
+    content.point->stop_reason = state.get<std::string>("stop_reason");
+  }
   if (state.contains("best_weights")) {
     content.point->best_weights = state.get<StateDict>("best_weights");
   }
@@ -45,9 +49,13 @@ StoredContent StoredRun::decode(std::string bytes) {
 }
 
 void StoredRun::write(const StoredContent& content) {
-  StateDict state{{"totals", to_state(content.totals)}, {"recoveries", content.recoveries}};
+  StateDict state{{"identity", content.identity},
+                  {"is_finished", content.is_finished},
+                  {"totals", to_state(content.totals)},
+                  {"recoveries", content.recoveries}};
   if (content.point) {
     state.set("snapshot", content.point->snapshot);
+    if (content.point->stop_reason) state.set("stop_reason", *content.point->stop_reason);
     if (content.point->best_weights) state.set("best_weights", *content.point->best_weights);
   }
   sequence_ += 1;

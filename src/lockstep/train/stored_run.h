@@ -13,6 +13,8 @@
 namespace lockstep {
 
 struct StoredContent {
+  std::string identity = {};  // of the run, as the program says it
+  bool is_finished = false;   // the point is the end of the run
   // Nothing if the run was lost before its first point: it had only begun to write to its folder.
   std::optional<KeptRun> point = {};
   RunTotals totals = {};
