@@ -74,7 +74,6 @@ class CheckpointSeries {
   void load_state(const StateDict& state);
 
  private:
-  void check_optimizers_once();
   // What is reported when a file is there.
   struct Unreported {
     SavedAt at;
@@ -82,6 +81,7 @@ class CheckpointSeries {
     std::optional<std::filesystem::path> best = {};  // the run's best checkpoint, with is_epoch
   };
 
+  void check_optimizers_once();
   void prepare_memory();
   void save_last();
   StateDict content();
