@@ -28,8 +28,8 @@
 // state.last_checkpoint is the file. A file is written beside training, so the call comes when the
 // file is there: after a batch, before the next file is written, or before on_run_end. While it is
 // called, state.progress, state.inside_epoch and state.epoch_metrics are those of the moment of the
-// save, nothing is being written, and state.can_snapshot is false. Nothing collective may be done
-// there, and what it changes is not in the file.
+// save, and state.can_snapshot is false. The file does not change during the call. Nothing
+// collective may be done there, and what it changes is not in the file.
 //
 // With several workers, each worker has its own copy of every callback. The copies of rank 0 are
 // the caller's objects, so after the run they hold what rank 0 observed. Metrics of loaders and

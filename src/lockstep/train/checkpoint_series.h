@@ -76,7 +76,6 @@ class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
   void load_state(const StateDict& state);
 
  private:
-  void check_optimizers_once();
   // What is reported when a file is there.
   struct Unreported {
     SavedAt at;
@@ -84,6 +83,7 @@ class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
     std::optional<std::filesystem::path> best = {};  // the run's best checkpoint, with is_epoch
   };
 
+  void check_optimizers_once();
   void prepare_memory();
   void save_last();
   StateDict content();
