@@ -709,10 +709,10 @@ bool Loop::is_restarted(const std::exception& error) {
   const bool is_consequence = dynamic_cast<const WorkerError*>(&error) != nullptr ||
                               dynamic_cast<const CommError*>(&error) != nullptr;
   const bool is_own = failure.rank == comm_.rank() && !is_consequence;
-  const bool is_silent =
-      failure.kind == process::FailureKind::kLost || failure.kind == process::FailureKind::kHang;
+  // The launcher itself sees that a process has ended.
+  const bool is_hang = failure.kind == process::FailureKind::kHang;
   if (plan_.memory->is_launched()) {
-    if (is_own || is_silent) plan_.memory->note_failure(failure);
+    if (is_own || is_hang) plan_.memory->note_failure(failure);
     return plan_.memory->will_restart(failure);
   }
   return memory_ == nullptr || memory_->will_restart(failure);
