@@ -12,7 +12,8 @@ if [ -z "${DDP_OWN_SHM:-}" ] && unshare --mount true 2> /dev/null; then
   exec env DDP_OWN_SHM=1 unshare --mount --propagation private \
     bash -c 'mount -t tmpfs -o mode=1777 shm /dev/shm && exec bash "$@"' bash "$0" "$@"
 fi
-work=$(mktemp -d)
+# In memory, if possible: the time limits below are not for a disk that other tests keep busy.
+work=$(mktemp -d ${DDP_OWN_SHM:+-p /dev/shm})
 export TMPDIR=$work/temporary
 mkdir "$TMPDIR"
 trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
