@@ -221,6 +221,12 @@ class FaultTrial {
     start({.transport = scenario_.transport});
     result.injected = arrive(undisturbed, random) && inject(random);
     finish();
+    if (run_->ended_well() && is_damage(scenario_.fault)) {  // it was over before it was killed
+      result.injected = false;
+      result.outcome = "was over before";
+      compare(undisturbed.record);
+      return;
+    }
     if (run_->ended_well() && ends_what_it_meets(scenario_.fault)) result.injected = false;
     result.recoveries = static_cast<int>(read_recoveries(run_folder_).size());
     measure(result);
@@ -535,10 +541,14 @@ class FaultTrial {
       throw PromiseBroken("{} is left", (folder_ / "tmp" / name).string());
     }
     for (const auto& [inode, address] : listening_ports()) {
-      // Other programs of this machine may have begun to listen meanwhile, or have just ended.
+      // Other programs of this machine may have begun to listen meanwhile, or have just ended. The
+      // kernel closes the sockets of a process a moment after its end.
+      const auto is_gone = [&] { return !listening_ports().contains(inode) || is_held(inode); };
       if (ports_before_.contains(inode) || is_held(inode)) continue;
-      if (listening_ports().contains(inode) && !is_held(inode)) {
-        throw PromiseBroken("the port {} is left", address);
+      const auto start = Clock::now();
+      while (!is_gone()) {
+        if (seconds_since(start) > 2) throw PromiseBroken("the port {} is left", address);
+        std::this_thread::sleep_for(kPollInterval);
       }
     }
     if (!hosts_) return;
