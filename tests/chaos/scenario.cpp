@@ -128,13 +128,6 @@ std::array<std::string, 5> words_of(const Scenario& scenario) {
           std::string(name_of(scenario.moment))};
 }
 
-// At the start, an exception may come in the dry run. It is then taken for a criterion that does
-// not fit, which is a wrong option.
-Promise promise_of(const FaultRow& row, Moment moment) {
-  const bool in_dry_run = row.fault == FaultKind::kException && moment == Moment::kStart;
-  return in_dry_run ? Promise::kEither : row.promise;
-}
-
 Promise without_restarts(Promise promise) {
   return promise == Promise::kContinues ? Promise::kEither : promise;
 }
@@ -151,13 +144,13 @@ std::vector<Scenario> expand(const ScenarioOptions& options) {
         for (const Moment moment : kMoments) {
           if ((row.moments & bit(moment)) == 0) continue;
           if (!options.restarts && moment == Moment::kRecovery) continue;
-          all.push_back({.program = program,
-                         .transport = transport,
-                         .victim = row.victim,
-                         .fault = row.fault,
-                         .moment = moment,
-                         .promise = options.restarts ? promise_of(row, moment)
-                                                     : without_restarts(row.promise)});
+          all.push_back(
+              {.program = program,
+               .transport = transport,
+               .victim = row.victim,
+               .fault = row.fault,
+               .moment = moment,
+               .promise = options.restarts ? row.promise : without_restarts(row.promise)});
         }
       }
     }
