@@ -1,4 +1,4 @@
-// What it costs to be able to go on after a fault (max_restarts).
+// The cost of max_restarts: how much slower a run is that could go on after a fault.
 #pragma once
 
 #include <string>

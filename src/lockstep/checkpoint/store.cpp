@@ -51,7 +51,7 @@ std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   return paths;
 }
 
-// What is decided about the files of an epoch.
+// The decision about the files of an epoch.
 struct EpochFiles {
   fs::path folder;
   Kept epoch;                          // with the path that it has if it is kept

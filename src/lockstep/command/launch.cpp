@@ -618,7 +618,7 @@ Examples:
   auto* const endpoint =
       command->add_option("--rdzv-endpoint,--rdzv_endpoint", options->endpoint,
                           "host:port of node 0, which all nodes connect to; more of them, with "
-                          "commas between, if the run shall survive its loss");
+                          "commas between, so that the run can survive the loss of that node");
   command
       ->add_option("--master-addr,--master_addr", options->master_address,
                    "Only the host of --rdzv-endpoint")

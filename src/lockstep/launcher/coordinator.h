@@ -29,8 +29,8 @@ struct CoordinatorOptions {
   std::function<std::uint64_t()> points = [] { return 0; };  // see MembershipOptions; thread-safe
 };
 
-// What both sides prove in their handshake. It differs from that of a rendezvous, so neither can be
-// taken for the other.
+// The text whose knowledge both sides prove in their handshake. It differs from that of a
+// rendezvous, so neither can be taken for the other.
 std::string membership_token(const std::string& token);
 
 // One thread serves all nodes.

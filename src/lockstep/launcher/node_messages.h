@@ -1,4 +1,4 @@
-// What the launchers of a run whose number of nodes may change tell each other.
+// The messages between the launchers of a run whose number of nodes may change.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ struct Generation {
   std::vector<std::string> nodes = {};  // their ids by node rank; the first one coordinates
 };
 
-// What all generations of a run share. Every node knows it, so that any node can coordinate the
-// next one.
+// The values that all generations of a run share. Every node knows them, so that any node can
+// coordinate the next one.
 struct RunState {
   int shards = 0;   // for the ranks; 0: not decided yet
   int threads = 0;  // of each rank
@@ -69,7 +69,7 @@ struct RunEnd {
   std::string text = {};
 };
 
-// What a coordinator says in its welcome.
+// The welcome of a coordinator.
 struct CoordinatorStatus {
   int generation = 0;
   bool active = false;  // it has enough nodes: a generation is running or begins
