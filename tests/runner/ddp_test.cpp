@@ -66,6 +66,29 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
   }
 }
 
+TEST(Ddp, RoundedGradientsGiveTheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
+  const auto run = [](const Workers& setup, std::int64_t accumulation_steps) {
+    TrainOptions options = with(setup);
+    options.wire = Wire::kBf16;
+    options.clip_grad_norm = 0.5;
+    options.accumulation_steps = accumulation_steps;
+    return toy::train(options);
+  };
+  for (const std::int64_t steps : {1, 3}) {
+    const auto alone = run({.workers = 1}, steps);
+    EXPECT_NE(alone.weights_hash, toy::train(with({.workers = 1})).weights_hash);
+    for (const Workers& setup :
+         {Workers{.workers = 2}, Workers{.workers = 3}, Workers{.workers = 2, .backend = "gloo"},
+          Workers{.workers = 3, .backend = "gloo"},
+          Workers{.workers = 3, .share_updates = false}}) {
+      SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+      const auto many = run(setup, steps);
+      EXPECT_EQ(many.weights_hash, alone.weights_hash);
+      EXPECT_EQ(many.history, alone.history);
+    }
+  }
+}
+
 // With a random transform of the samples.
 TEST(Ddp, TheSameBitsForAnyNumberOfLoadingThreads) {
   struct Loading {
