@@ -74,9 +74,10 @@ int main(int argc, char** argv) try {
   app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
-  app.add_option("--wire", wire, "How gradients are summed and sent: fp32, or bf16 in half the bytes")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ls::Wire>{
-          {"fp32", ls::Wire::kFp32}, {"bf16", ls::Wire::kBf16}}))
+  app.add_option("--wire", wire,
+                 "How gradients are summed and sent: fp32, or bf16 in half the bytes")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, ls::Wire>{{"fp32", ls::Wire::kFp32}, {"bf16", ls::Wire::kBf16}}))
       ->default_str("fp32");
   app.add_option("--max-restarts", max_restarts,
                  "How many times workers are made anew after one was lost")

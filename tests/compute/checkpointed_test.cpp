@@ -177,9 +177,8 @@ TEST(Checkpointed, TakesAndReturnsSeveralTensors) {
       const torch::optional<Tensor> shift =
           shifts ? torch::optional<Tensor>(torch::ones({3}).requires_grad_()) : torch::nullopt;
       const std::pair<Tensor, double> scaled(factor, 0.3);
-      const auto [first, more, none, number] = is_wrapped
-                                                   ? wrapped->forward(x, shift, scaled, true)
-                                                   : module->forward(x, shift, scaled, true);
+      const auto [first, more, none, number] = is_wrapped ? wrapped->forward(x, shift, scaled, true)
+                                                          : module->forward(x, shift, scaled, true);
       EXPECT_EQ(number, 7);
       EXPECT_FALSE(none.defined());
       EXPECT_FALSE(more[1].requires_grad());
@@ -301,16 +300,19 @@ TEST(Checkpointed, SaysWhatItCannotComputeAgain) {
   EXPECT_THAT(config_error_of([&] { output.sum().backward(); }),
               HasSubstr("was changed between forward and backward()"));
   const Tensor again = wrapped->forward(torch::ones({2, 3}));
-  EXPECT_THAT(
-      config_error_of([&] {
-        torch::autograd::grad({again.sum()}, {layer->weight}, {}, torch::nullopt, true);
-      }),
-      HasSubstr("create_graph: expected false"));
+  EXPECT_THAT(config_error_of([&] {
+                torch::autograd::grad({again.sum()}, {layer->weight}, {}, torch::nullopt, true);
+              }),
+              HasSubstr("create_graph: expected false"));
   nn::Sequential in_place(nn::ReLU(nn::ReLUOptions(true)), nn::Linear(3, 3));
-  EXPECT_THAT(config_error_of([&] { checkpointed(in_place)->forward(torch::ones({2, 3})); }),
+  EXPECT_THAT(config_error_of([&] {
+                checkpointed(in_place)->forward(torch::ones({2, 3}));
+              }),
               HasSubstr("changed its input 0 in place"));
   layer->weight.register_hook([](const Tensor& grad) { return grad * 2; });
-  EXPECT_THAT(config_error_of([&] { wrapped->forward(torch::ones({2, 3})); }),
+  EXPECT_THAT(config_error_of([&] {
+                wrapped->forward(torch::ones({2, 3}));
+              }),
               HasSubstr("parameter 'weight' of torch::nn::LinearImpl has a hook"));
   EXPECT_THAT(config_error_of([] { checkpointed(std::shared_ptr<nn::LinearImpl>()); }),
               HasSubstr("expected a module, got none"));

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/compute/checkpointed.h"
+#include "lockstep/compute/switches.h"
 #include "lockstep/dist/objects.h"
 #include "lockstep/state/hash.h"
 #include "tests/dist/workers.h"
@@ -98,6 +100,29 @@ TEST(DistributedModel, BackwardGivesTheBitsOfAverageGradients) {
   }
 }
 
+// Gradients of checkpointed modules reach the buckets as all others do.
+TEST(DistributedModel, CheckpointedModulesHaveTheSameGradients) {
+  run_workers({.count = 2, .backend = "gloo"}, [&](int rank, int) {
+    const auto grads_of = [&](bool checkpoints) {
+      torch::manual_seed(3);
+      const torch::nn::Linear first(3, 5), second(5, 5), third(5, 2);
+      torch::nn::Sequential net;
+      if (checkpoints) {
+        net = torch::nn::Sequential(checkpointed(first), torch::nn::Tanh(), checkpointed(second),
+                                    torch::nn::Tanh(), third);
+      } else {
+        net = torch::nn::Sequential(first, torch::nn::Tanh(), second, torch::nn::Tanh(), third);
+      }
+      const compute::WithoutSpeedup plain(compute::Speedup::kPlan);
+      const auto model = prepare_ddp_model(net, kManyBuckets);
+      torch::manual_seed(static_cast<std::uint64_t>(rank));
+      model(torch::randn({4, 3})).square().sum().backward();
+      return net;
+    };
+    expect_equal_grads(grads_of(true), grads_of(false));
+  });
+}
+
 // The bits are those of a sum of bfloat16 in the order of the ranks' tree, and the weights of the
 // ranks are not rounded: 257 is no bfloat16.
 TEST(DistributedModel, RoundedGradientsAreTheSameOverAnyBackend) {
@@ -106,8 +131,8 @@ TEST(DistributedModel, RoundedGradientsAreTheSameOverAnyBackend) {
       run_workers({.count = 3, .backend = backend}, [&](int rank, int) {
         auto net = plain_model();
         auto by_hand = plain_model();
-        const auto model = prepare_ddp_model(
-            net, {.bucket_bytes = bucket_bytes, .wire = Wire::kBf16});
+        const auto model =
+            prepare_ddp_model(net, {.bucket_bytes = bucket_bytes, .wire = Wire::kBf16});
         const auto inputs_of = [](int of) {
           torch::manual_seed(static_cast<std::uint64_t>(of));
           return std::pair(torch::randn({of + 2, 3}), torch::randn({of + 2, 2}));

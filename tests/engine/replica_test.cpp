@@ -115,9 +115,8 @@ TEST(Replica, RoundedGradientsHaveTheSameBits) {
     comm::Local alone;
     const std::string expected = trained(alone, {.shards = shards, .wire = Wire::kBf16});
     EXPECT_NE(expected, trained(alone, {.shards = shards}));
-    EXPECT_EQ(
-        trained(alone, {.shards = shards, .one_batch_per_update = true, .wire = Wire::kBf16}),
-        expected);
+    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_per_update = true, .wire = Wire::kBf16}),
+              expected);
     for (Case how : {Case{}, Case{.share_memory = false}, Case{.backend = "gloo"},
                      Case{.backend = "gloo", .bucket_bytes = 1000}}) {
       how.shards = shards;
@@ -141,9 +140,8 @@ TEST(Replica, RoundedGradientsHaveTheSameBits) {
 
 TEST(Replica, TheGradientOfASingleShardIsRounded) {
   comm::Local alone;
-  const NamedTensors parameters{
-      {"float", torch::zeros({3}).requires_grad_()},
-      {"double", torch::zeros({3}, torch::kFloat64).requires_grad_()}};
+  const NamedTensors parameters{{"float", torch::zeros({3}).requires_grad_()},
+                                {"double", torch::zeros({3}, torch::kFloat64).requires_grad_()}};
   Replica replica(parameters, alone, {.shards = 1, .wire = Wire::kBf16});
   const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 1.0}).make(replica.parameters());
   replica.begin_shard(0, true);

@@ -270,8 +270,7 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   if (size() == 1) {
     if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
   } else {
-    const Reduction reduction{
-        .plan = plan, .data = terms, .elements = elements, .gradients = true};
+    const Reduction reduction{.plan = plan, .data = terms, .elements = elements, .gradients = true};
     std::byte* const outputs[] = {target.data()};
     rounds ? reduce_rounded(reduction, target.data()) : do_reduce(reduction, outputs);
   }

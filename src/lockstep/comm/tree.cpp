@@ -140,7 +140,9 @@ void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const>
       [](const T* from, T* to, std::int64_t length) {
         if (to != from) std::copy(from, from + length, to);
       },
-      [op](const T* a, const T* b, T* out, std::int64_t length) { combine(a, b, out, length, op); });
+      [op](const T* a, const T* b, T* out, std::int64_t length) {
+        combine(a, b, out, length, op);
+      });
 }
 
 void Tree::reduce(std::span<const void* const> inputs, std::span<void* const> outputs,

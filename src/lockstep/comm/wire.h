@@ -1,7 +1,7 @@
 // How precisely gradients are summed and sent. With bf16 every term and every sum of the tree
-// (tree.h) is rounded to bfloat16, to the nearest and in a tie to the even one. The rounding belongs
-// to the sum and not to a message: it takes place wherever a node is computed, so a sum has the
-// same bits for any number of ranks and over any communicator (docs/decisions/wire.md).
+// (tree.h) is rounded to bfloat16, to the nearest and in a tie to the even one. The rounding
+// belongs to the sum and not to a message: it takes place wherever a node is computed, so a sum has
+// the same bits for any number of ranks and over any communicator (docs/decisions/wire.md).
 #pragma once
 
 #include <cstdint>

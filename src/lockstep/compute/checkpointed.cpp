@@ -37,8 +37,7 @@ class GeneratorStates {
     }
     GeneratorStates all;
     for (const auto& [type, index] : devices) {
-      all.generators_.push_back(
-          at::globalContext().defaultGenerator(c10::Device(type, index)));
+      all.generators_.push_back(at::globalContext().defaultGenerator(c10::Device(type, index)));
     }
     all.read();
     return all;
@@ -280,7 +279,8 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
   static torch::autograd::variable_list forward(AutogradContext* context,
                                                 const c10::intrusive_ptr<Segment>& segment,
                                                 const torch::autograd::variable_list& variables) {
-    const auto inputs = static_cast<std::ptrdiff_t>(variables.size() - segment->parameters().size());
+    const auto inputs =
+        static_cast<std::ptrdiff_t>(variables.size() - segment->parameters().size());
     const TensorList own(variables.begin(), variables.begin() + inputs);
     TensorList outputs = segment->forward(own);
     TensorList constants;

@@ -1,7 +1,8 @@
 // Activation checkpointing: a module whose activations are not kept for backward(), but computed
 // again in it. This saves memory and costs a second forward pass of the module.
 //
-//   nn::Sequential model(ls::checkpointed(Block(64)), ls::checkpointed(Block(64)), nn::Linear(64, 10));
+//   nn::Sequential model(ls::checkpointed(Block(64)), ls::checkpointed(Block(64)), nn::Linear(64,
+//   10));
 //
 // Outputs, gradients, random numbers and running statistics have the same bits as without it, and
 // the parameters have the same names, so checkpoint files fit both. What a module must not do is
@@ -41,8 +42,8 @@ using SegmentFunction = std::function<TensorList(const TensorList& inputs)>;
 bool records_gradients(const torch::nn::Module& module, const TensorList& inputs);
 
 // Returns run(inputs), for which backward() calls `run` again. `run` must use no parameters but
-// those of the module. Throws ConfigError if a parameter has a hook, or if `run` changed an input in
-// place.
+// those of the module. Throws ConfigError if a parameter has a hook, or if `run` changed an input
+// in place.
 TensorList run_checkpointed(const torch::nn::Module& module, const TensorList& inputs,
                             SegmentFunction run);
 
@@ -134,8 +135,7 @@ class CheckpointedImpl<M, Result (Base::*)(Arguments...)> : public compute::Same
 
   std::shared_ptr<torch::nn::Module> clone(
       const torch::optional<torch::Device>& device = torch::nullopt) const override {
-    return std::make_shared<CheckpointedImpl>(
-        std::dynamic_pointer_cast<M>(module_->clone(device)));
+    return std::make_shared<CheckpointedImpl>(std::dynamic_pointer_cast<M>(module_->clone(device)));
   }
 
  private:

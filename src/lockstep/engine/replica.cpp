@@ -84,12 +84,11 @@ std::int64_t Replica::plan_shared_sets() {
 void Replica::make_buckets() {
   if (!options_.overlap) return;
   buckets_.reset();  // ends the thread of the old ones
-  buckets_ = std::make_unique<GradientBuckets>(
-      *parameters_, communicator_,
-      BucketOptions{.leaves = options_.shards,
-                    .nodes = sums_.nodes(),
-                    .bytes = options_.bucket_bytes,
-                    .wire = options_.wire});
+  buckets_ = std::make_unique<GradientBuckets>(*parameters_, communicator_,
+                                               BucketOptions{.leaves = options_.shards,
+                                                             .nodes = sums_.nodes(),
+                                                             .bytes = options_.bucket_bytes,
+                                                             .wire = options_.wire});
 }
 
 void Replica::send() {
@@ -176,17 +175,16 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const auto at = [&](const torch::Tensor& set, std::int64_t element) {
       return static_cast<std::byte*>(set.data_ptr()) + element * width;
     };
-    compute::for_ranges(
-        {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t i = first; i < last; i += kPiece) {
-            const std::int64_t count = std::min(kPiece, last - i);
-            const void* const inputs[] = {at(to, i), at(from, i)};
-            void* const outputs[] = {at(to, i)};
-            pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum,
-                        options_.wire);
-            std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
-          }
-        });
+    compute::for_ranges({.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first,
+                                                                       std::int64_t last) {
+      for (std::int64_t i = first; i < last; i += kPiece) {
+        const std::int64_t count = std::min(kPiece, last - i);
+        const void* const inputs[] = {at(to, i), at(from, i)};
+        void* const outputs[] = {at(to, i)};
+        pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum, options_.wire);
+        std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
+      }
+    });
   }
 }
 
