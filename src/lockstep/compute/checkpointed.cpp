@@ -278,7 +278,7 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
  public:
   static torch::autograd::variable_list forward(AutogradContext* context,
                                                 const c10::intrusive_ptr<Segment>& segment,
-                                                const torch::autograd::variable_list& variables) {
+                                                at::TensorList variables) {
     const auto inputs =
         static_cast<std::ptrdiff_t>(variables.size() - segment->parameters().size());
     const TensorList own(variables.begin(), variables.begin() + inputs);
@@ -324,7 +324,8 @@ TensorList run_checkpointed(const torch::nn::Module& module, const TensorList& i
   const auto segment = c10::make_intrusive<Segment>(module, inputs, std::move(run));
   TensorList variables = inputs;
   variables.insert(variables.end(), segment->parameters().begin(), segment->parameters().end());
-  return CheckpointFunction::apply(segment, variables);
+  // LibTorch takes the tensors of a TensorList for inputs, but not those of a vector.
+  return CheckpointFunction::apply(segment, at::TensorList(variables));
 }
 
 SameNames::SameNames(std::shared_ptr<torch::nn::Module> original)
