@@ -1,6 +1,7 @@
 // Trains one of three models on images of handwritten digits (or clothes), with metrics, logs and
 // checkpoints.
 #include <iostream>
+#include <map>
 
 #include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
@@ -40,6 +41,7 @@ int main(int argc, char** argv) try {
   std::optional<std::uint64_t> seed;
   std::optional<int> workers, shards;
   std::string backend = "auto";
+  ls::Wire wire = ls::Wire::kFp32;
   int timeout = 300, max_restarts = 0;
   bool quiet = false;
 
@@ -72,6 +74,11 @@ int main(int argc, char** argv) try {
   app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
+  app.add_option("--wire", wire,
+                 "How gradients are summed and sent: fp32, or bf16 in half the bytes")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, ls::Wire>{{"fp32", ls::Wire::kFp32}, {"bf16", ls::Wire::kBf16}}))
+      ->default_str("fp32");
   app.add_option("--max-restarts", max_restarts,
                  "How many times workers are made anew after one was lost")
       ->capture_default_str();
@@ -103,6 +110,7 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !quiet,
+      .wire = wire,
       .callbacks = callbacks,
       .max_restarts = max_restarts,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(

@@ -27,6 +27,7 @@
 #include "lockstep/callback/timer.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/tensor_file.h"
+#include "lockstep/compute/checkpointed.h"
 #include "lockstep/data/balanced_sampler.h"
 #include "lockstep/data/cache.h"
 #include "lockstep/data/collate.h"

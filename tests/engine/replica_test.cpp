@@ -23,6 +23,7 @@ struct Case {
   bool share_memory = true;
   std::int64_t bucket_bytes = 8 << 20;
   bool one_batch_per_update = false;
+  Wire wire = Wire::kFp32;
 };
 
 // Trains a small model for some steps. Each shard has its own random gradients. The last of the
@@ -37,7 +38,8 @@ std::string trained(comm::Communicator& comm, const Case& how) {
                   {.shards = how.shards,
                    .share_memory = how.share_memory,
                    .bucket_bytes = how.bucket_bytes,
-                   .one_batch_per_update = how.one_batch_per_update});
+                   .one_batch_per_update = how.one_batch_per_update,
+                   .wire = how.wire});
   const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
@@ -104,6 +106,55 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
       }
     }
   }
+}
+
+// Gradients that are rounded to bfloat16 have the same bits, too: over shared memory and Gloo, in
+// one message and in buckets, and however a rank adds up its shards.
+TEST(Replica, RoundedGradientsHaveTheSameBits) {
+  for (const int shards : {4, 7}) {
+    comm::Local alone;
+    const std::string expected = trained(alone, {.shards = shards, .wire = Wire::kBf16});
+    EXPECT_NE(expected, trained(alone, {.shards = shards}));
+    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_per_update = true, .wire = Wire::kBf16}),
+              expected);
+    for (Case how : {Case{}, Case{.share_memory = false}, Case{.backend = "gloo"},
+                     Case{.backend = "gloo", .bucket_bytes = 1000}}) {
+      how.shards = shards;
+      how.wire = Wire::kBf16;
+      for (const bool one_batch : {false, true}) {
+        how.one_batch_per_update = one_batch;
+        for (const int size : {2, 3}) {
+          run_ranks({.size = size, .probe = compute::autograd_works},
+                    [&](process::HostGroup& host_group) {
+                      const auto world =
+                          comm::World::of_host_group(host_group, {.backend = how.backend});
+                      EXPECT_EQ(trained(world->communicator(), how), expected)
+                          << how.backend << " " << how.share_memory << " " << how.bucket_bytes;
+                      world->communicator().barrier();
+                    });
+        }
+      }
+    }
+  }
+}
+
+TEST(Replica, TheGradientOfASingleShardIsRounded) {
+  comm::Local alone;
+  const NamedTensors parameters{{"float", torch::zeros({3}).requires_grad_()},
+                                {"double", torch::zeros({3}, torch::kFloat64).requires_grad_()}};
+  Replica replica(parameters, alone, {.shards = 1, .wire = Wire::kBf16});
+  const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 1.0}).make(replica.parameters());
+  replica.begin_shard(0, true);
+  replica.before_backward();
+  // 1 + 2^-8 is in the middle of two bfloat16 numbers, of which 1 is even.
+  const double middle = 1 + 1.0 / 256;
+  (parameters[0].second * torch::tensor({middle, 1.0, 1 + 3.0 / 256})).sum().backward();
+  (parameters[1].second * middle).sum().backward();
+  replica.end_shard(0);
+  const TrainedReplica all[] = {{replica, *optimizer}};
+  update(all, {});
+  EXPECT_TRUE(parameters[0].second.detach().equal(torch::tensor({-1.0F, -1.0F, -1.015625F})));
+  EXPECT_TRUE(parameters[1].second.detach().equal(torch::full({3}, -middle, torch::kFloat64)));
 }
 
 TEST(Replica, NeedsFewSetsOfGradients) {

@@ -231,6 +231,17 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   check_dense(out);
   const Elements elements{out.numel(), out.scalar_type()};
   check_reducible(elements.type, ReduceOp::kSum);
+  const bool rounds = is_rounded(parts.wire, elements.type);
+  if (rounds && parts.exact > 0) {
+    const auto cut = [&](std::int64_t begin, std::int64_t end, Wire wire) {
+      Parts some{.leaves = parts.leaves, .tensors = {}, .nodes = parts.nodes, .wire = wire};
+      for (const auto& tensor : parts.tensors) some.tensors.push_back(tensor.slice(0, begin, end));
+      sum_parts(some, out.slice(0, begin, end));
+    };
+    cut(0, parts.exact, Wire::kFp32);
+    cut(parts.exact, elements.count, parts.wire);
+    return;
+  }
   std::vector<Staged> staged;
   std::vector<const void*> inputs;
   for (const auto& tensor : parts.tensors) {
@@ -253,16 +264,40 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     terms.push_back(
         sums.emplace_back(staged[static_cast<std::size_t>(first - nodes.begin())].data()));
   }
-  own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum);
+  own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum, parts.wire);
 
   Staged target(out);
   if (size() == 1) {
     if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
   } else {
+    const Reduction reduction{.plan = plan, .data = terms, .elements = elements, .gradients = true};
     std::byte* const outputs[] = {target.data()};
-    do_reduce({.plan = plan, .data = terms, .elements = elements, .gradients = true}, outputs);
+    rounds ? reduce_rounded(reduction, target.data()) : do_reduce(reduction, outputs);
   }
   target.finish();
+}
+
+// The nodes are rounded already, so converting them to bfloat16 loses nothing. A sum of bfloat16 is
+// rounded at every node, as the sums of float32 that a rank computes by itself.
+void Communicator::reduce_rounded(const Reduction& reduction, std::byte* out) {
+  const Elements narrow{.count = reduction.elements.count, .type = torch::kBFloat16};
+  std::vector<torch::Tensor> nodes;
+  std::vector<const void*> data;
+  for (const void* const node : reduction.data) {
+    nodes.push_back(torch::empty({narrow.count}, narrow.type));
+    auto* const to = nodes.back().data_ptr<c10::BFloat16>();
+    narrow_to_bf16(static_cast<const float*>(node), to, narrow.count);
+    data.push_back(to);
+  }
+  const torch::Tensor sum = torch::empty({narrow.count}, narrow.type);
+  std::byte* const outputs[] = {static_cast<std::byte*>(sum.data_ptr())};
+  do_reduce({.plan = reduction.plan,
+             .data = data,
+             .elements = narrow,
+             .op = reduction.op,
+             .gradients = reduction.gradients},
+            outputs);
+  widen_from_bf16(sum.data_ptr<c10::BFloat16>(), reinterpret_cast<float*>(out), narrow.count);
 }
 
 }  // namespace lockstep::comm

@@ -52,6 +52,12 @@ struct Parts {
   // The node that each tensor holds, if some leaves were already added up (RunningSums). Empty:
   // each tensor is one leaf.
   std::vector<TreeNode> nodes = {};
+  // With kBf16, numbers of float32 are rounded before each addition and after it, and sent in half
+  // the bytes.
+  Wire wire = Wire::kFp32;
+  // How many elements at the front are never rounded, for example counts. They cost a reduction of
+  // their own if the rest is rounded. The tensors then have one dimension.
+  std::int64_t exact = 0;
 };
 
 class Communicator {
@@ -168,6 +174,7 @@ class Communicator {
     Tree own;            // adds up this rank's terms
   };
   const ReductionOrder& order(int leaves, const std::vector<TreeNode>& terms = {});
+  void reduce_rounded(const Reduction& reduction, std::byte* out);
   void wait_for_background() const {
     if (background_) background_();
   }

@@ -84,10 +84,11 @@ std::int64_t Replica::plan_shared_sets() {
 void Replica::make_buckets() {
   if (!options_.overlap) return;
   buckets_.reset();  // ends the thread of the old ones
-  buckets_ = std::make_unique<GradientBuckets>(
-      *parameters_, communicator_,
-      BucketOptions{
-          .leaves = options_.shards, .nodes = sums_.nodes(), .bytes = options_.bucket_bytes});
+  buckets_ = std::make_unique<GradientBuckets>(*parameters_, communicator_,
+                                               BucketOptions{.leaves = options_.shards,
+                                                             .nodes = sums_.nodes(),
+                                                             .bytes = options_.bucket_bytes,
+                                                             .wire = options_.wire});
 }
 
 void Replica::send() {
@@ -162,7 +163,11 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const torch::Tensor& from =
         buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.from)];
     if (!to.device().is_cpu()) {
-      to.add_(from);
+      if (comm::is_rounded(options_.wire, to.scalar_type())) {
+        to.copy_(to.to(torch::kBFloat16).add_(from.to(torch::kBFloat16)));
+      } else {
+        to.add_(from);
+      }
       from.zero_();
       continue;
     }
@@ -170,16 +175,16 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const auto at = [&](const torch::Tensor& set, std::int64_t element) {
       return static_cast<std::byte*>(set.data_ptr()) + element * width;
     };
-    compute::for_ranges(
-        {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t i = first; i < last; i += kPiece) {
-            const std::int64_t count = std::min(kPiece, last - i);
-            const void* const inputs[] = {at(to, i), at(from, i)};
-            void* const outputs[] = {at(to, i)};
-            pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum);
-            std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
-          }
-        });
+    compute::for_ranges({.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first,
+                                                                       std::int64_t last) {
+      for (std::int64_t i = first; i < last; i += kPiece) {
+        const std::int64_t count = std::min(kPiece, last - i);
+        const void* const inputs[] = {at(to, i), at(from, i)};
+        void* const outputs[] = {at(to, i)};
+        pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum, options_.wire);
+        std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
+      }
+    });
   }
 }
 
@@ -335,6 +340,25 @@ void Replica::sum_gradients() {
     sum_own_part();
   } else if (options_.shards > 1) {
     exchange_sums();
+  } else {
+    round_gradients();
+  }
+}
+
+// A single shard is a leaf without a sum, and a leaf is rounded, too.
+void Replica::round_gradients() {
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_trainable()) continue;
+    if (!comm::is_rounded(options_.wire, buffer.grads.scalar_type())) continue;
+    if (!buffer.grads.device().is_cpu()) {
+      buffer.grads.copy_(buffer.grads.to(torch::kBFloat16));
+      continue;
+    }
+    auto* const grads = buffer.grads.data_ptr<float>();
+    compute::for_ranges({.size = buffer.grads.numel(), .grain = 4 * kPiece},
+                        [&](std::int64_t first, std::int64_t last) {
+                          comm::round_to_bf16(grads + first, grads + first, last - first);
+                        });
   }
 }
 
@@ -352,7 +376,8 @@ void Replica::exchange_sums() {
           {.leaves = options_.shards,
            .tensors = {buffer.messages.begin(),
                        buffer.messages.begin() + static_cast<std::ptrdiff_t>(terms)},
-           .nodes = sums_.nodes()},
+           .nodes = sums_.nodes(),
+           .wire = options_.wire},
           buffer.messages.front());
     }
   }
@@ -382,7 +407,8 @@ void Replica::sum_own_part() {
       };
       for (std::size_t i = 0; i < terms_.size(); ++i) inputs[i] = at(terms_[i]);
       void* const outputs[] = {at(0)};
-      tree_->reduce(inputs, outputs, count, buffer.grads.scalar_type(), comm::ReduceOp::kSum);
+      tree_->reduce(inputs, outputs, count, buffer.grads.scalar_type(), comm::ReduceOp::kSum,
+                    options_.wire);
       for (std::size_t i = 1; i < terms_.size(); ++i) {
         std::memset(at(terms_[i]), 0, static_cast<std::size_t>(count * width));
       }

@@ -38,6 +38,9 @@ struct ReplicaOptions {
   // Each shard is computed once before every update. Otherwise the gradients of several batches are
   // added up for each shard, so every shard needs its own memory for gradients.
   bool one_batch_per_update = false;
+  // With kBf16, gradients of float32 are rounded at every node of the sum over the shards, and
+  // workers that do not share memory send half the bytes.
+  Wire wire = Wire::kFp32;
   Profiler* profiler = nullptr;  // measures the activities; none: nothing is measured
 };
 
@@ -130,6 +133,7 @@ class Replica {
   std::int64_t set_of(int local) const;
   void add_sets(const comm::RunningSums::Addition& addition);
   void sum_gradients();
+  void round_gradients();
   void sum_own_part();
   void exchange_sums();
   void wait_for_all();

@@ -693,6 +693,7 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
       {"clip_grad_value", &T::clip_grad_value, "the largest value of a gradient's element"},
+      {"wire", &T::wire, "bf16: gradients are summed and sent in 2 bytes per number"},
       {"log_gradient_norm", &T::log_gradient_norm,
        "the metric gradient/norm, which clip_grad_norm adds, too"},
       {"terminate_on_nan", &T::terminate_on_nan, "a loss that is not finite ends the run"},

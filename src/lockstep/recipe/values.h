@@ -45,6 +45,12 @@ struct EnumNames<ProgressBars> {
 };
 
 template <>
+struct EnumNames<Wire> {
+  static constexpr std::pair<Wire, const char*> names[] = {{Wire::kFp32, "fp32"},
+                                                           {Wire::kBf16, "bf16"}};
+};
+
+template <>
 struct EnumNames<LRScale> {
   static constexpr std::pair<LRScale, const char*> names[] = {{LRScale::kLog, "log"},
                                                               {LRScale::kLinear, "linear"}};

@@ -154,6 +154,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                 .share_memory = plan.engine->shares_updates(),
                 .overlap = !plan.step.sync_bn && unseen_gradients,
                 .one_batch_per_update = plan.step.accumulation_steps == 1,
+                .wire = plan.step.wire,
                 .profiler = &profiler}) {
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
     optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));

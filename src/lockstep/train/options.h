@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/named.h"
+#include "lockstep/comm/wire.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
@@ -99,6 +100,10 @@ struct TrainOptions {
   // phases, those of the phase. It is called once for each copy of the gradients: on every rank, or
   // on rank 0 only if the workers share memory. So it must give the same result on every rank.
   GradientFunction clip_grad;
+  // With kBf16, gradients are summed in bfloat16, and hosts send each other half the bytes. Every
+  // gradient of a shard and every sum is rounded, on one worker, too, so that the results are still
+  // the same for any number of workers. Gradients of float64 are not changed.
+  Wire wire = Wire::kFp32;
   bool log_gradient_norm = false;  // the metric "gradient/norm", which clip_grad_norm adds, too
   bool terminate_on_nan = false;   // a loss that is not finite ends the run
 

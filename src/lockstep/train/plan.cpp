@@ -364,6 +364,7 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .clip_grad_norm = options.clip_grad_norm,
                      .clip_grad_value = options.clip_grad_value,
                      .clip_grad = options.clip_grad,
+                     .wire = options.wire,
                      .log_gradient_norm = options.log_gradient_norm},
             .length = {},
             .goes_on_from = nullptr,
