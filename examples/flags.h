@@ -14,6 +14,7 @@ struct Flags {
   int max_restarts = 0;  // how many times workers are made anew
   std::optional<std::string> logdir, resume;
   std::int64_t save_every = 0;  // batches; 0: only at the end of epochs
+  std::string precision = "fp32";
   bool quiet = false;
 
   // Saves checkpoints, if there is a logdir.

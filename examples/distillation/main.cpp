@@ -87,6 +87,7 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .valid_loader = "valid",
       .verbose = !flags.quiet,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .ddp = true,
       .workers = flags.workers,

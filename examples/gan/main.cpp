@@ -63,6 +63,7 @@ int main(int argc, char** argv) try {
       .logdir = flags.logdir,
       .resume = flags.resume,
       .verbose = !flags.quiet,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .max_restarts = flags.max_restarts,
       .engine =

@@ -119,6 +119,7 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !flags.quiet,
+      .precision = flags.precision,
       .callbacks = callbacks,
       .ddp = true,
       .workers = flags.workers,

@@ -86,6 +86,7 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .valid_loader = "valid",
       .verbose = !flags.quiet,
+      .precision = flags.precision,
       .callbacks = callbacks,
       .ddp = true,
       .workers = flags.workers,
