@@ -15,7 +15,12 @@ using torch::ScalarType;
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 
 bool has_autocast(DeviceType device) {
-  return autocast::is_autocast_available(device);
+  try {
+    autocast::get_autocast_dtype(device);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
 }
 bool is_autocast_on(DeviceType device) {
   return autocast::is_autocast_enabled(device);
