@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -10,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include "lockstep/base/file.h"
 #include "lockstep/callback/checkpoint.h"
@@ -24,7 +22,6 @@
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
 namespace nn = torch::nn;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -39,18 +36,6 @@ std::shared_ptr<Engine> two_shards(int workers, const std::string& backend = "au
                                      .backend = backend,
                                      .timeout = std::chrono::seconds(60)});
 }
-
-class EmptyFolder {
- public:
-  EmptyFolder() : path_(fs::temp_directory_path() / fmt::format("precision_{}", ::getpid())) {
-    fs::remove_all(path_);
-  }
-  ~EmptyFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 TEST(MixedPrecision, OptionsSayItInOneWay) {
   TrainOptions options;
@@ -245,7 +230,7 @@ TEST(MixedPrecision, TheScaleIsTakenOutBeforeClipping) {
 
 TEST(MixedPrecision, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    const EmptyFolder folder;
+    const TemporaryDirectory folder;
     const auto options = [&] {
       TrainOptions all = scaled_options(1);
       all.precision = precision;
@@ -253,24 +238,24 @@ TEST(MixedPrecision, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
     };
     const auto straight = toy::train(options());
     TrainOptions first = options();
-    first.logdir = folder.path();
+    first.logdir = folder / "run";
     auto stop = std::make_shared<toy::Hooks>();
     stop->step = [](State& s) {
       if (s.is_train && s.progress.batch_step == 12) throw Error("stopped here");
     };
     first.callbacks = {CheckpointCallback({.save_every_batches = 3}), stop};
     EXPECT_THAT(toy::error_of([&] { toy::train(first); }), HasSubstr("stopped here"));
-    const StateDict saved = checkpoint::load(folder.path() / "checkpoints/last.pth");
+    const StateDict saved = checkpoint::load(folder / "run/checkpoints/last.pth");
     EXPECT_EQ(saved_precision(saved), precision);
     EXPECT_GT(saved.get<StateDict>("scaler_state_dict").get<std::int64_t>("skipped"), 0);
     EXPECT_FALSE(saved.get<StateDict>("run").get<std::string>("loader").empty());
     TrainOptions second = options();
-    second.logdir = folder.path();
+    second.logdir = folder / "run";
     second.resume = "last";
     const auto resumed = toy::train(second);
     EXPECT_EQ(resumed.weights_hash, straight.weights_hash) << precision.name();
     EXPECT_EQ(resumed.skipped_steps, straight.skipped_steps);
-    const auto summary = nlohmann::json::parse(read_file(folder.path() / "summary.json"));
+    const auto summary = nlohmann::json::parse(read_file(folder / "run/summary.json"));
     EXPECT_EQ(summary.at("precision"), precision.name());
     EXPECT_EQ(summary.at("skipped_steps"), straight.skipped_steps);
   }
@@ -397,10 +382,10 @@ TEST(MixedPrecision, CallbacksSeeFloatsAndTheForwardPassDoesNot) {
 }
 
 TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
-  const EmptyFolder folder;
+  const TemporaryDirectory folder;
   TrainOptions options = toy::options();
   options.precision = "bf16";
-  options.logdir = folder.path();
+  options.logdir = folder / "run";
   options.callbacks = {CheckpointCallback({})};
   SupervisedRunner runner;
   const auto result = runner.train(options);
@@ -415,7 +400,7 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
       << "computed in bf16";
   // Another runner takes the precision from the checkpoint.
   SupervisedRunner other;
-  const std::string last = (folder.path() / "checkpoints/last.pth").string();
+  const std::string last = (folder / "run/checkpoints/last.pth").string();
   EXPECT_TRUE(other.predict_loader({.loader = loader, .model = toy::model(), .resume = last})
                   .concat("logits")
                   .equal(predicted));
@@ -435,10 +420,10 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
 }
 
 TEST(MixedPrecision, AnotherPrecisionIsResumedWithAWarning) {
-  const EmptyFolder folder;
+  const TemporaryDirectory folder;
   TrainOptions options = toy::options();
   options.precision = "bf16";
-  options.logdir = folder.path();
+  options.logdir = folder / "run";
   options.callbacks = {CheckpointCallback({})};
   toy::train(options);
   options.precision = "fp32";
