@@ -38,6 +38,9 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
                  "Also save last.pth every N batches; 0: only at the end of epochs")
       ->needs(folder)
       ->capture_default_str();
+  app.add_option("--precision", flags.precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
   for (const TextFlag& flag : more) app.add_option(flag.name, flag.value, flag.help);
   app.add_flag("--quiet", flags.quiet, "Show no progress bar");
   try {

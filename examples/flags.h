@@ -15,6 +15,7 @@ struct Flags {
   lockstep::Wire wire = lockstep::Wire::kFp32;  // how gradients are summed and sent
   std::optional<std::string> logdir, resume;
   std::int64_t save_every = 0;  // batches; 0: only at the end of epochs
+  std::string precision = "fp32";
   bool quiet = false;
 
   // Saves checkpoints, if there is a logdir.

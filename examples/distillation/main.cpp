@@ -88,6 +88,7 @@ int main(int argc, char** argv) try {
       .valid_loader = "valid",
       .verbose = !flags.quiet,
       .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .ddp = true,
       .workers = flags.workers,

@@ -64,6 +64,7 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .verbose = !flags.quiet,
       .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .max_restarts = flags.max_restarts,
       .engine =

@@ -35,7 +35,7 @@ ls::data::DatasetPtr load(const std::optional<std::string>& root, bool train) {
 
 int main(int argc, char** argv) try {
   std::optional<std::string> root, logdir, resume;
-  std::string kind = "linear";
+  std::string kind = "linear", precision = "fp32";
   std::int64_t epochs = 8, batch_size = 32, save_every = 0;
   double lr = 0.02;
   std::optional<std::uint64_t> seed;
@@ -71,6 +71,9 @@ int main(int argc, char** argv) try {
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");
+  app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
   app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
@@ -111,6 +114,7 @@ int main(int argc, char** argv) try {
       .minimize_valid_metric = true,
       .verbose = !quiet,
       .wire = wire,
+      .precision = precision,
       .callbacks = callbacks,
       .max_restarts = max_restarts,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(

@@ -89,6 +89,7 @@ int main(int argc, char** argv) try {
       .minimize_valid_metric = true,
       .verbose = !flags.quiet,
       .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .ddp = true,
       .workers = flags.workers,

@@ -1,6 +1,7 @@
 #include "lockstep/engine/replica.h"
 
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -78,6 +79,69 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
             world->communicator().barrier();
           });
     }
+  }
+}
+
+// A gradient of one shard is not finite in some steps. Every rank must skip the same updates, also
+// if it has summed another part. The weights are those of a run without these steps.
+std::string trained_with_skips(comm::Communicator& comm, const Case& how, bool with_bad_steps) {
+  torch::manual_seed(comm.rank());
+  NamedTensors parameters;
+  for (const std::int64_t size : {5000, 300}) {
+    parameters.emplace_back(std::to_string(size), torch::rand({size}).requires_grad_());
+  }
+  Replica replica(parameters, comm,
+                  {.shards = how.shards,
+                   .share_memory = how.share_memory,
+                   .overlap = false,
+                   .one_batch_per_update = true});
+  const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
+  for (int step = 0; step < 6; ++step) {
+    const bool is_bad = step % 3 == 1;
+    if (is_bad && !with_bad_steps) continue;
+    for (int local = 0; local < replica.shards().count(); ++local) {
+      const int shard = replica.shards().begin + local;
+      replica.begin_shard(local, true);
+      torch::manual_seed(1000 * step + shard);
+      // The last shard's, so that the other ranks do not see it in their own gradients.
+      const bool bad_here = is_bad && shard == how.shards - 1;
+      torch::Tensor loss = (parameters[0].second * torch::randn({5000})).sum();
+      loss = loss + parameters[1].second.sum();
+      replica.before_backward();
+      // In step 1 the smaller parameter gets infinity, in step 4 the larger one gets NaN.
+      loss.backward();
+      if (bad_here) {
+        const torch::NoGradGuard no_grad;
+        parameters[step == 1 ? 1 : 0].second.mutable_grad()[17] =
+            step == 1 ? std::numeric_limits<float>::infinity()
+                      : std::numeric_limits<float>::quiet_NaN();
+      }
+      replica.end_shard(local);
+    }
+    const TrainedReplica all[] = {{replica, *optimizer}};
+    const UpdateResult result = update(all, {.scale_of = [](auto) { return 0.25; },
+                                             .clip_value = 2.0,
+                                             .clip_norm = 10.0,
+                                             .skip_non_finite = true});
+    EXPECT_EQ(result.skipped, is_bad) << "step " << step << ", rank " << comm.rank();
+    EXPECT_EQ(result.norm.has_value(), !is_bad);
+  }
+  const std::string hash = weights_hash(parameters);
+  replica.finish();
+  return hash;
+}
+
+TEST(Replica, AnUpdateThatIsNotFiniteIsSkippedByAllRanks) {
+  comm::Local alone;
+  const std::string expected = trained_with_skips(alone, {}, false);
+  EXPECT_EQ(trained_with_skips(alone, {}, true), expected);
+  // Gradients are changed after backward(), so they must not be sent during it.
+  for (const Case& how : {Case{}, Case{.backend = "gloo", .share_memory = false}}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      const auto world = comm::World::of_host_group(host_group, {.backend = how.backend});
+      EXPECT_EQ(trained_with_skips(world->communicator(), how, true), expected) << how.backend;
+      world->communicator().barrier();
+    });
   }
 }
 

@@ -211,6 +211,8 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
 
   Reduced reduced{.scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0};
   parameters_->set_mark(false);
+  // Before clipping, which would make infinite values finite.
+  if (update.skip_non_finite) reduced.finite = are_sums_finite();
   {
     const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
     if (update.clip_value && steps) {
@@ -224,6 +226,15 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
                                             : parameters_->grad_norm());
   }
   return reduced;
+}
+
+// If memory is shared, each rank has summed its part, so the ranks have to tell each other.
+// Otherwise all ranks have the same sums.
+bool Replica::are_sums_finite() const {
+  if (!shared_) return parameters_->all_finite();
+  const bool own = parameters_->all_finite({communicator_.rank(), communicator_.size()});
+  const auto votes = communicator_.vote(own ? 0 : 1);
+  return std::ranges::all_of(votes, [](std::uint64_t vote) { return vote == 0; });
 }
 
 std::vector<torch::Tensor> Replica::make_means(double scale) {
@@ -261,6 +272,11 @@ void Replica::step(optim::Optimizer& optimizer, double scale) {
     parameters_->mark_updated();
     parameters_->forget_use();
   }
+  if (shared_) wait_for_all();
+}
+
+void Replica::skip() {
+  parameters_->drop_grads(shared_ ? Part{communicator_.rank(), communicator_.size()} : Part{});
   if (shared_) wait_for_all();
 }
 
@@ -302,12 +318,16 @@ void change_means(std::span<const TrainedReplica> all, std::span<Replica::Reduce
 
 }  // namespace
 
-std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update) {
+UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& update) {
   c10::SmallVector<Replica::Reduced, 2> reduced;  // usually one, which needs no allocation
   Replica::Update each = update;
   for (const auto& [replica, optimizer] : all) {
     reduced.push_back(replica.reduce(optimizer, each));
     each.buffers = nullptr;  // once is enough
+  }
+  if (!std::ranges::all_of(reduced, &Replica::Reduced::finite)) {
+    for (const auto& item : all) item.replica.skip();
+    return {.skipped = true};
   }
   std::optional<double> norm;
   double clip = 1.0;
@@ -319,7 +339,7 @@ std::optional<double> update(std::span<const TrainedReplica> all, const Replica:
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].replica.step(all[i].optimizer, reduced[i].scale * clip);
   }
-  return norm;
+  return {.norm = norm};
 }
 
 std::span<double> Replica::block_norms() const {

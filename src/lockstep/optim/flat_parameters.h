@@ -157,6 +157,12 @@ class FlatParameters {
   void block_norms(const Part& part, std::span<double> blocks) const;
   double norm_of_blocks(std::span<const double> blocks) const;
 
+  // Whether all elements of a part of the gradients are finite.
+  bool all_finite(const Part& part = {}) const;
+
+  // Sets a part of the gradients to zero. Afterwards no parameter counts as used.
+  void drop_grads(const Part& part = {});
+
   // Limits every element of the gradients to [-limit, limit].
   void clip_grad_value(double limit, const Part& part = {});
 

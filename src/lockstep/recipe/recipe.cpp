@@ -22,6 +22,7 @@
 #include "lockstep/recipe/values.h"
 #include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/state.h"
 
@@ -478,6 +479,10 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
                         .engine = resolve_engine(options),
                         .seed = options.seed.value_or(42),
                         .deterministic = common.deterministic};
+  const auto is_set = [&](const char* key) { return section(node, key) != nullptr; };
+  if (is_set("precision") || is_set("fp16") || is_set("amp")) {
+    evaluation.precision = precision_of(options, evaluation.engine->device());
+  }
   for (const CallbackPtr& callback : options.callbacks) {
     if (!callback->traits().needs_training) evaluation.callbacks.add(callback);
   }
@@ -697,6 +702,11 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
       {"log_gradient_norm", &T::log_gradient_norm,
        "the metric gradient/norm, which clip_grad_norm adds, too"},
       {"terminate_on_nan", &T::terminate_on_nan, "a loss that is not finite ends the run"},
+      {"precision", &T::precision, "of the forward pass and the loss"},
+      {"fp16", &T::fp16, "the same as precision: fp16"},
+      {"amp", &T::amp, "the device's own precision: fp16 on a GPU, bf16 on the CPU"},
+      {"grad_scaler", &T::grad_scaler,
+       "how the loss is scaled; default: with fp16 as PyTorch's GradScaler does it"},
       {"console", &T::console, "prints one line per loader and epoch"},
       {"log_batches", &T::log_batches, "also writes every batch's metrics to TensorBoard"},
       {"ddp", &T::ddp, "train with several workers: one per core or GPU of this machine"},

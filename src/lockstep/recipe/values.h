@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/base/precision.h"
 #include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lr_finder.h"
@@ -12,6 +13,7 @@
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/progress_bar.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/train/phase.h"
@@ -97,6 +99,25 @@ struct Value<HParams> {
   static std::string type() { return "mapping of names to values"; }
   static HParams read(const Node& node);
   static std::string show(const HParams&) { return "{}"; }
+};
+
+template <>
+struct Value<Precision> {
+  static std::string type() { return "fp32, bf16 or fp16"; }
+  static Precision read(const Node& node);
+  static std::string show(const Precision& precision) { return precision.name(); }
+};
+
+// A mapping of its fields.
+template <>
+struct Value<optim::GradScalerOptions> {
+  static std::string type() {
+    return "grad scaler (init_scale, growth_factor, backoff_factor, growth_interval, enabled)";
+  }
+  static optim::GradScalerOptions read(const Node& node);
+  static std::string show(const optim::GradScalerOptions& options) {
+    return fmt::format("{{init_scale: {}}}", show_double(options.init_scale));
+  }
 };
 
 template <>

@@ -12,11 +12,13 @@
 #include "lockstep/base/text.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/runner/handlers.h"
 #include "lockstep/train/loop.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/run_memory.h"
 
@@ -81,6 +83,19 @@ std::function<bool(const Engine::AttemptFailure&)> try_again_with(
 
 std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
+}
+
+// Loads the weights of a checkpoint into the model, and its precision into `precision`, if the user
+// has not said one and the checkpoint knows it.
+void load_checkpoint(const std::filesystem::path& path, const Model& model,
+                     std::optional<Precision>& precision) {
+  if (path.extension() == ".safetensors") {
+    model.load_state(checkpoint::load_weights(path));
+    return;
+  }
+  const checkpoint::Content content = checkpoint::read(path);
+  model.load_state(checkpoint::weights_in(content, path));
+  if (!precision && content.is_ours) precision = saved_precision(content.state);
 }
 
 // Of an evaluation or prediction.
@@ -153,7 +168,8 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
                               .models = resolved.options.models,
                               .criterion = resolved.options.criterion,
                               .criterions = resolved.options.criterions,
-                              .phases = resolved.options.phases};
+                              .phases = resolved.options.phases,
+                              .precision = resolved.precision};
                    },
                .work =
                    [&](comm::Communicator& communicator) {
@@ -256,8 +272,10 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   }
   if (options.phases.empty()) options.phases = last_.phases;
   check_model(options.model || !options.models.empty());
-  const Plan plan = resolve(options, parts());
-  if (options.resume) plan.model.load_state(checkpoint::load_weights(*options.resume));
+  Plan plan = resolve(options, parts());
+  if (options.resume) load_checkpoint(*options.resume, plan.model, options.precision);
+  plan.precision = options.precision.value_or(last_.precision);
+  check_precision(plan.precision, plan.engine->device());
   TrainResult result;
   plan.engine->run(
       {.prepare = [] {},
@@ -274,25 +292,34 @@ Predictions Runner::predict_loader(PredictOptions options) & {
         "that takes the outputs: predict_loader(options, [](ls::Batch& outputs) {{ … }})",
         engine->workers());
   }
+  const Precision precision = *options.precision;
+  check_precision(precision, engine->device());
+  warn_of_slow_precision(precision, engine->device());
   engine->start();
   model.to(engine->device());
-  return Predictions(
-      model, options.loader.stream({.seed = options.seed}),
-      [this, model, engine](const Batch& batch) { return predict_on(*engine, model, batch); });
+  return Predictions(model, options.loader.stream({.seed = options.seed}),
+                     [this, model, engine, precision](const Batch& batch) {
+                       return predict_on(*engine, model, precision, batch);
+                     });
 }
 
-Model Runner::predicting_model(const PredictOptions& options) const {
+Model Runner::predicting_model(PredictOptions& options) const {
   const Model model = options.model ? options.model : last_.model;
   check_model(static_cast<bool>(model));
-  if (options.resume) model.load_state(checkpoint::load_weights(*options.resume));
+  if (options.resume) load_checkpoint(*options.resume, model, options.precision);
+  if (!options.precision) options.precision = last_.precision;
   return model;
 }
 
-Batch Runner::predict_on(Engine& engine, const Model& model, const Batch& batch) {
+Batch Runner::predict_on(Engine& engine, const Model& model, Precision precision,
+                         const Batch& batch) {
   const torch::Device device = engine.device();
   Batch outputs;
-  engine.forward(
-      [&] { outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device)); });
+  engine.forward([&] {
+    const AutocastScope autocast(precision, device);
+    outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+  });
+  if (precision.is_mixed()) widen(outputs);
   return outputs;
 }
 
@@ -300,14 +327,21 @@ void Runner::predict_each(PredictOptions options, const std::function<bool(Batch
   const auto engine = or_default(options.engine);
   Model model;
   engine->run(
-      {.prepare = [&] { model = predicting_model(options); },
+      {.prepare =
+           [&] {
+             model = predicting_model(options);
+             check_precision(*options.precision, engine->device());
+           },
        .work =
            [&](comm::Communicator& communicator) {
+             if (communicator.is_primary()) {
+               warn_of_slow_precision(*options.precision, engine->device());
+             }
              model.to(engine->device());
              const auto predict = [&](const Batch& batch) {
                // For each batch, because `take` may have trained the model.
                model.train(false);
-               return predict_on(*engine, model, batch);
+               return predict_on(*engine, model, *options.precision, batch);
              };
              predict_together(
                  {.loader = options.loader, .seed = options.seed, .predict = predict, .take = take},

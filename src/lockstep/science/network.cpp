@@ -134,6 +134,7 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
       .valid_metric = "loss",
       .verbose = config_.verbose,
       .terminate_on_nan = true,
+      .precision = config_.precision,
       .callbacks = {EarlyStoppingCallback({.patience = config_.patience,
                                            .metric = watched,
                                            .minimize = true,
@@ -158,7 +159,8 @@ torch::Tensor Network::predict(const data::Loader& loader) {
   for (const Batch& batch :
        runner.predict_loader({.loader = loader,
        .model = model_,
-       .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
+       .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device}),
+       .precision = config_.precision})) {
     rows.push_back(batch["logits"].cpu().flatten(1));
   }
   return scaling_.targets.undo(torch::cat(rows));

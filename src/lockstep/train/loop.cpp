@@ -16,6 +16,7 @@
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/first_weights.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/operator_profile.h"
 #include "lockstep/train/report.h"
 
@@ -36,6 +37,7 @@ std::string first_line(const Plan& plan) {
   };
   std::string line =
       fmt::format("{}, {}", describe(plan.length), count(plan.engine->workers(), "worker"));
+  if (plan.precision.is_mixed()) line += fmt::format(", {}", plan.precision.name());
   for (const auto& [name, loader] : plan.loaders) {
     if (!is_train_loader(name)) continue;
     const std::int64_t shards = plan.engine->shards();
@@ -57,6 +59,9 @@ HParams complete_hparams(const Plan& plan, const State& state, const Named<doubl
     const std::string suffix = state.optimizers.size() > 1 ? "/" + name : "";
     hparams.try_emplace("optimizer" + suffix, optimizer->name());
     hparams.try_emplace("lr" + suffix, lrs[name]);
+  }
+  if (plan.precision.is_mixed()) {
+    hparams.try_emplace("precision", std::string(plan.precision.name()));
   }
   const std::int64_t shards = plan.engine->shards();
   hparams.try_emplace("shards", shards);
@@ -169,6 +174,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     schedulers[i] = planned.scheduler.make(*optimizers[i], schedule_of(plan, planned));
   }
   if (compares) check_agreement(made_schedulers(plan), comm);
+  if (plan.scaler) scaler = std::make_unique<optim::GradScaler>(*plan.scaler);
   for (const Phase& phase : plan.phases) {
     std::vector<TrainedReplica> trained;
     for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
@@ -179,7 +185,8 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     steps.emplace_back(StepParts{.trained = std::move(trained),
                                  .buffers = replicas.buffers(),
                                  .engine = *plan.engine,
-                                 .others = others_of(phase, plan)},
+                                 .others = others_of(phase, plan),
+                                 .scaler = scaler.get()},
                        plan.step);
   }
 }
@@ -282,6 +289,7 @@ void Loop::set_optimizers() {
     if (state_.scheduler == nullptr) state_.scheduler = scheduler;
   }
   state_.optimizer = training_->optimizers.front().get();
+  state_.scaler = training_->scaler.get();
 }
 
 Loop::~Loop() = default;
@@ -353,6 +361,7 @@ void Loop::finish_point() {
 
 void Loop::begin() {
   learn_of_restart();
+  if (comm_.is_primary()) warn_of_slow_precision(plan_.precision, plan_.engine->device());
   for (const auto& callback : plan_.callbacks) callback->check(state_);
   // Every rank tries its own data. This is not done before the workers are forked, because a data
   // set may open its files at the first sample, and processes must not share them.
@@ -785,6 +794,7 @@ void Loop::finish_training(TrainResult& result) {
   result.best_checkpoint = state_.best_checkpoint;
   result.last_checkpoint = state_.last_checkpoint;
   result.stop_reason = state_.stop_reason;
+  result.skipped_steps = state_.scaler != nullptr ? state_.scaler->skipped() : 0;
   result.train_samples_per_second =
       totals_.train_seconds > 0 ? static_cast<double>(totals_.train_samples) / totals_.train_seconds
                                 : 0;

@@ -55,6 +55,7 @@ class Loop {
     std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
     std::vector<std::unique_ptr<optim::Scheduler>> schedulers;  // null if there is none
     Named<double> initial_lrs;     // by optimizer, before the scheduler changed it
+    std::unique_ptr<optim::GradScaler> scaler;  // null if the loss is not scaled
     std::vector<TrainStep> steps;  // by phase
   };
 

@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/loader_name.h"
 #include "lockstep/train/combined_model.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
@@ -244,6 +246,11 @@ std::optional<std::vector<std::string>> known_metrics(
   for (const auto& phase : plan.phases) {
     const std::string suffix = phase.name.empty() ? "" : "/" + phase.name;
     names.push_back("gradient/norm" + suffix);
+    if (plan.scaler) {
+      for (const char* const name : {"gradient/scale", "gradient/skipped"}) {
+        add_average(name + suffix);
+      }
+    }
     add_average(plan.loss_key + suffix);
   }
   const bool has_total = !plan.phases.front().name.empty();  // of the losses of all phases
@@ -366,9 +373,12 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .clip_grad = options.clip_grad,
                      .wire = options.wire,
                      .log_gradient_norm = options.log_gradient_norm},
+            .precision = precision_of(options, engine->device()),
+            .scaler = {},
             .length = {},
             .goes_on_from = nullptr,
             .memory = nullptr};
+  plan.scaler = scaler_of(options, plan.precision);
   check_loaders(plan);
   set_parts(plan);
   plan.length = length_of(options, plan.loaders, plan.engine->shards());
@@ -400,6 +410,8 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   plan.runner_type = std::move(runner.type);
   plan.runner_options = std::move(runner.options);
   plan.step.shards = plan.engine->shards();
+  plan.precision = options.precision.value_or(Precision());
+  check_precision(plan.precision, plan.engine->device());
   if (data::epoch_size(options.loader, plan.step.shards).batches == 0) {
     throw ConfigError("evaluate_loader: the loader is empty");
   }
@@ -468,6 +480,7 @@ State state_of(const Plan& plan) {
   state.optimizers = state.optimizers.titled("optimizers");
   state.schedulers = state.schedulers.titled("schedulers");
   state.engine = plan.engine;
+  state.precision = plan.precision;
   state.loaders = plan.loaders;
   state.logdir = plan.options.logdir;
   state.seed = plan.options.seed.value_or(state.seed);

@@ -100,7 +100,9 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                    .shards = state.engine->shards(),
                    .global_batch_size = update_batch_size(state),
                    .weights_hash = result.weights_hash,
-                   .recoveries = result.recoveries});
+                   .recoveries = result.recoveries,
+                   .precision = state.precision.name(),
+                   .skipped_steps = result.skipped_steps});
   }
   if (options.profile) {
     say(options, profile_table(profiles));

@@ -23,11 +23,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
 #include "lockstep/base/named.h"
+#include "lockstep/base/precision.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/criterion.h"
@@ -67,6 +69,8 @@ struct RunState {
   Named<optim::Optimizer*> optimizers;
   Named<optim::Scheduler*> schedulers;
   std::shared_ptr<Engine> engine;
+  Precision precision;                  // of forward pass and loss
+  optim::GradScaler* scaler = nullptr;  // scales the loss; null if it is not scaled
   comm::Communicator* comm = nullptr;  // connects this worker to the others; never null in a run
   data::Loaders loaders;               // a callback may exchange some at the start of an epoch
   std::vector<std::shared_ptr<Logger>> loggers;
