@@ -3,9 +3,7 @@
 #
 # The architectures are nvcc's own list: that of CMake 3.25 has some that CUDA 13 does not know any more.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
-if(NOT CMAKE_CUDA_COMPILER)
-  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-endif()
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "The compiler of CUDA")
 enable_language(CUDA)
 
 function(lockstep_cuda_sources target)
