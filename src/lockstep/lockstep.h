@@ -54,6 +54,7 @@
 #include "lockstep/dist/dist.h"
 #include "lockstep/dist/distributed_model.h"
 #include "lockstep/dist/objects.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/console_logger.h"

@@ -13,7 +13,7 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/engine/host_workers.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/launcher/node_member.h"
 #include "lockstep/launcher/nodes.h"
 #include "lockstep/launcher/programs.h"
@@ -70,10 +70,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 int process_count(const std::string& text) {
-  const int gpus = gpu_count();
-  if (text == "gpu" && gpus == 0)
-    throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
-  if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
+  if (text == "gpu" || text == "auto") {
+    const UsableGpus gpus = usable_gpus();
+    if (gpus.count > 0) return gpus.count;
+    if (text == "gpu") throw ConfigError("--nproc-per-node gpu: no GPU to use: {}", gpus.why_none);
+  }
   if (text == "auto" || text == "cpu") return process::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {

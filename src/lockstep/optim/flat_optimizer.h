@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/compute/parallel.h"
+#include "lockstep/optim/cuda_updates.h"
 #include "lockstep/optim/kernels.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/tensor_updates.h"
@@ -156,7 +157,7 @@ void FlatOptimizer::apply_to_all(const Rates& common, const MakeUpdate& make_upd
         apply_fused<float>(update, tensors, range);
       } else if (cpu && tensors.values.scalar_type() == torch::kFloat64) {
         apply_fused<double>(update, tensors, range);
-      } else {
+      } else if (!apply_on_gpu(update, tensors, range)) {
         apply(update, narrowed(tensors, range));
       }
     }

@@ -1,156 +1,25 @@
 #include "lockstep/optim/kernels.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "lockstep/base/vectorize.h"
+#include "lockstep/optim/update_formulas.h"
 
 namespace lockstep::optim::kernels {
 namespace {
 
-// Numbers are computed in double and rounded to the arrays' type once, here, as torch does with the
-// scalars of its operations. Each loop body follows the order of PyTorch's operations.
-
-template <typename T, bool kAmsgrad>
-struct AdamLoop {
-  const AdamUpdate& update;
+template <typename T, typename Formula>
+struct UpdateLoop {
+  const Formula& formula;
   const Arrays<T>& arrays;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    const Formula element = formula;  // a copy, so that no write to an array can change it
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    T* __restrict exp_avg_sq = arrays.state[1];
-    T* __restrict max_exp_avg_sq = arrays.state[2];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T shrink = static_cast<T>(update.shrink);
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T gain2 = static_cast<T>(1.0 - update.beta2);
-    const T eps = static_cast<T>(update.eps);
-    const T step_size = static_cast<T>(update.step_size);
-    const T sqrt_correction = static_cast<T>(update.sqrt_correction);
+    T* __restrict first = arrays.state[0];
+    T* __restrict second = arrays.state[1];
+    T* __restrict third = arrays.state[2];
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T m = exp_avg[i] * beta1 + gain1 * grad;
-      const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
-      T second = v;
-      if constexpr (kAmsgrad) {
-        const T previous = max_exp_avg_sq[i];
-        second = v < previous ? previous : v;
-        max_exp_avg_sq[i] = second;
-      }
-      const T denominator = std::sqrt(second) / sqrt_correction + eps;
-      exp_avg[i] = m;
-      exp_avg_sq[i] = v;
-      values[i] = value * shrink - step_size * m / denominator;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T, bool kMomentum>
-struct SGDLoop {
-  const SGDUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict momentum_buffer = arrays.state[0];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T momentum = static_cast<T>(update.momentum);
-    const T gain = static_cast<T>(update.gain);
-    const bool nesterov = update.nesterov;
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      T direction = scaled + weight_decay * value;
-      if constexpr (kMomentum) {
-        const T b = momentum_buffer[i] * momentum + gain * direction;
-        momentum_buffer[i] = b;
-        direction = nesterov ? direction + momentum * b : b;
-      }
-      values[i] = value - lr * direction;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T, bool kCentered, bool kMomentum>
-struct RMSpropLoop {
-  const RMSpropUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict square_avg = arrays.state[0];
-    T* __restrict grad_avg = arrays.state[1];
-    T* __restrict momentum_buffer = arrays.state[2];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T alpha = static_cast<T>(update.alpha);
-    const T gain = static_cast<T>(1.0 - update.alpha);
-    const T eps = static_cast<T>(update.eps);
-    const T momentum = static_cast<T>(update.momentum);
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      T v = square_avg[i] * alpha + gain * grad * grad;
-      square_avg[i] = v;
-      if constexpr (kCentered) {
-        const T a = grad_avg[i] * alpha + gain * grad;
-        grad_avg[i] = a;
-        v = v - a * a;
-        v = v < T(0) ? T(0) : v;  // rounding can make a variance negative
-      }
-      const T denominator = std::sqrt(v) + eps;
-      if constexpr (kMomentum) {
-        const T b = momentum_buffer[i] * momentum + grad / denominator;
-        momentum_buffer[i] = b;
-        values[i] = value - lr * b;
-      } else {
-        values[i] = value - lr * grad / denominator;
-      }
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T>
-struct AdagradLoop {
-  const AdagradUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict sum = arrays.state[0];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T eps = static_cast<T>(update.eps);
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T s = sum[i] + grad * grad;
-      sum[i] = s;
-      values[i] = value - lr * grad / (std::sqrt(s) + eps);
-      grads[i] = zero ? T(0) : scaled;
+      element(values, grads, first, second, third, i);
     }
   }
 };
@@ -182,37 +51,11 @@ struct SquaresLoop {
   }
 };
 
-template <typename T>
-void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  if (arrays.state[2] != nullptr) {
-    run_best(AdamLoop<T, true>{update, arrays}, range);
-  } else {
-    run_best(AdamLoop<T, false>{update, arrays}, range);
-  }
-}
-
-template <typename T>
-void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  if (update.momentum != 0.0) {
-    run_best(SGDLoop<T, true>{update, arrays}, range);
-  } else {
-    run_best(SGDLoop<T, false>{update, arrays}, range);
-  }
-}
-
-template <typename T>
-void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  const bool centered = arrays.state[1] != nullptr;
-  const bool momentum = update.momentum != 0.0;
-  if (centered && momentum) {
-    run_best(RMSpropLoop<T, true, true>{update, arrays}, range);
-  } else if (centered) {
-    run_best(RMSpropLoop<T, true, false>{update, arrays}, range);
-  } else if (momentum) {
-    run_best(RMSpropLoop<T, false, true>{update, arrays}, range);
-  } else {
-    run_best(RMSpropLoop<T, false, false>{update, arrays}, range);
-  }
+template <typename T, typename Update>
+void apply_update(const Update& update, const Arrays<T>& arrays, const IndexRange& range) {
+  with_formula<T>(update, arrays.state, [&]<typename Formula>(const Formula& formula) {
+    run_best(UpdateLoop<T, Formula>{formula, arrays}, range);
+  });
 }
 
 template <typename T>
@@ -225,35 +68,35 @@ double sum_squares(const T* data, std::int64_t size) {
 }  // namespace
 
 void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_adam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_adam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_sgd(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_sgd(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_rmsprop(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_rmsprop(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(AdagradLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(AdagradLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 double sum_of_squares(const float* data, std::int64_t size) {

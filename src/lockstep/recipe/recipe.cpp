@@ -12,6 +12,7 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/recipe/dataset_tree.h"
 #include "lockstep/recipe/fit.h"
 #include "lockstep/recipe/fitted.h"
@@ -281,7 +282,7 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
   });
   if (has_data) {
     mistakes.collect([&] {
-      torch::manual_seed(seed);
+      manual_seed(seed);
       read_models();
     });
   }

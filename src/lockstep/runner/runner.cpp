@@ -13,6 +13,7 @@
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/compute/autocast.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
@@ -223,7 +224,7 @@ std::shared_ptr<Engine> Runner::engine_of(TrainOptions options) {
 Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine) {
   options.seed = get_seed();
   // Models that the overrides below build draw their random weights from the run's seed.
-  torch::manual_seed(options.seed.value_or(42));
+  manual_seed(options.seed.value_or(42));
   options.hparams = get_hparams();
   options.loaders = get_loaders();
   if (stage_.keeps_model) {

@@ -13,6 +13,7 @@
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/console.h"
 #include "lockstep/process/environment.h"
@@ -100,7 +101,7 @@ Network::Network(NetworkConfig config) : config_(std::move(config)) {
 void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   const auto& [first, loader] = *loaders.begin();
   const FieldShape shape = shape_of(loader);
-  torch::manual_seed(config_.seed);
+  manual_seed(config_.seed);
   if (!is_loaded_) {
     model_ = make_model(shape);
   } else if (shape != *shape_) {
