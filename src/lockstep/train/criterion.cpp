@@ -107,7 +107,17 @@ void Criterion::to(torch::Device device) const {
   if (module_ != nullptr) module_->to(device);
 }
 
+bool Criterion::mixes_samples() const {
+  const auto* const stated = dynamic_cast<const StatedLoss*>(module_.get());
+  return stated != nullptr && stated->mixes_samples();
+}
+
 Criterion::Over Criterion::over_of(const std::shared_ptr<nn::Module>& module) {
+  if (const auto stated = std::dynamic_pointer_cast<const StatedLoss>(module)) {
+    return [stated](const torch::Tensor& outputs, const torch::Tensor& targets) {
+      return stated->over(outputs, targets);
+    };
+  }
   if (is_sum(*module)) {
     return [](const torch::Tensor&, const torch::Tensor&) { return sum_over_samples(); };
   }

@@ -5,7 +5,7 @@
 //     return (x - y).abs().mean();
 //   };
 //
-// A criterion also says what its result is a mean over (train/loss.h). This is known for LibTorch's
+// A criterion also says what its result is a mean over (loss/over.h). This is known for LibTorch's
 // criterions: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (by
 // default -100 is ignored), weighted by class; a criterion with reduction kSum is a sum;
 // all others are means over samples. Your own criterion is treated as a mean over samples, unless
@@ -16,6 +16,8 @@
 //         return y.isfinite().sum().item<double>();
 //       });
 //   ls::Criterion d = ls::Criterion(total_energy).as_sum();
+//
+// A module may also derive from StatedLoss (loss/over.h) and say it itself, as Lockstep's own do.
 #pragma once
 
 #include <concepts>
@@ -27,8 +29,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/loss/over.h"
 #include "lockstep/state/state_dict.h"
-#include "lockstep/train/loss.h"
 
 namespace lockstep {
 
@@ -76,6 +78,10 @@ class Criterion {
   LossOver over(const torch::Tensor& outputs, const torch::Tensor& targets) const {
     return over_ ? over_(outputs, targets) : mean_over_samples();
   }
+
+  // Whether it compares samples with each other (StatedLoss::mixes_samples), so that several shards
+  // have another loss than one.
+  bool mixes_samples() const;
 
   // Throws ConfigError if one of LibTorch's criterions would accept these but could not be meant:
   // it would broadcast shapes that differ, or refuse integer targets only in the first backward

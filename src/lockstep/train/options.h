@@ -99,6 +99,11 @@ struct TrainOptions {
   // phases, those of the phase. It is called once for each copy of the gradients: on every rank, or
   // on rank 0 only if the workers share memory. So it must give the same result on every rank.
   GradientFunction clip_grad;
+  // The learning rates are meant for a step of this many samples. They are multiplied by (samples
+  // of a step) / (this number), and so are the rates that a scheduler names, max_lr for example. A
+  // step has batch_size x shards x accumulation_steps samples. The first line of the run shows the
+  // factor. Default: rates are taken as they are.
+  std::optional<std::int64_t> lr_base_batch_size;
   bool log_gradient_norm = false;  // the metric "gradient/norm", which clip_grad_norm adds, too
   bool terminate_on_nan = false;   // a loss that is not finite ends the run
 
