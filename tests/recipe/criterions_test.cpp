@@ -75,6 +75,10 @@ TEST(Criterions, OptionsReachLockstepsOwnLosses) {
   EXPECT_NEAR(loss("{BarlowTwinsLoss: {eps: 1e-12}}", rows, -rows), 4, 1e-6);
   EXPECT_NEAR(loss("KLDivLoss", torch::zeros({2, 2}), torch::full({2, 2}, 0.5)), std::log(0.5),
               1e-6);
+  EXPECT_EQ(targets()
+                .criterions.make(node("{CrossEntropyLoss: {over_samples: true}}"))
+                .over(scores, classes),
+            mean_over_samples());
   EXPECT_TRUE(targets().criterions.make(node("BarlowTwinsLoss")).mixes_samples());
   EXPECT_FALSE(targets().criterions.make(node("DiceLoss")).mixes_samples());
   EXPECT_EQ(targets().criterions.make(node("FocalLoss")).over(scores, torch::tensor({-100, 1})),

@@ -23,6 +23,7 @@ struct CrossEntropyOptions {
   std::vector<double> weight;
   std::int64_t ignore_index = -100;
   double label_smoothing = 0.0;
+  bool over_samples = false;
 };
 
 struct NllOptions {
@@ -135,16 +136,19 @@ void add_criterions(Targets& targets) {
       {{"weight", &C::weight, "of each class; default: all the same"},
        {"ignore_index", &C::ignore_index, "a class that does not count"},
        {"label_smoothing", &C::label_smoothing,
-        "the part of the target that is spread over all classes"}},
+        "the part of the target that is spread over all classes"},
+       {"over_samples", &C::over_samples,
+        "a mean over samples, to be added to a DiceLoss; needs targets that all count"}},
       [](const C& o) {
         if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1)) {
           throw ConfigError("label_smoothing: expected a number in [0, 1], got {}",
                             o.label_smoothing);
         }
-        return Criterion(nn::CrossEntropyLoss(nn::CrossEntropyLossOptions()
-                                                  .weight(class_weights(o.weight))
-                                                  .ignore_index(o.ignore_index)
-                                                  .label_smoothing(o.label_smoothing)));
+        const Criterion loss = nn::CrossEntropyLoss(nn::CrossEntropyLossOptions()
+                                                        .weight(class_weights(o.weight))
+                                                        .ignore_index(o.ignore_index)
+                                                        .label_smoothing(o.label_smoothing));
+        return o.over_samples ? loss.over_samples() : loss;
       });
   using N = NllOptions;
   targets.criterions.add<N>(

@@ -163,6 +163,27 @@ Criterion Criterion::as_sum() const {
   return said;
 }
 
+Criterion Criterion::over_samples() const {
+  Criterion said = *this;
+  said.over_ = [over = over_](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    const LossOver before = over ? over(outputs, targets) : lockstep::mean_over_samples();
+    if (before.kind == LossOver::Kind::kSamples) return before;
+    const bool has_shares = targets.is_floating_point() && targets.dim() > 1;
+    const auto count =
+        static_cast<double>(has_shares ? targets.numel() / targets.size(1) : targets.numel());
+    if (before.kind == LossOver::Kind::kWeight && before.weight == count) {
+      return lockstep::mean_over_samples();
+    }
+    throw ConfigError(
+        "over_samples: expected a loss in which all {} targets of a batch count the same, got {}; a "
+        "mean over samples would be another loss",
+        count,
+        before.kind == LossOver::Kind::kWeight ? fmt::format("a weight of {}", before.weight)
+                                               : "a sum");
+  };
+  return said;
+}
+
 std::string Criterion::describe() const {
   if (module_ == nullptr) return function_ ? "a function" : "none";
   std::ostringstream text;

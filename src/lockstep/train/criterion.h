@@ -94,6 +94,10 @@ class Criterion {
   // The same criterion, with a loss that is a mean over what `weight` returns, or a sum.
   Criterion mean_over(Weight weight) const;
   Criterion as_sum() const;
+  // The same criterion as a mean over samples, so that it can be added to others that are: cross
+  // entropy of images to a DiceLoss. This is the same if all targets count and all samples have as
+  // many of them. Throws ConfigError in a batch in which a target is ignored or weighted.
+  Criterion over_samples() const;
 
   // The name and the options of the module, as LibTorch prints them; "a function"; or "none".
   std::string describe() const;

@@ -1,6 +1,7 @@
 #include "lockstep/train/loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -44,8 +45,7 @@ std::string first_line(const Plan& plan) {
                         describe(data::batch_split(loader, shards)));
   }
   if (const auto& base = plan.options.lr_base_batch_size) {
-    line += fmt::format(", lr x {} for steps of {} samples instead of {}",
-                        format_metric(plan.lr_factor),
+    line += fmt::format(", lr x {:.4g} for steps of {} samples instead of {}", plan.lr_factor,
                         with_thousands(std::llround(plan.lr_factor * static_cast<double>(*base))),
                         with_thousands(*base));
   }
@@ -402,7 +402,7 @@ void Loop::learn_of_restart() {
 void Loop::begin_training() {
   if (!has_begun_before()) {
     say(plan_.options, first_line(plan_));
-    warn_of_mixed_samples(plan_);
+    if (comm_.is_primary()) warn_of_mixed_samples(plan_);
   }
   take_weights();
   const bool continued = resume() || has_begun_before();
