@@ -97,7 +97,7 @@ class Lion(PaperOptimizer):
     def update(self, p, g, state, t, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
         m = state.get("m", torch.zeros_like(g))
         direction = torch.sign(betas[0] * m + (1 - betas[0]) * g)
-        p -= lr * (direction + weight_decay * p)
+        p.mul_(1 - lr * weight_decay).sub_(lr * direction)
         state["m"] = betas[1] * m + (1 - betas[1]) * g
 
 

@@ -13,7 +13,7 @@ TEST(LossOver, IsTheSameIfKindAndWeightAre) {
 }
 
 TEST(StatedLoss, IsAMeanOverSamplesByDefault) {
-  const StatedLoss loss;
+  const StatedLoss loss{};
   EXPECT_EQ(loss.over({}, {}), mean_over_samples());
   EXPECT_FALSE(loss.mixes_samples());
 }

@@ -17,7 +17,9 @@ OverlapLossOptions read_overlap(const nlohmann::json& options) {
                           .weight = options.value("weight", std::vector<double>())};
   if (name == "sigmoid") read.probabilities = Probabilities::kSigmoid;
   if (name == "none") read.probabilities = Probabilities::kNone;
-  if (options.contains("ignore_index")) read.ignore_index = options["ignore_index"];
+  if (options.contains("ignore_index")) {
+    read.ignore_index = options["ignore_index"].get<std::int64_t>();
+  }
   return read;
 }
 

@@ -17,7 +17,9 @@ CyclicLR parse_cyclic(const json& options) {
                   .cycle_momentum = options.value("cycle_momentum", true),
                   .base_momentum = options.value("base_momentum", 0.8),
                   .max_momentum = options.value("max_momentum", 0.9)};
-  if (options.contains("step_size_down")) cyclic.step_size_down = options["step_size_down"];
+  if (options.contains("step_size_down")) {
+    cyclic.step_size_down = options["step_size_down"].get<std::int64_t>();
+  }
   if (mode == "triangular2") cyclic.mode = CycleMode::kTriangular2;
   if (mode == "exp_range") cyclic.mode = CycleMode::kExpRange;
   return cyclic;

@@ -63,12 +63,13 @@ TEST(Lamb, PartsGiveTheSameBits) {
     std::vector<std::unique_ptr<FlatParameters>> flats;
     std::vector<std::unique_ptr<Optimizer>> parts;
     for (int rank = 0; rank < count; ++rank) {
-      std::size_t next = 0;
+      const auto next = std::make_shared<std::size_t>(0);
       named.push_back(large_parameters());
       // The first allocates, the others get the same memory in the same order.
-      const auto allocate = [&](std::int64_t size, const torch::TensorOptions& like) {
+      const auto allocate = [&common, rank, next](std::int64_t size,
+                                                  const torch::TensorOptions& like) {
         if (rank == 0) common.push_back(torch::zeros({size}, like));
-        return common[next++];
+        return common[(*next)++];
       };
       flats.push_back(std::make_unique<FlatParameters>(
           named.back(), FlatOptions{.memory = allocate, .owns_values = rank == 0}));

@@ -22,12 +22,11 @@ void check_labels(const std::string& loss, const torch::Tensor& embeddings,
                     data::describe(embeddings), data::describe(labels));
 }
 
-// The Euclidean distances [N, N]. The slope of the root is infinite at zero, so the distance of a
-// sample to itself has none.
+// The Euclidean distances [N, N], from differences: a product of matrices would be faster, and
+// wrong for rows that are almost equal. Equal rows have no gradient.
 torch::Tensor distances(const torch::Tensor& embeddings) {
-  const torch::Tensor squares = embeddings.square().sum(1, /*keepdim=*/true);
-  const torch::Tensor of_pairs = squares + squares.t() - 2 * embeddings.mm(embeddings.t());
-  return of_pairs.clamp_min(1e-12).sqrt();
+  constexpr std::int64_t kWithoutProduct = 2;
+  return torch::cdist(embeddings, embeddings, 2.0, kWithoutProduct);
 }
 
 torch::Tensor same_label(const torch::Tensor& labels) {

@@ -1,6 +1,7 @@
 #include "lockstep/loss/focal_loss.h"
 
 #include <ostream>
+#include <utility>
 
 #include <fmt/ranges.h>
 #include <torch/nn/functional/activation.h>

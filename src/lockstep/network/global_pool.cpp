@@ -20,7 +20,7 @@ torch::Tensor positions(const char* layer, const torch::Tensor& x) {
 
 }  // namespace
 
-torch::Tensor GlobalAvgPoolImpl::forward(const torch::Tensor& x) const {
+torch::Tensor GlobalAvgPoolImpl::forward(const torch::Tensor& x) {
   return positions("GlobalAvgPool", x).mean(-1);
 }
 
@@ -28,7 +28,7 @@ void GlobalAvgPoolImpl::pretty_print(std::ostream& stream) const {
   stream << "GlobalAvgPool()";
 }
 
-torch::Tensor GlobalMaxPoolImpl::forward(const torch::Tensor& x) const {
+torch::Tensor GlobalMaxPoolImpl::forward(const torch::Tensor& x) {
   return positions("GlobalMaxPool", x).amax(-1);
 }
 
@@ -36,7 +36,7 @@ void GlobalMaxPoolImpl::pretty_print(std::ostream& stream) const {
   stream << "GlobalMaxPool()";
 }
 
-torch::Tensor GlobalConcatPoolImpl::forward(const torch::Tensor& x) const {
+torch::Tensor GlobalConcatPoolImpl::forward(const torch::Tensor& x) {
   const torch::Tensor flat = positions("GlobalConcatPool", x);
   return torch::cat({flat.mean(-1), flat.amax(-1)}, 1);
 }
@@ -53,7 +53,7 @@ GeMPoolImpl::GeMPoolImpl(GeMPoolOptions options) : options_(options) {
   p_ = options_.trainable ? register_parameter("p", p) : register_buffer("p", p);
 }
 
-torch::Tensor GeMPoolImpl::forward(const torch::Tensor& x) const {
+torch::Tensor GeMPoolImpl::forward(const torch::Tensor& x) {
   return positions("GeMPool", x).clamp_min(options_.eps).pow(p_).mean(-1).pow(1 / p_);
 }
 

@@ -15,14 +15,14 @@ namespace lockstep::network {
 
 class GlobalAvgPoolImpl : public torch::nn::Module {
  public:
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x);
   void pretty_print(std::ostream& stream) const override;
 };
 TORCH_MODULE(GlobalAvgPool);
 
 class GlobalMaxPoolImpl : public torch::nn::Module {
  public:
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x);
   void pretty_print(std::ostream& stream) const override;
 };
 TORCH_MODULE(GlobalMaxPool);
@@ -30,7 +30,7 @@ TORCH_MODULE(GlobalMaxPool);
 // The mean and then the maximum of each channel: [N, 2 C].
 class GlobalConcatPoolImpl : public torch::nn::Module {
  public:
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x);
   void pretty_print(std::ostream& stream) const override;
 };
 TORCH_MODULE(GlobalConcatPool);
@@ -48,7 +48,7 @@ class GeMPoolImpl : public torch::nn::Module {
   // Throws ConfigError for a p or an eps that is not positive.
   explicit GeMPoolImpl(GeMPoolOptions options = {});
 
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x);
   void pretty_print(std::ostream& stream) const override;
 
  private:

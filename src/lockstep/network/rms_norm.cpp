@@ -16,7 +16,7 @@ RMSNormImpl::RMSNormImpl(RMSNormOptions options) : options_(options) {
   weight_ = register_parameter("weight", torch::ones({options_.features}));
 }
 
-torch::Tensor RMSNormImpl::forward(const torch::Tensor& x) const {
+torch::Tensor RMSNormImpl::forward(const torch::Tensor& x) {
   if (x.dim() < 1 || x.size(-1) != options_.features) {
     throw DataError("RMSNorm: expected {} features in the last dimension, got {}",
                     options_.features, data::describe(x));

@@ -23,7 +23,7 @@ class RMSNormImpl : public torch::nn::Module {
   explicit RMSNormImpl(RMSNormOptions options);
 
   // Throws DataError if the last dimension has another size.
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x);
   void pretty_print(std::ostream& stream) const override;
 
  private:
