@@ -25,6 +25,7 @@ struct Case {
   std::int64_t bucket_bytes = 8 << 20;
   bool one_batch_per_update = false;
   Wire wire = Wire::kFp32;
+  optim::OptimizerSpec optimizer = optim::Adam{.lr = 0.1};
 };
 
 // Trains a small model for some steps. Each shard has its own random gradients. The last of the
@@ -41,7 +42,7 @@ std::string trained(comm::Communicator& comm, const Case& how) {
                    .bucket_bytes = how.bucket_bytes,
                    .one_batch_per_update = how.one_batch_per_update,
                    .wire = how.wire});
-  const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
+  const auto optimizer = how.optimizer.make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
       replica.begin_shard(local, true);
@@ -142,6 +143,26 @@ TEST(Replica, AnUpdateThatIsNotFiniteIsSkippedByAllRanks) {
       EXPECT_EQ(trained_with_skips(world->communicator(), how, true), expected) << how.backend;
       world->communicator().barrier();
     });
+  }
+}
+
+// Lamb needs norms of whole parameters, of which each rank has a part. Lookahead changes weights
+// after the step.
+TEST(Replica, GivesTheSameBitsWithOptimizersOfSeveralPasses) {
+  for (const optim::OptimizerSpec& optimizer : std::vector<optim::OptimizerSpec>{
+           optim::Lamb{.lr = 0.1, .weight_decay = 0.1},
+           optim::Lookahead{.optimizer = optim::Lion{.lr = 0.1}, .k = 2}}) {
+    comm::Local alone;
+    const std::string expected = trained(alone, {.optimizer = optimizer});
+    EXPECT_NE(expected, trained(alone, {}));
+    for (const Case& how :
+         {Case{.optimizer = optimizer}, Case{.share_memory = false, .optimizer = optimizer}}) {
+      run_ranks({.size = 3, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+        const auto world = comm::World::of_host_group(host_group, {});
+        EXPECT_EQ(trained(world->communicator(), how), expected) << how.share_memory;
+        world->communicator().barrier();
+      });
+    }
   }
 }
 

@@ -267,7 +267,9 @@ void Replica::step(optim::Optimizer& optimizer, double scale) {
   if (shared_ && !in_parts) parameters_->bind_grads(0);
   if (!shared_ || in_parts || communicator_.is_primary()) {
     const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
-    optimizer.step({.grad_scale = scale, .zero_grad = true, .part = own_part(optimizer)});
+    optim::StepOptions options{.grad_scale = scale, .part = own_part(optimizer)};
+    if (in_parts) options.wait_for_parts = [this] { communicator_.synchronize(); };
+    optimizer.step(options);
   } else {
     parameters_->mark_updated();
     parameters_->forget_use();

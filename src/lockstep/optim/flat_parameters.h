@@ -143,6 +143,11 @@ class FlatParameters {
   // As many zeroed elements as a buffer has, in the same kind of memory.
   torch::Tensor zeros_like_values(std::size_t buffer) const;
 
+  // Zeroed numbers in the same kind of memory. If it is shared, all ranks must make the same call.
+  torch::Tensor zeros(std::int64_t count, const torch::TensorOptions& options) const {
+    return options_.memory(count, options);
+  }
+
   // Moves the parameters back into memory of this process. Their gradients do not exist afterwards.
   void move_to_own_memory();
 

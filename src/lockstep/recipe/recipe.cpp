@@ -697,6 +697,8 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
        "the time in each of LibTorch's operators: a table, and logdir/operators.txt"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
+      {"lr_base_batch_size", &T::lr_base_batch_size,
+       "learning rates are for steps of so many samples, and are scaled to those of the run"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
       {"clip_grad_value", &T::clip_grad_value, "the largest value of a gradient's element"},
       {"wire", &T::wire, "bf16: gradients are summed and sent in 2 bytes per number"},

@@ -114,6 +114,10 @@ Phase Value<Phase>::read(const Node& node) {
   return read_fields(node, fields);
 }
 
+optim::OptimizerSpec Value<optim::OptimizerSpec>::read(const Node& node) {
+  return recipe::targets().optimizers.make(node);
+}
+
 optim::SchedulerSpec Value<optim::SchedulerSpec>::read(const Node& node) {
   return recipe::targets().schedulers.make(node);
 }

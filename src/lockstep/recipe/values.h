@@ -13,6 +13,8 @@
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/progress_bar.h"
+#include "lockstep/loss/embedding_loss.h"
+#include "lockstep/loss/overlap_loss.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
@@ -32,6 +34,28 @@ template <>
 struct EnumNames<optim::Anneal> {
   static constexpr std::pair<optim::Anneal, const char*> names[] = {
       {optim::Anneal::kCos, "cos"}, {optim::Anneal::kLinear, "linear"}};
+};
+
+template <>
+struct EnumNames<optim::CycleMode> {
+  static constexpr std::pair<optim::CycleMode, const char*> names[] = {
+      {optim::CycleMode::kTriangular, "triangular"},
+      {optim::CycleMode::kTriangular2, "triangular2"},
+      {optim::CycleMode::kExpRange, "exp_range"}};
+};
+
+template <>
+struct EnumNames<Probabilities> {
+  static constexpr std::pair<Probabilities, const char*> names[] = {
+      {Probabilities::kSoftmax, "softmax"},
+      {Probabilities::kSigmoid, "sigmoid"},
+      {Probabilities::kNone, "none"}};
+};
+
+template <>
+struct EnumNames<TripletMining> {
+  static constexpr std::pair<TripletMining, const char*> names[] = {{TripletMining::kHard, "hard"},
+                                                                    {TripletMining::kAll, "all"}};
 };
 
 template <>
@@ -178,6 +202,13 @@ struct Value<Phase> {
   static std::string type() { return "phase (a name, or name, optimizers, every)"; }
   static Phase read(const Node& node);
   static std::string show(const Phase& phase) { return phase.name; }
+};
+
+template <>
+struct Value<optim::OptimizerSpec> {
+  static std::string type() { return "optimizer"; }
+  static optim::OptimizerSpec read(const Node& node);
+  static std::string show(const optim::OptimizerSpec&) { return ""; }
 };
 
 template <>

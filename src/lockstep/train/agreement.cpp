@@ -108,6 +108,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"keep_run", fmt::format("{}", options.keep_run)},
                     {"profile", fmt::format("{}", options.profile)},
                     {"accumulation_steps", fmt::format("{}", options.accumulation_steps)},
+                    {"lr_base_batch_size", text_of(options.lr_base_batch_size)},
                     {"clip_grad_norm", text_of(options.clip_grad_norm)},
                     {"clip_grad_value", text_of(options.clip_grad_value)},
                     {"clip_grad", options.clip_grad ? "a function" : "none"},

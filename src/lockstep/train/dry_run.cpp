@@ -238,7 +238,7 @@ class Trial {
     }
     Tried tried{.parameters = std::make_unique<optim::FlatParameters>(copies)};
     in_part(optimizer_part(plan_, planned),
-            [&] { tried.optimizer = planned.spec.make(*tried.parameters); });
+            [&] { tried.optimizer = make_optimizer(plan_, planned, *tried.parameters); });
     if (planned.scheduler) {
       const bool by_name = !plan_.options.schedulers.empty();
       in_part(by_name ? optimizer_part(plan_, planned, "scheduler") : named_part("scheduler"),

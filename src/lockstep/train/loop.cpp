@@ -1,6 +1,7 @@
 #include "lockstep/train/loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -45,7 +46,26 @@ std::string first_line(const Plan& plan) {
                         count(data::epoch_size(loader, shards).samples, "sample"),
                         describe(data::batch_split(loader, shards)));
   }
+  if (const auto& base = plan.options.lr_base_batch_size) {
+    line += fmt::format(", lr x {:.4g} for steps of {} samples instead of {}", plan.lr_factor,
+                        with_thousands(std::llround(plan.lr_factor * static_cast<double>(*base))),
+                        with_thousands(*base));
+  }
   return line;
+}
+
+// A loss that compares samples sees those of one shard.
+void warn_of_mixed_samples(const Plan& plan) {
+  const std::int64_t shards = plan.step.shards;
+  if (shards == 1 || plan.optimizers.empty()) return;
+  for (const auto& [name, criterion] : plan.criterions) {
+    if (!criterion.mixes_samples()) continue;
+    warn(fmt::format(
+        "criterion {}: it compares the samples of a batch with each other, and each of the {} "
+        "shards has its own samples and its own loss; the step is the mean of these. Results "
+        "depend on the number of shards. With one shard it sees the whole batch",
+        criterion.describe(), shards));
+  }
 }
 
 // The user's hyper-parameters and those of the run; the user's have priority.
@@ -63,6 +83,7 @@ HParams complete_hparams(const Plan& plan, const State& state, const Named<doubl
   if (plan.precision.is_mixed()) {
     hparams.try_emplace("precision", std::string(plan.precision.name()));
   }
+  if (plan.options.lr_base_batch_size) hparams.try_emplace("lr_factor", plan.lr_factor);
   const std::int64_t shards = plan.engine->shards();
   hparams.try_emplace("shards", shards);
   for (const auto& [name, loader] : plan.loaders) {
@@ -162,7 +183,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                 .wire = plan.step.wire,
                 .profiler = &profiler}) {
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
-    optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
+    optimizers.push_back(make_optimizer(plan, plan.optimizers[i], replicas[i].parameters()));
     initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
   }
   const bool compares = comm.size() > 1 && !are_copies(plan);
@@ -389,7 +410,10 @@ void Loop::learn_of_restart() {
 }
 
 void Loop::begin_training() {
-  if (!has_begun_before()) say(plan_.options, first_line(plan_));
+  if (!has_begun_before()) {
+    say(plan_.options, first_line(plan_));
+    if (comm_.is_primary()) warn_of_mixed_samples(plan_);
+  }
   take_weights();
   const bool continued = resume() || has_begun_before();
   state_.progress.num_epochs = plan_.length.last_epoch(state_);

@@ -106,6 +106,11 @@ struct TrainOptions {
   // gradient of a shard and every sum is rounded, on one worker, too, so that the results are still
   // the same for any number of workers. Gradients of float64 are not changed.
   Wire wire = Wire::kFp32;
+  // The learning rates are meant for a step of this many samples. They are multiplied by (samples
+  // of a step) / (this number), and so are the rates that a scheduler names, max_lr for example. A
+  // step has batch_size x shards x accumulation_steps samples. The first line of the run shows the
+  // factor. Default: rates are taken as they are.
+  std::optional<std::int64_t> lr_base_batch_size;
   bool log_gradient_norm = false;  // the metric "gradient/norm", which clip_grad_norm adds, too
   bool terminate_on_nan = false;   // a loss that is not finite ends the run
 

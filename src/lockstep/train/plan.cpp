@@ -11,6 +11,7 @@
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/loader_name.h"
+#include "lockstep/optim/scale_lr.h"
 #include "lockstep/train/combined_model.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/train_step.h"
@@ -210,6 +211,29 @@ void set_criterions(Plan& plan, const Criterion& criterion, const Named<Criterio
   if (plan.criterions.size() == 1) plan.criterion = plan.criterions.begin()->second;
 }
 
+// By the samples of a step of the first train loader.
+void scale_rates(Plan& plan) {
+  const auto& base = plan.options.lr_base_batch_size;
+  if (!base) return;
+  std::int64_t samples = 0;
+  for (const auto& [name, loader] : plan.loaders) {
+    if (!is_train_loader(name)) continue;
+    samples =
+        data::batch_split(loader, plan.engine->shards()).global * plan.options.accumulation_steps;
+    break;
+  }
+  plan.lr_factor = static_cast<double>(samples) / static_cast<double>(*base);
+  for (PlannedOptimizer& planned : plan.optimizers) {
+    planned.scheduler = optim::scale_lr(planned.scheduler, plan.lr_factor);
+    if (!optim::is_made_already(planned.spec)) continue;
+    throw PlanError(
+        optimizer_part(plan, planned),
+        "lr_base_batch_size: expected an optimizer that the run makes, got a torch "
+        "optimizer that exists, whose rate would be scaled again by the next run; pass a "
+        "function that makes it");
+  }
+}
+
 void set_parts(Plan& plan) {
   const TrainOptions& options = plan.options;
   set_models(plan, options.model, options.models);
@@ -375,12 +399,14 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .log_gradient_norm = options.log_gradient_norm},
             .precision = precision_of(options, engine->device()),
             .scaler = {},
+            .lr_factor = 1.0,
             .length = {},
             .goes_on_from = nullptr,
             .memory = nullptr};
   plan.scaler = scaler_of(options, plan.precision);
   check_loaders(plan);
   set_parts(plan);
+  scale_rates(plan);
   plan.length = length_of(options, plan.loaders, plan.engine->shards());
   plan.options.num_epochs = plan.length.num_epochs;
   plan.known_metrics = known_metrics(plan, runner.metrics);
@@ -468,6 +494,14 @@ PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,
   if (plan.options.optimizers.empty()) return named_part(kind);
   return {.path = fmt::format("{}s/{}", kind, optimizer.name),
           .title = fmt::format("{} '{}'", kind, optimizer.name)};
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Plan& plan,
+                                                 const PlannedOptimizer& optimizer,
+                                                 optim::FlatParameters& parameters) {
+  auto made = optimizer.spec.make(parameters);
+  if (plan.lr_factor != 1.0) made->set_lr(made->lr() * plan.lr_factor);
+  return made;
 }
 
 State state_of(const Plan& plan) {

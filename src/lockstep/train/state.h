@@ -29,11 +29,11 @@
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/loss/over.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/criterion.h"
-#include "lockstep/train/loss.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/selection.h"
 #include "lockstep/train/user_values.h"
@@ -176,7 +176,7 @@ struct RequestState {
 
 struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   // Sets the loss of the current shard, for handle_batch: sets batch[loss_key] and says what the
-  // loss is a mean over (train/loss.h). Throws DataError for a weight that is negative or not
+  // loss is a mean over (loss/over.h). Throws DataError for a weight that is negative or not
   // finite.
   void set_loss(torch::Tensor loss, const LossOver& over = {});
   // Adds another term to the loss. Terms that are means over different things are allowed only if

@@ -14,9 +14,9 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/model_buffers.h"
 #include "lockstep/engine/replica.h"
+#include "lockstep/loss/over.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/train/loss.h"
 #include "lockstep/train/step_settings.h"
 
 namespace lockstep {
