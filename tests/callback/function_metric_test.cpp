@@ -38,7 +38,7 @@ TEST(FunctionMetrics, AreTheSameForAnyNumberOfWorkersAndAfterAResume) {
 }
 
 TEST(FunctionMetrics, GetTheSamplesInTheOrderOfTheLoader) {
-  const auto model = toy::model();
+  auto model = toy::model();
   const auto points = toy::points(23);
   const Metrics metrics = SupervisedRunner().evaluate_loader(
       {.loader = {points, {.batch_size = 4}},
@@ -51,6 +51,24 @@ TEST(FunctionMetrics, GetTheSamplesInTheOrderOfTheLoader) {
   const Batch batch = points->gather(all, {});
   EXPECT_NEAR(metrics.at("smoothed"), smoothed(model->forward(batch["features"]), batch["targets"]),
               1e-6);
+}
+
+TEST(FunctionMetrics, AreCalledForBatchesOnly) {
+  int calls = 0;
+  TrainOptions options = toy::options();
+  options.num_epochs = 1;
+  options.callbacks = {BatchFunctionCallback(
+      {.name = "calls", .function = [&](const torch::Tensor& outputs, const torch::Tensor&) {
+         ++calls;
+         return outputs.mean();
+       }})};
+  toy::train(options);
+  EXPECT_EQ(calls, 7 + 3);  // batches of train and valid
+  options.callbacks = {BatchFunctionCallback(
+      {.input_key = "absent", .name = "calls", .function = [](const auto& outputs, const auto&) {
+         return outputs.mean();
+       }})};
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), testing::HasSubstr("absent"));
 }
 
 TEST(FunctionMetrics, SayWhichValueIsBetterIfTheyAreTold) {

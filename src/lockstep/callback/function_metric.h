@@ -29,6 +29,11 @@ struct BatchFunctionCallbackOptions {
 class BatchFunctionCallback : public MetricCallback {
  public:
   explicit BatchFunctionCallback(BatchFunctionCallbackOptions options);
+  // Does not call the function, which may have captured anything.
+  void dry_run(const std::string& loader, Batch& batch) override;
+
+ private:
+  std::string input_key_, target_key_;
 };
 
 struct LoaderFunctionCallbackOptions {
