@@ -10,6 +10,7 @@
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/metric_aggregation.h"
+#include "lockstep/callback/multilabel.h"
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/progress_bar.h"
@@ -101,6 +102,12 @@ template <>
 struct EnumNames<BatchScope> {
   static constexpr std::pair<BatchScope, const char*> names[] = {
       {BatchScope::kBatchStart, "on_batch_start"}, {BatchScope::kForward, "on_forward"}};
+};
+
+template <>
+struct EnumNames<metric::ScoreKind> {
+  static constexpr std::pair<metric::ScoreKind, const char*> names[] = {
+      {metric::ScoreKind::kLogits, "logits"}, {metric::ScoreKind::kProbabilities, "probabilities"}};
 };
 
 // "valid/loss": a loader and one of its metrics. The metric's name may contain slashes.
