@@ -244,6 +244,24 @@ TEST(Recovery, FreezingHappensAgainWhereItHappened) {
   expect_equal(toy::train(options), expected);
 }
 
+// What the failed attempt froze must not be thawed in the next one: the other callback froze it.
+TEST(Recovery, OneFreezeCallbackDoesNotThawWhatAnotherFroze) {
+  const auto options_of = [](int max_restarts) {
+    TrainOptions options = restarting({.max_restarts = max_restarts});
+    auto slow = std::make_shared<toy::Hooks>();
+    // The first point takes long, so there is no other one before the failure.
+    slow->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    options.callbacks.add(slow);
+    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .epochs = 1}));
+    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .from_epoch = 2, .epochs = 1}));
+    return options;
+  };
+  const TrainResult expected = toy::train(options_of(0));
+  TrainOptions options = options_of(1);
+  options.callbacks.add(at_step({.epoch = 2, .batch = 1}));
+  expect_equal(toy::train(options), expected);
+}
+
 TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {
   const TrainResult expected = toy::train(restarting({}));
   const std::chrono::milliseconds limit = scaled(500ms);
