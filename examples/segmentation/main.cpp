@@ -101,6 +101,6 @@ int main(int argc, char** argv) try {
                              mean_iou(runner, valid));
   }
 } catch (const std::exception& error) {
-  std::cerr << "segmentation: " << error.what() << '\n';
+  std::cerr << "segmentation: " << ls::message_of(error) << '\n';
   return 1;
 }
