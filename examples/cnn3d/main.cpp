@@ -125,6 +125,6 @@ int main(int argc, char** argv) try {
             << "Weights " << estimator.weights_hash() << '\n'
             << "Report: " << (logdir / "report" / "report.html").string() << '\n';
 } catch (const std::exception& error) {
-  std::cerr << "cnn3d: " << error.what() << '\n';
+  std::cerr << "cnn3d: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -113,6 +113,6 @@ int main(int argc, char** argv) try {
                              valid.at("confidence"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "custom_runner: " << error.what() << '\n';
+  std::cerr << "custom_runner: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -103,6 +103,6 @@ int main(int argc, char** argv) try {
         metrics.at("accuracy"), metrics.at("agreement"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "distillation: " << error.what() << '\n';
+  std::cerr << "distillation: " << ls::message_of(error) << '\n';
   return 1;
 }

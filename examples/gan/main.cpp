@@ -81,6 +81,6 @@ int main(int argc, char** argv) try {
                              found.near, found.blobs, kBlobs);
   }
 } catch (const std::exception& error) {
-  std::cerr << "gan: " << error.what() << '\n';
+  std::cerr << "gan: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -133,6 +133,6 @@ int main(int argc, char** argv) try {
                              result.last_metrics.at("valid").at("accuracy01"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "images: " << error.what() << '\n';
+  std::cerr << "images: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -125,6 +125,6 @@ int main(int argc, char** argv) try {
   });
   if (result.rank == 0) std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {
-  std::cerr << "mnist: " << error.what() << '\n';
+  std::cerr << "mnist: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -73,6 +73,6 @@ int main(int argc, char** argv) try {
                              metrics.at("pixel_accuracy"), metrics.at("iou"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "segmentation: " << error.what() << '\n';
+  std::cerr << "segmentation: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -103,6 +103,6 @@ int main(int argc, char** argv) try {
                              metrics.at("loss"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "sequence: " << error.what() << '\n';
+  std::cerr << "sequence: " << ls::message_of(error) << '\n';
   return 1;
 }

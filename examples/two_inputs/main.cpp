@@ -101,6 +101,6 @@ int main(int argc, char** argv) try {
                              metrics.at("accuracy01"), metrics.at("loss/angle"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "two_inputs: " << error.what() << '\n';
+  std::cerr << "two_inputs: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -106,6 +106,6 @@ int main(int argc, char** argv) try {
         first.at("loss"), last.at("divergence"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "vae: " << error.what() << '\n';
+  std::cerr << "vae: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -78,6 +78,7 @@ StateDict MetricCallback::state() const {
 }
 
 void MetricCallback::load_state(const StateDict& state) {
+  if (state.size() == 0) return metric_->reset();
   metric_->load_state(state);
 }
 

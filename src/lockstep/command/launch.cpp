@@ -403,6 +403,8 @@ class NodeLauncher {
                                        .on_lines = {}};
     const bool last = !is_elastic() && attempt >= options_.max_restarts;
     programs.grace = milliseconds(options_.grace.value_or(last ? kGrace : kRestartGrace));
+    programs.stopped_grace = milliseconds(options_.timeout);
+    if (nodes_) programs.others_ended = [this, attempt] { return nodes_->others_ended(attempt); };
     programs.on_started = [this] { say_restarted(); };
     if (memory_) {
       programs.inherited_fd = memory_->descriptor();
@@ -666,7 +668,10 @@ Examples:
       "--grace", options->grace,
       "Seconds that ranks have to end after one failed; default: 1.5, or 0.2 if they are "
       "started again");
-  command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
+  command
+      ->add_option("--timeout", options->timeout,
+                   "Seconds to wait for other nodes, and for a stopped rank (SIGSTOP) when all "
+                   "others are done")
       ->capture_default_str();
   command->prefix_command();  // all words from the program's name on belong to the program
   command->callback([command, node_rank, options, after_dashes, &chosen] {

@@ -54,6 +54,17 @@ void run_as_rank_zero(process::ForkedWorkers& forked,
   forked.join();
 }
 
+// Called in a catch block.
+void warn_of_late_failure() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    warn(fmt::format("a worker failed when the work was done: {}", message_of(error)));
+  } catch (...) {
+    warn("a worker failed when the work was done");
+  }
+}
+
 // Why the attempt failed. Nothing if the work is done.
 std::optional<Engine::AttemptFailure> run_attempt(
     process::ForkedWorkersOptions& forking, const std::function<void(process::HostGroup&)>& work,
@@ -64,7 +75,10 @@ std::optional<Engine::AttemptFailure> run_attempt(
     run_as_rank_zero(*forked, work);
     return std::nullopt;
   } catch (...) {
-    if (attempts.is_done()) return std::nullopt;
+    if (attempts.is_done()) {
+      warn_of_late_failure();
+      return std::nullopt;
+    }
     Engine::AttemptFailure failure{.error = std::current_exception()};
     if (forked != nullptr) {
       failure.rank = forked->host_group().named_failure();

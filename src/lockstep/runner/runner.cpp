@@ -18,6 +18,7 @@
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/runner/handlers.h"
+#include "lockstep/train/failure.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
@@ -157,34 +158,42 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   std::shared_ptr<const KeptRun> kept;
   std::optional<Interrupted> interrupt;
   const Released released;
-  // Between two attempts a signal waits for the next one, in which the run can be saved.
-  std::optional<process::InterruptGuard> between_attempts;
+  // Between two attempts a signal waits for the next one, in which the run can be saved. At the end
+  // a signal waits until the run's folder is closed, too.
+  std::optional<process::InterruptGuard> interrupts;
   const std::shared_ptr<RunMemory> memory = memory_for(options, *engine, stage_.name);
-  engine->run({.prepare =
-                   [&] {
-                     resolved = plan_of(options, engine);
-                     resolved.goes_on_from = from;
-                     resolved.memory = memory;
-                     last_ = {.model = resolved.model,
-                              .models = resolved.options.models,
-                              .criterion = resolved.options.criterion,
-                              .criterions = resolved.options.criterions,
-                              .phases = resolved.options.phases,
-                              .precision = resolved.precision};
-                   },
-               .work =
-                   [&](comm::Communicator& communicator) {
-                     if (memory && !between_attempts) between_attempts.emplace();
-                     try {
-                       Loop loop(resolved, communicator);
-                       result = loop.run();
-                       kept = loop.kept_run();
-                     } catch (const Interrupted& caught) {
-                       interrupt = caught;  // all workers were interrupted; none has failed
-                     }
-                   },
-               .try_again = try_again_with(memory),
-               .min_workers = options.min_workers});
+  try {
+    engine->run({.prepare =
+                     [&] {
+                       resolved = plan_of(options, engine);
+                       resolved.goes_on_from = from;
+                       resolved.memory = memory;
+                       last_ = {.model = resolved.model,
+                                .models = resolved.options.models,
+                                .criterion = resolved.options.criterion,
+                                .criterions = resolved.options.criterions,
+                                .phases = resolved.options.phases};
+                     },
+                 .work =
+                     [&](comm::Communicator& communicator) {
+                       if (!interrupts) interrupts.emplace();
+                       try {
+                         Loop loop(resolved, communicator);
+                         result = loop.run();
+                         kept = loop.kept_run();
+                       } catch (const Interrupted& caught) {
+                         interrupt = caught;  // all workers were interrupted; none has failed
+                       }
+                     },
+                 .try_again = try_again_with(memory),
+                 .min_workers = options.min_workers});
+  } catch (...) {
+    if (memory == nullptr) throw;
+    end_lost_run(resolved, *memory);
+    memory->close();
+    rethrow_with(memory->is_launched() ? "" : memory->describe_refusal());
+  }
+  if (memory) memory->close();
   if (interrupt) {
     // Everything is saved and closed. Now the signal may have its default effect.
     process::InterruptGuard::release();

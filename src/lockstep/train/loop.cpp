@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/comm/local.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
@@ -327,6 +328,7 @@ TrainResult Loop::run() {
     begin();
     run_measured();
     if (checkpointer_) checkpointer_->finish_writing();
+    if (checkpointer_) checkpointer_->need_files(false);
     finish_point();
     keep_run();
   } catch (const Interrupted&) {
@@ -352,15 +354,31 @@ TrainResult Loop::run() {
     fail();
     throw;
   }
+  // From now on no other attempt is made, because on_run_end is called once.
+  if (memory_ != nullptr) memory_->end();
   try {
     notify_end(plan_.callbacks, &Callback::on_run_end, state_);
   } catch (...) {
     late = std::current_exception();  // the summary of what was trained is still written
   }
   TrainResult result = finish();
-  if (late && memory_ != nullptr) memory_->end();
   if (late) std::rethrow_exception(late);
   return result;
+}
+
+// Collective calls after on_run_end. Everything is trained, and rank 0 has all results. So a run
+// that may be restarted does not need a rank that is lost now. Returns whether the call succeeded.
+bool Loop::finish_together(const std::function<void()>& call) {
+  const bool needs_others = memory_ == nullptr || memory_->is_launched();
+  try {
+    call();
+    return true;
+  } catch (const WorkerError&) {
+    if (needs_others) throw;
+  } catch (const CommError&) {
+    if (needs_others) throw;
+  }
+  return false;
 }
 
 // Before another attempt follows. A file that is being written may take longer than the time limit,
@@ -368,6 +386,12 @@ TrainResult Loop::run() {
 void Loop::abandon() noexcept {
   comm_.set_alone(true);
   checkpointer_.reset();
+  if (memory_ == nullptr || !begun_) return;
+  try {
+    memory_->keep_progress(state_);
+  } catch (const std::exception& error) {
+    warn(message_of(error));  // only on_exception would miss it
+  }
 }
 
 // A launched program that is started again also repeats calls of train() that were finished.
@@ -389,6 +413,7 @@ void Loop::begin() {
   if (plan_.options.dry_run && state_.restarts == 0) dry_run(plan_);
   if (training_) begin_training();
   begun_ = true;
+  if (memory_ != nullptr) memory_->begin_callbacks();
   notify_all(plan_.callbacks, &Callback::on_run_start, state_);
   // A signal that came between two attempts must not lose what was trained: between epochs the run
   // can be saved now, inside an epoch after its next batch.
@@ -443,8 +468,38 @@ void Loop::fail() {
   } catch (...) {
     warn("while the run was ending, a callback threw something that is no exception");
   }
-  if (begun_) notify_failure(plan_.callbacks, state_);
+  // An earlier attempt may have called on_run_start.
+  const bool was_begun = memory_ != nullptr && memory_->has_begun_callbacks();
+  if (was_begun && !begun_) {
+    const std::exception_ptr exception = state_.exception;
+    static_cast<ProgressState&>(state_) = memory_->kept_progress();
+    state_.exception = exception;
+  }
+  if (memory_ != nullptr) memory_->end();
+  if (begun_ || was_begun) notify_failure(plan_.callbacks, state_);
+  try {
+    if (checkpointer_) checkpointer_->need_files(false);
+  } catch (const std::exception& error) {
+    warn(fmt::format("while the run was ending: {}", message_of(error)));
+  }
   close_loggers();
+}
+
+void end_lost_run(const Plan& plan, RunMemory& memory) noexcept {
+  if (!memory.has_begun_callbacks() || memory.is_launched()) return;
+  memory.end();
+  comm::Local alone;
+  State state = state_of(plan);
+  static_cast<ProgressState&>(state) = memory.kept_progress();
+  state.exception = std::current_exception();
+  state.comm = &alone;
+  state.restarts = memory.restarts();
+  state.loggers.assign(memory.loggers().begin(), memory.loggers().end());
+  std::vector<CallbackPtr> callbacks = plan.callbacks;
+  std::erase_if(callbacks,
+                [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kOthers; });
+  notify_failure(callbacks, state);
+  memory.close_loggers();
 }
 
 void Loop::take_weights() {
@@ -708,7 +763,10 @@ void Loop::take_point() {
     point.stop_reason = state_.stop_reason;
     // Inside an epoch, a rank may have a request of which rank 0 does not know yet.
     if (state_.inside_epoch) point.stop_reason = stop_request();
-    if (memory_ != nullptr) memory_->keep_point(std::move(point), began);
+    if (memory_ != nullptr) {
+      memory_->keep_point(std::move(point), began);
+      checkpointer_->need_files(true);
+    }
   }
   if (!shares_points_) return;
   plan_.memory->share_point(comm_);
@@ -803,12 +861,14 @@ TrainResult Loop::finish() {
 
 void Loop::finish_training(TrainResult& result) {
   result.weights_hash = weights_hash(state_.model.weights());
-  comm_.barrier();  // all ranks have read the weights, which may be in the same memory
+  // All ranks have read the weights, which may be in the same memory.
+  finish_together([this] { comm_.barrier(); });
   checkpointer_->load_best();
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  training_->replicas.finish();
+  // If this fails, the destructor of the replicas moves the parameters.
+  finish_together([this] { training_->replicas.finish(); });
   result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
   result.best_epoch = state_.best.epoch;
   result.best_metrics = state_.best.metrics;
@@ -828,7 +888,10 @@ void Loop::finish_training(TrainResult& result) {
     result.recoveries = memory_->recoveries();
   }
   std::vector<std::string> profiles;
-  if (plan_.options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
+  if (plan_.options.profile) {
+    const std::string own = profiler_.serialize();
+    if (!finish_together([&] { profiles = comm_.gather_bytes(own); })) profiles = {own};
+  }
   if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles, operators_);
 }
 

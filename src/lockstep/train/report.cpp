@@ -96,7 +96,8 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                                         name(result.last_checkpoint)},
                    .train_samples_per_second = result.train_samples_per_second,
                    .seconds = result.seconds,
-                   .workers = state.engine->workers(),
+                   // After a failure there may be fewer than the engine was asked for.
+                   .workers = state.comm != nullptr ? state.comm->size() : 1,
                    .shards = state.engine->shards(),
                    .global_batch_size = update_batch_size(state),
                    .weights_hash = result.weights_hash,

@@ -344,6 +344,23 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   return restored;
 }
 
+void forget_unsaved(const StateDict& snapshot, const std::vector<CallbackPtr>& callbacks) {
+  const auto saved = snapshot.get<StateDict>("callbacks");
+  for (const auto& [key, callback] : with_keys(callbacks)) {
+    if (!saved.contains(key) && callback->state().size() > 0) callback->load_state({});
+  }
+}
+
+void add_unsaved(StateDict& snapshot, const std::vector<CallbackPtr>& callbacks) {
+  auto saved = snapshot.get<StateDict>("callbacks");
+  for (const auto& [key, callback] : with_keys(callbacks)) {
+    if (saved.contains(key)) continue;
+    StateDict memory = callback->state();
+    if (memory.size() > 0) saved.set(key, std::move(memory));
+  }
+  snapshot.set("callbacks", std::move(saved));
+}
+
 StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers) {
   StateDict small = snapshot;
   for (const char* const key : {"model_state_dict", "documents"}) {
