@@ -1,7 +1,6 @@
 #include "flags.h"
 
 #include <cstdlib>
-#include <map>
 
 #include <CLI/CLI.hpp>
 
@@ -27,9 +26,8 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
       ->capture_default_str();
   app.add_option("--wire", flags.wire,
                  "How gradients are summed and sent: fp32, or bf16 in half the bytes")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, lockstep::Wire>{
-          {"fp32", lockstep::Wire::kFp32}, {"bf16", lockstep::Wire::kBf16}}))
-      ->default_str("fp32");
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   auto* const folder =
       app.add_option("--logdir", flags.logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--resume", flags.resume,

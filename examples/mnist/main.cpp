@@ -1,7 +1,6 @@
 // Trains one of three models on images of handwritten digits (or clothes), with metrics, logs and
 // checkpoints.
 #include <iostream>
-#include <map>
 
 #include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
@@ -35,13 +34,12 @@ ls::data::DatasetPtr load(const std::optional<std::string>& root, bool train) {
 
 int main(int argc, char** argv) try {
   std::optional<std::string> root, logdir, resume;
-  std::string kind = "linear", precision = "fp32";
+  std::string kind = "linear", precision = "fp32", wire = "fp32";
   std::int64_t epochs = 8, batch_size = 32, save_every = 0;
   double lr = 0.02;
   std::optional<std::uint64_t> seed;
   std::optional<int> workers, shards;
   std::string backend = "auto";
-  ls::Wire wire = ls::Wire::kFp32;
   int timeout = 300, max_restarts = 0;
   bool quiet = false;
 
@@ -79,9 +77,8 @@ int main(int argc, char** argv) try {
       ->capture_default_str();
   app.add_option("--wire", wire,
                  "How gradients are summed and sent: fp32, or bf16 in half the bytes")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, ls::Wire>{{"fp32", ls::Wire::kFp32}, {"bf16", ls::Wire::kBf16}}))
-      ->default_str("fp32");
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--max-restarts", max_restarts,
                  "How many times workers are made anew after one was lost")
       ->capture_default_str();

@@ -5,8 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
 #include "tests/comm/numbers.h"
 
 namespace lockstep::comm {
@@ -106,8 +108,18 @@ TEST(Wire, OnlyFloat32IsRounded) {
   for (const auto type : {torch::kFloat64, torch::kFloat16, torch::kBFloat16, torch::kInt64}) {
     EXPECT_FALSE(is_rounded(Wire::kBf16, type));
   }
-  EXPECT_EQ(name_of(Wire::kFp32), "fp32");
-  EXPECT_EQ(name_of(Wire::kBf16), "bf16");
+}
+
+TEST(Wire, HasNames) {
+  EXPECT_EQ(Wire(), Wire("fp32"));
+  EXPECT_EQ(Wire(std::string("bf16")), Wire::kBf16);
+  for (const char* const name : {"fp32", "bf16"}) EXPECT_STREQ(Wire(name).name(), name);
+  try {
+    const Wire wrong("fp16");
+    FAIL() << wrong.name();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::StartsWith("wire: expected fp32 or bf16, got 'fp16'"));
+  }
 }
 
 }  // namespace

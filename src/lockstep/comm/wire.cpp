@@ -1,13 +1,31 @@
 #include "lockstep/comm/wire.h"
 
 #include <bit>
+#include <vector>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/vectorize.h"
 
 namespace lockstep {
 
-std::string_view name_of(Wire wire) {
-  return wire == Wire::kBf16 ? "bf16" : "fp32";
+namespace {
+
+Wire::Type wire_type_of(const std::string& name) {
+  if (name == "fp32") return Wire::kFp32;
+  if (name == "bf16") return Wire::kBf16;
+  throw ConfigError("wire: expected fp32 or bf16, got '{}'; {}", name,
+                    suggest(name, std::vector<std::string>{"fp32", "bf16"}));
+}
+
+}  // namespace
+
+Wire::Wire(const char* name) : type_(wire_type_of(name)) {}
+
+Wire::Wire(const std::string& name) : type_(wire_type_of(name)) {}
+
+const char* Wire::name() const {
+  return type_ == kBf16 ? "bf16" : "fp32";
 }
 
 namespace comm {

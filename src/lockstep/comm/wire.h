@@ -5,19 +5,34 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 
 #include <torch/types.h>
 
 namespace lockstep {
 
-enum class Wire {
-  kFp32,  // sums in the type of the gradients
-  kBf16,  // float32 gradients and their sums are rounded to bfloat16, 2 bytes each
-};
+// fp32: sums in the type of the gradients. bf16: gradients of float32 and their sums are rounded to
+// bfloat16, which has 2 bytes.
+//
+//   .wire = "bf16"
+class Wire {
+ public:
+  enum Type : std::uint8_t { kFp32, kBf16 };
 
-// "fp32" or "bf16", as in configs.
-std::string_view name_of(Wire wire);
+  constexpr Wire() = default;
+  constexpr Wire(Type type) : type_(type) {}
+  // "fp32" or "bf16". Throws ConfigError for any other.
+  Wire(const char* name);
+  Wire(const std::string& name);
+
+  constexpr Type type() const { return type_; }
+  const char* name() const;  // "bf16"
+
+  friend constexpr bool operator==(Wire, Wire) = default;
+
+ private:
+  Type type_ = kFp32;
+};
 
 namespace comm {
 

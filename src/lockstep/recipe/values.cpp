@@ -81,6 +81,18 @@ CallbackPtr Value<CallbackPtr>::read(const Node& node) {
   return recipe::targets().callbacks.make(node);
 }
 
+Wire Value<Wire>::read(const Node& node) {
+  try {
+    return Wire(read_text(node));
+  } catch (const LocatedError&) {
+    throw;
+  } catch (const ConfigError& error) {
+    const std::string_view text = error.what();
+    constexpr std::string_view kOption = "wire: ";
+    node.fail("{}", text.starts_with(kOption) ? text.substr(kOption.size()) : text);
+  }
+}
+
 Precision Value<Precision>::read(const Node& node) {
   try {
     return Precision(read_text(node));

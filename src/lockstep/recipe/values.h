@@ -72,12 +72,6 @@ struct EnumNames<ProgressBars> {
 };
 
 template <>
-struct EnumNames<Wire> {
-  static constexpr std::pair<Wire, const char*> names[] = {{Wire::kFp32, "fp32"},
-                                                           {Wire::kBf16, "bf16"}};
-};
-
-template <>
 struct EnumNames<LRScale> {
   static constexpr std::pair<LRScale, const char*> names[] = {{LRScale::kLog, "log"},
                                                               {LRScale::kLinear, "linear"}};
@@ -130,6 +124,13 @@ struct Value<HParams> {
   static std::string type() { return "mapping of names to values"; }
   static HParams read(const Node& node);
   static std::string show(const HParams&) { return "{}"; }
+};
+
+template <>
+struct Value<Wire> {
+  static std::string type() { return "fp32 or bf16"; }
+  static Wire read(const Node& node);
+  static std::string show(const Wire& wire) { return wire.name(); }
 };
 
 template <>

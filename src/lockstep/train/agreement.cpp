@@ -112,7 +112,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"clip_grad_norm", text_of(options.clip_grad_norm)},
                     {"clip_grad_value", text_of(options.clip_grad_value)},
                     {"clip_grad", options.clip_grad ? "a function" : "none"},
-                    {"wire", std::string(name_of(options.wire))},
+                    {"wire", options.wire.name()},
                     {"log_gradient_norm", fmt::format("{}", options.log_gradient_norm)},
                     {"terminate_on_nan", fmt::format("{}", options.terminate_on_nan)}});
 }
