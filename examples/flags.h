@@ -11,7 +11,7 @@
 struct Flags {
   std::int64_t epochs = 1;
   std::optional<int> workers, shards;
-  int max_restarts = 0;                         // how many times workers are made anew
+  int max_restarts = 0;       // how many times workers are made anew
   std::string wire = "fp32";  // how gradients are summed and sent
   std::optional<std::string> logdir, resume;
   std::int64_t save_every = 0;  // batches; 0: only at the end of epochs
