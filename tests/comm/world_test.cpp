@@ -202,10 +202,9 @@ TEST_F(WorldTest, AHostWithoutSharedMemoryTellsItsRanksAtOnce) {
 }
 
 TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnyWait) {
-  for (const std::string backend : {"nccl", "mpi"}) {
-    EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = backend}); }),
-                AllOf(HasSubstr("got '" + backend + "'"), HasSubstr("has no such backend")));
-  }
+  // nccl_test.cpp has nccl.
+  EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "mpi"}); }),
+              AllOf(HasSubstr("got 'mpi'"), HasSubstr("has no such backend")));
   EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "glue"}); }),
               AllOf(HasSubstr("auto, shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));
 }

@@ -129,6 +129,11 @@ void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   if (size() == 1) return;
   wait_for_background();
   torch::NoGradGuard no_grad;
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    device->reduce(
+        {.plan = order(size()).plan, .terms = {tensor.detach()}, .out = tensor.detach(), .op = op});
+    return;
+  }
   Staged staged(tensor);
   const void* const data[] = {staged.data()};
   std::byte* const outputs[] = {staged.data()};
@@ -150,6 +155,10 @@ void Communicator::broadcast(const torch::Tensor& tensor, int root) {
   if (size() == 1) return;
   wait_for_background();
   torch::NoGradGuard no_grad;
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    device->broadcast(tensor.detach(), root);
+    return;
+  }
   Staged staged(tensor);
   do_broadcast(staged.data(), staged.elements(), root);
   if (rank() != root) staged.finish();
@@ -158,6 +167,9 @@ void Communicator::broadcast(const torch::Tensor& tensor, int root) {
 std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor) {
   check_dense(tensor);
   wait_for_background();
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    return device->gather(tensor.detach(), std::nullopt);
+  }
   const auto all = do_gather(packed(Staged(tensor).plain()), std::nullopt);
   std::vector<torch::Tensor> tensors;
   for (int i = 0; i < size(); ++i)
@@ -169,6 +181,9 @@ std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int
   check_root(*this, root);
   check_dense(tensor);
   wait_for_background();
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    return device->gather(tensor.detach(), root);
+  }
   const auto all = do_gather(packed(Staged(tensor).plain()), root);
   std::vector<torch::Tensor> tensors;
   if (rank() != root) return tensors;
@@ -231,8 +246,6 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   check_dense(out);
   const Elements elements{out.numel(), out.scalar_type()};
   check_reducible(elements.type, ReduceOp::kSum);
-  std::vector<Staged> staged;
-  std::vector<const void*> inputs;
   for (const auto& tensor : parts.tensors) {
     check_dense(tensor);
     if (tensor.numel() != elements.count || tensor.scalar_type() != elements.type) {
@@ -240,8 +253,11 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
                       elements.count, c10::toString(elements.type), tensor.numel(),
                       c10::toString(tensor.scalar_type()));
     }
-    inputs.push_back(staged.emplace_back(tensor).data());
   }
+  if (sum_on_device(parts, out)) return;
+  std::vector<Staged> staged;
+  std::vector<const void*> inputs;
+  for (const auto& tensor : parts.tensors) inputs.push_back(staged.emplace_back(tensor).data());
   // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
   // place of its first term.
   const auto& [plan, own] = order(parts.leaves, parts.nodes);
@@ -263,6 +279,34 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     do_reduce({.plan = plan, .data = terms, .elements = elements, .gradients = true}, outputs);
   }
   target.finish();
+}
+
+// False: the tensors are staged.
+bool Communicator::sum_on_device(const Parts& parts, const torch::Tensor& out) {
+  const torch::Device place = out.device();
+  const bool alike = std::ranges::all_of(
+      parts.tensors, [&](const torch::Tensor& tensor) { return tensor.device() == place; });
+  if (!alike) {
+    throw CommError("sum_parts: expected all tensors on {}, as the result, got another device",
+                    place.str());
+  }
+  const auto& [plan, own] = order(parts.leaves, parts.nodes);
+  // Alone there is nothing to send, and the current stream is the one that computes the tensors.
+  if (size() == 1 && !place.is_cpu()) {
+    own.reduce_tensors(parts.tensors, {out}, ReduceOp::kSum);
+    return true;
+  }
+  DeviceCollectives* const device = size() == 1 ? nullptr : on_device(place);
+  if (device == nullptr) return false;
+  std::vector<torch::Tensor> terms;
+  for (const auto& tensor : parts.tensors) terms.push_back(tensor.detach());
+  device->reduce({.plan = plan,
+                  .own = &own,
+                  .terms = std::move(terms),
+                  .out = out.detach(),
+                  .after = parts.after,
+                  .gradients = true});
+  return true;
 }
 
 }  // namespace lockstep::comm

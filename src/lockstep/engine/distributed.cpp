@@ -88,6 +88,7 @@ void DistributedDataParallelEngine::resolve() {
   check_positive("threads", options_.threads);
   check_positive("world_size", options_.world_size);
   comm::check_backend(options_.backend);
+  comm::check_reduction(options_.reduction);
   constexpr int kMostWorkers = 4096;
   if (options_.workers.value_or(1) > kMostWorkers) {
     throw ConfigError("workers: expected at most {}, got {}", kMostWorkers, *options_.workers);
@@ -151,10 +152,12 @@ void DistributedDataParallelEngine::resolve() {
   device_ = gpus > 0
                 ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
                 : torch::Device(torch::kCPU);
+  comm::check_device(options_.backend, device_);
 }
 
 comm::WorldOptions DistributedDataParallelEngine::world_options() const {
   return {.backend = options_.backend,
+          .reduction = options_.reduction,
           .timeout = options_.timeout,
           .join_timeout = options_.join_timeout};
 }
