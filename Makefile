@@ -21,7 +21,7 @@ help:
 	@echo "make test-debian13   the same on a fresh Debian 13, installed in build/debian13; needs root"
 	@echo "make test-quickstart make quickstart on a fresh Debian, with its time; needs root"
 	@echo "make test-train-only a project that only trains, on a Debian without the other packages; needs root"
-	@echo "make test-libtorch   every test with the newest LibTorch, from PyPI"
+	@echo "make test-libtorch   every test with the newest LibTorch, from PyPI; CUDA=1: linked with CUDA"
 	@echo "make chaos           disturb runs in every way at random moments (FAULTS=$(FAULTS), SEED=...); best as root"
 	@echo "make fuzz            give damaged inputs to every reader of files (FUZZ_SECONDS=$(FUZZ_SECONDS)); best with PRESET=asan"
 	@echo "make test-long       all of these, with 1,000 faults; takes hours"
@@ -63,7 +63,7 @@ test-train-only: build
 
 test-libtorch:
 	@scripts/bootstrap test
-	@scripts/test-libtorch
+	@CUDA=$(CUDA) scripts/test-libtorch
 
 # Disturbs runs at random moments: signals, exceptions, cut links, full disks, damaged files. Each must end as
 # promised, with the weights and logs of the undisturbed run.

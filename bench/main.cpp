@@ -21,7 +21,7 @@ namespace {
 const std::vector<std::string> kCompared = {"A", "B", "C", "D",     "D64",
                                             "E", "F", "G", "start", "memory"};
 const std::vector<std::string> kMicro = {"collectives", "optimizers", "gather", "saves",
-                                         "points",      "I",          "N"};
+                                         "activations", "points",     "I",      "N"};
 
 std::vector<std::string> all_works() {
   std::vector<std::string> all = kMicro;
@@ -54,6 +54,8 @@ int run_works(const std::vector<std::string>& works, const std::string& output,
       json[work] = ls::bench::run_gather();
     } else if (work == "saves") {
       json[work] = ls::bench::run_saves();
+    } else if (work == "activations") {
+      json[work] = ls::bench::run_activations();
     } else if (work == "points") {
       json[work] = ls::bench::run_points(self);
     } else if (work == "I") {

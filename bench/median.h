@@ -1,7 +1,9 @@
-// The median of a few measurements, and their spread.
+// The median of measurements, and how sure it is.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <vector>
 
 namespace lockstep::bench {
@@ -15,6 +17,21 @@ inline double median(std::vector<double> values) {
 inline double spread(const std::vector<double>& values) {
   const auto [low, high] = std::ranges::minmax(values);
   return (high - low) / median(values);
+}
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// An interval that contains the true median with a probability of 95 %, whatever the distribution
+// of the measurements is: the number of values below the median is binomial.
+inline Interval median_interval(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto size = static_cast<double>(values.size());
+  const double below = std::floor(size / 2 - 0.98 * std::sqrt(size));
+  const auto first = static_cast<std::size_t>(std::max(0.0, below));
+  return {.low = values[first], .high = values[values.size() - 1 - first]};
 }
 
 }  // namespace lockstep::bench

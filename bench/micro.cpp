@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include <lockstep/lockstep.h>
+#include <malloc.h>
 
 #include "bench/median.h"
 
@@ -162,6 +165,88 @@ nlohmann::json run_saves() {
           {"memcpy_seconds", copy},
           {"write_seconds", write},
           {"ratio", stall / copy}};
+}
+
+namespace {
+
+// The value of a line of /proc/self/status, in MB.
+double status_megabytes(std::string_view name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stod(line.substr(name.size())) / 1024;
+  }
+  throw Error("/proc/self/status: expected a line '{}', got none", name);
+}
+
+struct StepCost {
+  double megabytes = 0;  // the peak above what the process has before the step
+  double seconds = 0;
+  std::string hash;  // of the gradients
+};
+
+StepCost cost_of_step(bool checkpoint_activations, std::int64_t side) {
+  torch::manual_seed(0);
+  network::UNet model(network::UNetOptions{.dimensions = 3,
+                                           .in = 1,
+                                           .out = 2,
+                                           .width = 16,
+                                           .depth = 3,
+                                           .norm = network::UNetNorm::kBatch,
+                                           .checkpoint_activations = checkpoint_activations});
+  const torch::Tensor input = torch::randn({1, 1, side, side, side});
+  const auto step = [&] {
+    model->zero_grad();
+    model->forward(input).square().mean().backward();
+  };
+  step();  // gradients, and memory that libraries keep
+  ::malloc_trim(0);
+  const double before = status_megabytes("VmRSS:");
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak is measured from now on
+  step();
+  StepCost cost{.megabytes = status_megabytes("VmHWM:") - before};
+  constexpr int kSteps = 5;
+  std::vector<double> times;
+  for (int i = 0; i < kSteps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    step();
+    times.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  cost.seconds = median(times);
+  NamedTensors gradients;
+  for (const auto& item : model->named_parameters()) {
+    gradients.emplace_back(item.key(), item.value().grad());
+  }
+  for (const auto& item : model->named_buffers()) gradients.emplace_back(item.key(), item.value());
+  cost.hash = weights_hash(gradients);
+  return cost;
+}
+
+}  // namespace
+
+nlohmann::json run_activations() {
+  torch::set_num_threads(1);
+  fmt::print("\na step of a 3-D U-Net (width 16, depth 3, batch norm), one thread\n\n");
+  nlohmann::json all = nlohmann::json::array();
+  for (const std::int64_t side : {32, 64}) {
+    const StepCost kept = cost_of_step(false, side);
+    const StepCost again = cost_of_step(true, side);
+    if (kept.hash != again.hash) {
+      throw Error("activations: expected the gradients {} of a step that keeps them, got {}",
+                  kept.hash, again.hash);
+    }
+    fmt::print(
+        "{0} x {0} x {0}: kept {1:.0f} MB, {2:.2f} s; computed again {3:.0f} MB, {4:.2f} s; "
+        "{5:.2f} of the memory, {6:.2f} times the time\n",
+        side, kept.megabytes, kept.seconds, again.megabytes, again.seconds,
+        again.megabytes / kept.megabytes, again.seconds / kept.seconds);
+    all.push_back({{"side", side},
+                   {"kept_megabytes", kept.megabytes},
+                   {"kept_seconds", kept.seconds},
+                   {"again_megabytes", again.megabytes},
+                   {"again_seconds", again.seconds}});
+  }
+  return all;
 }
 
 nlohmann::json run_gather() {

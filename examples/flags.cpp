@@ -1,6 +1,7 @@
 #include "flags.h"
 
 #include <cstdlib>
+#include <map>
 
 #include <CLI/CLI.hpp>
 
@@ -24,6 +25,11 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
   app.add_option("--max-restarts", flags.max_restarts,
                  "How many times workers are made anew after one was lost")
       ->capture_default_str();
+  app.add_option("--wire", flags.wire,
+                 "How gradients are summed and sent: fp32, or bf16 in half the bytes")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, lockstep::Wire>{
+          {"fp32", lockstep::Wire::kFp32}, {"bf16", lockstep::Wire::kBf16}}))
+      ->default_str("fp32");
   auto* const folder =
       app.add_option("--logdir", flags.logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--resume", flags.resume,
@@ -31,6 +37,9 @@ Flags read_flags(int argc, char** argv, const std::string& about, std::int64_t e
   app.add_option("--save-every", flags.save_every,
                  "Also save last.pth every N batches; 0: only at the end of epochs")
       ->needs(folder)
+      ->capture_default_str();
+  app.add_option("--precision", flags.precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
   for (const TextFlag& flag : more) app.add_option(flag.name, flag.value, flag.help);
   app.add_flag("--quiet", flags.quiet, "Show no progress bar");

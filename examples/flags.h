@@ -11,9 +11,11 @@
 struct Flags {
   std::int64_t epochs = 1;
   std::optional<int> workers, shards;
-  int max_restarts = 0;  // how many times workers are made anew
+  int max_restarts = 0;                         // how many times workers are made anew
+  lockstep::Wire wire = lockstep::Wire::kFp32;  // how gradients are summed and sent
   std::optional<std::string> logdir, resume;
   std::int64_t save_every = 0;  // batches; 0: only at the end of epochs
+  std::string precision = "fp32";
   bool quiet = false;
 
   // Saves checkpoints, if there is a logdir.

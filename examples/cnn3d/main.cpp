@@ -61,6 +61,7 @@ int main(int argc, char** argv) try {
   std::int64_t epochs = 150;
   std::optional<int> workers, shards;
   std::optional<std::string> mlflow;
+  std::string precision = "fp32";
   bool verbose = false;
   CLI::App app("Trains CNN3d on a synthetic turbulent field, and evaluates it.");
   app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")
@@ -71,6 +72,9 @@ int main(int argc, char** argv) try {
   app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers");
+  app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
   app.add_option("--mlflow", mlflow, "Address of an MLflow server that also gets the results");
   app.add_flag("--verbose", verbose, "Show a progress bar");
   CLI11_PARSE(app, argc, argv);
@@ -86,7 +90,8 @@ int main(int argc, char** argv) try {
                             .ddp = true,
                             .workers = workers,
                             .shards = shards,
-                            .verbose = verbose});
+                            .verbose = verbose,
+                            .precision = precision});
   science::Trackers trackers = {std::make_shared<science::FileTracker>(logdir / "report")};
   if (mlflow) {
     trackers.push_back(std::make_shared<science::MlflowTracker>(
@@ -120,6 +125,6 @@ int main(int argc, char** argv) try {
             << "Weights " << estimator.weights_hash() << '\n'
             << "Report: " << (logdir / "report" / "report.html").string() << '\n';
 } catch (const std::exception& error) {
-  std::cerr << "cnn3d: " << error.what() << '\n';
+  std::cerr << "cnn3d: " << ls::message_of(error) << '\n';
   return 1;
 }

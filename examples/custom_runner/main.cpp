@@ -69,6 +69,7 @@ int main(int argc, char** argv) try {
   Settings settings;
   std::int64_t epochs = 8;
   std::optional<std::string> logdir;
+  std::string precision = "fp32";
   bool quiet = false;
   CLI::App app("Trains with a custom runner.");
   app.add_option("--root", settings.root,
@@ -81,6 +82,9 @@ int main(int argc, char** argv) try {
   app.add_option("--workers", settings.workers,
                  "Processes; default: one per GPU, without GPUs one per core");
   app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
+  app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
@@ -96,6 +100,7 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !quiet,
+      .precision = precision,
       .callbacks = {ls::AccuracyCallback({.num_classes = 10}),
                     ls::PrecisionRecallF1SupportCallback({.num_classes = 10}),
                     ls::AUCCallback({.num_classes = 10})},
@@ -108,6 +113,6 @@ int main(int argc, char** argv) try {
                              valid.at("confidence"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "custom_runner: " << error.what() << '\n';
+  std::cerr << "custom_runner: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -87,6 +87,8 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .valid_loader = "valid",
       .verbose = !flags.quiet,
+      .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .ddp = true,
       .workers = flags.workers,
@@ -101,6 +103,6 @@ int main(int argc, char** argv) try {
         metrics.at("accuracy"), metrics.at("agreement"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "distillation: " << error.what() << '\n';
+  std::cerr << "distillation: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -63,6 +63,8 @@ int main(int argc, char** argv) try {
       .logdir = flags.logdir,
       .resume = flags.resume,
       .verbose = !flags.quiet,
+      .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .max_restarts = flags.max_restarts,
       .engine =
@@ -79,6 +81,6 @@ int main(int argc, char** argv) try {
                              found.near, found.blobs, kBlobs);
   }
 } catch (const std::exception& error) {
-  std::cerr << "gan: " << error.what() << '\n';
+  std::cerr << "gan: " << ls::message_of(error) << '\n';
   return 1;
 }

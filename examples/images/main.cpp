@@ -119,6 +119,8 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !flags.quiet,
+      .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = callbacks,
       .ddp = true,
       .workers = flags.workers,
@@ -131,6 +133,6 @@ int main(int argc, char** argv) try {
                              result.last_metrics.at("valid").at("accuracy01"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "images: " << error.what() << '\n';
+  std::cerr << "images: " << ls::message_of(error) << '\n';
   return 1;
 }

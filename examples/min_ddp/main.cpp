@@ -156,6 +156,6 @@ int main(int argc, char** argv) try {
   dist::launch([&](int rank, int world_size) { main_worker(rank, world_size, args); },
                {.workers = args.workers});
 } catch (const std::exception& error) {
-  std::cerr << "min_ddp: " << error.what() << '\n';
+  std::cerr << "min_ddp: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -1,6 +1,7 @@
 // Trains one of three models on images of handwritten digits (or clothes), with metrics, logs and
 // checkpoints.
 #include <iostream>
+#include <map>
 
 #include <CLI/CLI.hpp>
 #include <lockstep/lockstep.h>
@@ -34,12 +35,13 @@ ls::data::DatasetPtr load(const std::optional<std::string>& root, bool train) {
 
 int main(int argc, char** argv) try {
   std::optional<std::string> root, logdir, resume;
-  std::string kind = "linear";
+  std::string kind = "linear", precision = "fp32";
   std::int64_t epochs = 8, batch_size = 32, save_every = 0;
   double lr = 0.02;
   std::optional<std::uint64_t> seed;
   std::optional<int> workers, shards;
   std::string backend = "auto";
+  ls::Wire wire = ls::Wire::kFp32;
   int timeout = 300, max_restarts = 0;
   bool quiet = false;
 
@@ -69,9 +71,17 @@ int main(int argc, char** argv) try {
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers; "
                  "default: one per worker");
+  app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
   app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
       ->check(CLI::IsMember({"auto", "shm", "gloo"}))
       ->capture_default_str();
+  app.add_option("--wire", wire,
+                 "How gradients are summed and sent: fp32, or bf16 in half the bytes")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, ls::Wire>{{"fp32", ls::Wire::kFp32}, {"bf16", ls::Wire::kBf16}}))
+      ->default_str("fp32");
   app.add_option("--max-restarts", max_restarts,
                  "How many times workers are made anew after one was lost")
       ->capture_default_str();
@@ -103,6 +113,8 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !quiet,
+      .wire = wire,
+      .precision = precision,
       .callbacks = callbacks,
       .max_restarts = max_restarts,
       .engine = std::make_shared<ls::DistributedDataParallelEngine>(
@@ -113,6 +125,6 @@ int main(int argc, char** argv) try {
   });
   if (result.rank == 0) std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {
-  std::cerr << "mnist: " << error.what() << '\n';
+  std::cerr << "mnist: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -33,6 +33,6 @@ int main() try {
   });
   std::cout << "Validation accuracy: " << result.best_metric << '\n';
 } catch (const std::exception& error) {
-  std::cerr << "quickstart: " << error.what() << '\n';
+  std::cerr << "quickstart: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -32,55 +32,25 @@ ls::data::DatasetPtr make_shapes(std::int64_t count, std::uint64_t seed) {
   return ls::data::tensor_dataset({{"features", images.unsqueeze(1)}, {"targets", targets}});
 }
 
-// Adds the share of pixels whose class is right. All images have the same number of pixels, so the
-// mean over images is the mean over pixels.
-class SegmentationRunner : public ls::SupervisedRunner {
- public:
-  std::optional<std::vector<std::string>> metric_names() const override {
-    return std::vector<std::string>{"accuracy"};
-  }
-
- protected:
-  void handle_batch(ls::State& state) override {
-    ls::SupervisedRunner::handle_batch(state);
-    const auto is_right = state.batch["logits"].detach().argmax(1) == state.batch["targets"];
-    state.batch_metrics["accuracy"] = is_right.to(torch::kFloat64).mean().item<double>();
-  }
-};
-
-// Intersection over union of each class, over all pixels of the loader; the mean over the classes.
-double mean_iou(SegmentationRunner& runner, const ls::data::Loader& loader) {
-  std::vector<torch::Tensor> classes, targets;
-  for (const ls::Batch& batch : runner.predict_loader({.loader = loader})) {
-    classes.push_back(batch["logits"].argmax(1));
-  }
-  for (std::int64_t i = 0; i < loader.dataset()->size(); ++i) {
-    targets.push_back(loader.dataset()->sample(i)["targets"]);
-  }
-  const auto found = torch::cat(classes), expected = torch::stack(targets);
-  double sum = 0;
-  for (std::int64_t k = 0; k < kClasses; ++k) {
-    const auto both = ((found == k) & (expected == k)).sum().item<double>();
-    sum += both / ((found == k) | (expected == k)).sum().item<double>();
-  }
-  return sum / kClasses;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
   const Flags flags = read_flags(argc, argv, "Trains a U-Net on images of discs and squares.", 3);
 
   const auto train = make_shapes(512, 1);
-  const ls::data::Loader valid = {make_shapes(128, 2), {.batch_size = 32}};
+  const auto valid = make_shapes(128, 2);
+  ls::Callbacks callbacks = flags.callbacks();
+  callbacks.add(ls::PixelAccuracyCallback({.num_classes = kClasses}));
+  callbacks.add(ls::IOUCallback({.num_classes = kClasses, .per_class = true}));
   torch::manual_seed(42);
-  SegmentationRunner runner;
+  ls::SupervisedRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = ls::network::UNet(
           ls::network::UNetOptions{.in = 1, .out = kClasses, .width = 8, .depth = 2}),
       .criterion = nn::CrossEntropyLoss(),
       .optimizer = ls::optim::Adam{.lr = 0.01},
-      .loaders = {{"train", {train, {.batch_size = 8, .shuffle = true}}}, {"valid", valid}},
+      .loaders = {{"train", {train, {.batch_size = 8, .shuffle = true}}},
+                  {"valid", {valid, {.batch_size = 32}}}},
       .num_epochs = flags.epochs,
       .logdir = flags.logdir,
       .resume = flags.resume,
@@ -88,7 +58,9 @@ int main(int argc, char** argv) try {
       .valid_metric = "loss",
       .minimize_valid_metric = true,
       .verbose = !flags.quiet,
-      .callbacks = flags.callbacks(),
+      .wire = flags.wire,
+      .precision = flags.precision,
+      .callbacks = callbacks,
       .ddp = true,
       .workers = flags.workers,
       .shards = flags.shards,
@@ -96,11 +68,11 @@ int main(int argc, char** argv) try {
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {
+    const ls::Metrics& metrics = result.last_metrics.at("valid");
     std::cout << fmt::format("Result: {:.3f} of the pixels are right, mean IoU {:.3f}\n",
-                             result.last_metrics.at("valid").at("accuracy"),
-                             mean_iou(runner, valid));
+                             metrics.at("pixel_accuracy"), metrics.at("iou"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "segmentation: " << error.what() << '\n';
+  std::cerr << "segmentation: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -86,6 +86,8 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .valid_loader = "valid",
       .verbose = !flags.quiet,
+      .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = callbacks,
       .ddp = true,
       .workers = flags.workers,
@@ -99,6 +101,6 @@ int main(int argc, char** argv) try {
                              metrics.at("accuracy01"), metrics.at("loss/angle"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "two_inputs: " << error.what() << '\n';
+  std::cerr << "two_inputs: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -161,7 +161,7 @@ int main(int argc, char** argv) try {
   worker(args);
   std::cout << "done\n";
 } catch (const std::exception& error) {
-  dist::abort(error.what());  // otherwise the other nodes would wait for this one
-  std::cerr << "two_nodes: " << error.what() << '\n';
+  dist::abort(ls::message_of(error));  // otherwise the other nodes would wait for this one
+  std::cerr << "two_nodes: " << ls::message_of(error) << '\n';
   return 1;
 }

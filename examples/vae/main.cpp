@@ -89,6 +89,8 @@ int main(int argc, char** argv) try {
       .resume = flags.resume,
       .valid_loader = "valid",
       .verbose = !flags.quiet,
+      .wire = flags.wire,
+      .precision = flags.precision,
       .callbacks = flags.callbacks(),
       .ddp = true,
       .workers = flags.workers,
@@ -104,6 +106,6 @@ int main(int argc, char** argv) try {
         first.at("loss"), last.at("divergence"));
   }
 } catch (const std::exception& error) {
-  std::cerr << "vae: " << error.what() << '\n';
+  std::cerr << "vae: " << ls::message_of(error) << '\n';
   return 1;
 }

@@ -23,7 +23,8 @@ TEST(MessageOf, LeavesOutTheStackFramesOfLibTorch) {
 }
 
 TEST(MessageOf, SaysWhatTheStandardLibraryOnlyHints) {
-  EXPECT_EQ(message_of(std::bad_alloc()), "not enough memory");
+  EXPECT_EQ(message_of(std::bad_alloc()),
+            "not enough memory: a smaller batch_size or fewer workers need less");
   try {
     static_cast<void>(std::filesystem::file_size("/no/such/file"));
     FAIL();

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/runner/supervised.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
@@ -141,6 +142,46 @@ TEST(LRFinder, RefusesWhatCannotBe) {
   TrainOptions options = plain_options(std::make_shared<LRFinderCallback>());
   options.scheduler = optim::StepLR{.step_size = 1};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("has a scheduler"));
+}
+
+TEST(LRFinder, ATestThatWasInterruptedGoesOn) {
+  const auto make = [] {
+    return std::make_shared<LRFinderCallback>(
+        LRFinderCallbackOptions{.first_lr = 1e-4, .final_lr = 1, .num_steps = 20});
+  };
+  const auto whole = make();
+  const TrainOptions calm = plain_options(whole);
+  const std::string before = content_hash(calm.model.state());
+  toy::train(calm);
+
+  const TemporaryDirectory folder;
+  TrainOptions options = plain_options(make());
+  options.logdir = folder.path();
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = [](State& s) {
+    if (s.progress.epoch == 2 && s.loader_batch == 3) throw Error("power cut");
+  };
+  options.callbacks.add(hooks);
+  options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("power cut"));
+
+  const auto resumed = make();
+  options = plain_options(resumed);
+  options.logdir = folder.path();
+  options.resume = "last";
+  const TrainResult result = toy::train(options);
+  EXPECT_EQ(content_hash(result.model.state()), before);
+  ASSERT_EQ(resumed->points().size(), whole->points().size());
+  for (std::size_t i = 0; i < whole->points().size(); ++i) {
+    EXPECT_EQ(resumed->points()[i].lr, whole->points()[i].lr) << i;
+    EXPECT_EQ(resumed->points()[i].loss, whole->points()[i].loss) << i;
+  }
+  // A finished test is not begun again.
+  const auto again = make();
+  options.callbacks = {again};
+  options.model = plain_options(again).model;
+  EXPECT_EQ(toy::train(options).stop_reason, result.stop_reason);
+  EXPECT_EQ(again->points().size(), whole->points().size());
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::vector<std::string> TrainingRun::command(std::size_t node) const {
               std::to_string(node), "--rdzv-endpoint", fmt::format("{}:29400", HostPair::kAddress0),
               "--token-file", options_.token_file.string(), "--timeout", "10"});
     } else {
-      append(words, {"--nproc-per-node", "2"});
+      append(words, {"--nproc-per-node", "2", "--timeout", "10"});
     }
     if (options_.restarts) append(words, {"--max-restarts", std::to_string(kRestarts)});
   }

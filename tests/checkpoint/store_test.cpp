@@ -158,6 +158,56 @@ TEST(Store, AfterAStepBackItKeepsNoFileOfTheOtherFuture) {
   save_epochs(store, {0.5, 0.3, 0.4});
   Store again({.folder = folder.path(), .keep_best = 2});
   again.load_state(load(folder / "epoch.0002.pth").get<StateDict>("store"), by_loss);
+  const std::vector<std::string> before = files(folder.path());
+  EXPECT_THAT(before, ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "epoch.0003.pth",
+                                  "last.pth"))
+      << "last.pth is of epoch 3 and lists them, until the next save replaces it";
+  again.decide_last()(StateDict{{"epoch", 2}, {"store", again.state()}});
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "last.pth"));
+  const auto index = nlohmann::json::parse(read_file(folder / "_metrics.json"));
+  EXPECT_EQ(index["last"]["epoch"], 2);
+  ASSERT_EQ(index["kept"].size(), 1u);
+  EXPECT_EQ(index["kept"][0]["checkpoint"], "epoch.0002.pth");
+}
+
+TEST(Store, AfterAStepBackToNothingTheBestIsGone) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  const StateDict first = store.state();
+  save_epochs(store, {0.5});
+  Store again({.folder = folder.path()});
+  again.load_state(first, by_loss);
+  again.decide_last()(StateDict{{"epoch", 0}});
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "last.pth"));
+}
+
+// A run that may go back to a moment needs the files that were listed then.
+TEST(Store, FilesThatAreNeededStay) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.5});
+  store.need_listed();
+  const StateDict point = store.state();
+  save_epochs(store, {0.5, 0.4, 0.3});
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth",
+                                                "epoch.0003.pth", "last.pth"));
+
+  Store again({.folder = folder.path()});
+  again.load_state(point, by_loss);
+  ASSERT_EQ(again.best().size(), 1u);
+  EXPECT_EQ(epoch_of(*again.best_file()), 1);
+  again.need_listed();
+  EXPECT_EQ(epoch_of(store.best_path()), 3) << "last.pth of epoch 3 is still there";
+  again.decide_last()(StateDict{{"epoch", 1}});
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth", "last.pth"));
+  EXPECT_EQ(epoch_of(again.best_path()), 1);
+
+  again.decide_epoch({.epoch = 2, .score = 0.4})(StateDict{{"epoch", 2}});
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth",
+                                                "epoch.0002.pth", "last.pth"));
+  again.need_nothing();
   EXPECT_THAT(files(folder.path()),
               ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "last.pth"));
 }
@@ -169,6 +219,8 @@ TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
   Store again({.folder = folder.path(), .keep_best = 2, .better = Better::kLarger});
   again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
   EXPECT_EQ(again.best().front().epoch, 1);
+  EXPECT_EQ(epoch_of(*again.best_file()), 1);
+  again.decide_last()(StateDict{{"epoch", 2}});
   EXPECT_EQ(epoch_of(again.best_path()), 1);
 }
 

@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "lockstep/comm/rendezvous_session.h"
 #include "lockstep/comm/world.h"
@@ -41,6 +44,51 @@ TEST_P(C10dSizes, DoesAllCollectives) {
               EXPECT_FALSE(comm.shared_memory(100));
               check_collectives(comm);
             }));
+}
+
+// What the kernel has sent through the TCP connections of this process, acknowledgements and
+// headers not counted.
+std::uint64_t bytes_sent_by_tcp() {
+  std::uint64_t bytes = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) bytes += info.tcpi_bytes_sent;
+  }
+  return bytes;
+}
+
+TEST_P(C10dSizes, RoundedGradientsAreSentInHalfTheBytes) {
+  run_ranks(GetParam(), by_gloo([](Communicator& comm) {
+              constexpr std::int64_t kCount = 1'000'000;
+              const auto bytes_of = [&](Wire wire) {
+                const torch::Tensor part = of_rank(comm.rank(), 1000, torch::kFloat32).repeat(1000);
+                comm.barrier();
+                const std::uint64_t before = bytes_sent_by_tcp();
+                comm.sum_parts({.leaves = comm.size(), .tensors = {part}, .wire = wire}, part);
+                comm.barrier();
+                return static_cast<double>(bytes_sent_by_tcp() - before);
+              };
+              const double full = bytes_of(Wire::kFp32);
+              const double half = bytes_of(Wire::kBf16);
+              // docs/reductions.md; a little is for tags, headers of Gloo and the rendezvous.
+              const double parts = (comm.size() - 1.0) / comm.size();
+              EXPECT_NEAR(full, 2 * 4 * kCount * parts, 20'000);
+              EXPECT_NEAR(half, 2 * 2 * kCount * parts, 20'000);
+            }));
+}
+
+TEST(C10d, RoundedAndFullGradientsAreToldApart) {
+  EXPECT_THAT(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {
+                               const torch::Tensor part = torch::ones(10);
+                               comm.sum_parts(
+                                   {.leaves = 2,
+                                    .tensors = {part},
+                                    .wire = comm.rank() == 0 ? Wire::kFp32 : Wire::kBf16},
+                                   part);
+                             })),
+              AllOf(HasSubstr("'reduction of gradients of 40 bytes (sum of Float)'"),
+                    HasSubstr("'reduction of gradients of 20 bytes (sum of BFloat16)'")));
 }
 
 TEST(C10d, DifferentOperationsAreToldBeforeTheTimeLimit) {

@@ -54,14 +54,15 @@ inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
 }
 
 // The result if one process reduces all terms.
-inline torch::Tensor reduced_by_one(const std::vector<torch::Tensor>& terms, ReduceOp op) {
+inline torch::Tensor reduced_by_one(const std::vector<torch::Tensor>& terms, ReduceOp op,
+                                    Wire wire = Wire::kFp32) {
   const int leaves = static_cast<int>(terms.size());
   std::vector<const void*> inputs;
   for (const auto& term : terms) inputs.push_back(term.data_ptr());
   torch::Tensor out = torch::empty_like(terms.front());
   void* const outputs[] = {out.data_ptr()};
   Tree(leaf_nodes({.begin = 0, .end = leaves}), leaves)
-      .reduce(inputs, outputs, out.numel(), out.scalar_type(), op);
+      .reduce(inputs, outputs, out.numel(), out.scalar_type(), op, wire);
   if (op == ReduceOp::kMean) out.div_(leaves);
   return out;
 }

@@ -45,12 +45,20 @@ torch::Tensor expected(const std::vector<torch::Tensor>& leaves, ReduceOp op) {
   return level.front().clone();
 }
 
+// The same with PyTorch's bfloat16, whose sums are rounded.
+torch::Tensor expected_in_bf16(const std::vector<torch::Tensor>& leaves) {
+  std::vector<torch::Tensor> rounded;
+  for (const auto& leaf : leaves) rounded.push_back(leaf.to(torch::kBFloat16));
+  return expected(rounded, ReduceOp::kSum).to(torch::kFloat32);
+}
+
 struct Array {
   TreeNode node;
   torch::Tensor tensor;
 };
 
-std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceOp op) {
+std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceOp op,
+                           Wire wire = Wire::kFp32) {
   std::vector<TreeNode> nodes;
   std::vector<const void*> inputs;
   for (const Array& array : arrays) {
@@ -64,7 +72,7 @@ std::vector<Array> reduced(const std::vector<Array>& arrays, int leaves, ReduceO
   for (const TreeNode& node : tree.outputs()) {
     outputs.push_back(made.emplace_back(Array{node, torch::empty_like(like)}).tensor.data_ptr());
   }
-  tree.reduce(inputs, outputs, like.numel(), like.scalar_type(), op);
+  tree.reduce(inputs, outputs, like.numel(), like.scalar_type(), op, wire);
   return made;
 }
 
@@ -78,21 +86,25 @@ std::vector<Array> leaf_arrays(const std::vector<torch::Tensor>& tensors, const 
 
 // First sums each range separately, then the nodes that are left.
 torch::Tensor by_ranges(const std::vector<torch::Tensor>& tensors,
-                        const std::vector<LeafRange>& ranges, ReduceOp op) {
+                        const std::vector<LeafRange>& ranges, ReduceOp op,
+                        Wire wire = Wire::kFp32) {
   const int leaves = static_cast<int>(tensors.size());
   std::vector<Array> left;
   for (const LeafRange& range : ranges) {
-    for (auto& array : reduced(leaf_arrays(tensors, range), leaves, op)) left.push_back(array);
+    for (auto& array : reduced(leaf_arrays(tensors, range), leaves, op, wire)) {
+      left.push_back(array);
+    }
   }
-  const auto whole = reduced(left, leaves, op);
+  const auto whole = reduced(left, leaves, op, wire);
   EXPECT_EQ(whole.size(), 1U);
   return whole.front().tensor;
 }
 
-TEST(Tree, EverySplitOfTheLeavesHasTheSameBits) {
+void expect_same_bits_for_every_split(Wire wire) {
   for (int leaves = 1; leaves <= 9; ++leaves) {
     const auto tensors = random_tensors(leaves, 1300, torch::kFloat32);
-    const torch::Tensor right = expected(tensors, ReduceOp::kSum);
+    const torch::Tensor right =
+        wire == Wire::kFp32 ? expected(tensors, ReduceOp::kSum) : expected_in_bf16(tensors);
     // A bit of `cuts` says whether the next leaf begins a range.
     for (int cuts = 0; cuts < 1 << (leaves - 1); ++cuts) {
       std::vector<LeafRange> ranges{{.begin = 0, .end = 1}};
@@ -100,10 +112,51 @@ TEST(Tree, EverySplitOfTheLeavesHasTheSameBits) {
         if ((cuts >> (leaf - 1) & 1) != 0) ranges.push_back({.begin = leaf, .end = leaf});
         ranges.back().end = leaf + 1;
       }
-      ASSERT_TRUE(same_bits(by_ranges(tensors, ranges, ReduceOp::kSum), right))
+      ASSERT_TRUE(same_bits(by_ranges(tensors, ranges, ReduceOp::kSum, wire), right))
           << leaves << " leaves, cuts " << cuts;
     }
   }
+}
+
+TEST(Tree, EverySplitOfTheLeavesHasTheSameBits) {
+  expect_same_bits_for_every_split(Wire::kFp32);
+}
+
+TEST(Tree, EverySplitOfRoundedLeavesHasTheSameBits) {
+  expect_same_bits_for_every_split(Wire::kBf16);
+}
+
+TEST(Tree, RoundedSumsMayTakeThePlaceOfATermAndAreNearTheExactOnes) {
+  for (const int leaves : {1, 2, 3, 6, 16}) {
+    const auto tensors = random_tensors(leaves, 2500, torch::kFloat32);
+    const torch::Tensor right = expected_in_bf16(tensors);
+    torch::Tensor sum = torch::zeros({2500}, torch::kFloat64);
+    torch::Tensor sizes = sum.clone();
+    std::vector<const void*> inputs;
+    for (const auto& tensor : tensors) {
+      sum += tensor;
+      sizes += tensor.abs();
+      inputs.push_back(tensor.data_ptr());
+    }
+    void* const outputs[] = {tensors.front().data_ptr()};
+    Tree(leaf_nodes({.begin = 0, .end = leaves}), leaves)
+        .reduce(inputs, outputs, 2500, torch::kFloat32, ReduceOp::kSum, Wire::kBf16);
+    ASSERT_TRUE(same_bits(tensors.front(), right));
+    // docs/reductions.md: a term is rounded once as a leaf and once at each level, by 2^-9 of its
+    // size at most. A hundredth more is for products of these small numbers.
+    const double roundings = 1 + std::ceil(std::log2(leaves));
+    EXPECT_TRUE(((right - sum).abs() <= sizes * (1.01 * roundings / 512)).all().item<bool>());
+    EXPECT_FALSE(same_bits(right.to(torch::kFloat64), sum));
+  }
+}
+
+TEST(Tree, OnlySumsOfFloat32AreRounded) {
+  const auto doubles = random_tensors(3, 100, torch::kFloat64);
+  EXPECT_TRUE(same_bits(by_ranges(doubles, {{.begin = 0, .end = 3}}, ReduceOp::kSum, Wire::kBf16),
+                        expected(doubles, ReduceOp::kSum)));
+  const auto floats = random_tensors(3, 100, torch::kFloat32);
+  EXPECT_THROW(reduced(leaf_arrays(floats, {.begin = 0, .end = 3}), 3, ReduceOp::kMax, Wire::kBf16),
+               ConfigError);
 }
 
 TEST(Tree, TheOrderMatters) {

@@ -59,6 +59,29 @@ TEST_P(PlaneRanks, OrderedSumsHaveTheBitsOfOneRank) {
   });
 }
 
+// Every leaf and every sum is rounded, and the front of the array is not.
+TEST_P(PlaneRanks, RoundedSumsHaveTheBitsOfOneRank) {
+  run_fake_ranks({.size = GetParam()}, [](const FakeRank& rank) {
+    const auto sum_of = [](Communicator& comm, int leaves, std::int64_t count) {
+      Parts parts{.leaves = leaves, .wire = Wire::kBf16, .exact = 4};
+      const auto range = leaves_of({.rank = comm.rank(), .size = comm.size()}, leaves);
+      for (int leaf = range.begin; leaf < range.end; ++leaf) {
+        parts.tensors.push_back(of_rank(leaf, count, torch::kFloat32));
+      }
+      const torch::Tensor out = torch::empty({count});
+      comm.sum_parts(parts, out);
+      return out;
+    };
+    Local alone;
+    for (const std::int64_t count : {2000, 60'001}) {
+      for (int leaves = 1; leaves <= 8; ++leaves) {
+        ASSERT_TRUE(same_bits(sum_of(rank.comm, leaves, count), sum_of(alone, leaves, count)))
+            << leaves << " leaves of " << count;
+      }
+    }
+  });
+}
+
 TEST(TwoPlanes, FastSumsAreLeftToThePlane) {
   run_fake_ranks({.size = 3, .order = SumOrder::kFast}, [](const FakeRank& rank) {
     const auto terms = random_tensors(3, 5000, torch::kFloat32);

@@ -38,6 +38,12 @@ TEST(Document, WorkersBelongToTheEngineIfThereIsOne) {
   EXPECT_FALSE(with_engine.contains("ddp"));
 }
 
+TEST(Document, APrecisionReplacesWhatElseSaysIt) {
+  config::Node document = parsed("fp16: true\namp: true\nseed: 1\n");
+  apply_precision("bf16", document);
+  EXPECT_EQ(config::to_yaml(document), config::to_yaml(parsed("seed: 1\nprecision: bf16\n")));
+}
+
 TEST(Document, PluginsAreAddedWithTheirWholePath) {
   config::Node document = parsed("plugins: a.so\n");
   add_plugins({"b.so"}, document);

@@ -116,6 +116,13 @@ TEST_F(SavedRuns, UsesOneProcessUnlessWorkersAreAskedFor) {
   EXPECT_EQ(open({.workers = 3}).evaluation.engine->shards(), 3);
 }
 
+TEST_F(SavedRuns, HasThePrecisionOfTheTrainingUnlessAnotherIsAskedFor) {
+  train({"--precision", "bf16"});
+  EXPECT_EQ(open({}).evaluation.precision, Precision::kBf16);
+  EXPECT_EQ(open({.precision = "fp32"}).evaluation.precision, Precision::kFp32);
+  EXPECT_EQ(open({.overrides = {"precision=fp32"}}).evaluation.precision, Precision::kFp32);
+}
+
 TEST_F(SavedRuns, DataOfOtherLoadersNeedNotBeThere) {
   train();
   const SavedRun run = open({.overrides = {"loaders.train.dataset._target_=Nothing"}});

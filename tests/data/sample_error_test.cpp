@@ -43,7 +43,9 @@ TEST(NamingSample, KeepsTheClassOfOurErrors) {
 
 TEST(NamingSample, MakesOthersADataError) {
   EXPECT_EQ(named<DataError>(17, std::runtime_error("broken")), "sample 17 (17.jpg): broken");
-  EXPECT_EQ(named<DataError>(17, std::bad_alloc()), "sample 17 (17.jpg): not enough memory");
+  EXPECT_EQ(
+      named<DataError>(17, std::bad_alloc()),
+      "sample 17 (17.jpg): not enough memory: a smaller batch_size or fewer workers need less");
   EXPECT_THROW(naming_sample(Named(), 1, [] { throw 3; }), int);
 }
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/compute/checkpointed.h"
+#include "lockstep/compute/switches.h"
 #include "lockstep/dist/objects.h"
 #include "lockstep/state/hash.h"
 #include "tests/dist/workers.h"
@@ -91,6 +93,70 @@ TEST(DistributedModel, BackwardGivesTheBitsOfAverageGradients) {
         loss_of(model(x), y).backward();
         loss_of(by_hand->forward(x), y).backward();
         average_gradients(by_hand->parameters(), rank + 2);
+        expect_equal_grads(net, by_hand);
+        expect_same_bits_on_all_ranks(net);
+      });
+    }
+  }
+}
+
+// Gradients of checkpointed modules reach the buckets as all others do.
+TEST(DistributedModel, CheckpointedModulesHaveTheSameGradients) {
+  run_workers({.count = 2, .backend = "gloo"}, [&](int rank, int) {
+    const auto grads_of = [&](bool checkpoints) {
+      torch::manual_seed(3);
+      const torch::nn::Linear first(3, 5), second(5, 5), third(5, 2);
+      torch::nn::Sequential net;
+      if (checkpoints) {
+        net = torch::nn::Sequential(checkpointed(first), torch::nn::Tanh(), checkpointed(second),
+                                    torch::nn::Tanh(), third);
+      } else {
+        net = torch::nn::Sequential(first, torch::nn::Tanh(), second, torch::nn::Tanh(), third);
+      }
+      const compute::WithoutSpeedup plain(compute::Speedup::kPlan);
+      const auto model = prepare_ddp_model(net, kManyBuckets);
+      torch::manual_seed(static_cast<std::uint64_t>(rank));
+      model(torch::randn({4, 3})).square().sum().backward();
+      return net;
+    };
+    expect_equal_grads(grads_of(true), grads_of(false));
+  });
+}
+
+// The bits are those of a sum of bfloat16 in the order of the ranks' tree, and the weights of the
+// ranks are not rounded: 257 is no bfloat16.
+TEST(DistributedModel, RoundedGradientsAreTheSameOverAnyBackend) {
+  for (const char* backend : {"shm", "gloo"}) {
+    for (const std::int64_t bucket_bytes : {std::int64_t{1}, std::int64_t{8} << 20}) {
+      run_workers({.count = 3, .backend = backend}, [&](int rank, int) {
+        auto net = plain_model();
+        auto by_hand = plain_model();
+        const auto model =
+            prepare_ddp_model(net, {.bucket_bytes = bucket_bytes, .wire = Wire::kBf16});
+        const auto inputs_of = [](int of) {
+          torch::manual_seed(static_cast<std::uint64_t>(of));
+          return std::pair(torch::randn({of + 2, 3}), torch::randn({of + 2, 2}));
+        };
+        const auto weight_of = [](int of) { return 255.0 + 2 * of; };
+        const auto [x, y] = inputs_of(rank);
+        model.weight(weight_of(rank));
+        loss_of(model(x), y).backward();
+        std::vector<std::vector<torch::Tensor>> terms;  // by rank and parameter
+        for (int of = 0; of < 3; ++of) {
+          by_hand->zero_grad();
+          const auto [their_x, their_y] = inputs_of(of);
+          loss_of(by_hand->forward(their_x), their_y).backward();
+          terms.emplace_back();
+          for (const auto& parameter : by_hand->parameters()) {
+            terms.back().push_back((parameter.grad() * weight_of(of)).to(torch::kBFloat16));
+          }
+        }
+        const auto parameters = by_hand->parameters();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          const torch::Tensor sum = (terms[0][i] + terms[1][i]) + terms[2][i];
+          const torch::NoGradGuard no_grad;
+          parameters[i].grad().copy_(sum.to(torch::kFloat32) / (3 * 257.0));
+        }
         expect_equal_grads(net, by_hand);
         expect_same_bits_on_all_ranks(net);
       });

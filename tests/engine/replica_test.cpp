@@ -1,6 +1,7 @@
 #include "lockstep/engine/replica.h"
 
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -23,6 +24,8 @@ struct Case {
   bool share_memory = true;
   std::int64_t bucket_bytes = 8 << 20;
   bool one_batch_per_update = false;
+  Wire wire = Wire::kFp32;
+  optim::OptimizerSpec optimizer = optim::Adam{.lr = 0.1};
 };
 
 // Trains a small model for some steps. Each shard has its own random gradients. The last of the
@@ -37,8 +40,9 @@ std::string trained(comm::Communicator& comm, const Case& how) {
                   {.shards = how.shards,
                    .share_memory = how.share_memory,
                    .bucket_bytes = how.bucket_bytes,
-                   .one_batch_per_update = how.one_batch_per_update});
-  const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
+                   .one_batch_per_update = how.one_batch_per_update,
+                   .wire = how.wire});
+  const auto optimizer = how.optimizer.make(replica.parameters());
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
       replica.begin_shard(local, true);
@@ -79,6 +83,89 @@ TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {
   }
 }
 
+// A gradient of one shard is not finite in some steps. Every rank must skip the same updates, also
+// if it has summed another part. The weights are those of a run without these steps.
+std::string trained_with_skips(comm::Communicator& comm, const Case& how, bool with_bad_steps) {
+  torch::manual_seed(comm.rank());
+  NamedTensors parameters;
+  for (const std::int64_t size : {5000, 300}) {
+    parameters.emplace_back(std::to_string(size), torch::rand({size}).requires_grad_());
+  }
+  Replica replica(parameters, comm,
+                  {.shards = how.shards,
+                   .share_memory = how.share_memory,
+                   .overlap = false,
+                   .one_batch_per_update = true});
+  const auto optimizer = optim::OptimizerSpec(optim::Adam{.lr = 0.1}).make(replica.parameters());
+  for (int step = 0; step < 6; ++step) {
+    const bool is_bad = step % 3 == 1;
+    if (is_bad && !with_bad_steps) continue;
+    for (int local = 0; local < replica.shards().count(); ++local) {
+      const int shard = replica.shards().begin + local;
+      replica.begin_shard(local, true);
+      torch::manual_seed(1000 * step + shard);
+      // The last shard's, so that the other ranks do not see it in their own gradients.
+      const bool bad_here = is_bad && shard == how.shards - 1;
+      torch::Tensor loss = (parameters[0].second * torch::randn({5000})).sum();
+      loss = loss + parameters[1].second.sum();
+      replica.before_backward();
+      // In step 1 the smaller parameter gets infinity, in step 4 the larger one gets NaN.
+      loss.backward();
+      if (bad_here) {
+        const torch::NoGradGuard no_grad;
+        parameters[step == 1 ? 1 : 0].second.mutable_grad()[17] =
+            step == 1 ? std::numeric_limits<float>::infinity()
+                      : std::numeric_limits<float>::quiet_NaN();
+      }
+      replica.end_shard(local);
+    }
+    const TrainedReplica all[] = {{replica, *optimizer}};
+    const UpdateResult result = update(all, {.scale_of = [](auto) { return 0.25; },
+                                             .clip_value = 2.0,
+                                             .clip_norm = 10.0,
+                                             .skip_non_finite = true});
+    EXPECT_EQ(result.skipped, is_bad) << "step " << step << ", rank " << comm.rank();
+    EXPECT_EQ(result.norm.has_value(), !is_bad);
+  }
+  const std::string hash = weights_hash(parameters);
+  replica.finish();
+  return hash;
+}
+
+TEST(Replica, AnUpdateThatIsNotFiniteIsSkippedByAllRanks) {
+  comm::Local alone;
+  const std::string expected = trained_with_skips(alone, {}, false);
+  EXPECT_EQ(trained_with_skips(alone, {}, true), expected);
+  // Gradients are changed after backward(), so they must not be sent during it.
+  for (const Case& how : {Case{}, Case{.backend = "gloo", .share_memory = false}}) {
+    run_ranks({.size = 2, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+      const auto world = comm::World::of_host_group(host_group, {.backend = how.backend});
+      EXPECT_EQ(trained_with_skips(world->communicator(), how, true), expected) << how.backend;
+      world->communicator().barrier();
+    });
+  }
+}
+
+// Lamb needs norms of whole parameters, of which each rank has a part. Lookahead changes weights
+// after the step.
+TEST(Replica, GivesTheSameBitsWithOptimizersOfSeveralPasses) {
+  for (const optim::OptimizerSpec& optimizer : std::vector<optim::OptimizerSpec>{
+           optim::Lamb{.lr = 0.1, .weight_decay = 0.1},
+           optim::Lookahead{.optimizer = optim::Lion{.lr = 0.1}, .k = 2}}) {
+    comm::Local alone;
+    const std::string expected = trained(alone, {.optimizer = optimizer});
+    EXPECT_NE(expected, trained(alone, {}));
+    for (const Case& how :
+         {Case{.optimizer = optimizer}, Case{.share_memory = false, .optimizer = optimizer}}) {
+      run_ranks({.size = 3, .probe = compute::autograd_works}, [&](process::HostGroup& host_group) {
+        const auto world = comm::World::of_host_group(host_group, {});
+        EXPECT_EQ(trained(world->communicator(), how), expected) << how.share_memory;
+        world->communicator().barrier();
+      });
+    }
+  }
+}
+
 // The bits depend neither on how many shards a worker has nor on how many sets it uses to add up
 // their gradients.
 TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
@@ -104,6 +191,55 @@ TEST(Replica, AddsUpShardsAsTheyComeToTheSameBits) {
       }
     }
   }
+}
+
+// Gradients that are rounded to bfloat16 have the same bits, too: over shared memory and Gloo, in
+// one message and in buckets, and however a rank adds up its shards.
+TEST(Replica, RoundedGradientsHaveTheSameBits) {
+  for (const int shards : {4, 7}) {
+    comm::Local alone;
+    const std::string expected = trained(alone, {.shards = shards, .wire = Wire::kBf16});
+    EXPECT_NE(expected, trained(alone, {.shards = shards}));
+    EXPECT_EQ(trained(alone, {.shards = shards, .one_batch_per_update = true, .wire = Wire::kBf16}),
+              expected);
+    for (Case how : {Case{}, Case{.share_memory = false}, Case{.backend = "gloo"},
+                     Case{.backend = "gloo", .bucket_bytes = 1000}}) {
+      how.shards = shards;
+      how.wire = Wire::kBf16;
+      for (const bool one_batch : {false, true}) {
+        how.one_batch_per_update = one_batch;
+        for (const int size : {2, 3}) {
+          run_ranks({.size = size, .probe = compute::autograd_works},
+                    [&](process::HostGroup& host_group) {
+                      const auto world =
+                          comm::World::of_host_group(host_group, {.backend = how.backend});
+                      EXPECT_EQ(trained(world->communicator(), how), expected)
+                          << how.backend << " " << how.share_memory << " " << how.bucket_bytes;
+                      world->communicator().barrier();
+                    });
+        }
+      }
+    }
+  }
+}
+
+TEST(Replica, TheGradientOfASingleShardIsRounded) {
+  comm::Local alone;
+  const NamedTensors parameters{{"float", torch::zeros({3}).requires_grad_()},
+                                {"double", torch::zeros({3}, torch::kFloat64).requires_grad_()}};
+  Replica replica(parameters, alone, {.shards = 1, .wire = Wire::kBf16});
+  const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 1.0}).make(replica.parameters());
+  replica.begin_shard(0, true);
+  replica.before_backward();
+  // 1 + 2^-8 is in the middle of two bfloat16 numbers, of which 1 is even.
+  const double middle = 1 + 1.0 / 256;
+  (parameters[0].second * torch::tensor({middle, 1.0, 1 + 3.0 / 256})).sum().backward();
+  (parameters[1].second * middle).sum().backward();
+  replica.end_shard(0);
+  const TrainedReplica all[] = {{replica, *optimizer}};
+  update(all, {});
+  EXPECT_TRUE(parameters[0].second.detach().equal(torch::tensor({-1.0F, -1.0F, -1.015625F})));
+  EXPECT_TRUE(parameters[1].second.detach().equal(torch::full({3}, -middle, torch::kFloat64)));
 }
 
 TEST(Replica, NeedsFewSetsOfGradients) {

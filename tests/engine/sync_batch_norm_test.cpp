@@ -27,6 +27,30 @@ Outcome batch_norm(const torch::Tensor& rows, const torch::Tensor& factors) {
   return {output.detach(), input.grad(), weight.grad(), bias.grad(), mean, variance};
 }
 
+// With autocast the input has 16 bits. The statistics must not be rounded to them.
+TEST(SyncBatchNorm, ComputesInputsOf16BitsInFloat) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
+    torch::manual_seed(5);
+    const torch::Tensor rows = (torch::randn({10, 3, 4, 2}) + 100).to(torch::kBFloat16);
+    const torch::Tensor factors = torch::randn({10, 3, 4, 2});
+    const Outcome whole = batch_norm(rows.to(torch::kFloat32), factors);
+    const auto own = [&](const torch::Tensor& all) {
+      return all.narrow(0, host_group.rank() == 0 ? 0 : 7, host_group.rank() == 0 ? 7 : 3);
+    };
+    const SyncBatchNormScope scope(&comm);
+    const Outcome part = batch_norm(own(rows), own(factors));
+    EXPECT_EQ(part.output.scalar_type(), torch::kBFloat16);
+    EXPECT_EQ(part.input_grad.scalar_type(), torch::kBFloat16);
+    EXPECT_EQ(part.mean.scalar_type(), torch::kFloat32);
+    EXPECT_TRUE(torch::allclose(part.mean, whole.mean, 1e-5));
+    // One rounding of the result: bf16 has 8 bits.
+    EXPECT_TRUE(torch::allclose(part.output.to(torch::kFloat32), own(whole.output), 4e-3, 1e-3));
+    EXPECT_TRUE(torch::allclose(part.input_grad.to(torch::kFloat32), own(whole.input_grad), 2e-2,
+                                2e-2));
+  });
+}
+
 // Two workers with unequal shares of a batch get the same result as one worker with all of it.
 TEST(SyncBatchNorm, IsThatOfTheWholeBatch) {
   run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {

@@ -37,6 +37,20 @@ for n in 2 4; do
   found=$(run "gloo$n" --workers $n --shards 4 --backend gloo)
   [ "$found" = "$expected" ] || fail "gloo with $n workers: $found, expected $expected"
 done
+# Gradients in bfloat16: other weights, again the same for any number of workers and backend, and about the same accuracy.
+epochs=3
+accuracy_of() { awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == "accuracy01") column = i } END { print $column }' "$work/$1/logs/valid.csv"; }
+full=$(run full --workers 2 --shards 4)
+rounded=$(run rounded1 --workers 1 --shards 4 --wire bf16)
+[ "$rounded" != "$full" ] || fail "bf16 changed nothing"
+for backend in shm gloo; do
+  found=$(run "rounded-$backend" --workers 2 --shards 4 --backend $backend --wire bf16)
+  [ "$found" = "$rounded" ] || fail "bf16 over $backend: $found, expected $rounded"
+done
+awk -v a="$(accuracy_of full)" -v b="$(accuracy_of rounded1)" 'BEGIN { exit !(a > 0.75 && b > a - 0.01 && b < a + 0.01) }' ||
+  fail "accuracy with bf16: $(accuracy_of rounded1), expected that of fp32 within 0.01: $(accuracy_of full)"
+echo "ddp.sh: accuracy $(accuracy_of full) with fp32, $(accuracy_of rounded1) with bf16"
+epochs=1
 if have_mpirun "the same weights under mpirun"; then
   mpirun --allow-run-as-root --oversubscribe -n 2 "$mnist" --epochs 1 --shards 4 --quiet \
     --logdir "$work/mpirun" >"$work/out" 2>"$work/err" || fail "mpirun failed"

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,6 +48,27 @@ void run_nodes(const std::function<void(Nodes&)>& first,
 bool is_readable(int fd, int milliseconds) {
   pollfd waiting{fd, POLLIN, 0};
   return ::poll(&waiting, 1, milliseconds) == 1;
+}
+
+TEST(Nodes, KnowWhetherTheOthersHaveEnded) {
+  run_nodes(
+      [&](Nodes& nodes) {
+        nodes.meet(0, 1);
+        EXPECT_TRUE(eventually([&] { return nodes.others_ended(0); }));
+        EXPECT_FALSE(nodes.others_ended(1)) << "an attempt that has not begun";
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+        nodes.meet(1, 1);
+        EXPECT_FALSE(nodes.others_ended(1));
+        EXPECT_TRUE(nodes.conclude(1, std::nullopt));
+        EXPECT_FALSE(nodes.others_ended(1)) << "not well";
+      },
+      [&](Nodes& nodes) {
+        nodes.meet(0, 1);
+        EXPECT_FALSE(nodes.conclude(0, std::nullopt));
+        nodes.meet(1, 1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        EXPECT_TRUE(nodes.conclude(1, AttemptFailure{.rank = 1, .how = "boom"}));
+      });
 }
 
 TEST(Nodes, AgreeOnRanksAndAPlaceToMeet) {

@@ -102,6 +102,47 @@ TEST(Programs, ARankThatWasStoppedIsSeenAndKilledBeforeItsGraceIsOver) {
   EXPECT_EQ(end.ranks[0].end.signal, SIGKILL);
 }
 
+// All work is done, so no other rank waits for the stopped one, and the run would never end.
+TEST(Programs, ARankThatIsStoppedWhenTheOthersAreDoneIsEnded) {
+  ProgramsOptions options = ranks("if [ $RANK = 1 ]; then kill -STOP $$; fi", 3);
+  options.stopped_grace = std::chrono::milliseconds(600);
+  OrphanReaper reaper;
+  ProgramsEnd end;
+  const double seconds = seconds_of([&] { end = run_programs(options, reaper); });
+  EXPECT_GT(seconds, 0.5);
+  EXPECT_LT(seconds, 15.0);
+  EXPECT_FALSE(end.first_failure);
+  EXPECT_TRUE(end.ranks[1].suspended);
+  EXPECT_TRUE(end.ranks[1].stopped);
+  EXPECT_EQ(end.ranks[1].end.signal, SIGKILL);
+  EXPECT_TRUE(end.ranks[0].end.ok());
+  EXPECT_TRUE(end.ranks[2].end.ok());
+}
+
+TEST(Programs, ARankThatStillWorksOrIsContinuedIsNotEnded) {
+  // Rank 0 works on. Rank 1 is continued in time.
+  ProgramsOptions options = ranks(
+      "if [ $RANK = 0 ]; then sleep 1.5; fi; "
+      "if [ $RANK = 1 ]; then (sleep 0.3; kill -CONT $$) & kill -STOP $$; fi",
+      3);
+  options.stopped_grace = std::chrono::milliseconds(1000);
+  OrphanReaper reaper;
+  const ProgramsEnd end = run_programs(options, reaper);
+  for (const RankEnd& rank : end.ranks) EXPECT_TRUE(rank.end.ok()) << rank.rank;
+}
+
+// If the ranks of other hosts are done is asked for; a run whose ranks are all stopped goes on.
+TEST(Programs, ARankThatIsStoppedWaitsForOtherHosts) {
+  ProgramsOptions options = ranks("(sleep 1.2; kill -CONT $$) & kill -STOP $$", 1);
+  options.stopped_grace = std::chrono::milliseconds(300);
+  OrphanReaper reaper;
+  EXPECT_TRUE(run_programs(options, reaper).ranks[0].end.ok());
+  options.others_ended = [] { return false; };
+  EXPECT_TRUE(run_programs(options, reaper).ranks[0].end.ok());
+  options.others_ended = [] { return true; };
+  EXPECT_TRUE(run_programs(options, reaper).ranks[0].suspended);
+}
+
 // A rank that dies at the same time as the first one that is noticed was not stopped by the
 // launcher.
 TEST(Programs, ARankThatEndedBeforeItWasToldToIsNotStopped) {

@@ -146,5 +146,19 @@ TEST(DecideRestart, TheSameFailureAtTheSameBatchTwiceEndsTheRun) {
       decide_restart({failure(NoteKind::kLost, 3), failure(NoteKind::kLost, 3)}, 9).restart);
 }
 
+// All other ranks have ended well, and the launcher has ended this one.
+TEST(Restarts, ARankThatWasLeftStoppedIsAHang) {
+  ProgramsEnd ended;
+  ended.ranks.push_back({.rank = 0});
+  ended.ranks.push_back(
+      {.rank = 1, .end = {.signal = SIGKILL}, .stopped = true, .suspended = true});
+  const auto cause = find_cause(0, ended, {});
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 1);
+  EXPECT_EQ(cause->kind, process::NoteKind::kHang);
+  EXPECT_EQ(cause->shell_code, 1);
+  EXPECT_TRUE(decide_restart({*cause}, 1).restart);
+}
+
 }  // namespace
 }  // namespace lockstep::launcher

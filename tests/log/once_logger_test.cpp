@@ -36,7 +36,7 @@ TEST(OnceLogger, LeavesOutTheRecordsThatAreRepeated) {
   OnceLogger logger(inner);
   logger.start({});
   logger.log_metrics(record_of(1));
-  const std::int64_t point = logger.position();
+  const OnceLogger::Positions point = logger.position();
   logger.log_metrics(record_of(2));
   logger.log_image("train", "matrix", {}, {});
   // The run goes back to the point twice, and the second time gets further.
@@ -53,13 +53,33 @@ TEST(OnceLogger, LeavesOutTheRecordsThatAreRepeated) {
   EXPECT_EQ(inner->closes, 1);
 }
 
+// The record of a checkpoint comes when its file is written: at another place of the repetition.
+TEST(OnceLogger, StreamsAreCountedForThemselves) {
+  const auto inner = std::make_shared<Remembering>();
+  OnceLogger logger(inner);
+  const auto log_checkpoint = [&] {
+    EXPECT_EQ(logger.set_stream(1), 0);
+    logger.log_metrics(record_of(100));
+    EXPECT_EQ(logger.set_stream(0), 1);
+  };
+  logger.log_metrics(record_of(1));
+  const OnceLogger::Positions point = logger.position();
+  logger.log_metrics(record_of(2));
+  log_checkpoint();
+  logger.log_metrics(record_of(3));
+  logger.rewind(point);
+  for (const int epoch : {2, 3, 4}) logger.log_metrics(record_of(epoch));
+  log_checkpoint();
+  EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2, 100, 3, 4}));
+}
+
 TEST(OnceLogger, ARecordThatCouldNotBeWrittenIsWrittenInTheNextAttempt) {
   const auto inner = std::make_shared<Remembering>();
   OnceLogger logger(inner);
   inner->fails = true;
   EXPECT_THROW(logger.log_metrics(record_of(1)), Error);
   inner->fails = false;
-  logger.rewind(0);
+  logger.rewind({});
   logger.log_metrics(record_of(1));
   logger.log_metrics(record_of(2));
   EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2}));

@@ -28,6 +28,8 @@ TEST(Summary, HoldsTheBestAndTheLastEpoch) {
       .shards = 4,
       .global_batch_size = 128,
       .weights_hash = "00ff",
+      .precision = "bf16",
+      .skipped_steps = 3,
   });
   EXPECT_EQ(json["best"]["epoch"], 3);
   EXPECT_EQ(json["best"]["metrics"]["valid"]["loss"], 0.1 + 0.2);
@@ -41,6 +43,8 @@ TEST(Summary, HoldsTheBestAndTheLastEpoch) {
   EXPECT_EQ(json["shards"], 4);
   EXPECT_EQ(json["global_batch_size"], 128);
   EXPECT_EQ(json["weights_hash"], "00ff");
+  EXPECT_EQ(json["precision"], "bf16");
+  EXPECT_EQ(json["skipped_steps"], 3);
 }
 
 TEST(Summary, WhatIsNotThereOrNoNumberIsNull) {

@@ -1,5 +1,5 @@
-// Results of scikit-learn (scripts/goldens/metric.py), and functions that compare metrics with
-// them.
+// Results of scikit-learn and others (scripts/goldens/metric.py and metric_catalogue.py), and
+// functions that compare metrics with them.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,12 @@ inline const nlohmann::json& golden() {
   return json;
 }
 
+inline const nlohmann::json& catalogue() {
+  static const auto json =
+      nlohmann::json::parse(read_file(LOCKSTEP_GOLDENS "/metric_catalogue.json"));
+  return json;
+}
+
 template <typename T>
 torch::Tensor vector_of(const nlohmann::json& values) {
   return torch::tensor(values.get<std::vector<T>>());
@@ -35,6 +41,15 @@ template <typename T>
 torch::Tensor matrix_of(const nlohmann::json& rows) {
   std::vector<torch::Tensor> tensors;
   for (const auto& row : rows) tensors.push_back(vector_of<T>(row));
+  return torch::stack(tensors);
+}
+
+// Nested lists of equal lengths.
+template <typename T>
+torch::Tensor tensor_of_lists(const nlohmann::json& lists) {
+  if (!lists.front().is_array()) return vector_of<T>(lists);
+  std::vector<torch::Tensor> tensors;
+  for (const auto& list : lists) tensors.push_back(tensor_of_lists<T>(list));
   return torch::stack(tensors);
 }
 
@@ -98,16 +113,35 @@ void expect_merges_exactly(const Make& make, int batches, const Update& update) 
   expect_same_bits(after.compute(), whole.compute());
 }
 
-// A data set cut into batches of 32, the last one shorter.
+// A data set cut into batches, the last one shorter.
 struct Batches {
   torch::Tensor outputs, targets;
+  std::int64_t batch_size = 32;
 
-  int size() const { return static_cast<int>((targets.size(0) + 31) / 32); }
+  int size() const { return static_cast<int>((targets.size(0) + batch_size - 1) / batch_size); }
   template <typename M>
   void operator()(M& metric, int i) const {
-    const auto end = std::min<std::int64_t>(32 * (i + 1), targets.size(0));
-    metric.update(outputs.slice(0, 32 * i, end), targets.slice(0, 32 * i, end));
+    const std::int64_t begin = batch_size * i;
+    const auto end = std::min<std::int64_t>(begin + batch_size, targets.size(0));
+    metric.update(outputs.slice(0, begin, end), targets.slice(0, begin, end));
   }
 };
+
+// The values of a data set do not depend on how it is divided into batches, except deviations of
+// batches, which are left out.
+template <typename Make>
+void expect_batches_do_not_matter(const Make& make, const torch::Tensor& outputs,
+                                  const torch::Tensor& targets) {
+  const auto values = [&](std::int64_t batch_size) {
+    auto metric = make();
+    const Batches batches{outputs, targets, batch_size};
+    for (int i = 0; i < batches.size(); ++i) batches(metric, i);
+    Metrics metrics = metric.compute();
+    std::erase_if(metrics, [](const auto& item) { return item.first.ends_with("/std"); });
+    return metrics;
+  };
+  const Metrics whole = values(targets.size(0));
+  for (const std::int64_t batch_size : {1, 3, 7}) expect_same_bits(values(batch_size), whole);
+}
 
 }  // namespace lockstep::metric

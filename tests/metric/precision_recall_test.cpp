@@ -63,6 +63,51 @@ TEST(PrecisionRecallF1Support, UndefinedRatiosAreZeroDivision) {
   }
 }
 
+TEST(MultilabelPrecisionRecallF1Support, IsWhatScikitLearnSays) {
+  const auto& set = catalogue().at("multilabel");
+  const torch::Tensor logits = matrix_of<float>(set.at("logits"));
+  MultilabelPrecisionRecallF1Support metric(
+      {.num_classes = 4, .threshold = set.at("threshold"), .per_class = true});
+  metric.update(logits, matrix_of<std::int64_t>(set.at("targets")));
+  expect_names_match(metric);
+  for (const char* average : {"_micro", "_macro", "_weighted"}) {
+    expect_scores(metric.compute(), average, set.at(average));
+  }
+  for (std::size_t c = 0; c < 4; ++c) {
+    const std::string name = fmt::format("class_{:02}", c);
+    expect_scores(metric.compute(), name, set.at("class")[c]);
+    EXPECT_EQ(metric.compute().at("support/" + name), set.at("class")[c][3]);
+  }
+}
+
+TEST(MultilabelPrecisionRecallF1Support, OneClassIsBinary) {
+  const auto& set = catalogue().at("binary");
+  for (const auto& at : set.at("thresholds")) {
+    MultilabelPrecisionRecallF1Support metric({.num_classes = 1,
+                                               .scores = ScoreKind::kProbabilities,
+                                               .threshold = at.at("threshold"),
+                                               .per_class = true});
+    metric.update(vector_of<double>(set.at("probabilities")),
+                  vector_of<std::int64_t>(set.at("targets")));
+    EXPECT_THAT(metric.names(), testing::ElementsAre("precision", "recall", "f1", "support"));
+    expect_names_match(metric);
+    const Metrics metrics = metric.compute();
+    expect_near(metrics.at("precision"), at.at("ratios")[0], "precision");
+    expect_near(metrics.at("recall"), at.at("ratios")[1], "recall");
+    expect_near(metrics.at("f1"), at.at("ratios")[2], "f1");
+    EXPECT_EQ(metric.better("f1"), Better::kLarger);
+    EXPECT_EQ(metric.better("support"), std::nullopt);
+  }
+}
+
+TEST(MultilabelPrecisionRecallF1Support, MergesToTheBit) {
+  const auto& set = catalogue().at("multilabel");
+  const Batches batches{matrix_of<float>(set.at("logits")),
+                        matrix_of<std::int64_t>(set.at("targets")), 9};
+  expect_merges_exactly([] { return MultilabelPrecisionRecallF1Support({.num_classes = 4}); },
+                        batches.size(), batches);
+}
+
 TEST(PrecisionRecallF1Support, MergesToTheBit) {
   for (const auto& set : golden().at("labelled")) {
     const Batches batches{matrix_of<float>(set.at("scores")),

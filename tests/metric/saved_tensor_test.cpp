@@ -47,5 +47,16 @@ TEST(SavedTensor, AnotherShapeOrTypeIsNamed) {
   EXPECT_THROW(saved_values<float>(state, "missing", {0}), CheckpointError);
 }
 
+TEST(SavedTensor, KeepsSums) {
+  std::vector<ExactSum> sums(2);
+  sums[0].add(0.1);
+  sums[1].add(-1e300);
+  const StateDict state{{"one", saved_sum(sums[0])}, {"two", saved_sums(sums)}};
+  EXPECT_EQ(read_sum(state, "one").words(), sums[0].words());
+  EXPECT_EQ(read_sums(state, "two", 2)[1].words(), sums[1].words());
+  EXPECT_THROW(read_sums(state, "two", 3), CheckpointError);
+  EXPECT_THROW(read_sum(state, "two"), CheckpointError);
+}
+
 }  // namespace
 }  // namespace lockstep::metric

@@ -28,6 +28,31 @@ TEST(GPT, ComputesWhatPythonComputes) {
   }
 }
 
+// With dropout inside of the layers.
+TEST(GPT, HasTheSameBitsIfActivationsAreComputedAgain) {
+  std::vector<std::vector<torch::Tensor>> results(2);
+  for (const bool checkpoints : {false, true}) {
+    torch::manual_seed(1);
+    GPT model(GPTOptions{.vocabulary = 11,
+                         .tokens = 9,
+                         .width = 8,
+                         .layers = 2,
+                         .heads = 2,
+                         .dropout = 0.2,
+                         .checkpoint_activations = checkpoints});
+    const auto output = model->forward(testing::wave_tokens({3, 7}, 11));
+    output.square().mean().backward();
+    auto& all = results[checkpoints ? 1 : 0];
+    all.push_back(output.detach());
+    for (const auto& parameter : model->parameters()) all.push_back(parameter.grad());
+    all.push_back(torch::rand({3}));  // the next numbers that are drawn
+  }
+  ASSERT_EQ(results[0].size(), results[1].size());
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
+  }
+}
+
 TEST(GPT, ATokenChangesNoOutputBeforeIt) {
   torch::manual_seed(1);
   auto model = small_gpt(true);

@@ -47,6 +47,26 @@ TEST(UNet, KeepsAnySizeWithAnyNorm) {
   }
 }
 
+TEST(UNet, HasTheSameBitsIfActivationsAreComputedAgain) {
+  UNetOptions options{.dimensions = 3, .in = 2, .out = 3, .width = 4, .depth = 2};
+  std::vector<std::vector<torch::Tensor>> results(2);
+  for (const bool checkpoints : {false, true}) {
+    options.checkpoint_activations = checkpoints;
+    torch::manual_seed(1);
+    UNet model(options);
+    const auto output = model->forward(torch::randn({2, 2, 8, 9, 8}));
+    output.square().mean().backward();
+    auto& all = results[checkpoints ? 1 : 0];
+    all.push_back(output.detach());
+    for (const auto& parameter : model->parameters()) all.push_back(parameter.grad());
+    for (const auto& buffer : model->buffers()) all.push_back(buffer);
+  }
+  ASSERT_EQ(results[0].size(), results[1].size());
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
+  }
+}
+
 TEST(UNet, InstancesAndGroupsTreatSamplesAlone) {
   for (const auto norm : {UNetNorm::kInstance, UNetNorm::kGroup}) {
     torch::manual_seed(1);

@@ -43,6 +43,31 @@ TEST(LinearLR, FollowsPyTorch) {
   });
 }
 
+TEST(PolynomialLR, FollowsPyTorch) {
+  expect_golden_schedule("PolynomialLR", [](const json& options) {
+    return PolynomialLR{.total_iters = options["total_iters"].get<std::int64_t>(),
+                        .power = options.value("power", 1.0)};
+  });
+}
+
+TEST(CosineAnnealingWarmRestarts, FollowsPyTorch) {
+  expect_golden_schedule("CosineAnnealingWarmRestarts", [](const json& options) {
+    return CosineAnnealingWarmRestarts{.t_0 = options["T_0"].get<std::int64_t>(),
+                                       .t_mult = options.value("T_mult", 1),
+                                       .eta_min = options.value("eta_min", 0.0)};
+  });
+}
+
+TEST(PolynomialLR, SpansTheRunByDefault) {
+  Schedule schedule(PolynomialLR{.per = Per::kBatch}, {.num_epochs = 3, .steps_per_epoch = 4});
+  for (int step = 0; step < 6; ++step) schedule.scheduler->step();
+  EXPECT_DOUBLE_EQ(schedule.lr(), 0.025);
+  for (int step = 0; step < 6; ++step) schedule.scheduler->step();
+  EXPECT_EQ(schedule.lr(), 0.0);
+  schedule.scheduler->step();
+  EXPECT_EQ(schedule.lr(), 0.0);
+}
+
 TEST(CosineAnnealingLR, SpansTheRunByDefault) {
   Schedule by_epoch(CosineAnnealingLR{.eta_min = 0.01}, {.num_epochs = 3, .steps_per_epoch = 4});
   for (int step = 0; step < 3; ++step) by_epoch.scheduler->step();
@@ -91,6 +116,12 @@ TEST(ChainedScheduler, NamesABadValue) {
             "steps");
   EXPECT_EQ(schedule_error(LinearLR{.start_factor = 0.0}),
             "scheduler LinearLR: start_factor: expected a number > 0, got 0");
+  EXPECT_EQ(schedule_error(PolynomialLR{.total_iters = 0}),
+            "scheduler PolynomialLR: total_iters: expected a positive integer, got 0");
+  EXPECT_EQ(schedule_error(CosineAnnealingWarmRestarts{}),
+            "scheduler CosineAnnealingWarmRestarts: t_0: expected a positive integer, got none");
+  EXPECT_EQ(schedule_error(CosineAnnealingWarmRestarts{.t_0 = 3, .t_mult = 0}),
+            "scheduler CosineAnnealingWarmRestarts: t_mult: expected a positive integer, got 0");
   EXPECT_EQ(schedule_error(LinearLR{.end_factor = 1.5}),
             "scheduler LinearLR: end_factor: expected a number in [0, 1], got 1.5");
 }

@@ -41,7 +41,14 @@ TEST(Describe, AnOptimizerThatWasMadeHasTheTextOfItsOptions) {
                                                               AdamW{.amsgrad = true},
                                                               SGD{.momentum = 0.9},
                                                               RMSprop{.centered = true},
-                                                              Adagrad{.lr_decay = 0.1}}) {
+                                                              Adagrad{.lr_decay = 0.1},
+                                                              RAdam{.eps = 0.5},
+                                                              NAdam{.momentum_decay = 0.5},
+                                                              Adamax{.beta1 = 0.5},
+                                                              Adadelta{.rho = 0.5},
+                                                              Lion{.beta2 = 0.5},
+                                                              {Lamb{}, settings},
+                                                              Lookahead{.optimizer = SGD{}}}) {
     FlatParameters parameters({{"weight", torch::ones({2}).requires_grad_()}});
     EXPECT_EQ(spec.make(parameters)->describe(), describe(spec));
   }
@@ -59,6 +66,10 @@ TEST(Describe, ASchedulerHasAllItsNumbers) {
             "SequentialLR(schedulers=[ExponentialLR(gamma=0.5, per=epoch), "
             "StepLR(step_size=3, gamma=0.1, per=epoch)], milestones=[4])");
   EXPECT_EQ(describe(SchedulerSpec(FunctionLR{})), "FunctionLR(per=epoch)");
+  EXPECT_EQ(describe(SchedulerSpec(CyclicLR{.max_lr = 1, .mode = CycleMode::kTriangular2})),
+            "CyclicLR(base_lr=none, max_lr=1, step_size_up=2000, step_size_down=none, "
+            "mode=triangular2, gamma=1, cycle_momentum=true, base_momentum=0.8, max_momentum=0.9, "
+            "per=batch)");
 }
 
 }  // namespace

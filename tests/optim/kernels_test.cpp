@@ -79,6 +79,36 @@ TYPED_TEST(SplitTest, BitsDoNotDependOnTheRanges) {
   expect_split_does_not_matter<TypeParam>(sgd);
   const AdagradUpdate adagrad{.gradient = gradient, .lr = 0.013, .eps = 1e-8, .weight_decay = 0.1};
   expect_split_does_not_matter<TypeParam>(adagrad);
+  RAdamUpdate radam{.gradient = gradient,
+                    .beta1 = 0.9,
+                    .beta2 = 0.99,
+                    .eps = 1e-8,
+                    .weight_decay = 0.1,
+                    .step_size = 0.013};
+  expect_split_does_not_matter<TypeParam>(radam);
+  radam.rectified = false;
+  expect_split_does_not_matter<TypeParam>(radam);
+  expect_split_does_not_matter<TypeParam>(NAdamUpdate{.gradient = gradient,
+                                                      .beta1 = 0.9,
+                                                      .beta2 = 0.99,
+                                                      .eps = 1e-8,
+                                                      .weight_decay = 0.1,
+                                                      .correction = 0.7,
+                                                      .gradient_size = 0.013,
+                                                      .momentum_size = 0.1});
+  expect_split_does_not_matter<TypeParam>(AdamaxUpdate{.gradient = gradient,
+                                                       .beta1 = 0.9,
+                                                       .beta2 = 0.99,
+                                                       .eps = 1e-8,
+                                                       .weight_decay = 0.1,
+                                                       .step_size = 0.013});
+  expect_split_does_not_matter<TypeParam>(
+      AdadeltaUpdate{.gradient = gradient, .lr = 1, .rho = 0.9, .eps = 1e-6, .weight_decay = 0.1});
+  expect_split_does_not_matter<TypeParam>(
+      LionUpdate{.gradient = gradient, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .shrink = 0.99});
+  expect_split_does_not_matter<TypeParam>(LambUpdate{
+      .eps = 1e-6, .weight_decay = 0.1, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1});
+  expect_split_does_not_matter<TypeParam>(LookaheadUpdate{.alpha = 0.3});
   RMSpropUpdate rmsprop{
       .gradient = gradient, .lr = 0.013, .alpha = 0.9, .eps = 1e-3, .weight_decay = 0.1};
   expect_split_does_not_matter<TypeParam>(rmsprop);
@@ -95,6 +125,37 @@ TYPED_TEST(SplitTest, OnlyTheRangeIsTouched) {
     EXPECT_EQ(data.values[i] != before.values[i], inside) << i;
     EXPECT_EQ(data.grads[i], inside ? TypeParam(0) : before.grads[i]) << i;
   }
+}
+
+// Of the first elements, after a step of the moments.
+TYPED_TEST(SplitTest, LambsSquaresAreThoseOfItsSteps) {
+  Data<TypeParam> data(false);
+  const Arrays<TypeParam> arrays = data.arrays();
+  apply(LambMoments{.gradient = {.scale = 0.3}, .beta1 = 0.9, .beta2 = 0.99}, arrays,
+        {.begin = 0, .end = kSize});
+  LambUpdate update{
+      .eps = 1e-6, .weight_decay = 0.1, .correction1 = 0.5, .correction2 = 0.7, .step_size = 1};
+  std::vector<LambSquares> sums;
+  for (const std::int64_t size : {0, 1, 7, 8, 9, 640, 1003}) {
+    sums.push_back(lamb_squares(update, arrays, {.begin = 0, .end = size}));
+  }
+  const std::vector<TypeParam> before = data.values;
+  apply(update, arrays, {.begin = 0, .end = kSize});
+  double values = 0;
+  double updates = 0;
+  std::size_t next = 0;
+  for (std::int64_t i = 0; i <= kSize; ++i) {
+    for (const std::int64_t size : {0, 1, 7, 8, 9, 640, 1003}) {
+      if (i != size) continue;
+      EXPECT_NEAR(sums[next].values, values, 1e-6 * (values + 1)) << size;
+      EXPECT_NEAR(sums[next++].updates, updates, 1e-5 * (updates + 1)) << size;
+    }
+    if (i == kSize) break;
+    const double moved = static_cast<double>(before[i]) - static_cast<double>(data.values[i]);
+    values += static_cast<double>(before[i]) * before[i];
+    updates += moved * moved;
+  }
+  EXPECT_EQ(next, sums.size());
 }
 
 TEST(SumOfSquares, IsRightForEverySize) {

@@ -115,6 +115,13 @@ TEST(OptimizerSpec, IsMadeOfEachAggregate) {
   EXPECT_EQ(made({.optimizer = SGD{.lr = 0.1}}), "SGD");
   EXPECT_EQ(made({.optimizer = RMSprop{}}), "RMSprop");
   EXPECT_EQ(made({.optimizer = Adagrad{}}), "Adagrad");
+  EXPECT_EQ(made({.optimizer = RAdam{}}), "RAdam");
+  EXPECT_EQ(made({.optimizer = NAdam{}}), "NAdam");
+  EXPECT_EQ(made({.optimizer = Adamax{}}), "Adamax");
+  EXPECT_EQ(made({.optimizer = Adadelta{}}), "Adadelta");
+  EXPECT_EQ(made({.optimizer = Lion{}}), "Lion");
+  EXPECT_EQ(made({.optimizer = Lamb{}}), "Lamb");
+  EXPECT_EQ(made({.optimizer = Lookahead{.optimizer = Adam{}}}), "Lookahead");
 }
 
 TEST(OptimizerSpec, IsMadeOfAFunction) {

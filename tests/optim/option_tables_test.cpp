@@ -26,9 +26,20 @@ TEST(OptionTables, HaveEveryMember) {
     [[maybe_unused]] const auto& [a, b, c, d, e, f] = options;
     return kInTable<Options> == 6;
   };
-  EXPECT_TRUE(six(Adam{}) && six(AdamW{}) && six(RMSprop{}));
-  EXPECT_TRUE(five(SGD{}) && five(Adagrad{}));
-  EXPECT_TRUE(three(StepLR{}) && three(MultiStepLR{}) && three(CosineAnnealingLR{}));
+  const auto four = []<typename Options>(const Options& options) {
+    [[maybe_unused]] const auto& [a, b, c, d] = options;
+    return kInTable<Options> == 4;
+  };
+  EXPECT_TRUE(six(Adam{}) && six(AdamW{}) && six(RMSprop{}) && six(NAdam{}));
+  EXPECT_TRUE(five(SGD{}) && five(Adagrad{}) && five(RAdam{}) && five(Adamax{}));
+  EXPECT_TRUE(four(Adadelta{}) && four(Lion{}) && four(CosineAnnealingWarmRestarts{}));
+  [[maybe_unused]] const auto& [lr, beta1, beta2, eps, decay, corrected, norm] = Lamb{};
+  EXPECT_EQ(kInTable<Lamb>, 7u);
+  EXPECT_TRUE(three(StepLR{}) && three(MultiStepLR{}) && three(CosineAnnealingLR{}) &&
+              three(PolynomialLR{}));
+  [[maybe_unused]] const auto& [base, max, up, down, mode, factor, cycled, low, high, when] =
+      CyclicLR{};
+  EXPECT_EQ(kInTable<CyclicLR>, 10u);
   [[maybe_unused]] const auto [gamma, per] = ExponentialLR{};
   EXPECT_EQ(kInTable<ExponentialLR>, 2u);
   [[maybe_unused]] const auto [start, end, iters, unit] = LinearLR{};

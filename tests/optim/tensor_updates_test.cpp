@@ -76,9 +76,59 @@ TEST(TensorUpdates, AgreeWithTheKernels) {
     expect_agreement(rmsprop, 2);
     rmsprop.momentum = 0.9;
     expect_agreement(rmsprop, 3);
+    RAdamUpdate radam{.gradient = gradient,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .eps = 1e-4,
+                      .weight_decay = 0.1,
+                      .step_size = 0.013};
+    expect_agreement(radam, 2);
+    radam.rectified = false;
+    expect_agreement(radam, 2);
+    expect_agreement(NAdamUpdate{.gradient = gradient,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.99,
+                                 .eps = 1e-4,
+                                 .weight_decay = 0.1,
+                                 .correction = 0.7,
+                                 .gradient_size = 0.013,
+                                 .momentum_size = 0.1},
+                     2);
+    expect_agreement(AdamaxUpdate{.gradient = gradient,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.99,
+                                  .eps = 1e-4,
+                                  .weight_decay = 0.1,
+                                  .step_size = 0.013},
+                     2);
+    expect_agreement(
+        AdadeltaUpdate{
+            .gradient = gradient, .lr = 0.5, .rho = 0.9, .eps = 1e-3, .weight_decay = 0.1},
+        2);
+    expect_agreement(
+        LionUpdate{.gradient = gradient, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .shrink = 0.99},
+        1);
     expect_agreement(
         AdagradUpdate{.gradient = gradient, .lr = 0.013, .eps = 1e-6, .weight_decay = 0.1}, 1);
   }
+}
+
+TEST(TensorUpdates, OfLambAndLookaheadAgreeWithTheKernels) {
+  const LambUpdate lamb{
+      .eps = 1e-4, .weight_decay = 0.1, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1};
+  expect_agreement(lamb, 2);
+  expect_agreement(LookaheadUpdate{.alpha = 0.3}, 1);
+  const UpdateTensors tensors = random_tensors(torch::kFloat64);
+  const LambSquares plain = lamb_squares(lamb, tensors);
+  const LambSquares fused = kernels::lamb_squares(
+      lamb,
+      kernels::Arrays<double>{
+          .values = tensors.values.data_ptr<double>(),
+          .grads = nullptr,
+          .state = {tensors.state[0].data_ptr<double>(), tensors.state[1].data_ptr<double>()}},
+      {.begin = 0, .end = tensors.values.numel()});
+  EXPECT_NEAR(plain.values, fused.values, 1e-9 * fused.values);
+  EXPECT_NEAR(plain.updates, fused.updates, 1e-9 * fused.updates);
 }
 
 }  // namespace

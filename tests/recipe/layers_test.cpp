@@ -47,8 +47,16 @@ TEST(Layers, Shapes) {
   EXPECT_EQ(shape("{AvgPool1d: {kernel_size: 2, stride: 1}}", {1, 1, 6}), Shape({1, 1, 5}));
   EXPECT_EQ(shape("{AdaptiveAvgPool3d: {output_size: 2}}", {1, 1, 9, 9, 9}),
             Shape({1, 1, 2, 2, 2}));
-  for (const char* const plain : {"ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Tanh", "Sigmoid",
-                                  "Softplus", "Softmax", "LogSoftmax", "Identity", "Dropout"}) {
+  for (const char* const pool : {"GlobalAvgPool", "GlobalMaxPool", "GeMPool", "GlobalAttentionPool",
+                                 "{GeMPool: {p: 2, trainable: false}}"}) {
+    EXPECT_EQ(shape(pool, {2, 3, 4, 5}), Shape({2, 3})) << pool;
+  }
+  EXPECT_EQ(shape("GlobalConcatPool", {2, 3, 4}), Shape({2, 6}));
+  EXPECT_EQ(shape("{SqueezeExcitation: {reduction: 2, spatial: true}}", {2, 4, 3}),
+            Shape({2, 4, 3}));
+  for (const char* const plain :
+       {"ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Tanh", "Sigmoid", "Softplus", "Softmax",
+        "LogSoftmax", "Identity", "Dropout", "Mish", "SELU", "ReLU6", "PReLU", "RMSNorm"}) {
     EXPECT_EQ(shape(plain, {2, 3}), Shape({2, 3})) << plain;
   }
 }

@@ -31,9 +31,24 @@ TEST(Optimizers, OptionsReachThem) {
               ::testing::ElementsAre(0.0, 0.5));
   EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr: 0.25}}}}"),
               ::testing::ElementsAre(0.5, 0.75));
-  for (const char* const name : {"Adam", "AdamW", "RMSprop", "Adagrad"}) {
+  for (const char* const name : {"Adam", "AdamW", "RMSprop", "Adagrad", "RAdam", "NAdam", "Adamax",
+                                 "Adadelta", "Lion", "Lamb", "{Lookahead: {optimizer: Adam}}"}) {
     EXPECT_LT(after_step(name)[0], 1.0) << name;
   }
+}
+
+TEST(Optimizers, CanBeInsideOfLookahead) {
+  // A step of 0.5, of which a quarter remains; biases have their own rate.
+  EXPECT_THAT(after_step("{Lookahead: {k: 1, alpha: 0.25, optimizer: {SGD: {lr: 0.5, layers: "
+                         "{'*.bias': {lr: 1}}}}}}"),
+              ::testing::ElementsAre(0.875, 0.75));
+  const auto error = [](const std::string& text) {
+    return error_of([&] { targets().optimizers.make(node(text)); });
+  };
+  EXPECT_THAT(error("Lookahead"), HasSubstr("optimizer is missing"));
+  EXPECT_THAT(error("{Lookahead: {optimizer: Adam, k: 0}}"), HasSubstr("it/Lookahead/k"));
+  EXPECT_THAT(error("{Lookahead: {optimizer: {Adam: {lr: -1}}}}"),
+              HasSubstr("it/Lookahead/optimizer/Adam/lr"));
 }
 
 // A plugin adds its classes in the same way.

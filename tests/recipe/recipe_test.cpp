@@ -235,6 +235,30 @@ TEST(Recipe, LogsTheNormOfGradientsIfAsked) {
 }
 
 // They are built, and take part in the run.
+TEST(Recipe, HasAPrecision) {
+  const auto options = [](const std::vector<std::string>& changes) {
+    return read_recipe(config_with(changes)).stages[0].options;
+  };
+  EXPECT_EQ(options({}).precision, Precision::kFp32);
+  EXPECT_EQ(options({"precision=bf16"}).precision, Precision::kBf16);
+  EXPECT_TRUE(options({"amp=true"}).amp);
+  const auto scaler = *options({"grad_scaler={init_scale: 8, growth_interval: 5}"}).grad_scaler;
+  EXPECT_EQ(scaler, (optim::GradScalerOptions{.init_scale = 8, .growth_interval = 5}));
+  const auto metrics =
+      run_recipe(read_recipe(config_with({"precision=bf16", "grad_scaler={init_scale: 8}"})))
+          .last_metrics.at("train");
+  EXPECT_EQ(metrics.at("gradient/scale"), 8);
+  EXPECT_EQ(metrics.at("gradient/skipped"), 0);
+  EXPECT_THAT(error_of([&] { options({"precision=bf61"}); }),
+              HasSubstr("precision: expected fp32, bf16 or fp16, got 'bf61'; did you mean"));
+  EXPECT_THAT(error_of([&] { options({"precision=bf16", "fp16=true"}); }),
+              HasSubstr("fp16: precision is bf16, which contradicts it"));
+  EXPECT_THAT(error_of([&] { options({"grad_scaler={backoff_factor: 2}"}); }),
+              HasSubstr("backoff_factor: expected a number between 0 and 1, got 2"));
+  EXPECT_EQ(read_evaluation(config_with({"amp=true"})).precision, Precision::kBf16);
+  EXPECT_FALSE(read_evaluation(config_with()).precision) << "that of the checkpoint";
+}
+
 TEST(Recipe, MakesMetricsFromMetricsAndTransformsBatches) {
   const auto metrics = [](const std::string& callback) {
     return run_recipe(read_recipe(config_with({"callbacks=[" + callback + "]"})))

@@ -34,6 +34,10 @@ TEST(Schedulers, OptionsReachThem) {
   EXPECT_DOUBLE_EQ(lr_after("{LinearLR: {start_factor: 0.5, total_iters: 2}}", 2), 1.0);
   EXPECT_NEAR(lr_after("{OneCycleLR: {max_lr: 2, div_factor: 10}}", 0), 0.2, 1e-9);
   EXPECT_DOUBLE_EQ(lr_after("{ReduceLROnPlateau: {factor: 0.5, patience: 1}}", 4), 0.5);
+  EXPECT_DOUBLE_EQ(lr_after("{PolynomialLR: {power: 2}}", 2), 0.25);
+  EXPECT_DOUBLE_EQ(lr_after("{CosineAnnealingWarmRestarts: {t_0: 2}}", 4), 1.0);
+  EXPECT_DOUBLE_EQ(lr_after("{CyclicLR: {max_lr: 3, step_size_up: 2, mode: triangular2}}", 2), 3.0);
+  EXPECT_DOUBLE_EQ(lr_after("{CyclicLR: {max_lr: 3, step_size_up: 2, mode: triangular2}}", 6), 2.0);
 }
 
 TEST(Schedulers, CanFollowEachOther) {
@@ -85,6 +89,7 @@ TEST(Schedulers, AreCheckedBeforeTheyAreUsed) {
   EXPECT_THAT(error("StepLR"), HasSubstr("step_size is missing"));
   EXPECT_THAT(error("{OneCycleLR: {max_lr: 1, pct_start: 2}}"),
               HasSubstr("it/OneCycleLR/pct_start"));
+  EXPECT_THAT(error("{CyclicLR: {max_lr: 1, mode: triangle}}"), HasSubstr("'triangular'"));
   EXPECT_THAT(error("{StepLR: {step_size: 1, per: step}}"),
               HasSubstr("expected epoch or batch, got 'step'"));
   EXPECT_THAT(error("{OneCycleLR: {max_lr: 1, anneal: cosine}}"), HasSubstr("did you mean 'cos'"));

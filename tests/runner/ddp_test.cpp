@@ -13,6 +13,7 @@
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/compute/checkpointed.h"
 #include "lockstep/compute/switches.h"
 #include "lockstep/data/cache.h"
 #include "lockstep/data/transformed.h"
@@ -64,6 +65,75 @@ TEST(Ddp, TheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
     EXPECT_EQ(many.weights_hash, alone.weights_hash);
     EXPECT_EQ(many.history, alone.history) << "every metric of every epoch, to the bit";
   }
+}
+
+TEST(Ddp, RoundedGradientsGiveTheSameBitsForAnyNumberOfWorkersAndAnyWayToTalk) {
+  const auto run = [](const Workers& setup, std::int64_t accumulation_steps) {
+    TrainOptions options = with(setup);
+    options.wire = Wire::kBf16;
+    options.clip_grad_norm = 0.5;
+    options.accumulation_steps = accumulation_steps;
+    return toy::train(options);
+  };
+  for (const std::int64_t steps : {1, 3}) {
+    const auto alone = run({.workers = 1}, steps);
+    EXPECT_NE(alone.weights_hash, toy::train(with({.workers = 1})).weights_hash);
+    for (const Workers& setup :
+         {Workers{.workers = 2}, Workers{.workers = 3}, Workers{.workers = 2, .backend = "gloo"},
+          Workers{.workers = 3, .backend = "gloo"},
+          Workers{.workers = 3, .share_updates = false}}) {
+      SCOPED_TRACE(fmt::format("{} workers over {}", setup.workers, setup.backend));
+      const auto many = run(setup, steps);
+      EXPECT_EQ(many.weights_hash, alone.weights_hash);
+      EXPECT_EQ(many.history, alone.history);
+    }
+  }
+}
+
+struct BlockImpl : torch::nn::Module {
+  BlockImpl(std::int64_t in, std::int64_t out) : linear(in, out), norm(out) {
+    register_module("linear", linear);
+    register_module("norm", norm);
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return torch::dropout(norm->forward(linear->forward(x)).relu(), 0.2, is_training());
+  }
+  torch::nn::Linear linear;
+  torch::nn::BatchNorm1d norm;
+};
+TORCH_MODULE(Block);
+
+// Activations that are computed again give the same weights and metrics, and their checkpoints fit
+// a model that keeps them. The last case synchronises batch norm over the workers.
+TEST(Ddp, CheckpointedModulesGiveTheSameBits) {
+  const auto model = [](bool checkpoints) {
+    torch::manual_seed(7);
+    const torch::nn::Linear last(16, 3);
+    if (!checkpoints) return torch::nn::Sequential(Block(4, 16), Block(16, 16), last);
+    return torch::nn::Sequential(checkpointed(Block(4, 16)), checkpointed(Block(16, 16)), last);
+  };
+  const auto run = [&](bool checkpoints, const Workers& setup, bool sync_bn) {
+    TrainOptions options = with(setup);
+    options.model = model(checkpoints);
+    options.accumulation_steps = 2;
+    options.engine = std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = setup.workers,
+                                       .shards = setup.shards,
+                                       .backend = setup.backend,
+                                       .sync_bn = sync_bn,
+                                       .timeout = std::chrono::seconds(60)});
+    return toy::train(options);
+  };
+  const auto kept = run(false, {.workers = 1}, false);
+  for (const Workers& setup :
+       {Workers{.workers = 1}, Workers{.workers = 2}, Workers{.workers = 3, .backend = "gloo"}}) {
+    const auto again = run(true, setup, false);
+    EXPECT_EQ(again.weights_hash, kept.weights_hash);
+    EXPECT_EQ(again.history, kept.history);
+  }
+  const Workers two{.workers = 2, .shards = 2};
+  EXPECT_EQ(run(true, two, true).weights_hash, run(false, two, true).weights_hash);
+  Model(model(true)).load_state(kept.model.state());
 }
 
 // With a random transform of the samples.

@@ -16,7 +16,7 @@ namespace {
 // Ctrl-C in a real run, in a separate process. The process ends by the signal, last.pth is of the
 // batch in which it was interrupted, and the resumed run ends with the bits of an uninterrupted
 // one.
-class Interrupt : public testing::TestWithParam<std::int64_t> {
+class InterruptAt : public testing::TestWithParam<std::int64_t> {
  protected:
   TrainOptions toy_options() const {
     TrainOptions options = toy::options();
@@ -25,7 +25,7 @@ class Interrupt : public testing::TestWithParam<std::int64_t> {
   }
 };
 
-TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
+TEST_P(InterruptAt, CtrlCLeavesACheckpointToGoOnFrom) {
   TemporaryDirectory folder;
   // One thread, as in the child, where OpenMP has no other threads: their number may change bits.
   const int threads = torch::get_num_threads();
@@ -66,7 +66,41 @@ TEST_P(Interrupt, CtrlCLeavesACheckpointToGoOnFrom) {
   torch::set_num_threads(threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(Accumulation, Interrupt, testing::Values(1, 3));
+// A signal at any time leaves no lock, also when it comes too late to interrupt the run.
+TEST(Interrupt, LeavesNoLock) {
+  for (const bool restarts : {false, true}) {
+    for (const bool at_the_end : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, {}", restarts ? "with restarts" : "without restarts",
+                               at_the_end ? "at the end" : "in a batch"));
+      const TemporaryDirectory folder;
+      const pid_t child = start_process([&] {
+        TrainOptions options = toy::options();
+        options.logdir = folder / "run";
+        options.ddp = true;
+        options.workers = 2;
+        options.max_restarts = restarts ? 2 : 0;
+        auto hooks = std::make_shared<toy::Hooks>();
+        const auto interrupt = [](State& s) {
+          if (s.comm->is_primary()) ::kill(::getpid(), SIGINT);
+        };
+        (at_the_end ? hooks->run_end : hooks->loader_end) = interrupt;
+        options.callbacks = {hooks};
+        toy::train(options);
+        return 0;
+      });
+      ASSERT_GE(child, 0);
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status)) << "exit status " << WEXITSTATUS(status);
+      EXPECT_EQ(WTERMSIG(status), SIGINT);
+      EXPECT_TRUE(std::filesystem::exists(folder / "run/logs"));
+      EXPECT_EQ(std::filesystem::exists(folder / "run/summary.json"), at_the_end);
+      EXPECT_FALSE(std::filesystem::exists(folder / "run/.lock"));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Accumulation, InterruptAt, testing::Values(1, 3));
 
 }  // namespace
 }  // namespace lockstep

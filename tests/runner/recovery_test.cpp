@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -17,8 +18,11 @@
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/freeze.h"
 #include "lockstep/callback/lambda.h"
+#include "lockstep/callback/lr_finder.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/distributed.h"
 #include "tests/support/slowdown.h"
+#include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -240,6 +244,24 @@ TEST(Recovery, FreezingHappensAgainWhereItHappened) {
   expect_equal(toy::train(options), expected);
 }
 
+// What the failed attempt froze must not be thawed in the next one: the other callback froze it.
+TEST(Recovery, OneFreezeCallbackDoesNotThawWhatAnotherFroze) {
+  const auto options_of = [](int max_restarts) {
+    TrainOptions options = restarting({.max_restarts = max_restarts});
+    auto slow = std::make_shared<toy::Hooks>();
+    // The first point takes long, so there is no other one before the failure.
+    slow->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    options.callbacks.add(slow);
+    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .epochs = 1}));
+    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .from_epoch = 2, .epochs = 1}));
+    return options;
+  };
+  const TrainResult expected = toy::train(options_of(0));
+  TrainOptions options = options_of(1);
+  options.callbacks.add(at_step({.epoch = 2, .batch = 1}));
+  expect_equal(toy::train(options), expected);
+}
+
 TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {
   const TrainResult expected = toy::train(restarting({}));
   const std::chrono::milliseconds limit = scaled(500ms);
@@ -286,12 +308,13 @@ TEST(Recovery, TheSameExceptionAtTheSameBatchTwiceEndsTheRun) {
     };
     hooks->exception = [&](State&) { ++exceptions; };
     options.callbacks.add(hooks);
-    const toy::Warnings warnings;
-    EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("attempt 1"));
+    const std::string error = toy::error_of([&] { toy::train(options); });
     EXPECT_EQ(exceptions, 1);
-    ASSERT_FALSE(warnings.texts.empty());
-    EXPECT_THAT(warnings.texts.back(), HasSubstr("same batch twice"));
-    EXPECT_THAT(warnings.texts.back(), HasSubstr("attempt 0"));
+    EXPECT_THAT(error, HasSubstr("same batch twice"));
+    EXPECT_THAT(error, HasSubstr("1. "));
+    EXPECT_THAT(error, HasSubstr("attempt 0"));
+    EXPECT_THAT(error, HasSubstr("2. "));
+    EXPECT_THAT(error, HasSubstr("attempt 1"));
   }
 }
 
@@ -315,10 +338,280 @@ TEST(Recovery, TheBudgetOfRestartsIsKept) {
     if (state.comm->rank() == 1 && state.progress.epoch == 2) ::raise(SIGKILL);
   };
   options.callbacks.add(hooks);
-  const toy::Warnings warnings;
-  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("signal 9"));
-  ASSERT_FALSE(warnings.texts.empty());
-  EXPECT_THAT(warnings.texts.back(), HasSubstr("max_restarts is 2"));
+  try {
+    toy::train(options);
+    FAIL();
+  } catch (const WorkerError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("max_restarts is 2"));
+    EXPECT_THAT(error.what(), HasSubstr("3. rank 1 (in epoch 2"));
+    EXPECT_THAT(error.what(), HasSubstr("signal 9"));
+  }
+}
+
+// Hooks that note which of them were called on rank 0, in their order.
+std::shared_ptr<toy::Hooks> noting(std::vector<std::string>& called) {
+  auto hooks = std::make_shared<toy::Hooks>();
+  const auto note = [&called](std::string name) {
+    return [&called, name = std::move(name)](State& state) {
+      if (state.comm->rank() == 0) called.push_back(name);
+    };
+  };
+  hooks->run_start = note("start");
+  hooks->exception = note("exception");
+  hooks->run_end = note("end");
+  return hooks;
+}
+
+// Everything is trained when a worker dies: the run does not need it any more.
+TEST(Recovery, AfterOnRunEndNoAttemptFollows) {
+  const TrainResult expected = toy::train(restarting({}));
+  for (const bool load_best : {false, true}) {
+    std::vector<std::string> called;
+    TrainOptions options = restarting({.max_restarts = 3});
+    options.load_best_on_end = load_best;
+    options.profile = true;
+    options.callbacks.add(noting(called));
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->run_end = [](State& state) {
+      if (state.comm->rank() == 1) ::raise(SIGKILL);
+    };
+    options.callbacks.add(hooks);
+    const toy::Warnings warnings;
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 0);
+    EXPECT_THAT(called, testing::ElementsAre("start", "end"));
+    ASSERT_FALSE(warnings.texts.empty());
+    EXPECT_THAT(warnings.texts.back(), HasSubstr("failed when the work was done"));
+    const torch::Tensor weights = found.model.parameters()[0].second;
+    EXPECT_TRUE(torch::isfinite(weights).all().item<bool>()) << "in memory of this process";
+  }
+}
+
+TEST(Recovery, AnErrorAfterOnRunEndIsNotTriedAgain) {
+  const TemporaryDirectory logdir;
+  std::vector<std::string> called;
+  TrainOptions options = restarting({.max_restarts = 3});
+  options.logdir = logdir.path();
+  options.callbacks.add(noting(called));
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->run_end = [&](State& state) {
+    // The summary cannot be written.
+    if (state.comm->rank() == 0) fs::create_directories(logdir / "summary.json/in the way");
+  };
+  options.callbacks.add(hooks);
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("summary.json"));
+  EXPECT_THAT(called, testing::ElementsAre("start", "end"));
+}
+
+// The second attempt fails before its callbacks begin. Those of the first one must still learn of
+// the end of the run, because they are the same objects.
+TEST(Recovery, CallbacksThatBeganLearnOfTheEnd) {
+  struct Checked : Callback {
+    void check(const State& state) const override {
+      if (state.restarts > 0 && state.comm->rank() == 0) throw std::runtime_error("no more");
+    }
+  };
+  std::vector<std::string> called;
+  TrainOptions options = restarting({.max_restarts = 1});
+  options.callbacks.add(noting(called));
+  options.callbacks.add(std::make_shared<Checked>());
+  options.callbacks.add(at_step({.epoch = 2}));
+  std::int64_t epoch = 0;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->exception = [&](State& state) { epoch = state.progress.epoch; };
+  options.callbacks.add(hooks);
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("no more"));
+  EXPECT_THAT(called, testing::ElementsAre("start", "exception", "end"));
+  EXPECT_EQ(epoch, 2) << "the progress of the attempt that had begun";
+}
+
+// The same if there is not even a loop.
+TEST(Recovery, CallbacksThatBeganLearnOfTheEndWithoutAnotherLoop) {
+  std::vector<std::string> called;
+  bool fails = false;
+  TrainOptions options = restarting({.max_restarts = 1});
+  options.optimizer = [&](std::vector<torch::Tensor> parameters) {
+    if (fails) throw std::runtime_error("no optimizer");
+    return std::make_unique<torch::optim::SGD>(std::move(parameters), 0.1);
+  };
+  options.callbacks.add(noting(called));
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->step = [&](State& state) { fails = state.progress.epoch == 2; };
+  hooks->exception = [&](State& state) {
+    EXPECT_EQ(state.progress.epoch, 2);
+    EXPECT_EQ(state.comm->size(), 1);
+    EXPECT_THAT(toy::error_of([&] { std::rethrow_exception(state.exception); }),
+                HasSubstr("no optimizer"));
+  };
+  options.callbacks.add(hooks);
+  options.callbacks.add(at_step({.epoch = 2, .batch = 2}));
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("no optimizer"));
+  EXPECT_THAT(called, testing::ElementsAre("start", "exception", "end"));
+}
+
+// Its state is empty until it has seen a batch, so it is not in the first point.
+class LateCounter final : public Callback {
+ public:
+  CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
+  void on_step(State&) override { ++steps; }
+  StateDict state() const override { return steps > 0 ? StateDict{{"steps", steps}} : StateDict(); }
+  void load_state(const StateDict& state) override {
+    steps = state.get_or<std::int64_t>("steps", 0);
+  }
+
+  std::int64_t steps = 0;
+};
+
+TEST(Recovery, ACallbackThatRememberedNothingForgets) {
+  const auto count = [](bool fails) {
+    const auto counter = std::make_shared<LateCounter>();
+    TrainOptions options = restarting({.max_restarts = 1});
+    options.callbacks.add(counter);
+    auto slow = std::make_shared<toy::Hooks>();
+    // The first point takes long, so there is no other one before the failure.
+    slow->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    options.callbacks.add(slow);
+    if (fails) options.callbacks.add(at_step({.epoch = 1, .batch = 2}));
+    EXPECT_EQ(toy::train(options).recoveries, fails ? 1 : 0);
+    return counter->steps;
+  };
+  EXPECT_EQ(count(true), count(false));
+}
+
+TEST(Recovery, ARangeTestOfLearningRatesGoesOn) {
+  const auto options_of = [](const std::shared_ptr<LRFinderCallback>& finder) {
+    TrainOptions options = restarting({.max_restarts = 3});
+    options.optimizer = optim::SGD{.lr = 123};
+    options.num_epochs = 100;
+    options.callbacks.add(finder);
+    return options;
+  };
+  const auto make = [] {
+    return std::make_shared<LRFinderCallback>(
+        LRFinderCallbackOptions{.first_lr = 1e-3, .final_lr = 0.5, .num_steps = 20});
+  };
+  const auto calm = make(), disturbed = make();
+  const TrainResult expected = toy::train(options_of(calm));
+  TrainOptions options = options_of(disturbed);
+  options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 1}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 5, .batch = 1}));
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, 2);
+  EXPECT_EQ(found.stop_reason, expected.stop_reason);
+  ASSERT_EQ(disturbed->points().size(), calm->points().size());
+  for (std::size_t i = 0; i < calm->points().size(); ++i) {
+    EXPECT_EQ(disturbed->points()[i].lr, calm->points()[i].lr) << i;
+    EXPECT_EQ(disturbed->points()[i].loss, calm->points()[i].loss) << i;
+  }
+}
+
+std::vector<std::string> checkpoint_files(const fs::path& logdir) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(logdir / "checkpoints")) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// The files that last.pth lists are there, and no others.
+void expect_consistent(const fs::path& logdir) {
+  const auto last = checkpoint::load(logdir / "checkpoints/last.pth");
+  const auto listed = last.get<StateDict>("callbacks").get<StateDict>("CheckpointCallback");
+  std::set<std::string> expected = {"last.pth", "_metrics.json"};
+  for (const auto& value : listed.get<StateList>("best")) {
+    const auto epoch = value.get_if<StateDict>()->get<std::int64_t>("epoch");
+    expected.insert(fmt::format("epoch.{:04}.pth", epoch));
+    expected.insert("best.pth");
+  }
+  const auto files = checkpoint_files(logdir);
+  EXPECT_EQ(std::set<std::string>(files.begin(), files.end()), expected);
+}
+
+// The run goes back to a point that is older than its newest checkpoints, and then ends.
+TEST(Recovery, CheckpointsFitTheMomentToWhichTheRunWentBack) {
+  const TemporaryDirectory calm, disturbed;
+  TrainOptions options = restarting({});
+  options.logdir = calm.path();
+  toy::train(options);
+
+  for (const bool ends_early : {false, true}) {
+    SCOPED_TRACE(ends_early ? "and ends early" : "and goes on");
+    options = restarting({.max_restarts = 3});
+    options.logdir = disturbed.path();
+    auto hooks = std::make_shared<toy::Hooks>();
+    // The first point takes long, so there is no other one for a while.
+    hooks->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    hooks->step = [&](State& state) {
+      if (state.restarts == 1 && ends_early && state.comm->is_primary()) {
+        ::kill(::getpid(), SIGINT);
+      }
+    };
+    options.callbacks.add(hooks);
+    options.callbacks.add(at_step({.epoch = 3, .loader = "valid", .batch = 1}));
+    if (ends_early) {
+      const pid_t child = start_process([&] {
+        toy::train(options);
+        return 0;
+      });
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+      expect_consistent(disturbed.path());
+      options = restarting({});
+      options.logdir = disturbed.path();
+      options.resume = "last";
+    }
+    toy::train(options);
+    expect_consistent(disturbed.path());
+    EXPECT_EQ(checkpoint_files(disturbed.path()), checkpoint_files(calm.path()));
+    EXPECT_EQ(read_file(disturbed / "checkpoints/_metrics.json"),
+              read_file(calm / "checkpoints/_metrics.json"));
+    fs::remove_all(disturbed.path());
+  }
+}
+
+// Notes the records that it gets.
+class Noting final : public Logger {
+ public:
+  void log_metrics(const Record& record) override {
+    noted.push_back(fmt::format("{} {} {} {} {}", static_cast<int>(record.scope), record.loader,
+                                record.progress.epoch, record.progress.batch_step,
+                                record.step.value_or(0)));
+  }
+  std::vector<std::string> noted;
+};
+
+// on_checkpoint comes when a file is written, which may be later in the repeated attempt.
+TEST(Recovery, RecordsOfCheckpointsAreLoggedOnce) {
+  const auto records_of = [](bool fails) {
+    const TemporaryDirectory logdir;
+    const auto logger = std::make_shared<Noting>();
+    TrainOptions options = restarting({.max_restarts = 2});
+    options.logdir = logdir.path();
+    options.log_batches = true;
+    options.loggers = {logger};
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    hooks->checkpoint = [](State& state) {
+      state.loggers.back()->log_metrics({Scope::kEpoch, "mine", state.progress, {{"saved", 1.0}}});
+    };
+    hooks->step = [fails](State& state) {
+      // The files of the first attempt are there at once.
+      if (fails && state.restarts == 0 && state.comm->rank() == 0) {
+        std::this_thread::sleep_for(100ms);
+      }
+    };
+    options.callbacks.add(hooks);
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 2}));
+    if (fails) options.callbacks.add(at_step({.epoch = 2, .batch = 2}));
+    EXPECT_EQ(toy::train(options).recoveries, fails ? 1 : 0);
+    std::ranges::sort(logger->noted);
+    return logger->noted;
+  };
+  EXPECT_EQ(records_of(true), records_of(false));
 }
 
 // The run resumes inside an epoch, and a worker dies before the first point of this run.

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/train/nt_xent_loss.h"
+#include "lockstep/loss/nt_xent_loss.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each test of a test program in a process of its own. ThreadSanitizer ends a forked process whose first thread
+# Runs each test of a test program in a process of its own: tests with GPUs need it, and ThreadSanitizer ends a forked process whose first thread
 # gets the address of a thread that was alive in its parent; between tests such threads may still be ending.
 # usage: each_in_a_process.sh TEST_PROGRAM
 set -uo pipefail

@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/loss/focal_loss.h"
+#include "lockstep/loss/nt_xent_loss.h"
 
 namespace lockstep {
 namespace {
@@ -117,6 +119,33 @@ TEST(Criterion, TheWeightIsWhatLibTorchDividesBy) {
     EXPECT_NEAR(mean(outputs, targets).item<double>() * mean.over(outputs, targets).weight,
                 sum(outputs, targets).item<double>(), 1e-4);
   }
+}
+
+// A module of Lockstep or of a user says what it is a mean over.
+TEST(Criterion, AsksAStatedLoss) {
+  const Criterion focal = FocalLoss(FocalLossOptions{.ignore_index = 7});
+  EXPECT_EQ(focal.over(torch::ones({3, 2}), torch::tensor({0, 7, 1})), mean_over(2));
+  EXPECT_FALSE(focal.mixes_samples());
+  EXPECT_TRUE(Criterion(NTXentLoss()).mixes_samples());
+  EXPECT_EQ(Criterion(NTXentLoss()).over(torch::ones({3, 2}), torch::ones({3, 2})),
+            mean_over_samples());
+  EXPECT_FALSE(Criterion(torch::nn::MSELoss()).mixes_samples());
+  EXPECT_FALSE(Criterion().mixes_samples());
+}
+
+TEST(Criterion, CanBeAMeanOverSamplesIfThatIsTheSame) {
+  namespace nn = torch::nn;
+  const auto scores = torch::randn({4, 3, 2});
+  const auto pixels = torch::randint(3, {4, 2});
+  const Criterion loss = Criterion(nn::CrossEntropyLoss()).over_samples();
+  EXPECT_EQ(loss.over(scores, pixels), mean_over_samples());
+  EXPECT_EQ(loss.over(scores, torch::rand({4, 3, 2})), mean_over_samples());
+  EXPECT_EQ(Criterion(nn::MSELoss()).over_samples().over(scores, scores), mean_over_samples());
+  pixels[1][1] = -100;
+  EXPECT_THAT([&] { loss.over(scores, pixels); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(
+                  "all 8 targets of a batch count the same, got a weight of 7")));
+  EXPECT_THROW(Criterion(nn::MSELoss()).as_sum().over_samples().over(scores, scores), ConfigError);
 }
 
 TEST(Criterion, SaysWhatItWasToldOfYourOwn) {

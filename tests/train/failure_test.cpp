@@ -62,6 +62,32 @@ TEST(Failure, AUsersExceptionIsHisOwn) {
   EXPECT_THROW(rethrown<Own>([] { throw 5; }), int);
 }
 
+template <typename E>
+std::string explained(const std::function<void()>& action) {
+  try {
+    try {
+      action();
+    } catch (...) {
+      rethrow_with("it failed twice");
+    }
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Failure, AnExplanationFollowsTheMessage) {
+  EXPECT_EQ(explained<WorkerError>([] { throw WorkerError("rank 1: gone"); }),
+            "rank 1: gone\nit failed twice");
+  EXPECT_EQ(explained<CommError>([] { throw CommError("late"); }), "late\nit failed twice");
+  EXPECT_EQ(explained<std::runtime_error>([] { throw std::runtime_error("x"); }),
+            "x\nit failed twice");
+  const toy::Warnings warnings;
+  EXPECT_EQ(explained<std::out_of_range>([] { throw std::out_of_range("mine"); }), "mine");
+  EXPECT_THROW(explained<Error>([] { throw 5; }), int);
+  EXPECT_EQ(warnings.texts, (std::vector<std::string>{"it failed twice", "it failed twice"}));
+}
+
 // The error as a program prints it. The text about targets out of bounds is LibTorch's.
 TEST(Failure, ARunSaysWhereItFailed) {
   TrainOptions options = toy::options();

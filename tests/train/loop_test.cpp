@@ -9,6 +9,7 @@
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/loss/embedding_loss.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
 
@@ -180,6 +181,52 @@ TEST(Loop, TheFirstLineSaysWhatABatchIs) {
             "3 epochs, 1 worker, train: 50 samples, batch 16 = 2 shards x 8");
 }
 
+TEST(Loop, ScalesLearningRatesWithTheSamplesOfAStep) {
+  TrainOptions options = toy::options();
+  options.console = true;
+  options.ddp = true;
+  options.workers = 1;
+  options.shards = 2;
+  options.accumulation_steps = 3;
+  options.optimizer = {optim::SGD{.lr = 0.5, .momentum = 0.9},
+                       {{.names = "*.bias", .lr = 0.25}}};
+  options.scheduler = optim::CyclicLR{.max_lr = 1.0, .step_size_up = 2};
+  options.lr_base_batch_size = 32;
+  std::vector<double> lrs;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_start = [&](State& state) { lrs.push_back(state.optimizer->lr()); };
+  hooks->step = [&](State& state) { lrs.push_back(state.optimizer->lr()); };
+  options.callbacks.push_back(hooks);
+  testing::internal::CaptureStdout();
+  toy::train(options);
+  const std::string output = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(output.substr(0, output.find('\n')),
+            "3 epochs, 1 worker, train: 50 samples, batch 16 = 2 shards x 8, lr x 1.5 for steps of "
+            "48 samples instead of 32");
+  EXPECT_EQ(lrs.front(), 0.75);
+  EXPECT_EQ(*std::ranges::max_element(lrs), 1.5);
+}
+
+TEST(Loop, WarnsThatALossSeesTheSamplesOfAShard) {
+  TrainOptions options = toy::options();
+  options.criterion = SupervisedContrastiveLoss();
+  options.num_epochs = 1;
+  {
+    const toy::Warnings warnings;
+    toy::train(options);
+    EXPECT_TRUE(warnings.texts.empty()) << warnings.texts.front();
+  }
+  options.ddp = true;
+  options.workers = 1;
+  options.shards = 2;
+  const toy::Warnings warnings;
+  toy::train(options);
+  ASSERT_EQ(warnings.texts.size(), 1u);
+  EXPECT_THAT(warnings.texts.front(),
+              testing::AllOf(testing::HasSubstr("SupervisedContrastiveLoss(temperature=0.1)"),
+                             testing::HasSubstr("each of the 2 shards")));
+}
+
 // Every update has the same samples, however many shards they are split into.
 TEST(Loop, AGlobalBatchSizeTrainsTheSameForAnyNumberOfShards) {
   const auto run = [](int shards) {
@@ -324,6 +371,13 @@ INSTANTIATE_TEST_SUITE_P(
                     ResumeCase{
                         "OneCycleEveryBatch",
                         [](TrainOptions& o) { o.scheduler = optim::OneCycleLR{.max_lr = 0.05}; }},
+                    ResumeCase{"LookaheadLambCyclic",
+                               [](TrainOptions& o) {
+                                 o.optimizer = optim::Lookahead{.optimizer = optim::Lamb{.lr = 0.05},
+                                                                .k = 3};
+                                 o.scheduler = optim::CyclicLR{.max_lr = 0.1, .step_size_up = 4};
+                                 o.lr_base_batch_size = 4;
+                               }},
                     ResumeCase{"Plateau",
                                [](TrainOptions& o) {
                                  o.scheduler = optim::ReduceLROnPlateau{

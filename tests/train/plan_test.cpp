@@ -69,6 +69,22 @@ TEST(Resolve, DecidesEverythingOnce) {
   EXPECT_EQ(state.better("unknown"), std::nullopt);
 }
 
+TEST(Resolve, LearningRatesAreScaledOnce) {
+  TrainOptions options = toy::options();
+  options.lr_base_batch_size = 32;
+  EXPECT_EQ(resolved(options).lr_factor, 0.25);
+  options.lr_base_batch_size = std::nullopt;
+  EXPECT_EQ(resolved(options).lr_factor, 1.0);
+  options.lr_base_batch_size = 0;
+  EXPECT_EQ(toy::error_of([&] { resolved(options); }),
+            "lr_base_batch_size: expected 1 or more, got 0");
+  options.lr_base_batch_size = 32;
+  options.optimizer = std::make_shared<torch::optim::SGD>(
+      std::vector{torch::ones({2}).requires_grad_()}, torch::optim::SGDOptions(0.1));
+  EXPECT_THAT(toy::error_of([&] { resolved(options); }),
+              HasSubstr("expected an optimizer that the run makes"));
+}
+
 TEST(Resolve, TheLossIsTheDefaultMetricUnderItsOwnKey) {
   const Plan plan = resolved(toy::options(), {.loss_key = "nll"});
   EXPECT_EQ(plan.selection.key->metric, "nll");

@@ -68,6 +68,33 @@ TEST_F(ReportTest, WithoutABestThereIsNone) {
   EXPECT_TRUE(summary()["best"].is_null());
 }
 
+// Two ranks of which this is the first.
+class OfTwo final : public comm::Communicator {
+ public:
+  OfTwo() : Communicator({.rank = 0, .world_size = 2, .local_rank = 0, .local_size = 2}) {}
+  std::optional<torch::Tensor> shared_memory(std::size_t) override { return std::nullopt; }
+  std::string name() const override { return "two"; }
+
+ protected:
+  void do_abort(std::string_view, process::FailureKind) noexcept override {}
+  void do_barrier() override {}
+  std::vector<std::uint64_t> do_vote(std::uint64_t word) override { return {word, word}; }
+  void do_broadcast(std::byte*, const comm::Elements&, int) override {}
+  std::vector<std::string> do_gather(std::string_view mine, std::optional<int>) override {
+    return {std::string(mine), std::string(mine)};
+  }
+  void do_reduce(const Reduction&, std::span<std::byte* const>) override {}
+};
+
+TEST_F(ReportTest, TheNumberOfWorkersIsThatOfTheEnd) {
+  report();
+  EXPECT_EQ(summary()["workers"], 1);
+  OfTwo two;
+  state.comm = &two;
+  report();
+  EXPECT_EQ(summary()["workers"], 2) << "whatever the engine was asked for";
+}
+
 class InterruptionTest : public ReportTest {
  protected:
   InterruptionTest() {

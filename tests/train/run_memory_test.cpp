@@ -1,5 +1,6 @@
 #include "lockstep/train/run_memory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -106,10 +107,22 @@ TEST(RunMemory, AFailureOutsideOfTheLoopIsDecidedLater) {
   EXPECT_FALSE(memory.try_again({.error = std::make_exception_ptr(ConfigError("a wrong option"))}));
   RunMemory other(5);
   EXPECT_TRUE(other.try_again({.error = std::make_exception_ptr(CommError("no route"))}));
-  const toy::Warnings warnings;
+  EXPECT_EQ(other.describe_refusal(), "");
   EXPECT_FALSE(other.try_again({.error = std::make_exception_ptr(CommError("no route"))}))
       << "the same again";
-  ASSERT_EQ(warnings.texts.size(), 1u);
+  EXPECT_THAT(other.describe_refusal(), testing::HasSubstr("no route"));
+}
+
+TEST(RunMemory, AfterItsEndNothingIsTriedAgain) {
+  RunMemory memory(5);
+  EXPECT_FALSE(memory.has_begun_callbacks());
+  memory.begin_callbacks();
+  EXPECT_TRUE(memory.try_again({.error = std::make_exception_ptr(CommError("no route"))}));
+  EXPECT_TRUE(memory.has_begun_callbacks()) << "the callbacks do not learn of this failure";
+  memory.end();
+  EXPECT_FALSE(memory.has_begun_callbacks());
+  EXPECT_FALSE(memory.try_again({.error = std::make_exception_ptr(Error("in on_run_end"))}));
+  EXPECT_EQ(memory.describe_refusal(), "") << "the failures before were overcome";
 }
 
 }  // namespace

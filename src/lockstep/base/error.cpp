@@ -7,7 +7,9 @@
 namespace lockstep {
 
 std::string message_of(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "not enough memory";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "not enough memory: a smaller batch_size or fewer workers need less";
+  }
   if (const auto* const failed = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
     return printable_lines(
         fmt::format("{}: {}", failed->path1().string(), failed->code().message()));

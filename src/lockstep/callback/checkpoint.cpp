@@ -32,6 +32,11 @@ void CheckpointCallback::on_exception(State&) {
   if (const auto series = series_.lock()) series->after_exception();
 }
 
+void CheckpointCallback::load_state(const StateDict& state) {
+  remembered_.reset();
+  if (state.size() > 0) remembered_ = state;
+}
+
 StateDict CheckpointCallback::state() const {
   const auto series = series_.lock();
   return series != nullptr ? series->state() : StateDict();

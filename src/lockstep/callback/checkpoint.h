@@ -41,7 +41,7 @@ class CheckpointCallback : public Callback {
   void on_exception(State&) override;
   void on_run_end(State&) override { series_.reset(); }
   StateDict state() const override;
-  void load_state(const StateDict& state) override { remembered_ = state; }
+  void load_state(const StateDict& state) override;
 
  private:
   CheckpointCallbackOptions options_;

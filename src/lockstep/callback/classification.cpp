@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-MetricCallback::MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys,
+MetricCallback::MetricCallback(std::unique_ptr<metric::OutputMetric> metric, Keys keys,
                                std::string options)
     : metric_(std::move(metric)), keys_(std::move(keys)), options_(std::move(options)) {
   if (metric_ == nullptr) throw ConfigError("MetricCallback: expected a metric, got none");
@@ -52,6 +52,7 @@ void MetricCallback::on_loader_start(State& state) {
 }
 
 void MetricCallback::on_batch_end(State& state) {
+  metric_->begin({.batch = state.loader_batch, .shard = state.shard});
   metric_->update(state.batch[keys_.input_key].detach(), state.batch[keys_.target_key]);
 }
 
@@ -60,6 +61,12 @@ void MetricCallback::on_loader_end(State& state) {
     state.loader_metrics[name] = value;
   }
   metric_->reset();  // so that no later checkpoint contains its samples
+}
+
+Metrics MetricCallback::values_so_far() const {
+  Metrics running = metric_->compute();
+  std::erase_if(running, [](const auto& item) { return item.first.ends_with("/std"); });
+  return running;
 }
 
 void MetricCallback::gather(comm::Communicator& communicator) {
@@ -71,6 +78,7 @@ StateDict MetricCallback::state() const {
 }
 
 void MetricCallback::load_state(const StateDict& state) {
+  if (state.size() == 0) return metric_->reset();
   metric_->load_state(state);
 }
 
@@ -82,12 +90,6 @@ AccuracyCallback::AccuracyCallback(AccuracyCallbackOptions options)
                                                  .suffix = options.suffix}),
                      {options.input_key, options.target_key},
                      OptionText().with("num_classes", options.num_classes).str()) {}
-
-Metrics AccuracyCallback::running_metrics() const {
-  Metrics running = metric().compute();
-  std::erase_if(running, [](const auto& item) { return item.first.ends_with("/std"); });
-  return running;
-}
 
 PrecisionRecallF1SupportCallback::PrecisionRecallF1SupportCallback(
     PrecisionRecallF1SupportCallbackOptions options)

@@ -22,8 +22,7 @@ class MetricCallback : public Callback {
 
   // `options`: those of the metric that must be the same on all ranks, as text: see
   // Callback::agreed_options().
-  MetricCallback(std::unique_ptr<metric::ClassificationMetric> metric, Keys keys,
-                 std::string options = "");
+  MetricCallback(std::unique_ptr<metric::OutputMetric> metric, Keys keys, std::string options = "");
 
   CallbackTraits traits() const override;
   std::string agreed_options() const override;
@@ -37,10 +36,12 @@ class MetricCallback : public Callback {
   void load_state(const StateDict& state) override;
 
  protected:
-  const metric::ClassificationMetric& metric() const { return *metric_; }
+  const metric::OutputMetric& metric() const { return *metric_; }
+  // For running_metrics(), if the metric costs almost nothing: its values, without deviations.
+  Metrics values_so_far() const;
 
  private:
-  std::unique_ptr<metric::ClassificationMetric> metric_;
+  std::unique_ptr<metric::OutputMetric> metric_;
   Keys keys_;
   std::string options_;
 };
@@ -58,7 +59,7 @@ struct AccuracyCallbackOptions {
 class AccuracyCallback : public MetricCallback {
  public:
   explicit AccuracyCallback(AccuracyCallbackOptions options = {});
-  Metrics running_metrics() const override;
+  Metrics running_metrics() const override { return values_so_far(); }
 };
 
 struct PrecisionRecallF1SupportCallbackOptions {

@@ -52,6 +52,11 @@ void ConfusionMatrixCallback::on_batch_end(State& state) {
   metric_.update(state.batch[options_.input_key].detach(), state.batch[options_.target_key]);
 }
 
+void ConfusionMatrixCallback::load_state(const StateDict& state) {
+  if (state.size() == 0) return metric_.reset();
+  metric_.load_state(state);
+}
+
 void ConfusionMatrixCallback::gather(comm::Communicator& communicator) {
   gather_metric(metric_, communicator);
 }

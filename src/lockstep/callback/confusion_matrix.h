@@ -35,7 +35,7 @@ class ConfusionMatrixCallback : public Callback {
   void on_loader_end(State& state) override;
   void gather(comm::Communicator& communicator) override;
   StateDict state() const override { return metric_.state(); }
-  void load_state(const StateDict& state) override { metric_.load_state(state); }
+  void load_state(const StateDict& state) override;
 
   // The counts of the last pass, on rank 0: int64 [C, C], rows true, columns predicted.
   torch::Tensor counts() const { return metric_.counts(); }

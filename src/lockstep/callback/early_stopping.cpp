@@ -83,10 +83,11 @@ StateDict EarlyStoppingCallback::state() const {
 }
 
 void EarlyStoppingCallback::load_state(const StateDict& state) {
+  resumed_ = state.size() > 0;  // else on_run_start resets it
+  if (!resumed_) return;
   misses_ = state.get<std::int64_t>("misses");
   best_.reset();
   if (state.contains("best")) best_ = state.get<double>("best");
-  resumed_ = true;
 }
 
 }  // namespace lockstep

@@ -52,6 +52,12 @@ void FreezeCallback::check(const State& state) const {
       kFreeze, join(options_.names, ", "));
 }
 
+// After a failed attempt of the run, the parameters require gradients as before it. What that
+// attempt froze must not be thawed later: another callback may have frozen it.
+void FreezeCallback::on_run_start(State&) {
+  frozen_.clear();
+}
+
 void FreezeCallback::on_epoch_start(State& state) {
   if (!is_frozen_in(state.progress.epoch)) return thaw();
   for (auto& [name, parameter] : state.model.parameters()) {

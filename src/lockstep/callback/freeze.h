@@ -41,6 +41,7 @@ class FreezeCallback : public Callback {
   std::string agreed_options() const override;
   // Throws ConfigError if a pattern matches no parameter, or if nothing would be left to train.
   void check(const State& state) const override;
+  void on_run_start(State& state) override;
   void on_epoch_start(State& state) override;
   void on_run_end(State& state) override;
 

@@ -238,11 +238,12 @@ StateDict LambdaCallback::state() const {
 }
 
 void LambdaCallback::load_state(const StateDict& state) {
+  has_loaded_ = state.size() > 0;  // else on_run_start resets it
+  if (!has_loaded_) return;
   const auto saved = state.get<StateDict>("counts");
   counts_.clear();
   for (const auto& name : saved.keys()) counts_[name] = saved.get<std::int64_t>(name);
   is_done_ = state.get<bool>("is_done");
-  has_loaded_ = true;
 }
 
 LambdaCallback on_run_start(LambdaCallback::Function function) {

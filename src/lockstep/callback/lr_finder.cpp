@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -66,11 +67,53 @@ double LRFinderCallback::lr_of(std::int64_t step) const {
 }
 
 void LRFinderCallback::on_run_start(State& state) {
-  before_ = state.model.state();
+  const bool is_resumed =
+      std::exchange(has_loaded_, false) && (state.progress.epoch > 0 || state.inside_epoch);
+  sum_ = weight_ = 0;
+  if (!is_resumed) {
+    before_ = state.model.state();
+    points_.clear();
+    average_ = 0;
+    is_done_ = false;
+  }
+  if (is_done_) return request_end(state);
+  state.optimizer->set_lr(lr_of(static_cast<std::int64_t>(points_.size())));
+}
+
+StateDict LRFinderCallback::state() const {
+  StateList rates, losses;
+  for (const Point& point : points_) {
+    rates.emplace_back(point.lr);
+    losses.emplace_back(point.loss);
+  }
+  return {{"lr", std::move(rates)},
+          {"loss", std::move(losses)},
+          {"average", average_},
+          {"is_done", is_done_},
+          {"before", before_}};
+}
+
+void LRFinderCallback::load_state(const StateDict& state) {
+  has_loaded_ = state.size() > 0;  // else on_run_start begins anew
+  if (!has_loaded_) return;
+  const auto rates = state.get<StateList>("lr");
+  const auto losses = state.get<StateList>("loss");
+  const auto number = [](const StateValue& value) {
+    const double* const number = value.get_if<double>();
+    if (number == nullptr) throw CheckpointError("LRFinderCallback: expected lists of numbers");
+    return *number;
+  };
+  if (rates.size() != losses.size()) {
+    throw CheckpointError("LRFinderCallback: expected as many rates as losses, got {} and {}",
+                          rates.size(), losses.size());
+  }
   points_.clear();
-  average_ = sum_ = weight_ = 0;
-  is_done_ = false;
-  state.optimizer->set_lr(lr_of(0));
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    points_.push_back({.lr = number(rates[i]), .loss = number(losses[i])});
+  }
+  average_ = state.get<double>("average");
+  is_done_ = state.get<bool>("is_done");
+  before_ = state.get<StateDict>("before");
 }
 
 void LRFinderCallback::on_forward(State& state) {
@@ -129,6 +172,16 @@ void LRFinderCallback::on_epoch_end(State& state) {
 void LRFinderCallback::finish(State& state) {
   is_done_ = true;
   state.change_model([&] { state.model.load_state(before_); });
+  request_end(state);
+  if (!state.logdir || !state.comm->is_primary()) return;
+  std::string csv = "step,lr,loss\n";
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    csv += fmt::format("{},{},{}\n", i + 1, points_[i].lr, points_[i].loss);
+  }
+  write_file_atomically(*state.logdir / "lr_finder.csv", csv);
+}
+
+void LRFinderCallback::request_end(State& state) const {
   state.request_loader_end();
   const auto found = suggestion();
   state.request_stop(found
@@ -136,12 +189,6 @@ void LRFinderCallback::finish(State& state) {
                                        "falls most steeply at {:.3g}",
                                        points_.front().lr, points_.back().lr, *found)
                          : "learning rates were tried; the loss falls at none of them");
-  if (!state.logdir || !state.comm->is_primary()) return;
-  std::string csv = "step,lr,loss\n";
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    csv += fmt::format("{},{},{}\n", i + 1, points_[i].lr, points_[i].loss);
-  }
-  write_file_atomically(*state.logdir / "lr_finder.csv", csv);
 }
 
 std::optional<double> LRFinderCallback::suggestion() const {

@@ -26,7 +26,7 @@ struct LRFinderCallbackOptions {
 // Ends the run after all rates, or when the loss is four times the smallest one, and gives the
 // model the weights that it had before (load_best_on_end would give it those of an epoch in
 // between). With a logdir it writes lr_finder.csv. A run with this callback cannot have a
-// scheduler.
+// scheduler. Its checkpoints contain the weights twice: those of now, and those from before.
 class LRFinderCallback : public Callback {
  public:
   // Throws ConfigError for values that make no sense.
@@ -54,10 +54,15 @@ class LRFinderCallback : public Callback {
   void on_step(State& state) override;
   void on_epoch_end(State& state) override;
 
+  // The points so far, and the weights from before, so that a test that is interrupted goes on.
+  StateDict state() const override;
+  void load_state(const StateDict& state) override;
+
  private:
   double lr_of(std::int64_t step) const;
   double weight_of_loss(const State& state) const;
   void finish(State& state);
+  void request_end(State& state) const;
 
   LRFinderCallbackOptions options_;
   StateDict before_;
@@ -66,6 +71,7 @@ class LRFinderCallback : public Callback {
   bool has_phases_ = false;
   double average_ = 0;
   bool is_done_ = false;
+  bool has_loaded_ = false;  // load_state() was called for the next run
   std::vector<Point> points_;
 };
 

@@ -51,35 +51,37 @@ std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
   return paths;
 }
 
-// The decision about the files of an epoch.
-struct EpochFiles {
+// The decision about the files in the folder.
+struct FolderFiles {
   fs::path folder;
-  Kept epoch;                          // with the path that it has if it is kept
-  bool among_best = false;             // it is kept
-  std::vector<Kept> best = {};         // of all epochs, the best one first
-  std::vector<fs::path> dropped = {};  // files of epochs that are not kept
+  std::vector<Kept> best;               // of all epochs, the best one first
+  std::optional<Kept> last;             // the last epoch
+  std::vector<fs::path> unlisted = {};  // files of other epochs that must go
 };
 
-void write_index(const EpochFiles& files) {
-  Kept last = files.epoch;
-  last.path = files.folder / kLastName;
+void write_index(const FolderFiles& files) {
   nlohmann::json index;
   index["best"] = files.best.empty() ? nlohmann::json() : to_json(files.best.front());
-  index["last"] = to_json(last);
+  index["last"] = nlohmann::json();
+  if (files.last) {
+    Kept last = *files.last;
+    last.path = files.folder / kLastName;
+    index["last"] = to_json(last);
+  }
   index["kept"] = nlohmann::json::array();
   for (const auto& kept : files.best) index["kept"].push_back(to_json(kept));
   write_file_atomically(files.folder / "_metrics.json", index.dump(2) + "\n");
 }
 
 // If the process is killed in between, all files that last.pth or its predecessor lists are there.
-void write_epoch(const EpochFiles& files, const StateDict& state) {
-  if (files.among_best) save(files.epoch.path, state);
-  save(files.folder / kLastName, state);
-  if (!files.best.empty()) {
+void update_folder(const FolderFiles& files) {
+  if (files.best.empty()) {
+    fs::remove(files.folder / kBestName);
+  } else {
     link_file_atomically(files.best.front().path, files.folder / kBestName);
   }
   write_index(files);
-  for (const auto& path : files.dropped) fs::remove(path);
+  for (const auto& path : files.unlisted) fs::remove(path);
 }
 
 }  // namespace
@@ -121,15 +123,37 @@ Store::Write Store::decide_epoch(const Kept& epoch) {
   // An epoch that runs again after a resume replaces its earlier result.
   std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
   if (!std::isnan(kept.score)) insert(kept);
-  EpochFiles files{.folder = options_.folder, .epoch = kept};
+  keep_best();
+  last_ = kept;
+  is_behind_ = false;
+  const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
+  if (!among_best) dropped_.insert(kept.path);  // may exist from before a resume
+  const FolderFiles files{
+      .folder = options_.folder, .best = best_, .last = last_, .unlisted = unlisted()};
+  for (const auto& path : files.unlisted) dropped_.erase(path);
+  return [files, among_best](const StateDict& state) {
+    if (among_best) save(files.last->path, state);
+    save(files.folder / kLastName, state);
+    update_folder(files);
+  };
+}
+
+void Store::keep_best() {
   while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
-    files.dropped.push_back(best_.back().path);
+    dropped_.insert(best_.back().path);
     best_.pop_back();
   }
-  files.among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
-  if (!files.among_best) files.dropped.push_back(kept.path);  // may exist from before a resume
-  files.best = best_;
-  return [files = std::move(files)](const StateDict& state) { write_epoch(files, state); };
+}
+
+// The files that can be removed when the list of now is on the disk.
+std::vector<fs::path> Store::unlisted() const {
+  std::set<fs::path> paths = dropped_;
+  if (is_resumed_) {
+    for (const auto& path : others(options_.folder, last_path())) paths.insert(path);
+  }
+  for (const Kept& kept : best_) paths.erase(kept.path);
+  for (const fs::path& path : needed_) paths.erase(path);
+  return {paths.begin(), paths.end()};
 }
 
 // Inserted after those with the same score, so the first epoch that reached it stays the best.
@@ -140,16 +164,59 @@ void Store::insert(const Kept& kept) {
   best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
 }
 
-Store::Write Store::decide_last() const {
-  return [path = last_path()](const StateDict& state) { save(path, state); };
+Store::Write Store::decide_last() {
+  const FolderFiles files{
+      .folder = options_.folder, .best = best_, .last = last_, .unlisted = unlisted()};
+  return [files, was_behind = std::exchange(is_behind_, false)](const StateDict& state) {
+    save(files.folder / kLastName, state);
+    if (was_behind) update_folder(files);
+  };
 }
+
+void Store::need_listed() {
+  std::vector<fs::path> listed;
+  for (const Kept& kept : best_) listed.push_back(kept.path);
+  need(std::move(listed));
+}
+
+void Store::need(std::vector<fs::path> paths) {
+  needed_ = std::move(paths);
+  if (is_behind_) return;  // the folder has the files of another list
+  for (const auto& path : unlisted()) {
+    fs::remove(path);
+    dropped_.erase(path);
+  }
+}
+
+std::optional<fs::path> Store::best_file() const {
+  if (best_.empty()) return std::nullopt;
+  std::error_code ignored;
+  const bool is_linked = !is_behind_ || fs::equivalent(best_path(), best_.front().path, ignored);
+  return is_linked ? best_path() : best_.front().path;
+}
+
+namespace {
+
+StateDict entry_of(const Kept& kept) {
+  return {{"epoch", kept.epoch}, {"metrics", to_state(kept.metrics)}};
+}
+
+Kept kept_from(const StateDict& entry, const fs::path& folder) {
+  Kept kept;
+  kept.epoch = entry.get<std::int64_t>("epoch");
+  kept.metrics = metrics_from_state(entry.get<StateDict>("metrics"));
+  kept.path = folder / epoch_name(kept.epoch);
+  return kept;
+}
+
+}  // namespace
 
 StateDict Store::state() const {
   StateList kept;
-  for (const auto& entry : best_) {
-    kept.push_back(StateDict{{"epoch", entry.epoch}, {"metrics", to_state(entry.metrics)}});
-  }
-  return {{"best", kept}};
+  for (const auto& entry : best_) kept.push_back(entry_of(entry));
+  StateDict state{{"best", kept}};
+  if (last_) state.set("last", entry_of(*last_));
+  return state;
 }
 
 void Store::load_state(const StateDict& state, const Score& score) {
@@ -157,21 +224,20 @@ void Store::load_state(const StateDict& state, const Score& score) {
   for (const auto& value : state.get<StateList>("best")) {
     const auto* entry = value.get_if<StateDict>();
     if (entry == nullptr) throw CheckpointError("best: expected dictionaries in the list");
-    Kept kept;
-    kept.epoch = entry->get<std::int64_t>("epoch");
-    kept.metrics = metrics_from_state(entry->get<StateDict>("metrics"));
-    kept.path = options_.folder / epoch_name(kept.epoch);
+    Kept kept = kept_from(*entry, options_.folder);
     const auto scored = score(kept.epoch, kept.metrics);
     if (!scored || std::isnan(*scored) || !fs::exists(kept.path)) continue;
     kept.score = *scored;
     insert(kept);
   }
-  const auto keep = static_cast<std::size_t>(options_.keep_best);
-  if (best_.size() > keep) best_.resize(keep);
-  for (const auto& path : others(options_.folder, last_path())) {
-    if (std::ranges::count(best_, path, &Kept::path) == 0) fs::remove(path);
+  keep_best();
+  last_.reset();
+  if (state.contains("last")) {  // an older file does not have it
+    last_ = kept_from(state.get<StateDict>("last"), options_.folder);
+    last_->score =
+        score(last_->epoch, last_->metrics).value_or(std::numeric_limits<double>::quiet_NaN());
   }
-  if (!best_.empty()) link_file_atomically(best_.front().path, best_path());
+  is_behind_ = is_resumed_ = true;
 }
 
 Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {

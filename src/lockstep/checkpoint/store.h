@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,16 +48,25 @@ class Store {
   [[nodiscard]] Write decide_epoch(const Kept& epoch);
 
   // Call it inside an epoch: the result writes only last.
-  [[nodiscard]] Write decide_last() const;
+  [[nodiscard]] Write decide_last();
+
+  // For a run that may go back to this moment: the files of the epochs that are listed now stay,
+  // also if later epochs are better, until one of these functions is called again. There must be no
+  // Write that was not called.
+  void need_listed();
+  void need_nothing() { need({}); }
 
   // Those that are decided; the best one is first. A file exists after it was written.
   const std::vector<Kept>& best() const { return best_; }
   std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
+  // The file of the best one: best_path(), unless that is still another epoch's after load_state().
+  std::optional<std::filesystem::path> best_file() const;
   std::filesystem::path last_path() const { return options_.folder / "last.pth"; }
 
   // The list of the best, for a checkpoint. Loading computes the scores of the epochs again with
-  // `score`; an epoch without a score is dropped. It also drops epochs whose files do not exist any
-  // more, and removes files of epochs that are not among the best.
+  // `score`; an epoch without a score is dropped, and so is one whose file does not exist any more.
+  // It changes no file: if the folder has the files of a later moment, last.pth is of that moment
+  // and lists them. The first Write replaces last.pth and then removes what it does not list.
   using Score =
       std::function<std::optional<double>(std::int64_t epoch, const EpochMetrics& metrics)>;
   StateDict state() const;
@@ -64,9 +74,17 @@ class Store {
 
  private:
   void insert(const Kept& kept);
+  void keep_best();
+  void need(std::vector<std::filesystem::path> paths);
+  std::vector<std::filesystem::path> unlisted() const;
 
   StoreOptions options_;
   std::vector<Kept> best_;
+  std::optional<Kept> last_;                   // the last epoch; its path is not used
+  std::vector<std::filesystem::path> needed_;  // files that stay although they are not listed
+  std::set<std::filesystem::path> dropped_;    // files that are not listed any more
+  bool is_resumed_ = false;                    // all files of epochs in the folder are this run's
+  bool is_behind_ = false;                     // nothing was written since load_state()
 };
 
 struct Loaded {

@@ -130,8 +130,11 @@ void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   wait_for_background();
   torch::NoGradGuard no_grad;
   if (DeviceCollectives* const device = on_device(tensor.device())) {
-    device->reduce(
-        {.plan = order(size()).plan, .terms = {tensor.detach()}, .out = tensor.detach(), .op = op});
+    device->reduce({.plan = order(size()).plan,
+                    .terms = {tensor.detach()},
+                    .out = tensor.detach(),
+                    .op = op,
+                    .type = tensor.scalar_type()});
     return;
   }
   Staged staged(tensor);
@@ -246,6 +249,21 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   check_dense(out);
   const Elements elements{out.numel(), out.scalar_type()};
   check_reducible(elements.type, ReduceOp::kSum);
+  const bool rounds = is_rounded(parts.wire, elements.type);
+  if (rounds && parts.exact > 0) {
+    const auto cut = [&](std::int64_t begin, std::int64_t end, Wire wire) {
+      Parts some{.leaves = parts.leaves,
+                 .tensors = {},
+                 .nodes = parts.nodes,
+                 .wire = wire,
+                 .after = parts.after};
+      for (const auto& tensor : parts.tensors) some.tensors.push_back(tensor.slice(0, begin, end));
+      sum_parts(some, out.slice(0, begin, end));
+    };
+    cut(0, parts.exact, Wire::kFp32);
+    cut(parts.exact, elements.count, parts.wire);
+    return;
+  }
   for (const auto& tensor : parts.tensors) {
     check_dense(tensor);
     if (tensor.numel() != elements.count || tensor.scalar_type() != elements.type) {
@@ -269,14 +287,15 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     terms.push_back(
         sums.emplace_back(staged[static_cast<std::size_t>(first - nodes.begin())].data()));
   }
-  own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum);
+  own.reduce(inputs, sums, elements.count, elements.type, ReduceOp::kSum, parts.wire);
 
   Staged target(out);
   if (size() == 1) {
     if (target.data() != sums.front()) std::memcpy(target.data(), sums.front(), elements.bytes());
   } else {
+    const Reduction reduction{.plan = plan, .data = terms, .elements = elements, .gradients = true};
     std::byte* const outputs[] = {target.data()};
-    do_reduce({.plan = plan, .data = terms, .elements = elements, .gradients = true}, outputs);
+    rounds ? reduce_rounded(reduction, target.data()) : do_reduce(reduction, outputs);
   }
   target.finish();
 }
@@ -292,8 +311,13 @@ bool Communicator::sum_on_device(const Parts& parts, const torch::Tensor& out) {
   }
   const auto& [plan, own] = order(parts.leaves, parts.nodes);
   // Alone there is nothing to send, and the current stream is the one that computes the tensors.
+  const bool rounds = is_rounded(parts.wire, out.scalar_type());
   if (size() == 1 && !place.is_cpu()) {
-    own.reduce_tensors(parts.tensors, {out}, ReduceOp::kSum);
+    std::vector<torch::Tensor> terms = parts.tensors;
+    for (auto& term : terms) term = rounds ? term.to(torch::kBFloat16) : term;
+    torch::Tensor sum = rounds ? torch::empty_like(out, torch::kBFloat16) : out;
+    own.reduce_tensors(terms, {sum}, ReduceOp::kSum);
+    if (rounds) torch::Tensor(out).copy_(sum);
     return true;
   }
   DeviceCollectives* const device = size() == 1 ? nullptr : on_device(place);
@@ -305,8 +329,32 @@ bool Communicator::sum_on_device(const Parts& parts, const torch::Tensor& out) {
                   .terms = std::move(terms),
                   .out = out.detach(),
                   .after = parts.after,
-                  .gradients = true});
+                  .gradients = true,
+                  .type = rounds ? torch::kBFloat16 : out.scalar_type()});
   return true;
+}
+
+// The nodes are rounded already, so converting them to bfloat16 loses nothing. A sum of bfloat16 is
+// rounded at every node, as the sums of float32 that a rank computes by itself.
+void Communicator::reduce_rounded(const Reduction& reduction, std::byte* out) {
+  const Elements narrow{.count = reduction.elements.count, .type = torch::kBFloat16};
+  std::vector<torch::Tensor> nodes;
+  std::vector<const void*> data;
+  for (const void* const node : reduction.data) {
+    nodes.push_back(torch::empty({narrow.count}, narrow.type));
+    auto* const to = nodes.back().data_ptr<c10::BFloat16>();
+    narrow_to_bf16(static_cast<const float*>(node), to, narrow.count);
+    data.push_back(to);
+  }
+  const torch::Tensor sum = torch::empty({narrow.count}, narrow.type);
+  std::byte* const outputs[] = {static_cast<std::byte*>(sum.data_ptr())};
+  do_reduce({.plan = reduction.plan,
+             .data = data,
+             .elements = narrow,
+             .op = reduction.op,
+             .gradients = reduction.gradients},
+            outputs);
+  widen_from_bf16(sum.data_ptr<c10::BFloat16>(), reinterpret_cast<float*>(out), narrow.count);
 }
 
 }  // namespace lockstep::comm

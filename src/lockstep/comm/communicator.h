@@ -54,6 +54,12 @@ struct Parts {
   // The node that each tensor holds, if some leaves were already added up (RunningSums). Empty:
   // each tensor is one leaf.
   std::vector<TreeNode> nodes = {};
+  // With kBf16, numbers of float32 are rounded before each addition and after it, and sent in half
+  // the bytes.
+  Wire wire = Wire::kFp32;
+  // How many elements at the front are never rounded, for example counts. They cost a reduction of
+  // their own if the rest is rounded. The tensors then have one dimension.
+  std::int64_t exact = 0;
   // When the tensors are complete, if another thread than the one that computes them makes the
   // call: what ready() returned there.
   std::shared_ptr<StreamPoint> after = {};
@@ -184,6 +190,8 @@ class Communicator {
     std::shared_ptr<StreamPoint> after;  // when the terms are complete; null: when it is called
     ReduceOp op = ReduceOp::kSum;
     bool gradients = false;  // as in Reduction
+    // As which numbers are added and sent. A conversion of float32 to bfloat16 rounds every term.
+    torch::ScalarType type = torch::kFloat32;
   };
   // Collectives on tensors that are not staged through the CPU. They return when the result is
   // there for any stream.
@@ -205,6 +213,7 @@ class Communicator {
     Tree own;            // adds up this rank's terms
   };
   const ReductionOrder& order(int leaves, const std::vector<TreeNode>& terms = {});
+  void reduce_rounded(const Reduction& reduction, std::byte* out);
   bool sum_on_device(const Parts& parts, const torch::Tensor& out);
   void wait_for_background() const {
     if (background_) background_();

@@ -51,6 +51,7 @@ void combine(const T* a, const T* b, T* out, std::int64_t count, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
+      if constexpr (std::is_same_v<T, c10::BFloat16>) return add_rounded(a, b, out, count);
       return combine_by<ReduceOp::kSum>(a, b, out, count);
     case ReduceOp::kMin:
       return combine_by<ReduceOp::kMin>(a, b, out, count);
@@ -116,9 +117,9 @@ Tree::Tree(std::vector<TreeNode> inputs, int leaves) {
   whole_ = outputs_.size() == 1 && (1 << outputs_.front().level) >= leaves;
 }
 
-template <typename T>
-void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const> outputs,
-                     std::int64_t count, ReduceOp op) const {
+template <typename T, typename Copy, typename Combine>
+void Tree::reduce_with(std::span<const void* const> inputs, std::span<void* const> outputs,
+                       std::int64_t count, const Copy& copy, const Combine& combine) const {
   const auto input = [&](const Term& term) {
     return static_cast<const T*>(inputs[static_cast<std::size_t>(term.input)]);
   };
@@ -126,8 +127,7 @@ void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const>
   if (roots_.size() == 1 && terms_.size() == 3 && terms_[2].input < 0) {
     const Term& sum = terms_[2];
     combine(input(terms_[static_cast<std::size_t>(sum.left)]),
-            input(terms_[static_cast<std::size_t>(sum.right)]), static_cast<T*>(outputs[0]), count,
-            op);
+            input(terms_[static_cast<std::size_t>(sum.right)]), static_cast<T*>(outputs[0]), count);
     return;
   }
   // The block of a sum is written to the scratch memory of its term. A term comes after the terms
@@ -143,20 +143,46 @@ void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const>
       } else {
         T* out = scratch.get() + i * kBlock;
         combine(blocks[static_cast<std::size_t>(term.left)],
-                blocks[static_cast<std::size_t>(term.right)], out, length, op);
+                blocks[static_cast<std::size_t>(term.right)], out, length);
         blocks[i] = out;
       }
     }
     for (std::size_t k = 0; k < roots_.size(); ++k) {
-      T* out = static_cast<T*>(outputs[k]) + first;
-      const T* in = blocks[static_cast<std::size_t>(roots_[k])];
-      if (out != in) std::copy(in, in + length, out);
+      copy(blocks[static_cast<std::size_t>(roots_[k])], static_cast<T*>(outputs[k]) + first,
+           length);
     }
   }
 }
 
+template <typename T>
+void Tree::reduce_as(std::span<const void* const> inputs, std::span<void* const> outputs,
+                     std::int64_t count, ReduceOp op) const {
+  reduce_with<T>(
+      inputs, outputs, count,
+      [](const T* from, T* to, std::int64_t length) {
+        if (to != from) std::copy(from, from + length, to);
+      },
+      [op](const T* a, const T* b, T* out, std::int64_t length) {
+        combine(a, b, out, length, op);
+      });
+}
+
 void Tree::reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
-                  std::int64_t count, torch::ScalarType type, ReduceOp op) const {
+                  std::int64_t count, torch::ScalarType type, ReduceOp op, Wire wire) const {
+  if (is_rounded(wire, type)) {
+    if (op != ReduceOp::kSum) {
+      throw ConfigError("wire bf16: expected a sum, got another reduction of {}",
+                        c10::toString(type));
+    }
+    // A number that was rounded is not changed by rounding it again. So the inputs may be leaves or
+    // nodes.
+    return reduce_with<float>(
+        inputs, outputs, count,
+        [](const float* from, float* to, std::int64_t length) { round_to_bf16(from, to, length); },
+        [](const float* a, const float* b, float* out, std::int64_t length) {
+          add_rounded(a, b, out, length);
+        });
+  }
   switch (type) {
     case torch::kFloat32:
       return reduce_as<float>(inputs, outputs, count, op);

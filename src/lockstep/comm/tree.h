@@ -17,6 +17,8 @@
 
 #include <torch/types.h>
 
+#include "lockstep/comm/wire.h"
+
 namespace lockstep::comm {
 
 enum class ReduceOp { kSum, kMean, kMin, kMax, kProduct };
@@ -41,9 +43,11 @@ class Tree {
   std::vector<std::size_t> first_inputs() const;
 
   // Computes outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be
-  // the array of an input that is a term of it.
+  // the array of an input that is a term of it. With Wire::kBf16 every input and every sum is
+  // rounded, also an input that is an output; only sums can be rounded.
   void reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
-              std::int64_t count, torch::ScalarType type, ReduceOp op) const;
+              std::int64_t count, torch::ScalarType type, ReduceOp op,
+              Wire wire = Wire::kFp32) const;
 
   // The same, bit for bit, for tensors on any device, by LibTorch's functions; only the bits of a
   // NaN may differ. `inputs` are overwritten.
@@ -51,6 +55,10 @@ class Tree {
                       const std::vector<torch::Tensor>& outputs, ReduceOp op) const;
 
  private:
+  // `copy(from, to, count)` and `combine(a, b, out, count)` work on arrays of T.
+  template <typename T, typename Copy, typename Combine>
+  void reduce_with(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   std::int64_t count, const Copy& copy, const Combine& combine) const;
   template <typename T>
   void reduce_as(std::span<const void* const> inputs, std::span<void* const> outputs,
                  std::int64_t count, ReduceOp op) const;

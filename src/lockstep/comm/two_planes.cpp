@@ -94,17 +94,21 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   }
 
   void reduce(const DeviceReduction& reduction) override {
-    const torch::Tensor& out = reduction.out;
-    const bool fast = options_.order == SumOrder::kFast && plane_->can_reduce(out.scalar_type());
+    const std::size_t bytes =
+        static_cast<std::size_t>(reduction.out.numel()) * c10::elementSize(reduction.type);
+    const bool fast = options_.order == SumOrder::kFast && plane_->can_reduce(reduction.type);
     run({.what = fmt::format("{} of {} bytes on GPUs ({}, {}, {} terms)",
-                             reduction.gradients ? "reduction of gradients" : "all_reduce",
-                             out.nbytes(), describe_reduction(out.scalar_type(), reduction.op),
+                             reduction.gradients ? "reduction of gradients" : "all_reduce", bytes,
+                             describe_reduction(reduction.type, reduction.op),
                              fast ? "fast" : "ordered", reduction.plan.leaves),
-         .sends = out.numel() > 0},
+         .sends = bytes > 0},
         reduction.after, [this, fast, reduction] {
+          const torch::Tensor& out = reduction.out;
           const Nodes nodes = nodes_of(reduction);
-          const torch::Tensor sum =
-              reduction.out.is_contiguous() ? reduction.out.view({-1}) : flat(reduction.out);
+          const bool in_place = out.is_contiguous() && out.scalar_type() == reduction.type;
+          torch::Tensor sum =
+              in_place ? out.view({-1})
+                       : torch::empty({out.numel()}, out.options().dtype(reduction.type));
           if (fast) {
             reduce_fast(reduction, nodes, sum);
           } else if (sum.nbytes() * reduction.plan.most <= kSmallMessage) {
@@ -112,10 +116,8 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
           } else {
             reduce_by_parts(reduction, nodes, sum);
           }
-          if (reduction.op == ReduceOp::kMean) torch::Tensor(sum).div_(control_.size());
-          if (!reduction.out.is_contiguous()) {
-            torch::Tensor(reduction.out).copy_(sum.view(reduction.out.sizes()));
-          }
+          if (reduction.op == ReduceOp::kMean) sum.div_(control_.size());
+          if (!in_place) torch::Tensor(out).copy_(sum.view(out.sizes()));
         });
   }
 
@@ -179,7 +181,7 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   // This rank's nodes of the sum.
   static Nodes nodes_of(const DeviceReduction& reduction) {
     Nodes terms;
-    for (const auto& term : reduction.terms) terms.push_back(flat(term));
+    for (const auto& term : reduction.terms) terms.push_back(flat(term.to(reduction.type)));
     if (reduction.own == nullptr) return terms;
     Nodes nodes;
     for (const std::size_t first : reduction.own->first_inputs()) nodes.push_back(terms[first]);

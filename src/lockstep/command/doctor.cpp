@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string_view>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <arpa/inet.h>
@@ -20,10 +21,13 @@
 #include "lockstep/base/version.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/subcommand.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/engine/blas.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/distributed.h"
-#include "lockstep/engine/host_workers.h"
 #include "lockstep/process/affinity.h"
+#include "lockstep/process/forked_workers.h"
+#include "lockstep/process/gpus.h"
 #include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::command {
@@ -78,24 +82,17 @@ std::string loaded_library(const std::vector<std::string>& names) {
   return "LibTorch's own";
 }
 
+// "13.2" of 13020
+std::string cuda_version() {
+  const long version = at::Context::versionCUDART();
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 void check_torch(Report& report) {
-  std::vector<std::string> backends;
-#ifdef USE_C10D_GLOO
-  backends.emplace_back("Gloo");
-#endif
-#ifdef USE_C10D_NCCL
-  backends.emplace_back("NCCL");
-#endif
-#ifdef USE_C10D_MPI
-  backends.emplace_back("MPI");
-#endif
-  const std::string found = fmt::format("{}, between hosts: {}", TORCH_VERSION,
-                                        backends.empty() ? "nothing" : join(backends, ", "));
-  if (backends.empty()) {
-    report.could_be_better("LibTorch", found, "training stays on one host: this build has no Gloo");
-  } else {
-    report.good("LibTorch", found);
-  }
+  report.good("LibTorch",
+              fmt::format("{}, {}, process groups: {}", TORCH_VERSION,
+                          torch_has_cuda() ? "CUDA " + cuda_version() : "without CUDA",
+                          join(comm::available_backends(), ", ")));
 }
 
 void check_blas(Report& report) {
@@ -212,10 +209,58 @@ void check_network(Report& report) {
                                    : ""));
 }
 
+std::string describe(const process::Gpu& gpu) {
+  if (gpu.memory == 0) return gpu.name;
+  return fmt::format("{} ({})", gpu.name, format_bytes(static_cast<double>(gpu.memory)));
+}
+
+// Computes on every GPU, in a child process: this process must not start CUDA, because it forks
+// workers later. Returns the message of the first failure, "" if there is none.
+std::string try_gpus(int count) {
+  try {
+    process::ForkedWorkers child({.size = 2, .timeout = std::chrono::minutes(2)},
+                                 [count](process::HostGroup& group) {
+                                   if (group.rank() == 0) return;
+                                   for (int i = 0; i < count; ++i) {
+                                     const torch::Device gpu(
+                                         torch::kCUDA, static_cast<torch::DeviceIndex>(i));
+                                     use_device(gpu);
+                                     const torch::Tensor ones = torch::ones({64, 64}, gpu);
+                                     const float sum = torch::mm(ones, ones).sum().item<float>();
+                                     if (sum != 64.0F * 64.0F * 64.0F) {
+                                       throw Error("{}: a product of matrices is wrong", gpu.str());
+                                     }
+                                   }
+                                 });
+    child.join();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 void check_gpus(Report& report) {
-  const int count = gpu_count();
-  report.good("GPUs", count == 0 ? "none that LibTorch can use: training runs on the CPU"
-                                 : fmt::format("{}", count));
+  const process::FoundGpus found = process::find_gpus();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < found.usable.size(); ++i) {
+    names.push_back(fmt::format("cuda:{} {}", i, describe(found.usable[i])));
+  }
+  const std::string all = join(names, ", ");
+  if (names.empty()) {
+    report.good("GPUs", fmt::format("none, training runs on the CPU: {}", found.why_none));
+  } else if (!torch_has_cuda()) {
+    report.could_be_better("GPUs", all + ", but training runs on the CPU",
+                           "LibTorch is linked without CUDA: docs/guide/installing.md says how to "
+                           "build with one that has it");
+  } else if (const std::string failure = try_gpus(static_cast<int>(names.size()));
+             !failure.empty()) {
+    report.bad("GPUs", fmt::format("{}, but LibTorch cannot use them: {}", all, failure),
+               fmt::format("is the driver new enough for CUDA {}? To train on the CPU instead: "
+                           "CUDA_VISIBLE_DEVICES=-1",
+                           cuda_version()));
+  } else {
+    report.good("GPUs", all);
+  }
 }
 
 // Forks two workers, as training does, and measures their all-reduce.
@@ -223,7 +268,7 @@ void check_collective(Report& report) {
   double small = 0, large = 0;
   constexpr std::int64_t kLarge = 1 << 20;  // floats
   try {
-    DistributedDataParallelEngine engine({.workers = 2, .threads = 1});
+    DistributedDataParallelEngine engine({.workers = 2, .device = torch::kCPU, .threads = 1});
     engine.run({.prepare = [] {},
                 .work =
                     [&](comm::Communicator& communicator) {

@@ -55,6 +55,11 @@ void apply_workers(const WorkerFlags& flags, Node& document) {
   if (flags.max_restarts) set("max_restarts", number(*flags.max_restarts));
 }
 
+void apply_precision(const std::string& precision, Node& document) {
+  for (const char* const key : {"fp16", "amp"}) document.erase(key);
+  config::set_at(document, "precision", Node::text(precision));
+}
+
 void add_plugins(const std::vector<std::string>& paths, Node& document) {
   if (paths.empty()) return;
   Node& plugins = document.contains("plugins") ? *document.find("plugins")

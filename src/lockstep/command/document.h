@@ -30,6 +30,9 @@ struct WorkerFlags {
 };
 void apply_workers(const WorkerFlags& flags, config::Node& document);
 
+// Sets `precision`, and removes `fp16` and `amp`, which say the same in another way.
+void apply_precision(const std::string& precision, config::Node& document);
+
 // Adds libraries to `plugins`.
 void add_plugins(const std::vector<std::string>& paths, config::Node& document);
 

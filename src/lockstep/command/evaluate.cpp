@@ -84,7 +84,8 @@ int evaluate(const EvaluateCommandOptions& options) {
                                     .seed = what.seed,
                                     .verbose = options.verbose,
                                     .engine = what.engine,
-                                    .name = what.loader_name});
+                                    .name = what.loader_name,
+                                    .precision = what.precision});
   if (!run.is_primary) return kDone;
   print_table(result);
   if (options.output) write_json(*options.output, result);

@@ -13,7 +13,7 @@
 #include "lockstep/command/subcommand.h"
 #include "lockstep/command/torchrun_habits.h"
 #include "lockstep/config/value.h"
-#include "lockstep/engine/host_workers.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/launcher/node_member.h"
 #include "lockstep/launcher/nodes.h"
 #include "lockstep/launcher/programs.h"
@@ -70,10 +70,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 int process_count(const std::string& text) {
-  const int gpus = gpu_count();
-  if (text == "gpu" && gpus == 0)
-    throw ConfigError("--nproc-per-node gpu: there is no GPU that LibTorch can use");
-  if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
+  if (text == "gpu" || text == "auto") {
+    const UsableGpus gpus = usable_gpus();
+    if (gpus.count > 0) return gpus.count;
+    if (text == "gpu") throw ConfigError("--nproc-per-node gpu: no GPU to use: {}", gpus.why_none);
+  }
   if (text == "auto" || text == "cpu") return process::usable_cores();
   const auto count = config::parse_int(text);
   if (!count || *count < 1 || *count > 4096) {
@@ -402,6 +403,8 @@ class NodeLauncher {
                                        .on_lines = {}};
     const bool last = !is_elastic() && attempt >= options_.max_restarts;
     programs.grace = milliseconds(options_.grace.value_or(last ? kGrace : kRestartGrace));
+    programs.stopped_grace = milliseconds(options_.timeout);
+    if (nodes_) programs.others_ended = [this, attempt] { return nodes_->others_ended(attempt); };
     programs.on_started = [this] { say_restarted(); };
     if (memory_) {
       programs.inherited_fd = memory_->descriptor();
@@ -665,7 +668,10 @@ Examples:
       "--grace", options->grace,
       "Seconds that ranks have to end after one failed; default: 1.5, or 0.2 if they are "
       "started again");
-  command->add_option("--timeout", options->timeout, "Seconds to wait for other nodes")
+  command
+      ->add_option("--timeout", options->timeout,
+                   "Seconds to wait for other nodes, and for a stopped rank (SIGSTOP) when all "
+                   "others are done")
       ->capture_default_str();
   command->prefix_command();  // all words from the program's name on belong to the program
   command->callback([command, node_rank, options, after_dashes, &chosen] {

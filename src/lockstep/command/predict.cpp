@@ -59,7 +59,12 @@ int predict(const PredictCommandOptions& options) {
     if (bar) bar->update(position, {});
   };
   what.runner->predict_loader(
-      {.loader = loader, .model = what.model, .seed = what.seed, .engine = what.engine}, write);
+      {.loader = loader,
+       .model = what.model,
+       .seed = what.seed,
+       .engine = what.engine,
+       .precision = what.precision},
+      write);
   if (!run.is_primary) return kDone;
   const auto paths = file.finish();
   if (bar) bar->finish(position, {});

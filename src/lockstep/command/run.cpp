@@ -36,13 +36,14 @@ struct RunOptions {
   std::vector<std::string> plugins;
   std::optional<std::string> logdir, baselogdir, resume, autoresume;
   std::optional<std::int64_t> seed, workers, shards, epochs, max_restarts;
+  std::optional<std::string> precision;
   bool distributed = false;
   bool print_config = false;
   // Flags that change the config only if they were given.
   CLI::Option *verbose = nullptr, *timeit = nullptr, *check = nullptr, *overfit = nullptr,
-              *deterministic = nullptr, *profile = nullptr;
+              *deterministic = nullptr, *profile = nullptr, *fp16 = nullptr, *amp = nullptr;
   bool verbose_value = false, timeit_value = false, check_value = false, overfit_value = false,
-       deterministic_value = false, profile_value = false;
+       deterministic_value = false, profile_value = false, fp16_value = false, amp_value = false;
 };
 
 Node load_documents(const RunOptions& options) {
@@ -79,6 +80,9 @@ void apply_flags(const RunOptions& options, Node& document) {
   set_flag(options.overfit, "overfit", options.overfit_value);
   set_flag(options.profile, "profile", options.profile_value);
   set_flag(options.deterministic, "deterministic", options.deterministic_value);
+  if (options.precision) apply_precision(*options.precision, document);
+  set_flag(options.fp16, "fp16", options.fp16_value);
+  set_flag(options.amp, "amp", options.amp_value);
   if (options.seed) set("seed", number(*options.seed));
   if (options.epochs) set("num_epochs", number(*options.epochs));
   if (options.resume) set("resume", Node::text(*options.resume));
@@ -232,6 +236,13 @@ Examples:
   options->deterministic =
       command->add_flag("--deterministic,!--no-deterministic", options->deterministic_value,
                         "Refuse operations whose results may vary");
+  auto* const precision = command->add_option("--precision", options->precision,
+                                              "fp32, bf16 or fp16, of the forward pass and loss");
+  options->fp16 = command->add_flag("--fp16,!--no-fp16", options->fp16_value,
+                                    "The same as --precision fp16");
+  options->amp = command->add_flag("--amp,!--no-amp", options->amp_value,
+                                   "The device's own precision: fp16 on a GPU, bf16 on the CPU");
+  precision->excludes(options->fp16)->excludes(options->amp);
   command->add_flag("--print-config", options->print_config,
                     "Check the config, print what would be run, and stop");
   // Catalyst's way to override: --stages/train/num_epochs=3:int

@@ -16,6 +16,7 @@
 #include "lockstep/config/yaml.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/recipe/shorthand.h"
+#include "lockstep/train/mixed_precision.h"
 
 namespace lockstep::command {
 namespace {
@@ -149,6 +150,7 @@ Node document_of(const SavedRunOptions& options, const RunFiles& found, const St
   merge_configs(options.configs, document);
   apply_overrides(options.overrides, document);
   apply_workers({.workers = options.workers}, document);
+  if (options.precision) apply_precision(*options.precision, document);
   add_plugins(options.plugins, document);
   return document;
 }
@@ -166,6 +168,8 @@ void add_saved_run_options(CLI::App& command, SavedRunOptions& options) {
   command.add_option("-C,--config", options.configs, "A config that is merged over the run's own")
       ->allow_extra_args(false);
   command.add_option("--workers", options.workers, "Number of workers; default: one process");
+  command.add_option("--precision", options.precision,
+                     "fp32, bf16 or fp16; default: that of the run");
   command.add_option("--plugin", options.plugins, "A library with your own targets")
       ->allow_extra_args(false);
 }
@@ -188,6 +192,9 @@ SavedRun open_saved_run(const SavedRunOptions& options) {
   reading<CheckpointError>({.path = found.checkpoint, .kind = "checkpoint"}, [&] {
     run.evaluation.model.load_state(checkpoint::weights_in(content, found.checkpoint));
   });
+  if (!run.evaluation.precision && content.is_ours) {
+    run.evaluation.precision = saved_precision(content.state);
+  }
   if (run.evaluation.deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
   return run;
 }

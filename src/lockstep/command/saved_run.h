@@ -22,7 +22,8 @@ struct SavedRunOptions {
   std::optional<std::string> loader = {};      // default: valid_loader, valid, or the only one
   std::vector<std::string> configs = {};       // merged over the config of the run
   std::vector<std::string> plugins = {};
-  std::optional<std::int64_t> workers = {};  // default: one process
+  std::optional<std::int64_t> workers = {};   // default: one process
+  std::optional<std::string> precision = {};  // default: that of the run
 };
 
 struct SavedRun {

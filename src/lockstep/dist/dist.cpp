@@ -6,6 +6,7 @@
 #include "lockstep/comm/local.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/dist/group.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/host_workers.h"
 #include "lockstep/engine/thread_scope.h"
 #include "lockstep/process/affinity.h"
@@ -21,6 +22,7 @@ struct Launched {
   LaunchOptions options;
   process::HostGroup* host_group = nullptr;     // set if launch() forked the workers
   std::optional<process::LaunchedPlace> place;  // set if a launcher started this process
+  bool cuda_was_started = false;  // when launch() forked: workers other than rank 0 cannot use it
 };
 
 struct Process {
@@ -90,11 +92,14 @@ void work(const WorkerFunction& worker, const Launched& launched) {
 }
 
 void fork_workers(const WorkerFunction& worker, const LaunchOptions& options, int workers) {
-  run_host_workers(
-      {.workers = workers, .timeout = options.timeout}, [&](process::HostGroup& host_group) {
-        work(worker,
-             {.topology = topology_of(host_group), .options = options, .host_group = &host_group});
-      });
+  const bool cuda_was_started = cuda_is_started();
+  run_host_workers({.workers = workers, .timeout = options.timeout},
+                   [&](process::HostGroup& host_group) {
+                     work(worker, {.topology = topology_of(host_group),
+                                   .options = options,
+                                   .host_group = &host_group,
+                                   .cuda_was_started = cuda_was_started});
+                   });
 }
 
 // Throws if the options differ from the place that `giver` gave this process.
@@ -144,7 +149,6 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
                                  .join_timeout = options.join_timeout};
   comm::check_backend(world.backend);
   comm::check_reduction(world.reduction);
-  // Asked only if it is needed, because it may start the driver of the GPUs.
   if (world.backend == "nccl") comm::check_device(world.backend, get_device());
   process::HostGroup* host_group = launched != nullptr ? launched->host_group : nullptr;
   if (options.port) {
@@ -245,7 +249,6 @@ void launch(const WorkerFunction& worker, const LaunchOptions& options) {
     work(worker, {.topology = place->topology, .options = options, .place = place});
     return;
   }
-  // Asked only if it is needed, because it may start the driver of the GPUs.
   const int workers = options.workers ? *options.workers : default_workers();
   if (workers == 1) {
     work(worker, {.options = options});
@@ -290,16 +293,19 @@ bool is_primary() {
 }
 
 torch::Device get_device() {
-  const int gpus = gpu_count();
-  if (gpus == 0) return torch::kCPU;
   const Process& here = this_process();
+  if (here.launched != nullptr && here.launched->topology.local_rank > 0) {
+    check_forks_before_cuda(here.launched->cuda_was_started);
+  }
   int local_rank = 0;
   if (here.world != nullptr) {
     local_rank = here.world->communicator().topology().local_rank;
   } else if (here.launched != nullptr) {
     local_rank = here.launched->topology.local_rank;
+  } else if (const auto place = launcher_place()) {
+    local_rank = place->topology.local_rank;
   }
-  return {torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus)};
+  return choose_device({.local_rank = local_rank, .gpus = gpu_count()});
 }
 
 std::shared_ptr<const data::Sampler> data_sampler(const data::DatasetPtr& dataset,

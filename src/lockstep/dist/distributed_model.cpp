@@ -16,7 +16,8 @@ struct DistributedModel::SharedState {
   SharedState(Model given, const DistributedModelOptions& options)
       : model(std::move(given)),
         reducer(std::make_shared<GradientReducer>(
-            model.parameters(), GradientReducer::Options{.bucket_bytes = options.bucket_bytes})) {
+            model.parameters(),
+            GradientReducer::Options{.bucket_bytes = options.bucket_bytes, .wire = options.wire})) {
     sync_params(model);
     if (options.broadcast_buffers) {
       buffers.emplace(model.buffers(), group(), ModelBuffersOptions{.shards = group().size()});

@@ -9,6 +9,7 @@
 
 #include <torch/types.h>
 
+#include "lockstep/comm/wire.h"
 #include "lockstep/train/model.h"
 
 namespace lockstep::dist {
@@ -19,6 +20,9 @@ struct DistributedModelOptions {
   bool broadcast_buffers = true;
   // Gradients are sent in messages of about this size while backward() computes the others.
   std::int64_t bucket_bytes = 8 << 20;
+  // With kBf16, gradients of float32 and less, times the weight, and their sums are rounded to
+  // bfloat16, and hosts send half the bytes. With one rank nothing is sent or rounded.
+  Wire wire = Wire::kFp32;
 };
 
 // backward() of a loss that was computed with the model is collective: when it returns, the

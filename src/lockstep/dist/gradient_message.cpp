@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kWeight = 0;
 constexpr std::size_t kPlace = 1;
-constexpr std::size_t kMarks = 4;
+constexpr auto kMarks = static_cast<std::size_t>(GradientMessage::kHead);
 
 }  // namespace
 

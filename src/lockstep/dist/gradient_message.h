@@ -24,6 +24,8 @@ class GradientMessage {
   explicit GradientMessage(std::vector<torch::Tensor> parameters);
 
   const torch::Tensor& array() const { return array_; }
+  // The numbers before the marks, which must not be rounded.
+  static constexpr std::int64_t kHead = 4;
 
   struct Head {
     double weight = 1;

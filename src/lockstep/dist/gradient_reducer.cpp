@@ -330,6 +330,14 @@ std::array<std::int64_t, 3> GradientReducer::place_of(std::size_t bucket) const 
   return {small(static_cast<std::uint64_t>(number_)), small(pass_), small(bucket)};
 }
 
+// Marks are 0 or 1. A sum of them may be rounded: it is 0 only if all are.
+comm::Parts GradientReducer::parts_of(std::size_t bucket) const {
+  return {.leaves = ranks_,
+          .tensors = {buckets_[bucket].message.array()},
+          .wire = options_.wire,
+          .exact = GradientMessage::kHead};
+}
+
 // Writes everything that the message still lacks.
 void GradientReducer::complete(std::size_t bucket) {
   Bucket& to = buckets_[bucket];
@@ -344,7 +352,7 @@ void GradientReducer::complete(std::size_t bucket) {
 void GradientReducer::send_complete() {
   while (sends_early_ && next_ + 1 < buckets_.size() && buckets_[next_].missing == 0) {
     complete(next_);
-    background_sums().add({.leaves = ranks_, .tensors = {buckets_[next_].message.array()}});
+    background_sums().add(parts_of(next_));
     ++next_;
   }
 }
@@ -358,8 +366,7 @@ void GradientReducer::end_pass() {
   background_sums().finish();
   for (; next_ < buckets_.size(); ++next_) {
     complete(next_);
-    const torch::Tensor& array = buckets_[next_].message.array();
-    group().sum_parts({.leaves = ranks_, .tensors = {array}}, array);
+    group().sum_parts(parts_of(next_), buckets_[next_].message.array());
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (buckets_[i].message.has_place(place_of(i), ranks_)) continue;

@@ -24,6 +24,7 @@
 
 #include <torch/types.h>
 
+#include "lockstep/comm/communicator.h"
 #include "lockstep/dist/gradient_message.h"
 #include "lockstep/engine/gradient_hook.h"
 #include "lockstep/state/named_tensors.h"
@@ -34,6 +35,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
  public:
   struct Options {
     std::int64_t bucket_bytes = 8 << 20;  // of gradients that are summed together
+    Wire wire = Wire::kFp32;              // how gradients are rounded and sent
   };
   // All ranks must make their reducers in the same order, and destroy them between the same passes.
   // It must be owned by a shared_ptr. Throws ConfigError, which names the parameter, if one of the
@@ -102,6 +104,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void send_complete();
   bool is_trained() const;
   std::array<std::int64_t, 3> place_of(std::size_t bucket) const;
+  comm::Parts parts_of(std::size_t bucket) const;
 
   Options options_;
   std::uint64_t group_ = 0;  // the number of the group

@@ -13,6 +13,7 @@
 #include "lockstep/comm/local.h"
 #include "lockstep/compute/memory.h"
 #include "lockstep/engine/blas.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/host_workers.h"
 #include "lockstep/engine/sync_batch_norm.h"
 #include "lockstep/engine/thread_scope.h"
@@ -93,11 +94,13 @@ void DistributedDataParallelEngine::resolve() {
   if (options_.workers.value_or(1) > kMostWorkers) {
     throw ConfigError("workers: expected at most {}, got {}", kMostWorkers, *options_.workers);
   }
-  const int gpus = options_.device && options_.device->is_cpu() ? 0 : gpu_count();
-  if (options_.device && options_.device->is_cuda() && gpus == 0) {
-    throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
-                      options_.device->str());
+  if (!options_.device || options_.device->is_cuda()) {
+    const UsableGpus gpus = usable_gpus();
+    if (options_.device) check_device(*options_.device, gpus);
+    gpus_ = gpus.count;
   }
+  const bool one_gpu =
+      options_.device && options_.device->is_cuda() && options_.device->has_index();
   const int cores = process::usable_cores();
   int local_rank = 0;
   if (place_) {
@@ -109,9 +112,19 @@ void DistributedDataParallelEngine::resolve() {
     local_workers_ = place_->topology.local_size;
     local_rank = place_->topology.local_rank;
   } else {
-    const int usual = gpus > 0 ? gpus : cores;
+    const int usual = one_gpu ? 1 : gpus_ > 0 ? gpus_ : cores;
     local_workers_ = options_.workers.value_or(
         options_.shards && !options_.world_size ? std::min(usual, *options_.shards) : usual);
+    if (one_gpu && local_workers_ > 1) {
+      throw ConfigError(
+          "device: got '{}' for {} workers; expected 'cuda', which gives every worker a GPU of its "
+          "own, or workers: 1",
+          options_.device->str(), local_workers_);
+    }
+    if (gpus_ > 0 && local_workers_ > gpus_) {
+      warn(fmt::format("{} workers share {}, which is slower than one worker per GPU",
+                       local_workers_, gpus_ == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus_)));
+    }
     world_size_ = options_.world_size.value_or(local_workers_);
     const bool alone = world_size_ == local_workers_;
     if (options_.first_rank < 0 || options_.first_rank + local_workers_ > world_size_) {
@@ -149,9 +162,7 @@ void DistributedDataParallelEngine::resolve() {
   threads_ =
       options_.threads.value_or(process::positive_variable(environment, process::kThreadsVariable)
                                     .value_or(std::max(1, cores / local_shards)));
-  device_ = gpus > 0
-                ? torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % gpus))
-                : torch::Device(torch::kCPU);
+  device_ = choose_device({.wanted = options_.device, .local_rank = local_rank, .gpus = gpus_});
   comm::check_device(options_.backend, device_);
 }
 
@@ -189,6 +200,7 @@ void DistributedDataParallelEngine::work_as(const Topology& local, const Job& jo
          communicator.abort(reason, process::FailureKind::kHang);
        }});
   const compute::FlushDenormals flush;
+  use_device(device_);
   if (communicator.is_primary()) start();
   const SyncBatchNormScope batch_norm(options_.sync_bn ? &communicator : nullptr);
   or_abort(communicator, [&] { job.work(communicator); });
@@ -222,10 +234,8 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     Topology local = topology_of(host_group);
     local.rank += options_.first_rank;
     if (!on_one_host) local.world_size = world_size_;
-    if (device_.is_cuda()) {
-      device_ = torch::Device(torch::kCUDA,
-                              static_cast<torch::DeviceIndex>(host_group.rank() % gpu_count()));
-    }
+    device_ =
+        choose_device({.wanted = options_.device, .local_rank = host_group.rank(), .gpus = gpus_});
     std::unique_ptr<comm::World> world;
     if (on_one_host) {
       world = comm::World::of_host_group(host_group, world_options());
@@ -247,6 +257,7 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
   const HostWorkersOptions workers{
       .workers = local_workers_,
       .first_rank = options_.first_rank,
+      .use_cuda = device_.is_cuda(),
       .timeout = options_.timeout,
       .on_line = [&](int rank, const std::string& line) { output.line(rank, line); }};
   if (!job.try_again) return run_host_workers(workers, work);

@@ -45,7 +45,9 @@ struct DistributedDataParallelOptions {
   std::string reduction = "ordered";
   bool sync_bn = false;  // batch norm over all workers' samples; needs one shard per worker
 
-  std::optional<torch::Device> device;  // default: one GPU per worker, else the CPU
+  // Default: one GPU per worker, else the CPU. cuda: one GPU per worker. cuda:N: that GPU, for one
+  // worker or, under a launcher, for this process.
+  std::optional<torch::Device> device;
   std::optional<int> threads;           // per worker; default: cores divided by shards
   std::optional<bool> pin;    // workers to cores; default: if their threads take all cores
   bool share_updates = true;  // each worker of one host updates its part of the parameters
@@ -89,6 +91,7 @@ class DistributedDataParallelEngine : public Engine {
   int world_size_ = 1;
   int shards_ = 1;
   int threads_ = 1;
+  int gpus_ = 0;  // how many this process can use, if it may
   torch::Device device_ = torch::kCPU;
 };
 

@@ -1,6 +1,5 @@
 #include "lockstep/engine/engine.h"
 
-#include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
@@ -8,15 +7,9 @@
 #include "lockstep/compute/memory.h"
 #include "lockstep/compute/pooling.h"
 #include "lockstep/engine/blas.h"
+#include "lockstep/engine/devices.h"
 
 namespace lockstep {
-namespace {
-
-torch::Device default_device() {
-  return torch::cuda::is_available() ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
-}
-
-}  // namespace
 
 void Engine::run(const Job& job) {
   set_up_process();
@@ -37,10 +30,13 @@ void set_up_process() {
 }
 
 DeviceEngine::DeviceEngine(DeviceEngineOptions options)
-    : device_(options.device.value_or(default_device())), threads_(options.threads) {
-  if (device_.is_cuda() && !torch::cuda::is_available()) {
-    throw ConfigError("device: expected 'cpu', got '{}', but this machine has no usable GPU",
-                      device_.str());
+    : device_(torch::kCPU), threads_(options.threads) {
+  if (!options.device || options.device->is_cuda()) {
+    const UsableGpus gpus = usable_gpus();
+    if (options.device) check_device(*options.device, gpus);
+    device_ = choose_device({.wanted = options.device, .gpus = gpus.count});
+  } else {
+    device_ = *options.device;
   }
   if (threads_ && *threads_ < 1) {
     throw ConfigError("threads: expected 1 or more, got {}", *threads_);
@@ -48,6 +44,7 @@ DeviceEngine::DeviceEngine(DeviceEngineOptions options)
 }
 
 void DeviceEngine::start() {
+  use_device(device_);
   if (device_.is_cpu()) warn_of_slow_blas();
   if (threads_) torch::set_num_threads(*threads_);
 }

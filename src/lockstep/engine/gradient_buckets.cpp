@@ -117,7 +117,10 @@ class GradientBuckets::BucketState : public std::enable_shared_from_this<BucketS
         parameters_.note_use(*buffer);
         parameters_.write_marks(*buffer, 0);
       }
-      sums_.add({.leaves = options_.leaves, .tensors = bucket.sets, .nodes = options_.nodes});
+      sums_.add({.leaves = options_.leaves,
+                 .tensors = bucket.sets,
+                 .nodes = options_.nodes,
+                 .wire = options_.wire});
     }
   }
 

@@ -21,6 +21,7 @@ struct BucketOptions {
   // rank's leaves.
   std::vector<comm::TreeNode> nodes = {};
   std::int64_t bytes = 8 << 20;
+  Wire wire = Wire::kFp32;  // how gradients are rounded and sent
 };
 
 // While it is armed, any other collective of the communicator waits for the buckets that were sent

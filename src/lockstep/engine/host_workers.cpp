@@ -3,19 +3,14 @@
 #include <memory>
 #include <optional>
 
-#include <torch/cuda.h>
-
 #include "lockstep/base/warn.h"
 #include "lockstep/compute/autograd_probe.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/forked_workers.h"
 #include "lockstep/process/worker_template.h"
 
 namespace lockstep {
-
-int gpu_count() {
-  return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
-}
 
 int default_workers() {
   const int gpus = gpu_count();
@@ -59,6 +54,17 @@ void run_as_rank_zero(process::ForkedWorkers& forked,
   forked.join();
 }
 
+// Called in a catch block.
+void warn_of_late_failure() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    warn(fmt::format("a worker failed when the work was done: {}", message_of(error)));
+  } catch (...) {
+    warn("a worker failed when the work was done");
+  }
+}
+
 // Why the attempt failed. Nothing if the work is done.
 std::optional<Engine::AttemptFailure> run_attempt(
     process::ForkedWorkersOptions& forking, const std::function<void(process::HostGroup&)>& work,
@@ -69,7 +75,10 @@ std::optional<Engine::AttemptFailure> run_attempt(
     run_as_rank_zero(*forked, work);
     return std::nullopt;
   } catch (...) {
-    if (attempts.is_done()) return std::nullopt;
+    if (attempts.is_done()) {
+      warn_of_late_failure();
+      return std::nullopt;
+    }
     Engine::AttemptFailure failure{.error = std::current_exception()};
     if (forked != nullptr) {
       failure.rank = forked->host_group().named_failure();
@@ -83,6 +92,7 @@ std::optional<Engine::AttemptFailure> run_attempt(
 
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work) {
+  if (options.use_cuda && options.workers > 1) check_forks_before_cuda(cuda_is_started());
   process::ForkedWorkers forked(forking_options(options), work);
   run_as_rank_zero(forked, work);
 }
@@ -90,12 +100,17 @@ void run_host_workers(const HostWorkersOptions& options,
 void run_host_workers(const HostWorkersOptions& options,
                       const std::function<void(process::HostGroup&)>& work,
                       const AttemptsOptions& attempts) {
+  if (options.use_cuda && options.workers > 1) check_forks_before_cuda(cuda_is_started());
   process::ForkedWorkersOptions forking = forking_options(options);
   process::WorkerTemplate worker_template({.probe = compute::autograd_works}, work);
   forking.worker_template = &worker_template;
   forking.recovers = true;
   for (bool is_first = true;; is_first = false) {
     const int min_workers = is_first ? options.workers : attempts.min_workers;
+    // CUDA runs in this process since the first attempt, but not in the template.
+    if (options.use_cuda && options.workers > 1 && !worker_template.is_alive()) {
+      check_forks_before_cuda(cuda_is_started());
+    }
     const auto failure = run_attempt(forking, work, attempts, min_workers);
     if (!failure) return;
     if (!attempts.try_again(*failure)) std::rethrow_exception(failure->error);

@@ -84,10 +84,11 @@ std::int64_t Replica::plan_shared_sets() {
 void Replica::make_buckets() {
   if (!options_.overlap) return;
   buckets_.reset();  // ends the thread of the old ones
-  buckets_ = std::make_unique<GradientBuckets>(
-      *parameters_, communicator_,
-      BucketOptions{
-          .leaves = options_.shards, .nodes = sums_.nodes(), .bytes = options_.bucket_bytes});
+  buckets_ = std::make_unique<GradientBuckets>(*parameters_, communicator_,
+                                               BucketOptions{.leaves = options_.shards,
+                                                             .nodes = sums_.nodes(),
+                                                             .bytes = options_.bucket_bytes,
+                                                             .wire = options_.wire});
 }
 
 void Replica::send() {
@@ -162,7 +163,11 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const torch::Tensor& from =
         buffer.grad_sets[static_cast<std::size_t>(first_set_ + addition.from)];
     if (!to.device().is_cpu()) {
-      to.add_(from);
+      if (comm::is_rounded(options_.wire, to.scalar_type())) {
+        to.copy_(to.to(torch::kBFloat16).add_(from.to(torch::kBFloat16)));
+      } else {
+        to.add_(from);
+      }
       from.zero_();
       continue;
     }
@@ -170,16 +175,16 @@ void Replica::add_sets(const comm::RunningSums::Addition& addition) {
     const auto at = [&](const torch::Tensor& set, std::int64_t element) {
       return static_cast<std::byte*>(set.data_ptr()) + element * width;
     };
-    compute::for_ranges(
-        {.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t i = first; i < last; i += kPiece) {
-            const std::int64_t count = std::min(kPiece, last - i);
-            const void* const inputs[] = {at(to, i), at(from, i)};
-            void* const outputs[] = {at(to, i)};
-            pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum);
-            std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
-          }
-        });
+    compute::for_ranges({.size = to.numel(), .grain = 4 * kPiece}, [&](std::int64_t first,
+                                                                       std::int64_t last) {
+      for (std::int64_t i = first; i < last; i += kPiece) {
+        const std::int64_t count = std::min(kPiece, last - i);
+        const void* const inputs[] = {at(to, i), at(from, i)};
+        void* const outputs[] = {at(to, i)};
+        pair.reduce(inputs, outputs, count, to.scalar_type(), comm::ReduceOp::kSum, options_.wire);
+        std::memset(at(from, i), 0, static_cast<std::size_t>(count * width));
+      }
+    });
   }
 }
 
@@ -206,6 +211,8 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
 
   Reduced reduced{.scale = update.scale_of ? update.scale_of(gathered_weights()) : 1.0};
   parameters_->set_mark(false);
+  // Before clipping, which would make infinite values finite.
+  if (update.skip_non_finite) reduced.finite = are_sums_finite();
   {
     const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
     if (update.clip_value && steps) {
@@ -219,6 +226,15 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
                                             : parameters_->grad_norm());
   }
   return reduced;
+}
+
+// If memory is shared, each rank has summed its part, so the ranks have to tell each other.
+// Otherwise all ranks have the same sums.
+bool Replica::are_sums_finite() const {
+  if (!shared_) return parameters_->all_finite();
+  const bool own = parameters_->all_finite({communicator_.rank(), communicator_.size()});
+  const auto votes = communicator_.vote(own ? 0 : 1);
+  return std::ranges::all_of(votes, [](std::uint64_t vote) { return vote == 0; });
 }
 
 std::vector<torch::Tensor> Replica::make_means(double scale) {
@@ -251,11 +267,18 @@ void Replica::step(optim::Optimizer& optimizer, double scale) {
   if (shared_ && !in_parts) parameters_->bind_grads(0);
   if (!shared_ || in_parts || communicator_.is_primary()) {
     const Profiler::TimedScope scope(options_.profiler, Activity::kOptimizer);
-    optimizer.step({.grad_scale = scale, .zero_grad = true, .part = own_part(optimizer)});
+    optim::StepOptions options{.grad_scale = scale, .part = own_part(optimizer)};
+    if (in_parts) options.wait_for_parts = [this] { communicator_.synchronize(); };
+    optimizer.step(options);
   } else {
     parameters_->mark_updated();
     parameters_->forget_use();
   }
+  if (shared_) wait_for_all();
+}
+
+void Replica::skip() {
+  parameters_->drop_grads(shared_ ? Part{communicator_.rank(), communicator_.size()} : Part{});
   if (shared_) wait_for_all();
 }
 
@@ -297,12 +320,16 @@ void change_means(std::span<const TrainedReplica> all, std::span<Replica::Reduce
 
 }  // namespace
 
-std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update) {
+UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& update) {
   c10::SmallVector<Replica::Reduced, 2> reduced;  // usually one, which needs no allocation
   Replica::Update each = update;
   for (const auto& [replica, optimizer] : all) {
     reduced.push_back(replica.reduce(optimizer, each));
     each.buffers = nullptr;  // once is enough
+  }
+  if (!std::ranges::all_of(reduced, &Replica::Reduced::finite)) {
+    for (const auto& item : all) item.replica.skip();
+    return {.skipped = true};
   }
   std::optional<double> norm;
   double clip = 1.0;
@@ -314,7 +341,7 @@ std::optional<double> update(std::span<const TrainedReplica> all, const Replica:
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].replica.step(all[i].optimizer, reduced[i].scale * clip);
   }
-  return norm;
+  return {.norm = norm};
 }
 
 std::span<double> Replica::block_norms() const {
@@ -335,6 +362,25 @@ void Replica::sum_gradients() {
     sum_own_part();
   } else if (options_.shards > 1) {
     exchange_sums();
+  } else {
+    round_gradients();
+  }
+}
+
+// A single shard is a leaf without a sum, and a leaf is rounded, too.
+void Replica::round_gradients() {
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_trainable()) continue;
+    if (!comm::is_rounded(options_.wire, buffer.grads.scalar_type())) continue;
+    if (!buffer.grads.device().is_cpu()) {
+      buffer.grads.copy_(buffer.grads.to(torch::kBFloat16));
+      continue;
+    }
+    auto* const grads = buffer.grads.data_ptr<float>();
+    compute::for_ranges({.size = buffer.grads.numel(), .grain = 4 * kPiece},
+                        [&](std::int64_t first, std::int64_t last) {
+                          comm::round_to_bf16(grads + first, grads + first, last - first);
+                        });
   }
 }
 
@@ -352,7 +398,8 @@ void Replica::exchange_sums() {
           {.leaves = options_.shards,
            .tensors = {buffer.messages.begin(),
                        buffer.messages.begin() + static_cast<std::ptrdiff_t>(terms)},
-           .nodes = sums_.nodes()},
+           .nodes = sums_.nodes(),
+           .wire = options_.wire},
           buffer.messages.front());
     }
   }
@@ -382,7 +429,8 @@ void Replica::sum_own_part() {
       };
       for (std::size_t i = 0; i < terms_.size(); ++i) inputs[i] = at(terms_[i]);
       void* const outputs[] = {at(0)};
-      tree_->reduce(inputs, outputs, count, buffer.grads.scalar_type(), comm::ReduceOp::kSum);
+      tree_->reduce(inputs, outputs, count, buffer.grads.scalar_type(), comm::ReduceOp::kSum,
+                    options_.wire);
       for (std::size_t i = 1; i < terms_.size(); ++i) {
         std::memset(at(terms_[i]), 0, static_cast<std::size_t>(count * width));
       }

@@ -38,6 +38,9 @@ struct ReplicaOptions {
   // Each shard is computed once before every update. Otherwise the gradients of several batches are
   // added up for each shard, so every shard needs its own memory for gradients.
   bool one_batch_per_update = false;
+  // With kBf16, gradients of float32 are rounded at every node of the sum over the shards, and
+  // workers that do not share memory send half the bytes.
+  Wire wire = Wire::kFp32;
   Profiler* profiler = nullptr;  // measures the activities; none: nothing is measured
 };
 
@@ -85,6 +88,8 @@ class Replica {
     std::optional<double> clip_value = {};  // of the mean's elements
     std::optional<double> clip_norm = {};   // of the mean
     bool wants_norm = false;                // of the mean, also if nothing is clipped by it
+    // Examines the sums, and skips the update if one of them is not finite.
+    bool skip_non_finite = false;
     // Gets the mean gradients of all parameters that take part in the update, in the order of the
     // replicas and their parameters. It is called once for each copy of the gradients: on rank 0
     // only if memory is shared.
@@ -98,6 +103,7 @@ class Replica {
   struct Reduced {
     double scale = 1.0;               // turns the sum into the mean
     std::optional<double> norm = {};  // of the mean, if clip_norm or wants_norm is set
+    bool finite = true;  // all sums, on all ranks; examined only if skip_non_finite is set
   };
   Reduced reduce(const optim::Optimizer& optimizer, const Update& update);
   // Collective, between the halves: the sums become means where this rank may change them. Returns
@@ -109,6 +115,8 @@ class Replica {
   // zero after it. Parameters that the loss of no shard has used since the last update are not
   // changed, as in PyTorch.
   void step(optim::Optimizer& optimizer, double scale);
+  // Collective, instead of step(): drops the gradients. Parameters and optimizers stay unchanged.
+  void skip();
 
   bool is_primary() const { return communicator_.is_primary(); }
 
@@ -130,9 +138,11 @@ class Replica {
   std::int64_t set_of(int local) const;
   void add_sets(const comm::RunningSums::Addition& addition);
   void sum_gradients();
+  void round_gradients();
   void sum_own_part();
   void exchange_sums();
   void wait_for_all();
+  bool are_sums_finite() const;
   optim::Part own_part(const optim::Optimizer& optimizer) const;
   std::span<double> block_norms() const;  // of all parts, if memory is shared
   void write_weights(std::span<const double> own);
@@ -161,9 +171,15 @@ struct TrainedReplica {
   optim::Optimizer& optimizer;
 };
 
-// Collective. One update of several replicas, whose gradients are clipped by their common norm.
-// Returns the norm of the mean gradient if clip_norm or wants_norm is set: after clipping by value,
-// before clipping by norm or by a function.
-std::optional<double> update(std::span<const TrainedReplica> all, const Replica::Update& update);
+struct UpdateResult {
+  // Of the mean gradient, if clip_norm or wants_norm is set: after clipping by value, before
+  // clipping by norm or by a function.
+  std::optional<double> norm = {};
+  bool skipped = false;  // because of skip_non_finite
+};
+
+// Collective. One update of several replicas, whose gradients are clipped by their common norm. If
+// the update is skipped, then for all of them.
+UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& update);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/batch_norm_native.h>
 #include <ATen/ops/instance_norm_native.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 #include <torch/types.h>
@@ -41,6 +42,13 @@ Tensor along_channels(const Tensor& values, const Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = values.numel();
   return values.to(input.scalar_type()).view(shape);
+}
+
+// The type in which LibTorch's own batch norm computes: float for inputs of 16 bits.
+Tensor in_full(const Tensor& tensor) {
+  const bool has_16_bits =
+      tensor.scalar_type() == torch::kBFloat16 || tensor.scalar_type() == torch::kHalf;
+  return has_16_bits ? tensor.to(torch::kFloat32) : tensor;
 }
 
 struct Statistics {
@@ -79,10 +87,13 @@ Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicat
 class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
  public:
   // Autograd cannot take undefined tensors as inputs, but it takes empty optionals.
-  static Tensor forward(AutogradContext* context, const Tensor& input,
+  static Tensor forward(AutogradContext* context, const Tensor& given,
                         const OptionalTensor& maybe_weight, const OptionalTensor& maybe_bias,
                         const OptionalTensor& maybe_mean, const OptionalTensor& maybe_var,
                         double momentum, double eps) {
+    // With autocast on, none of the operations below may change the type of its inputs.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const Tensor input = in_full(given);
     const Tensor weight = maybe_weight.value_or(Tensor());
     const Tensor bias = maybe_bias.value_or(Tensor());
     const Tensor running_mean = maybe_mean.value_or(Tensor());
@@ -108,7 +119,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     Tensor output = normal;
     if (weight.defined()) output = output * along_channels(weight, input);
     if (bias.defined()) output = output + along_channels(bias, input);
-    return output;
+    return output.to(given.scalar_type());
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
@@ -116,7 +127,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor& normal = saved[0];
     const Tensor& inverse = saved[1];
     const Tensor& weight = saved[2];
-    const Tensor grad = grads[0];
+    const Tensor grad = in_full(grads[0]);
     const auto dims = other_dims(normal);
     const auto channels = normal.size(1);
     const Tensor own_bias = grad.to(torch::kFloat64).sum(dims);
@@ -129,7 +140,8 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor mean_product = along_channels(sums.narrow(0, channels, channels) / count, normal);
     Tensor factor = along_channels(inverse, normal);
     if (weight.defined()) factor = factor * along_channels(weight, normal);
-    const Tensor input_grad = (grad - mean_grad - normal * mean_product) * factor;
+    const Tensor input_grad =
+        ((grad - mean_grad - normal * mean_product) * factor).to(grads[0].scalar_type());
     const auto like_weight = [&](const Tensor& sum) {
       return weight.defined() ? sum.to(weight.scalar_type()) : Tensor();
     };

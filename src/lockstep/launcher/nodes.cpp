@@ -169,6 +169,19 @@ std::optional<AttemptFailure> Nodes::conclude(int attempt,
   return first && (!cause || first->rank < 0 || first->blame >= cause->blame) ? first : cause;
 }
 
+bool Nodes::others_ended(int attempt) {
+  try {
+    for (int node = 0; node < options_.nodes; ++node) {
+      if (node == options_.node_rank) continue;
+      const auto told = rendezvous_->try_get(fmt::format("done/{}/{}", attempt, node));
+      if (!told || !told->empty()) return false;
+    }
+    return true;
+  } catch (const CommError&) {
+    return false;  // the watcher sees that the rendezvous is gone
+  }
+}
+
 // The first node that is gone, or that is silent although the connection still stands.
 std::optional<rendezvous::PeerFailure> Nodes::lost_node() const {
   if (auto failure = rendezvous_->failure()) return failure;

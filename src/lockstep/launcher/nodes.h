@@ -64,6 +64,9 @@ class Nodes {
   // Readable when a rank of the attempt has failed on another node, or another launcher is gone.
   int failure_fd() const { return failed_.fd(); }
 
+  // Whether the ranks of all other nodes have ended well in this attempt.
+  bool others_ended(int attempt);
+
   // This node gives up before the usual end of an attempt. The other nodes are told why, and end,
   // too.
   void abandon(const std::string& why);

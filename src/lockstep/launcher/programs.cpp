@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t kLastLines = 20;
 constexpr int kLastReads = 64;
+constexpr std::chrono::milliseconds kSuspendedInterval(250);  // of looking for stopped ranks
 constexpr std::size_t kLongestLine = 64 * 1024;  // longer lines are passed on in pieces
 
 // One rank: its program and what the program prints.
@@ -194,6 +195,38 @@ class Supervision {
       kill_at_.reset();
       send(SIGKILL);
     }
+    end_if_only_suspended();
+  }
+
+  // Ends the ranks that are left if they are stopped and all others are done. Only time that this
+  // process has seen counts: it may have been stopped together with its ranks.
+  void end_if_only_suspended() {
+    const auto now = rendezvous::Clock::now();
+    const auto passed = std::min<rendezvous::Clock::duration>(now - std::exchange(checked_, now),
+                                                              2 * kSuspendedInterval);
+    if (!may_be_left()) return;
+    const bool only_suspended =
+        std::ranges::all_of(
+            ranks_, [](const auto& rank) { return rank->is_done() || is_suspended_now(*rank); }) &&
+        (is_any_done() || options_.others_ended());
+    suspended_for_ = only_suspended ? suspended_for_ + passed : rendezvous::Clock::duration(0);
+    if (suspended_for_ < options_.stopped_grace) return;
+    find_suspended();
+    stop(SIGTERM, options_.grace);
+  }
+
+  bool is_any_done() const { return std::ranges::any_of(ranks_, &Rank::is_done); }
+
+  // Whether all ranks that still run may be left behind by the others. Ranks that have ended have
+  // ended well, because otherwise the others would be told to stop.
+  bool may_be_left() const {
+    const bool has_others = is_any_done() || options_.others_ended;
+    return has_others && !stopping_ && !std::ranges::all_of(ranks_, &Rank::is_done);
+  }
+
+  static bool is_suspended_now(Rank& rank) {
+    const auto status = process::process_status(rank.program().process().pid());
+    return status && status->state == 'T';
   }
 
   // Whether the rank runs without a descriptor that shows its end, so that it must be checked.
@@ -203,7 +236,8 @@ class Supervision {
 
   // How long poll() may wait, in milliseconds; -1: for ever.
   int patience() const {
-    const int until_kill = kill_at_ ? rendezvous::milliseconds_until(*kill_at_) : -1;
+    int until_kill = kill_at_ ? rendezvous::milliseconds_until(*kill_at_) : -1;
+    if (may_be_left()) until_kill = static_cast<int>(kSuspendedInterval.count());
     if (!std::ranges::any_of(ranks_, [](const auto& rank) { return must_be_asked(*rank); })) {
       return until_kill;
     }
@@ -238,9 +272,7 @@ class Supervision {
   // So it is the likely cause, and not the rank that gave up first.
   void find_suspended() {
     for (const auto& rank : ranks_) {
-      if (rank->is_done()) continue;
-      const auto status = process::process_status(rank->program().process().pid());
-      if (status && status->state == 'T') rank->set_suspended();
+      if (!rank->is_done() && is_suspended_now(*rank)) rank->set_suspended();
     }
   }
 
@@ -278,6 +310,8 @@ class Supervision {
   bool stopping_ = false;
   int interrupted_ = 0;
   std::optional<rendezvous::Clock::time_point> failed_;
+  rendezvous::Clock::time_point checked_ = start_;  // the last time for end_if_only_suspended()
+  rendezvous::Clock::duration suspended_for_{0};
 };
 
 }  // namespace

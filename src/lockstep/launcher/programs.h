@@ -31,14 +31,20 @@ struct ProgramsOptions {
   int inherited_fd = -1;                             // a descriptor that the ranks get; -1: none
   std::chrono::milliseconds grace{1500};             // from SIGTERM to SIGKILL
   std::chrono::milliseconds interrupt_grace{30000};  // the same, if the user interrupts the run
+  // How long ranks may be stopped by a signal (SIGSTOP) when all other ranks have ended well.
+  std::chrono::milliseconds stopped_grace{300000};
+  // Whether the ranks of all other hosts have ended well. Empty: there are no other hosts, or it is
+  // not known.
+  std::function<bool()> others_ended = {};
 };
 
 struct RankEnd {
   int rank = 0;
   process::ChildEnd end;
-  bool stopped = false;    // all ranks had been told to end before this one ended
-  bool suspended = false;  // it was stopped by a signal (SIGSTOP) when another rank failed
-  double seconds = 0;      // from the start
+  bool stopped = false;  // all ranks had been told to end before this one ended
+  // It was stopped by a signal (SIGSTOP) when another rank failed, or when all others were done.
+  bool suspended = false;
+  double seconds = 0;                               // from the start
   std::chrono::steady_clock::time_point time = {};  // when it was noticed that it had ended
   std::vector<std::string> last_lines;
 };
@@ -52,9 +58,11 @@ struct ProgramsEnd {
 };
 
 // Runs the programs until all have ended. A rank that a signal has stopped when another rank fails
-// is killed at once. SIGINT, SIGTERM and SIGHUP to this process are sent on to
-// them. When `stop_fd` (-1: none) becomes readable, they are ended in the same way as after a
-// failure. Throws WorkerError if a program cannot be started.
+// is killed at once. If all other ranks have ended well, no rank waits for a stopped one, and
+// without this it would keep the run for ever: it is killed after `stopped_grace`. A rank that
+// still runs then is not disturbed: it may save a model, for example. SIGINT, SIGTERM and SIGHUP to
+// this process are sent on to them. When `stop_fd` (-1: none) becomes readable, they are ended in
+// the same way as after a failure. Throws WorkerError if a program cannot be started.
 ProgramsEnd run_programs(const ProgramsOptions& options, OrphanReaper& reaper, int stop_fd = -1);
 
 }  // namespace lockstep::launcher

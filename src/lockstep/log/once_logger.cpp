@@ -10,10 +10,29 @@ OnceLogger::OnceLogger(std::shared_ptr<Logger> inner) : inner_(std::move(inner))
 // full, is written in the next attempt.
 template <typename Action>
 void OnceLogger::once(const Action& pass_on) {
-  position_ += 1;
-  if (position_ <= passed_on_) return;
+  Stream& stream = streams_[stream_];
+  stream.position += 1;
+  if (stream.position <= stream.passed_on) return;
   pass_on();
-  passed_on_ = position_;
+  stream.passed_on = stream.position;
+}
+
+int OnceLogger::set_stream(int stream) {
+  return std::exchange(stream_, stream);
+}
+
+OnceLogger::Positions OnceLogger::position() const {
+  Positions positions;
+  for (const auto& [number, stream] : streams_) positions[number] = stream.position;
+  return positions;
+}
+
+void OnceLogger::rewind(const Positions& position) {
+  stream_ = 0;
+  for (auto& [number, stream] : streams_) {
+    const auto found = position.find(number);
+    stream.position = found != position.end() ? found->second : 0;
+  }
 }
 
 void OnceLogger::log_metrics(const Record& record) {

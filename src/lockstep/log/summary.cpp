@@ -32,7 +32,9 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary)
                      {"shards", summary.shards},
                      {"global_batch_size", summary.global_batch_size},
                      {"weights_hash", summary.weights_hash},
-                     {"recoveries", summary.recoveries}};
+                     {"recoveries", summary.recoveries},
+                     {"precision", summary.precision},
+                     {"skipped_steps", summary.skipped_steps}};
   // A path need not be UTF-8; JSON must be.
   const auto bad_utf8 = Json::error_handler_t::replace;
   write_file_atomically(path, json.dump(2, ' ', false, bad_utf8) + "\n");

@@ -26,12 +26,14 @@ struct RunSummary {
   std::int64_t global_batch_size = 0;  // samples in a batch to train on, over all shards
   std::string weights_hash = {};       // of the weights after the last step
   std::int64_t recoveries = 0;         // how many times workers were made anew
+  std::string precision = "fp32";      // of forward pass and loss
+  std::int64_t skipped_steps = 0;      // updates with gradients that were not finite
 };
 
 // Writes this, completely or not at all:
 //   {"best": {"epoch", "metrics": {loader: {name: value}}, "checkpoint"}, "last": {the same},
 //    "train_samples_per_second", "seconds", "workers", "shards", "global_batch_size",
-//    "weights_hash", "recoveries"}
+//    "weights_hash", "recoveries", "precision", "skipped_steps"}
 // Missing values are null. So are NaN and infinity, because JSON has no number for them.
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 

@@ -29,7 +29,7 @@ struct AccuracyOptions {
 // `accuracy01/std`: the standard deviation of the batches' accuracies, computed as Additive does.
 // Outputs [N] or [N, 1] are predictions, which are right for every k if they equal the target.
 // All values are NaN if there is no sample.
-class Accuracy final : public ClassificationMetric {
+class Accuracy final : public OutputMetric {
  public:
   explicit Accuracy(AccuracyOptions options);
 

@@ -29,7 +29,7 @@ struct AUCOptions {
 // Outputs are scores [N, C]. Targets are labels [N] or, for several labels per sample, 0 and 1 as
 // [N, C]. Binary: scores [N] or [N, 1] of being 1, targets 0 and 1. Scores are kept as float32,
 // with one byte for the target, over the whole loader: 5 bytes per sample and class.
-class AUC final : public ClassificationMetric {
+class AUC final : public OutputMetric {
  public:
   explicit AUC(AUCOptions options);
 

@@ -17,7 +17,7 @@ struct ConfusionMatrixOptions {
 
 // Rows are the true classes, columns the predicted ones. The result is a matrix, not a number:
 // names() and compute() are empty.
-class ConfusionMatrix final : public ClassificationMetric {
+class ConfusionMatrix final : public OutputMetric {
  public:
   explicit ConfusionMatrix(ConfusionMatrixOptions options);
 

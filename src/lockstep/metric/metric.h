@@ -2,6 +2,8 @@
 // So merging what several ranks accumulated gives what one process would have computed.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,11 +42,26 @@ class Metric {
   virtual void merge(const StateDict& other) = 0;
 };
 
-// A metric of a model's outputs against the targets, updated once per batch.
-class ClassificationMetric : public Metric {
+// A metric of a model's outputs against the targets, updated once per shard of a batch.
+class OutputMetric : public Metric {
  public:
-  // outputs: [N, classes] scores, or [N] predictions if the metric allows it; targets: [N].
+  // The place of a shard in a pass over a loader. It is the same for any number of workers.
+  struct Place {
+    std::int64_t batch = 0;
+    std::int64_t shard = 0;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+
+  // Called before each update() of a run. Only metrics whose result depends on the order of the
+  // samples need it.
+  virtual void begin(const Place&) {}
+
+  // outputs and targets have one row per sample; the metric says which shapes it takes. Throws
+  // DataError, and counts nothing of the batch, for outputs or targets that do not fit.
   virtual void update(const torch::Tensor& outputs, const torch::Tensor& targets) = 0;
 };
+
+// Its name in version 0.1.0.
+using ClassificationMetric = OutputMetric;
 
 }  // namespace lockstep::metric

@@ -1,6 +1,5 @@
 #include "lockstep/metric/moments.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,17 +16,6 @@ void add_square(ExactSum& sum, double weight, double value) {
   const double square = value * value;
   sum.add_product(weight, square);
   if (std::isfinite(square)) sum.add_product(weight, std::fma(value, value, -square));
-}
-
-torch::Tensor to_tensor(const ExactSum& sum) {
-  return tensor_of<std::int64_t>(sum.words(), {ExactSum::kWords});
-}
-
-ExactSum to_sum(const StateDict& state, std::string_view key) {
-  const auto saved = saved_values<std::int64_t>(state, key, {ExactSum::kWords});
-  ExactSum::Words words{};
-  std::copy(saved.begin(), saved.end(), words.begin());
-  return ExactSum(words);
 }
 
 }  // namespace
@@ -93,9 +81,9 @@ double Moments::std() const {
 
 StateDict Moments::state() const {
   return {{"weight", samples_},
-          {"weights", to_tensor(weights_)},
-          {"sum", to_tensor(sum_)},
-          {"sum_squares", to_tensor(sum_squares_)}};
+          {"weights", saved_sum(weights_)},
+          {"sum", saved_sum(sum_)},
+          {"sum_squares", saved_sum(sum_squares_)}};
 }
 
 Moments Moments::from_state(const StateDict& state) {
@@ -103,12 +91,12 @@ Moments Moments::from_state(const StateDict& state) {
   moments.samples_ = state.get<std::int64_t>("weight");
   // Checkpoints of version 0.1.0 have only means over samples.
   if (state.contains("weights")) {
-    moments.weights_ = to_sum(state, "weights");
+    moments.weights_ = read_sum(state, "weights");
   } else {
     moments.weights_.add(static_cast<double>(moments.samples_));
   }
-  moments.sum_ = to_sum(state, "sum");
-  moments.sum_squares_ = to_sum(state, "sum_squares");
+  moments.sum_ = read_sum(state, "sum");
+  moments.sum_squares_ = read_sum(state, "sum_squares");
   return moments;
 }
 

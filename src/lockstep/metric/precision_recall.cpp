@@ -4,93 +4,79 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/metric/predictions.h"
-#include "lockstep/metric/saved_tensor.h"
 
 namespace lockstep::metric {
 namespace {
 
-std::string class_name(std::size_t index) {
-  return fmt::format("class_{:02}", index);
-}
+constexpr const char* kRatios = "precision, recall, f1";
 
 }  // namespace
 
-PrecisionRecallF1Support::PrecisionRecallF1Support(PrecisionRecallF1SupportOptions options)
-    : options_(std::move(options)) {
-  if (options_.num_classes < 1) {
-    throw ConfigError("precision, recall, f1: num_classes: expected 1 or more, got {}",
-                      options_.num_classes);
-  }
+PrecisionRecallRatios::PrecisionRecallRatios(PrecisionRecallF1SupportOptions options,
+                                             Averages averages)
+    : CountedMetric(options.num_classes, kRatios),
+      options_(std::move(options)),
+      averages_(averages) {
   if (options_.zero_division != 0 && options_.zero_division != 1) {
-    throw ConfigError("precision, recall, f1: zero_division: expected 0 or 1, got {}",
+    throw ConfigError("{}: zero_division: expected 0 or 1, got {}", kRatios,
                       options_.zero_division);
   }
-  reset();
 }
 
-void PrecisionRecallF1Support::reset() {
-  classes_.assign(static_cast<std::size_t>(options_.num_classes), {});
-}
-
-void PrecisionRecallF1Support::update(const torch::Tensor& outputs, const torch::Tensor& targets) {
-  expect_same_samples(outputs, targets);
-  const torch::Tensor predictions = predicted_classes(outputs, options_.num_classes);
-  const torch::Tensor labels = to_labels(targets, options_.num_classes);
-  const auto predicted = elements<std::int64_t>(predictions);
-  const auto expected = elements<std::int64_t>(labels);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    Counts& counts = classes_[static_cast<std::size_t>(expected[i])];
-    ++counts.support;
-    counts.right += predicted[i] == expected[i];
-    ++classes_[static_cast<std::size_t>(predicted[i])].predicted;
-  }
-}
-
-PrecisionRecallF1Support::Scores PrecisionRecallF1Support::score(const Counts& counts) const {
+PrecisionRecallRatios::Scores PrecisionRecallRatios::score(const ClassCount& count) const {
   const auto ratio = [this](std::int64_t part, std::int64_t whole) {
     if (whole == 0) return options_.zero_division;
     return static_cast<double>(part) / static_cast<double>(whole);
   };
-  return {.precision = ratio(counts.right, counts.predicted),
-          .recall = ratio(counts.right, counts.support),
-          .f1 = ratio(2 * counts.right, counts.predicted + counts.support)};
+  return {.precision = ratio(count.right, count.predicted),
+          .recall = ratio(count.right, count.support),
+          .f1 = ratio(2 * count.right, count.predicted + count.support)};
 }
 
-std::string PrecisionRecallF1Support::name(const char* metric, const std::string& average) const {
-  return fmt::format("{}{}{}/{}", options_.prefix, metric, options_.suffix, average);
+std::string PrecisionRecallRatios::name(const char* metric, const std::string& average) const {
+  return fmt::format("{}{}{}{}{}", options_.prefix, metric, options_.suffix,
+                     average.empty() ? "" : "/", average);
 }
 
-std::optional<Better> PrecisionRecallF1Support::better(std::string_view metric) const {
+std::optional<Better> PrecisionRecallRatios::better(std::string_view metric) const {
   // Support is a number of samples, so neither direction is better.
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (metric == name("support", class_name(c))) return std::nullopt;
+  if (metric == name("support", "")) return std::nullopt;
+  for (std::size_t c = 0; c < counts_.classes().size(); ++c) {
+    if (metric == name("support", class_label(c))) return std::nullopt;
   }
   return Better::kLarger;
 }
 
-std::vector<std::string> PrecisionRecallF1Support::names() const {
-  std::vector<std::string> averages = {"_micro", "_macro", "_weighted"};
-  if (options_.per_class) {
-    for (std::size_t c = 0; c < classes_.size(); ++c) averages.push_back(class_name(c));
+std::vector<std::string> PrecisionRecallRatios::names() const {
+  std::vector<std::string> averages, classes;
+  if (averages_ == Averages::kNone) {
+    averages = {""};
+    if (options_.per_class) classes = {""};
+  } else {
+    averages = {"_micro", "_macro", "_weighted"};
+    for (std::size_t c = 0; options_.per_class && c < counts_.classes().size(); ++c) {
+      classes.push_back(class_label(c));
+    }
+    averages.insert(averages.end(), classes.begin(), classes.end());
   }
   std::vector<std::string> names;
   for (const char* metric : {"precision", "recall", "f1"}) {
     for (const std::string& average : averages) names.push_back(name(metric, average));
   }
-  if (options_.per_class) {
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      names.push_back(name("support", class_name(c)));
-    }
-  }
+  for (const std::string& tail : classes) names.push_back(name("support", tail));
   return names;
 }
 
-Metrics PrecisionRecallF1Support::compute() const {
+Metrics PrecisionRecallRatios::compute() const {
   Metrics metrics;
   const auto report = [&](const std::string& average, const Scores& scores) {
     metrics[name("precision", average)] = scores.precision;
     metrics[name("recall", average)] = scores.recall;
     metrics[name("f1", average)] = scores.f1;
+  };
+  const auto report_class = [&](const std::string& tail, const ClassCount& count) {
+    report(tail, score(count));
+    if (options_.per_class) metrics[name("support", tail)] = static_cast<double>(count.support);
   };
   const auto add = [](Scores& sum, const Scores& scores, double weight) {
     sum.precision += scores.precision * weight;
@@ -101,58 +87,51 @@ Metrics PrecisionRecallF1Support::compute() const {
     return {sum.precision / by, sum.recall / by, sum.f1 / by};
   };
 
-  Counts all;
-  Scores sum{}, weighted_sum{};
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    const Counts& counts = classes_[c];
-    const Scores scores = score(counts);
-    all.right += counts.right;
-    all.predicted += counts.predicted;
-    all.support += counts.support;
-    add(sum, scores, 1);
-    add(weighted_sum, scores, static_cast<double>(counts.support));
-    if (options_.per_class) {
-      report(class_name(c), scores);
-      metrics[name("support", class_name(c))] = static_cast<double>(counts.support);
-    }
+  const std::vector<ClassCount>& classes = counts_.classes();
+  if (averages_ == Averages::kNone) {
+    report_class("", classes.front());
+    return metrics;
   }
+  Scores sum{}, weighted_sum{};
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const Scores scores = score(classes[c]);
+    add(sum, scores, 1);
+    add(weighted_sum, scores, static_cast<double>(classes[c].support));
+    if (options_.per_class) report_class(class_label(c), classes[c]);
+  }
+  const ClassCount all = counts_.total();
   const Scores micro = score(all);
   report("_micro", micro);
-  report("_macro", divide(sum, static_cast<double>(classes_.size())));
+  report("_macro", divide(sum, static_cast<double>(classes.size())));
   report("_weighted",
          all.support == 0 ? micro : divide(weighted_sum, static_cast<double>(all.support)));
   return metrics;
 }
 
-StateDict PrecisionRecallF1Support::state() const {
-  std::vector<std::int64_t> counts;
-  for (const auto& [right, predicted, support] : classes_) {
-    counts.insert(counts.end(), {right, predicted, support});
-  }
-  return {{"counts", tensor_of<std::int64_t>(counts, {options_.num_classes, 3})}};
+PrecisionRecallF1Support::PrecisionRecallF1Support(PrecisionRecallF1SupportOptions options)
+    : PrecisionRecallRatios(std::move(options), Averages::kAll) {}
+
+void PrecisionRecallF1Support::update(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  expect_same_samples(outputs, targets);
+  const torch::Tensor predictions = predicted_classes(outputs, options().num_classes);
+  counts_.add_labels(predictions, to_labels(targets, options().num_classes));
 }
 
-std::vector<PrecisionRecallF1Support::Counts> PrecisionRecallF1Support::read(
-    const StateDict& state) const {
-  const auto saved = saved_values<std::int64_t>(state, "counts", {options_.num_classes, 3});
-  std::vector<Counts> classes;
-  for (std::size_t i = 0; i < saved.size(); i += 3) {
-    classes.push_back({saved[i], saved[i + 1], saved[i + 2]});
-  }
-  return classes;
-}
+MultilabelPrecisionRecallF1Support::MultilabelPrecisionRecallF1Support(
+    MultilabelPrecisionRecallF1SupportOptions options)
+    : PrecisionRecallRatios({.num_classes = options.num_classes,
+                             .zero_division = options.zero_division,
+                             .per_class = options.per_class,
+                             .prefix = options.prefix,
+                             .suffix = options.suffix},
+                            options.num_classes == 1 ? Averages::kNone : Averages::kAll),
+      format_{.num_classes = options.num_classes,
+              .limit = score_limit(options.scores, options.threshold, kRatios),
+              .metric = kRatios} {}
 
-void PrecisionRecallF1Support::load_state(const StateDict& state) {
-  classes_ = read(state);
-}
-
-void PrecisionRecallF1Support::merge(const StateDict& other) {
-  const std::vector<Counts> theirs = read(other);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    classes_[c].right += theirs[c].right;
-    classes_[c].predicted += theirs[c].predicted;
-    classes_[c].support += theirs[c].support;
-  }
+void MultilabelPrecisionRecallF1Support::update(const torch::Tensor& outputs,
+                                                const torch::Tensor& targets) {
+  count_maps(counts_, outputs, targets, format_);
 }
 
 }  // namespace lockstep::metric

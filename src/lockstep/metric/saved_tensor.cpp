@@ -35,6 +35,36 @@ std::vector<T> saved_values(const StateDict& state, std::string_view key,
   return {dense.data_ptr<T>(), dense.data_ptr<T>() + dense.numel()};
 }
 
+torch::Tensor saved_sum(const ExactSum& sum) {
+  return tensor_of<std::int64_t>(sum.words(), {ExactSum::kWords});
+}
+
+torch::Tensor saved_sums(std::span<const ExactSum> sums) {
+  std::vector<std::int64_t> words;
+  for (const ExactSum& sum : sums) {
+    words.insert(words.end(), sum.words().begin(), sum.words().end());
+  }
+  return tensor_of<std::int64_t>(words, {static_cast<std::int64_t>(sums.size()), ExactSum::kWords});
+}
+
+ExactSum read_sum(const StateDict& state, std::string_view key) {
+  const auto saved = saved_values<std::int64_t>(state, key, {ExactSum::kWords});
+  ExactSum::Words words{};
+  std::ranges::copy(saved, words.begin());
+  return ExactSum(words);
+}
+
+std::vector<ExactSum> read_sums(const StateDict& state, std::string_view key, std::int64_t count) {
+  const auto saved = saved_values<std::int64_t>(state, key, {count, ExactSum::kWords});
+  std::vector<ExactSum> sums;
+  for (auto from = saved.begin(); from != saved.end(); from += ExactSum::kWords) {
+    ExactSum::Words words{};
+    std::copy_n(from, words.size(), words.begin());
+    sums.emplace_back(words);
+  }
+  return sums;
+}
+
 template torch::Tensor tensor_of(std::span<const std::int64_t>, torch::IntArrayRef);
 template torch::Tensor tensor_of(std::span<const float>, torch::IntArrayRef);
 template torch::Tensor tensor_of(std::span<const std::uint8_t>, torch::IntArrayRef);

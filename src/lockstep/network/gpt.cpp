@@ -7,6 +7,7 @@
 #include <torch/nn/init.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/compute/checkpointed.h"
 #include "lockstep/network/sequence.h"
 
 namespace lockstep::network {
@@ -68,8 +69,8 @@ GPTImpl::GPTImpl(const GPTOptions& options) : options_(options) {
   wpe_ = decoder.register_module("wpe", nn::Embedding(options.tokens, width));
   nn::Module& layers = *decoder.register_module("h", std::make_shared<nn::Module>());
   for (std::int64_t i = 0; i < options.layers; ++i) {
-    layers_.push_back(add_gpt_layer(
-        *layers.register_module(std::to_string(i), std::make_shared<nn::Module>()), width));
+    blocks_.push_back(layers.register_module(std::to_string(i), std::make_shared<nn::Module>()));
+    layers_.push_back(add_gpt_layer(*blocks_.back(), width));
   }
   norm_ = decoder.register_module("ln_f", nn::LayerNorm(nn::LayerNormOptions({width})));
   if (!options.tied) {
@@ -91,7 +92,17 @@ torch::Tensor GPTImpl::forward(const torch::Tensor& tokens) {
   const BlockOptions block{.attention = {.heads = options_.heads,
                                          .mask = mask_.narrow(1, 0, count).narrow(2, 0, count),
                                          .dropout = dropout}};
-  for (auto& layers : layers_) x = transformer_block(x, layers, block);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (options_.checkpoint_activations) {
+      const auto run = [layers = layers_[i], block](const torch::Tensor& own) {
+        BlockLayers same = layers;
+        return transformer_block(own, same, block);
+      };
+      x = compute::checkpointed_call<torch::Tensor>(blocks_[i], run, std::tuple(x));
+    } else {
+      x = transformer_block(x, layers_[i], block);
+    }
+  }
   const torch::Tensor weight = head_.is_empty() ? wte_->weight : head_->weight;
   return torch::linear(norm_->forward(x), weight).transpose(1, 2);
 }

@@ -29,6 +29,9 @@ struct GPTOptions {
   std::int64_t heads = 4;         // of attention
   double dropout = 0.0;           // between 0 and 1
   bool tied = true;               // the last layer has the weights of the embedding
+  // Activations inside of a layer are computed again in backward(), which needs less memory and
+  // more time (docs/guide/activation-checkpointing.md).
+  bool checkpoint_activations = false;
 };
 
 class GPTImpl : public torch::nn::Module {
@@ -46,6 +49,7 @@ class GPTImpl : public torch::nn::Module {
   torch::nn::Embedding wte_{nullptr};  // tokens
   torch::nn::Embedding wpe_{nullptr};  // positions
   std::vector<BlockLayers> layers_;
+  std::vector<std::shared_ptr<torch::nn::Module>> blocks_;  // have the parameters of layers_
   torch::nn::LayerNorm norm_{nullptr};
   torch::nn::Linear head_{nullptr};  // empty if tied
   torch::Tensor mask_;               // for the longest sequence; not saved with the weights

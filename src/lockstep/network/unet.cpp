@@ -11,6 +11,7 @@
 
 #include "lockstep/base/check.h"
 #include "lockstep/base/error.h"
+#include "lockstep/compute/checkpointed.h"
 #include "lockstep/data/describe.h"
 
 namespace lockstep::network {
@@ -143,6 +144,11 @@ UNetImpl::UNetImpl(const UNetOptions& options) : options_(options) {
   register_module("head", head_);
 }
 
+torch::Tensor UNetImpl::through(const nn::Sequential& level, const torch::Tensor& x) const {
+  return options_.checkpoint_activations ? checkpointed(level)->forward(x)
+                                         : level.ptr()->forward(x);
+}
+
 torch::Tensor UNetImpl::forward(const torch::Tensor& input) {
   const std::int64_t least = std::int64_t{1} << options_.depth;
   bool fits = input.dim() == options_.dimensions + 2 && input.size(1) == options_.in;
@@ -157,14 +163,14 @@ torch::Tensor UNetImpl::forward(const torch::Tensor& input) {
   torch::Tensor x = input;
   for (auto& level : encoder_) {
     if (!skipped.empty()) x = halve(x);
-    x = level->forward(x);
+    x = through(level, x);
     skipped.push_back(x);
   }
   skipped.pop_back();
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     const torch::Tensor& skip = skipped.back();
     x = torch::cat({skip, pad_to(upsample_[i]->forward(x), skip)}, 1);
-    x = decoder_[i]->forward(x);
+    x = through(decoder_[i], x);
     skipped.pop_back();
   }
   return head_->forward(x);

@@ -29,6 +29,9 @@ struct UNetOptions {
   std::int64_t width = 32;      // channels of the first level; kGroup: a multiple of 8
   std::int64_t depth = 4;       // how often the size is halved
   UNetNorm norm = UNetNorm::kBatch;
+  // Activations inside of a level are computed again in backward(), which needs less memory and
+  // more time (docs/guide/activation-checkpointing.md).
+  bool checkpoint_activations = false;
 };
 
 class UNetImpl : public torch::nn::Module {
@@ -41,6 +44,8 @@ class UNetImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);
 
  private:
+  torch::Tensor through(const torch::nn::Sequential& level, const torch::Tensor& x) const;
+
   UNetOptions options_;
   std::vector<torch::nn::Sequential> encoder_;
   std::vector<torch::nn::Sequential> upsample_;

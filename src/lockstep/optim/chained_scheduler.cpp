@@ -83,9 +83,53 @@ struct LinearRule {
   }
 };
 
+struct PolynomialRule {
+  static constexpr const char* kName = "PolynomialLR";
+  std::int64_t total_iters;
+  double power;
+
+  double first_lr(double lr) const { return lr; }
+  double next_lr(const Link& link) const {
+    if (link.step > total_iters) return link.lr;
+    const auto left = [&](std::int64_t step) {
+      return 1.0 - static_cast<double>(step) / static_cast<double>(total_iters);
+    };
+    return link.lr * std::pow(left(link.step) / left(link.step - 1), power);
+  }
+};
+
+struct WarmRestartsRule {
+  static constexpr const char* kName = "CosineAnnealingWarmRestarts";
+  std::int64_t t_0;
+  std::int64_t t_mult;
+  double eta_min;
+
+  double first_lr(double lr) const { return lr; }
+  double next_lr(const Link& link) const {
+    std::int64_t step = link.step;  // since the last restart
+    std::int64_t length = t_0;
+    if (t_mult == 1) {
+      step %= length;
+    } else {
+      while (step >= length) {
+        step -= length;
+        length *= t_mult;
+      }
+    }
+    const double part = static_cast<double>(step) / static_cast<double>(length);
+    return eta_min + (link.base_lr - eta_min) * (1.0 + std::cos(std::numbers::pi * part)) / 2.0;
+  }
+};
+
 // The length that must be equal in a state and a scheduler; most schedulers have none.
 std::optional<std::int64_t> length_of(const CosineRule& rule) {
   return rule.t_max;
+}
+std::optional<std::int64_t> length_of(const PolynomialRule& rule) {
+  return rule.total_iters;
+}
+std::optional<std::int64_t> length_of(const WarmRestartsRule& rule) {
+  return rule.t_0;
 }
 template <typename Rule>
 std::optional<std::int64_t> length_of(const Rule&) {
@@ -198,6 +242,29 @@ std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& op
                             .end_factor = options.end_factor,
                             .total_iters = options.total_iters},
                  options.per, optimizer);
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const PolynomialLR& options, Optimizer& optimizer,
+                                          const ScheduleContext& context) {
+  const std::int64_t total_iters = options.total_iters
+                                       ? *options.total_iters
+                                       : steps_of_run("PolynomialLR", options.per, context);
+  check("PolynomialLR").count("total_iters", total_iters);
+  check("PolynomialLR").positive("power", options.power);
+  return chained(PolynomialRule{.total_iters = total_iters, .power = options.power}, options.per,
+                 optimizer);
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingWarmRestarts& options,
+                                          Optimizer& optimizer, const ScheduleContext&) {
+  const Check check_it = check("CosineAnnealingWarmRestarts");
+  check_it.require(options.t_0.value_or(0) > 0, "t_0", "a positive integer",
+                   options.t_0 ? std::to_string(*options.t_0) : "none");
+  check_it.count("t_mult", options.t_mult);
+  check_it.not_negative("eta_min", options.eta_min);
+  return chained(
+      WarmRestartsRule{.t_0 = *options.t_0, .t_mult = options.t_mult, .eta_min = options.eta_min},
+      options.per, optimizer);
 }
 
 std::int64_t steps_of_run(const std::string& scheduler, Per per, const ScheduleContext& context) {

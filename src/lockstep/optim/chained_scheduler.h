@@ -1,6 +1,7 @@
 // The schedulers that compute the next learning rate from the present one: StepLR, MultiStepLR,
-// ExponentialLR, CosineAnnealingLR and LinearLR. As in PyTorch, they keep changes of the learning
-// rate that were made by something else.
+// ExponentialLR, CosineAnnealingLR, LinearLR and PolynomialLR. As in PyTorch, they keep changes of
+// the learning rate that were made by something else. And CosineAnnealingWarmRestarts, which
+// computes it from the first one.
 #pragma once
 
 #include <memory>
@@ -19,6 +20,10 @@ std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingLR& options, Opti
                                           const ScheduleContext& context);
 std::unique_ptr<Scheduler> make_scheduler(const LinearLR& options, Optimizer& optimizer,
                                           const ScheduleContext& context);
+std::unique_ptr<Scheduler> make_scheduler(const PolynomialLR& options, Optimizer& optimizer,
+                                          const ScheduleContext& context);
+std::unique_ptr<Scheduler> make_scheduler(const CosineAnnealingWarmRestarts& options,
+                                          Optimizer& optimizer, const ScheduleContext& context);
 
 // The number of steps that a scheduler makes in the whole run. Throws ConfigError, naming the
 // scheduler, if the run has none.

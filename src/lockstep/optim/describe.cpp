@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/option_text.h"
+#include "lockstep/optim/lookahead.h"
 #include "lockstep/optim/option_tables.h"
 #include "lockstep/optim/torch_optimizer.h"
 
@@ -15,6 +16,10 @@ const char* readable(Per per) {
 }
 const char* readable(Anneal anneal) {
   return anneal == Anneal::kCos ? "cos" : "linear";
+}
+const char* readable(CycleMode mode) {
+  if (mode == CycleMode::kTriangular) return "triangular";
+  return mode == CycleMode::kTriangular2 ? "triangular2" : "exp_range";
 }
 template <typename T>
 const T& readable(const T& value) {
@@ -34,6 +39,9 @@ struct DescribeOptimizer {
   template <HasOptionTable Options>
   std::string operator()(const Options& options) const {
     return text_of(options);
+  }
+  std::string operator()(const OptimizerSpec::LookaheadPtr& o) const {
+    return describe_lookahead(*o, describe(o->optimizer));
   }
   std::string operator()(const OptimizerSpec::TorchOptimizer& optimizer) const {
     return optimizer == nullptr ? "none" : describe(*optimizer);

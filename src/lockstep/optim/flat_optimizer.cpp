@@ -139,8 +139,17 @@ UpdateTensors FlatOptimizer::tensors_of(std::size_t buffer) const {
   return tensors;
 }
 
+FlatOptimizer::Rates FlatOptimizer::rates_of(const Rates& common, std::size_t buffer,
+                                             std::size_t slice) const {
+  const Account& account = accounts_[buffer][slice];
+  return {.lr = common.lr * account.lr_scale,
+          .weight_decay = account.weight_decay.value_or(common.weight_decay),
+          .step = account.steps};
+}
+
 void FlatOptimizer::step(const StepOptions& options) {
   part_ = options.part;
+  wait_for_parts_ = options.wait_for_parts;
   if (part_.count == 1) parameters_.collect_grads();
   count_step();
   update({.scale = options.grad_scale, .zero = options.zero_grad});

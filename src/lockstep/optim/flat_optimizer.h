@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/compute/parallel.h"
+#include "lockstep/optim/cuda_updates.h"
 #include "lockstep/optim/kernels.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/tensor_updates.h"
@@ -71,6 +72,15 @@ class FlatOptimizer : public Optimizer {
     std::int64_t step = 1;  // updates of the parameter, including this one
   };
 
+  // For an update that is not element-wise.
+  FlatParameters& parameters() { return parameters_; }
+  const Part& part() const { return part_; }
+  void wait_for_parts() const {
+    if (wait_for_parts_) wait_for_parts_();
+  }
+  Rates rates_of(const Rates& common, std::size_t buffer, std::size_t slice) const;
+  UpdateTensors tensors_of(std::size_t buffer) const;
+
   // Applies the update that `make_update` makes from the rates, for each parameter that takes part
   // in this step. `common` are the rates of parameters without settings.
   template <typename MakeUpdate>
@@ -100,7 +110,6 @@ class FlatOptimizer : public Optimizer {
   // `filled`: the elements that get the slot's initial value. The memory may be shared with other
   // ranks, which fill their own parts or have filled all of it.
   void make_room(Slot& slot, std::size_t buffer, const std::optional<Part>& filled) const;
-  UpdateTensors tensors_of(std::size_t buffer) const;
   StateDict uneven_steps() const;
   using Accounts = std::vector<std::vector<Account>>;  // one per slice, by buffer
   Accounts load_accounts(const StateDict& state) const;
@@ -115,9 +124,10 @@ class FlatOptimizer : public Optimizer {
   std::vector<ParameterSettings> settings_;
   std::vector<Slot> slots_;
   Accounts accounts_;
-  std::vector<Run> runs_;       // of the current buffer
-  std::int64_t num_steps_ = 0;  // calls of step()
-  Part part_;                   // of the current step
+  std::vector<Run> runs_;                 // of the current buffer
+  std::int64_t num_steps_ = 0;            // calls of step()
+  Part part_;                             // of the current step
+  std::function<void()> wait_for_parts_;  // of the current step
 };
 
 // With fewer elements than this per thread, the thread costs more than it saves.
@@ -136,6 +146,28 @@ void apply_fused(const Update& update, const UpdateTensors& tensors, const Eleme
   });
 }
 
+// Whether there are kernels for these parameters.
+inline bool has_fused_updates(const torch::Tensor& values) {
+  return values.device().is_cpu() &&
+         (values.scalar_type() == torch::kFloat32 || values.scalar_type() == torch::kFloat64);
+}
+
+// By kernels if there are any, otherwise by torch's operations.
+template <typename Update>
+void apply_best(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
+  if (!has_fused_updates(tensors.values)) {
+    // Some updates have a kernel for GPUs.
+    if constexpr (requires { apply_on_gpu(update, tensors, range); }) {
+      if (apply_on_gpu(update, tensors, range)) return;
+    }
+    apply(update, narrowed(tensors, range));
+  } else if (tensors.values.scalar_type() == torch::kFloat32) {
+    apply_fused<float>(update, tensors, range);
+  } else {
+    apply_fused<double>(update, tensors, range);
+  }
+}
+
 template <typename MakeUpdate>
 void FlatOptimizer::apply_to_all(const Rates& common, const MakeUpdate& make_update) {
   for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
@@ -143,7 +175,6 @@ void FlatOptimizer::apply_to_all(const Rates& common, const MakeUpdate& make_upd
     if (runs.empty()) continue;
     const UpdateTensors tensors = tensors_of(i);
     const ElementRange ours = range_of(part_, tensors.values.numel());
-    const bool cpu = tensors.values.device().is_cpu();
     for (const auto& [elements, account] : runs) {
       const ElementRange range{.begin = std::max(ours.begin, elements.begin),
                                .end = std::min(ours.end, elements.end)};
@@ -152,13 +183,7 @@ void FlatOptimizer::apply_to_all(const Rates& common, const MakeUpdate& make_upd
           make_update(Rates{.lr = common.lr * account.lr_scale,
                             .weight_decay = account.weight_decay.value_or(common.weight_decay),
                             .step = account.steps});
-      if (cpu && tensors.values.scalar_type() == torch::kFloat32) {
-        apply_fused<float>(update, tensors, range);
-      } else if (cpu && tensors.values.scalar_type() == torch::kFloat64) {
-        apply_fused<double>(update, tensors, range);
-      } else {
-        apply(update, narrowed(tensors, range));
-      }
+      apply_best(update, tensors, range);
     }
   }
 }

@@ -1,6 +1,8 @@
 #include "lockstep/optim/flat_parameters.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <set>
@@ -240,6 +242,23 @@ void take_grad(Slice& slice) {
   }
   notes_change(slice);
   grad = slice.grad;
+}
+
+// Compares bits, so that the loop needs no branch and becomes vector instructions.
+template <typename T, typename Bits>
+bool all_finite_in(const torch::Tensor& flat, const ElementRange& range, Bits exponent) {
+  const T* const data = flat.data_ptr<T>() + range.begin;
+  std::atomic<bool> finite = true;
+  compute::for_ranges({.size = range.size(), .grain = 65536},
+                      [&](std::int64_t begin, std::int64_t end) {
+                        Bits found = 0;
+                        for (std::int64_t i = begin; i < end; ++i) {
+                          const Bits own = std::bit_cast<Bits>(data[i]) & exponent;
+                          found |= static_cast<Bits>(own == exponent);
+                        }
+                        if (found != 0) finite = false;
+                      });
+  return finite;
 }
 
 std::int64_t blocks_in(std::int64_t size) {
@@ -484,6 +503,34 @@ double FlatParameters::norm_of_blocks(std::span<const double> blocks) const {
   double total = 0.0;
   for (const double block : blocks) total += block;
   return std::sqrt(total);
+}
+
+bool FlatParameters::all_finite(const Part& part) const {
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.is_trainable()) continue;
+    const ElementRange range = range_of(part, buffer.grads.numel());
+    bool finite = true;
+    if (!has_kernels(buffer.grads)) {
+      finite = buffer.grads.narrow(0, range.begin, range.size()).isfinite().all().item<bool>();
+    } else if (buffer.grads.scalar_type() == torch::kFloat32) {
+      finite = all_finite_in<float, std::uint32_t>(buffer.grads, range, 0x7f800000U);
+    } else {
+      finite = all_finite_in<double, std::uint64_t>(buffer.grads, range, 0x7ff0000000000000U);
+    }
+    if (!finite) return false;
+  }
+  return true;
+}
+
+void FlatParameters::drop_grads(const Part& part) {
+  const torch::NoGradGuard no_grad;
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.is_trainable()) continue;
+    const ElementRange range = range_of(part, buffer.grads.numel());
+    buffer.grads.narrow(0, range.begin, range.size()).zero_();
+    for (Slice& slice : buffer.slices) notes_change(slice);
+  }
+  forget_use();
 }
 
 void FlatParameters::clip_grad_value(double limit, const Part& part) {

@@ -143,6 +143,11 @@ class FlatParameters {
   // As many zeroed elements as a buffer has, in the same kind of memory.
   torch::Tensor zeros_like_values(std::size_t buffer) const;
 
+  // Zeroed numbers in the same kind of memory. If it is shared, all ranks must make the same call.
+  torch::Tensor zeros(std::int64_t count, const torch::TensorOptions& options) const {
+    return options_.memory(count, options);
+  }
+
   // Moves the parameters back into memory of this process. Their gradients do not exist afterwards.
   void move_to_own_memory();
 
@@ -156,6 +161,12 @@ class FlatParameters {
   std::int64_t num_blocks() const;
   void block_norms(const Part& part, std::span<double> blocks) const;
   double norm_of_blocks(std::span<const double> blocks) const;
+
+  // Whether all elements of a part of the gradients are finite.
+  bool all_finite(const Part& part = {}) const;
+
+  // Sets a part of the gradients to zero. Afterwards no parameter counts as used.
+  void drop_grads(const Part& part = {});
 
   // Limits every element of the gradients to [-limit, limit].
   void clip_grad_value(double limit, const Part& part = {});

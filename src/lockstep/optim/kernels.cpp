@@ -1,19 +1,32 @@
 #include "lockstep/optim/kernels.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "lockstep/base/vectorize.h"
+#include "lockstep/optim/update_formulas.h"
 
 namespace lockstep::optim::kernels {
 namespace {
 
-// Numbers are computed in double and rounded to the arrays' type once, here, as torch does with the
-// scalars of its operations. Each loop body follows the order of PyTorch's operations.
+template <typename T, typename Formula>
+struct UpdateLoop {
+  const Formula& formula;
+  const Arrays<T>& arrays;
 
-template <typename T, bool kAmsgrad>
-struct AdamLoop {
-  const AdamUpdate& update;
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    const Formula element = formula;  // a copy, so that no write to an array can change it
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict first = arrays.state[0];
+    T* __restrict second = arrays.state[1];
+    T* __restrict third = arrays.state[2];
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      element(values, grads, first, second, third, i);
+    }
+  }
+};
+
+template <typename T, bool kRectified>
+struct RAdamLoop {
+  const RAdamUpdate& update;
   const Arrays<T>& arrays;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
@@ -21,108 +34,27 @@ struct AdamLoop {
     T* __restrict grads = arrays.grads;
     T* __restrict exp_avg = arrays.state[0];
     T* __restrict exp_avg_sq = arrays.state[1];
-    T* __restrict max_exp_avg_sq = arrays.state[2];
     const T scale = static_cast<T>(update.gradient.scale);
     const bool zero = update.gradient.zero;
     const T weight_decay = static_cast<T>(update.weight_decay);
-    const T shrink = static_cast<T>(update.shrink);
     const T beta1 = static_cast<T>(update.beta1);
     const T gain1 = static_cast<T>(1.0 - update.beta1);
     const T beta2 = static_cast<T>(update.beta2);
     const T gain2 = static_cast<T>(1.0 - update.beta2);
     const T eps = static_cast<T>(update.eps);
     const T step_size = static_cast<T>(update.step_size);
-    const T sqrt_correction = static_cast<T>(update.sqrt_correction);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const T scaled = grads[i] * scale;
       const T value = values[i];
       const T grad = scaled + weight_decay * value;
       const T m = exp_avg[i] * beta1 + gain1 * grad;
       const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
-      T second = v;
-      if constexpr (kAmsgrad) {
-        const T previous = max_exp_avg_sq[i];
-        second = v < previous ? previous : v;
-        max_exp_avg_sq[i] = second;
-      }
-      const T denominator = std::sqrt(second) / sqrt_correction + eps;
       exp_avg[i] = m;
       exp_avg_sq[i] = v;
-      values[i] = value * shrink - step_size * m / denominator;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T, bool kMomentum>
-struct SGDLoop {
-  const SGDUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict momentum_buffer = arrays.state[0];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T momentum = static_cast<T>(update.momentum);
-    const T gain = static_cast<T>(update.gain);
-    const bool nesterov = update.nesterov;
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      T direction = scaled + weight_decay * value;
-      if constexpr (kMomentum) {
-        const T b = momentum_buffer[i] * momentum + gain * direction;
-        momentum_buffer[i] = b;
-        direction = nesterov ? direction + momentum * b : b;
-      }
-      values[i] = value - lr * direction;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T, bool kCentered, bool kMomentum>
-struct RMSpropLoop {
-  const RMSpropUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict square_avg = arrays.state[0];
-    T* __restrict grad_avg = arrays.state[1];
-    T* __restrict momentum_buffer = arrays.state[2];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T alpha = static_cast<T>(update.alpha);
-    const T gain = static_cast<T>(1.0 - update.alpha);
-    const T eps = static_cast<T>(update.eps);
-    const T momentum = static_cast<T>(update.momentum);
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      T v = square_avg[i] * alpha + gain * grad * grad;
-      square_avg[i] = v;
-      if constexpr (kCentered) {
-        const T a = grad_avg[i] * alpha + gain * grad;
-        grad_avg[i] = a;
-        v = v - a * a;
-        v = v < T(0) ? T(0) : v;  // rounding can make a variance negative
-      }
-      const T denominator = std::sqrt(v) + eps;
-      if constexpr (kMomentum) {
-        const T b = momentum_buffer[i] * momentum + grad / denominator;
-        momentum_buffer[i] = b;
-        values[i] = value - lr * b;
+      if constexpr (kRectified) {
+        values[i] = value - step_size * m / (std::sqrt(v) + eps);
       } else {
-        values[i] = value - lr * grad / denominator;
+        values[i] = value - step_size * m;
       }
       grads[i] = zero ? T(0) : scaled;
     }
@@ -130,27 +62,246 @@ struct RMSpropLoop {
 };
 
 template <typename T>
-struct AdagradLoop {
-  const AdagradUpdate& update;
+struct NAdamLoop {
+  const NAdamUpdate& update;
   const Arrays<T>& arrays;
 
   LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
     T* __restrict values = arrays.values;
     T* __restrict grads = arrays.grads;
-    T* __restrict sum = arrays.state[0];
+    T* __restrict exp_avg = arrays.state[0];
+    T* __restrict exp_avg_sq = arrays.state[1];
     const T scale = static_cast<T>(update.gradient.scale);
     const bool zero = update.gradient.zero;
     const T weight_decay = static_cast<T>(update.weight_decay);
+    const T beta1 = static_cast<T>(update.beta1);
+    const T gain1 = static_cast<T>(1.0 - update.beta1);
+    const T beta2 = static_cast<T>(update.beta2);
+    const T gain2 = static_cast<T>(1.0 - update.beta2);
+    const T eps = static_cast<T>(update.eps);
+    const T correction = static_cast<T>(update.correction);
+    const T gradient_size = static_cast<T>(update.gradient_size);
+    const T momentum_size = static_cast<T>(update.momentum_size);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      const T grad = scaled + weight_decay * value;
+      const T m = exp_avg[i] * beta1 + gain1 * grad;
+      const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+      const T denominator = std::sqrt(v / correction) + eps;
+      exp_avg[i] = m;
+      exp_avg_sq[i] = v;
+      values[i] = value - gradient_size * grad / denominator - momentum_size * m / denominator;
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T>
+struct AdamaxLoop {
+  const AdamaxUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict exp_avg = arrays.state[0];
+    T* __restrict exp_inf = arrays.state[1];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T beta1 = static_cast<T>(update.beta1);
+    const T gain1 = static_cast<T>(1.0 - update.beta1);
+    const T beta2 = static_cast<T>(update.beta2);
+    const T eps = static_cast<T>(update.eps);
+    const T step_size = static_cast<T>(update.step_size);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T scaled = grads[i] * scale;
+      const T value = values[i];
+      const T grad = scaled + weight_decay * value;
+      const T m = exp_avg[i] * beta1 + gain1 * grad;
+      const T decayed = exp_inf[i] * beta2;
+      const T now = std::abs(grad) + eps;
+      const T largest = decayed < now ? now : decayed;
+      exp_avg[i] = m;
+      exp_inf[i] = largest;
+      values[i] = value - step_size * m / largest;
+      grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T>
+struct AdadeltaLoop {
+  const AdadeltaUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict square_avg = arrays.state[0];
+    T* __restrict acc_delta = arrays.state[1];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T weight_decay = static_cast<T>(update.weight_decay);
+    const T rho = static_cast<T>(update.rho);
+    const T gain = static_cast<T>(1.0 - update.rho);
     const T eps = static_cast<T>(update.eps);
     const T lr = static_cast<T>(update.lr);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const T scaled = grads[i] * scale;
       const T value = values[i];
       const T grad = scaled + weight_decay * value;
-      const T s = sum[i] + grad * grad;
-      sum[i] = s;
-      values[i] = value - lr * grad / (std::sqrt(s) + eps);
+      const T v = square_avg[i] * rho + gain * grad * grad;
+      const T delta = std::sqrt(acc_delta[i] + eps) / std::sqrt(v + eps) * grad;
+      square_avg[i] = v;
+      acc_delta[i] = acc_delta[i] * rho + gain * delta * delta;
+      values[i] = value - lr * delta;
       grads[i] = zero ? T(0) : scaled;
+    }
+  }
+};
+
+template <typename T>
+struct LionLoop {
+  const LionUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict grads = arrays.grads;
+    T* __restrict exp_avg = arrays.state[0];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T beta1 = static_cast<T>(update.beta1);
+    const T gain1 = static_cast<T>(1.0 - update.beta1);
+    const T beta2 = static_cast<T>(update.beta2);
+    const T gain2 = static_cast<T>(1.0 - update.beta2);
+    const T shrink = static_cast<T>(update.shrink);
+    const T lr = static_cast<T>(update.lr);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T grad = grads[i] * scale;
+      const T m = exp_avg[i];
+      const T direction = m * beta1 + gain1 * grad;
+      // Not copysign: the sign of zero is zero, and NaN stays NaN.
+      const T sign = direction > T(0) ? T(1) : direction < T(0) ? T(-1) : direction;
+      exp_avg[i] = m * beta2 + gain2 * grad;
+      values[i] = values[i] * shrink - lr * sign;
+      grads[i] = zero ? T(0) : grad;
+    }
+  }
+};
+
+template <typename T>
+struct LambMomentsLoop {
+  const LambMoments& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict grads = arrays.grads;
+    T* __restrict exp_avg = arrays.state[0];
+    T* __restrict exp_avg_sq = arrays.state[1];
+    const T scale = static_cast<T>(update.gradient.scale);
+    const bool zero = update.gradient.zero;
+    const T beta1 = static_cast<T>(update.beta1);
+    const T gain1 = static_cast<T>(1.0 - update.beta1);
+    const T beta2 = static_cast<T>(update.beta2);
+    const T gain2 = static_cast<T>(1.0 - update.beta2);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T grad = grads[i] * scale;
+      exp_avg[i] = exp_avg[i] * beta1 + gain1 * grad;
+      exp_avg_sq[i] = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+      grads[i] = zero ? T(0) : grad;
+    }
+  }
+};
+
+// The direction u of LambUpdate. Both passes compute it, to the same bits, so it is not stored.
+template <typename T>
+struct LambDirection {
+  explicit LambDirection(const LambUpdate& update)
+      : eps(static_cast<T>(update.eps)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        correction1(static_cast<T>(update.correction1)),
+        correction2(static_cast<T>(update.correction2)) {}
+
+  LOCKSTEP_ALWAYS_INLINE T operator()(T value, T m, T v) const {
+    return m / correction1 / (std::sqrt(v / correction2) + eps) + weight_decay * value;
+  }
+
+  T eps;
+  T weight_decay;
+  T correction1;
+  T correction2;
+};
+
+template <typename T>
+struct LambLoop {
+  const LambUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict values = arrays.values;
+    const T* __restrict exp_avg = arrays.state[0];
+    const T* __restrict exp_avg_sq = arrays.state[1];
+    const LambDirection<T> direction(update);
+    const T step_size = static_cast<T>(update.step_size);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T value = values[i];
+      values[i] = value - step_size * direction(value, exp_avg[i], exp_avg_sq[i]);
+    }
+  }
+};
+
+template <typename T>
+struct LambSquaresLoop {
+  const LambUpdate& update;
+  const Arrays<T>& arrays;
+  LambSquares& result;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    const T* __restrict values = arrays.values;
+    const T* __restrict exp_avg = arrays.state[0];
+    const T* __restrict exp_avg_sq = arrays.state[1];
+    const LambDirection<T> direction(update);
+    // As in SquaresLoop: independent sums, which fit into vector registers.
+    constexpr int kLanes = 8;
+    double of_values[kLanes] = {};
+    double of_updates[kLanes] = {};
+    const auto add = [&](std::int64_t i, int k) __attribute__((always_inline)) {
+      const double value = static_cast<double>(values[i]);
+      const double u = static_cast<double>(direction(values[i], exp_avg[i], exp_avg_sq[i]));
+      of_values[k] += value * value;
+      of_updates[k] += u * u;
+    };
+    std::int64_t i = range.begin;
+    for (; i + kLanes <= range.end; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) add(i + k, k);
+    }
+    for (int k = 0; i < range.end; ++i, ++k) add(i, k);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int k = 0; k < half; ++k) {
+        of_values[k] += of_values[k + half];
+        of_updates[k] += of_updates[k + half];
+      }
+    }
+    result = {.values = of_values[0], .updates = of_updates[0]};
+  }
+};
+
+template <typename T>
+struct LookaheadLoop {
+  const LookaheadUpdate& update;
+  const Arrays<T>& arrays;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    T* __restrict values = arrays.values;
+    T* __restrict slow = arrays.state[0];
+    const T alpha = static_cast<T>(update.alpha);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const T moved = slow[i] + alpha * (values[i] - slow[i]);
+      slow[i] = moved;
+      values[i] = moved;
     }
   }
 };
@@ -182,37 +333,27 @@ struct SquaresLoop {
   }
 };
 
+template <typename T, typename Update>
+void apply_update(const Update& update, const Arrays<T>& arrays, const IndexRange& range) {
+  with_formula<T>(update, arrays.state, [&]<typename Formula>(const Formula& formula) {
+    run_best(UpdateLoop<T, Formula>{formula, arrays}, range);
+  });
+}
+
 template <typename T>
-void apply_adam(const AdamUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  if (arrays.state[2] != nullptr) {
-    run_best(AdamLoop<T, true>{update, arrays}, range);
+void apply_radam(const RAdamUpdate& update, const Arrays<T>& arrays, IndexRange range) {
+  if (update.rectified) {
+    run_best(RAdamLoop<T, true>{update, arrays}, range);
   } else {
-    run_best(AdamLoop<T, false>{update, arrays}, range);
+    run_best(RAdamLoop<T, false>{update, arrays}, range);
   }
 }
 
 template <typename T>
-void apply_sgd(const SGDUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  if (update.momentum != 0.0) {
-    run_best(SGDLoop<T, true>{update, arrays}, range);
-  } else {
-    run_best(SGDLoop<T, false>{update, arrays}, range);
-  }
-}
-
-template <typename T>
-void apply_rmsprop(const RMSpropUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  const bool centered = arrays.state[1] != nullptr;
-  const bool momentum = update.momentum != 0.0;
-  if (centered && momentum) {
-    run_best(RMSpropLoop<T, true, true>{update, arrays}, range);
-  } else if (centered) {
-    run_best(RMSpropLoop<T, true, false>{update, arrays}, range);
-  } else if (momentum) {
-    run_best(RMSpropLoop<T, false, true>{update, arrays}, range);
-  } else {
-    run_best(RMSpropLoop<T, false, false>{update, arrays}, range);
-  }
+LambSquares sum_lamb_squares(const LambUpdate& update, const Arrays<T>& arrays, IndexRange range) {
+  LambSquares result;
+  run_best(LambSquaresLoop<T>{update, arrays, result}, range);
+  return result;
 }
 
 template <typename T>
@@ -225,35 +366,107 @@ double sum_squares(const T* data, std::int64_t size) {
 }  // namespace
 
 void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_adam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_adam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_sgd(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_sgd(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_rmsprop(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_rmsprop(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(AdagradLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(AdagradLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
+}
+
+void apply(const RAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  apply_radam(update, arrays, range);
+}
+
+void apply(const RAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  apply_radam(update, arrays, range);
+}
+
+void apply(const NAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(NAdamLoop<float>{update, arrays}, range);
+}
+
+void apply(const NAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(NAdamLoop<double>{update, arrays}, range);
+}
+
+void apply(const AdamaxUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(AdamaxLoop<float>{update, arrays}, range);
+}
+
+void apply(const AdamaxUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(AdamaxLoop<double>{update, arrays}, range);
+}
+
+void apply(const AdadeltaUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(AdadeltaLoop<float>{update, arrays}, range);
+}
+
+void apply(const AdadeltaUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(AdadeltaLoop<double>{update, arrays}, range);
+}
+
+void apply(const LionUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(LionLoop<float>{update, arrays}, range);
+}
+
+void apply(const LionUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(LionLoop<double>{update, arrays}, range);
+}
+
+void apply(const LambMoments& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(LambMomentsLoop<float>{update, arrays}, range);
+}
+
+void apply(const LambMoments& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(LambMomentsLoop<double>{update, arrays}, range);
+}
+
+void apply(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(LambLoop<float>{update, arrays}, range);
+}
+
+void apply(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(LambLoop<double>{update, arrays}, range);
+}
+
+void apply(const LookaheadUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  run_best(LookaheadLoop<float>{update, arrays}, range);
+}
+
+void apply(const LookaheadUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  run_best(LookaheadLoop<double>{update, arrays}, range);
+}
+
+LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
+  return sum_lamb_squares(update, arrays, range);
+}
+
+LambSquares lamb_squares(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range) {
+  return sum_lamb_squares(update, arrays, range);
 }
 
 double sum_of_squares(const float* data, std::int64_t size) {

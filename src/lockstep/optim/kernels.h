@@ -33,6 +33,26 @@ void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange 
 void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range);
 void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range);
 void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const RAdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const RAdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const NAdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const NAdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const AdamaxUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const AdamaxUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const AdadeltaUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const AdadeltaUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const LionUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const LionUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const LambMoments& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const LambMoments& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range);
+void apply(const LookaheadUpdate& update, const Arrays<float>& arrays, IndexRange range);
+void apply(const LookaheadUpdate& update, const Arrays<double>& arrays, IndexRange range);
+
+// Over at most kSumBlock elements, summed in double in an order that depends only on their number.
+LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range);
+LambSquares lamb_squares(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range);
 
 // Sums in double, in an order that depends only on `size`. Longer arrays are summed block by block.
 inline constexpr std::int64_t kSumBlock = 4096;

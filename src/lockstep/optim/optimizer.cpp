@@ -5,9 +5,16 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/adadelta.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/adamax.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/lamb.h"
+#include "lockstep/optim/lion.h"
+#include "lockstep/optim/lookahead.h"
+#include "lockstep/optim/nadam.h"
+#include "lockstep/optim/radam.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/optim/torch_optimizer.h"
@@ -45,6 +52,10 @@ struct MakeOptimizer {
     return make_optimizer(optimizer, parameters);
   }
 
+  std::unique_ptr<Optimizer> operator()(const OptimizerSpec::LookaheadPtr& options) const {
+    return make_optimizer(*options, parameters);
+  }
+
   template <typename Options>
   std::unique_ptr<Optimizer> operator()(const Options& options) const {
     auto optimizer = make_optimizer(options, parameters);
@@ -79,6 +90,9 @@ void update_each(FlatParameters& parameters, const StepOptions& options,
   parameters.mark_updated();
   if (options.zero_grad) parameters.zero_grad();
 }
+
+OptimizerSpec::OptimizerSpec(const Lookahead& options)
+    : choice_(std::make_shared<const Lookahead>(options)) {}
 
 std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const {
   if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_trainable)) {

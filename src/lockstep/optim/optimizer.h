@@ -15,6 +15,7 @@
 
 #include <concepts>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ struct StepOptions {
   bool zero_grad = true;
   // The part of the elements to update. Other ranks update the rest in the same memory.
   Part part = {};
+  // Waits until the ranks that update the other parts have come here, too. An optimizer that needs
+  // sums over whole parameters calls it between its passes. Nothing: there are no other parts.
+  std::function<void()> wait_for_parts = {};
 };
 
 // Updates the parameters for which it was made. Those that a backward() reached since the last step
@@ -61,7 +65,8 @@ class Optimizer {
   virtual double lr() const = 0;
   virtual void set_lr(double lr) = 0;
 
-  // SGD, RMSprop: momentum; Adam, AdamW: beta1; others have none, and setting it throws Error.
+  // SGD, RMSprop: momentum; those with a beta1: beta1; others have none, and setting it throws
+  // Error.
   virtual std::optional<double> momentum() const { return std::nullopt; }
   virtual void set_momentum(double momentum);
 
@@ -152,6 +157,74 @@ struct Adagrad {
   double eps = 1e-10;                      // added to the denominator
 };
 
+// Adam that begins with steps of plain momentum, until the variance of its steps is known (Liu et
+// al. 2019).
+struct RAdam {
+  double lr = 1e-3;
+  double beta1 = 0.9;         // decay of the gradient's running mean
+  double beta2 = 0.999;       // decay of the squared gradient's running mean
+  double eps = 1e-8;          // added to the denominator
+  double weight_decay = 0.0;  // an L2 penalty: added to the gradient
+};
+
+// Adam with Nesterov's momentum (Dozat 2016). The numbers are those of PyTorch 2; PyTorch 1.13
+// counts one factor of the momentum twice. If beta1 changes during a run, past steps count with the
+// present one.
+struct NAdam {
+  double lr = 2e-3;
+  double beta1 = 0.9;            // decay of the gradient's running mean
+  double beta2 = 0.999;          // decay of the squared gradient's running mean
+  double eps = 1e-8;             // added to the denominator
+  double weight_decay = 0.0;     // an L2 penalty: added to the gradient
+  double momentum_decay = 4e-3;  // how fast the momentum rises to beta1
+};
+
+// Adam that divides by the largest gradient, which decays, instead of a mean.
+struct Adamax {
+  double lr = 2e-3;
+  double beta1 = 0.9;         // decay of the gradient's running mean
+  double beta2 = 0.999;       // decay of the largest gradient
+  double eps = 1e-8;          // added to the gradient's size
+  double weight_decay = 0.0;  // an L2 penalty: added to the gradient
+};
+
+// Steps as large as the previous ones, in units of the gradient (Zeiler 2012).
+struct Adadelta {
+  double lr = 1.0;
+  double rho = 0.9;           // decay of both running means
+  double eps = 1e-6;          // added to both means
+  double weight_decay = 0.0;  // an L2 penalty: added to the gradient
+};
+
+// Steps of the same size for every element (Chen et al. 2023). It needs a learning rate 3 to 10
+// times smaller than AdamW's, and a weight decay that is larger by as much.
+struct Lion {
+  double lr = 1e-4;
+  double beta1 = 0.9;         // weight of the momentum in a step
+  double beta2 = 0.99;        // decay of the momentum
+  double weight_decay = 0.0;  // shrinks the weights, independently of the gradient
+};
+
+// Adam for large batches: the step of each parameter is as long as the parameter, times lr (You et
+// al. 2020). With bias_correction = false and max_weight_norm = 10 it is Catalyst's.
+struct Lamb {
+  double lr = 1e-3;
+  double beta1 = 0.9;           // decay of the gradient's running mean
+  double beta2 = 0.999;         // decay of the squared gradient's running mean
+  double eps = 1e-6;            // added to the denominator
+  double weight_decay = 0.0;    // added to the step, before it is scaled
+  bool bias_correction = true;  // of the running means, which begin with zero
+  double max_weight_norm = std::numeric_limits<double>::infinity();  // larger norms count as this
+};
+
+class OptimizerSpec;
+
+// Another optimizer takes `k` steps; then the weights go back, and only the part alpha of the way
+// remains (Zhang et al. 2019):
+//
+//   .optimizer = ls::optim::Lookahead{.optimizer = ls::optim::RAdam{.lr = 1e-3}}
+struct Lookahead;
+
 // Settings for some of the parameters.
 struct ParameterSettings {
   std::string names;              // a pattern as for files in a shell: "*.bias", "0.*"
@@ -191,6 +264,20 @@ class OptimizerSpec {
       : choice_(options), settings_(std::move(settings)) {}
   OptimizerSpec(const Adagrad& options, std::vector<ParameterSettings> settings = {})
       : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const RAdam& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const NAdam& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const Adamax& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const Adadelta& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const Lion& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  OptimizerSpec(const Lamb& options, std::vector<ParameterSettings> settings = {})
+      : choice_(options), settings_(std::move(settings)) {}
+  // The settings are those of the optimizer in it.
+  OptimizerSpec(const Lookahead& options);
 
   // An optimizer that exists already and was made for (some of) the model's parameters.
   template <std::derived_from<torch::optim::Optimizer> T>
@@ -211,14 +298,22 @@ class OptimizerSpec {
   // this spec is empty.
   std::unique_ptr<Optimizer> make(FlatParameters& parameters) const;
 
-  using Choice = std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, TorchOptimizer,
-                              TorchFactory, Factory>;
+  using LookaheadPtr = std::shared_ptr<const Lookahead>;
+  using Choice =
+      std::variant<std::monostate, Adam, AdamW, SGD, RMSprop, Adagrad, RAdam, NAdam, Adamax,
+                   Adadelta, Lion, Lamb, LookaheadPtr, TorchOptimizer, TorchFactory, Factory>;
   const Choice& choice() const { return choice_; }
   const std::vector<ParameterSettings>& settings() const { return settings_; }
 
  private:
   Choice choice_;
   std::vector<ParameterSettings> settings_;
+};
+
+struct Lookahead {
+  OptimizerSpec optimizer;  // any of Lockstep's or torch's, or your own; required
+  std::int64_t k = 5;       // its steps between two updates of the slow weights
+  double alpha = 0.5;       // how far the slow weights move to the optimizer's
 };
 
 }  // namespace lockstep::optim

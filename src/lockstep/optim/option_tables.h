@@ -133,6 +133,81 @@ struct OptionTable<Adagrad> {
       OptionField("eps", &Adagrad::eps, kAboutEps));
 };
 
+inline constexpr const char* kAboutMean = "decay of the gradient's running mean";
+inline constexpr const char* kAboutSquare = "decay of the squared gradient's running mean";
+inline constexpr const char* kAboutShrink = "applied to the weights directly";
+
+template <>
+struct OptionTable<RAdam> {
+  static constexpr const char* kName = "RAdam";
+  static constexpr const char* kAbout =
+      "Adam that begins with plain momentum, until its variance is known.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("lr", &RAdam::lr, kAboutLr), OptionField("beta1", &RAdam::beta1, kAboutMean),
+      OptionField("beta2", &RAdam::beta2, kAboutSquare), OptionField("eps", &RAdam::eps, kAboutEps),
+      OptionField("weight_decay", &RAdam::weight_decay, kAboutPenalty));
+};
+
+template <>
+struct OptionTable<NAdam> {
+  static constexpr const char* kName = "NAdam";
+  static constexpr const char* kAbout = "Adam with Nesterov's momentum.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("lr", &NAdam::lr, kAboutLr), OptionField("beta1", &NAdam::beta1, kAboutMean),
+      OptionField("beta2", &NAdam::beta2, kAboutSquare), OptionField("eps", &NAdam::eps, kAboutEps),
+      OptionField("weight_decay", &NAdam::weight_decay, kAboutPenalty),
+      OptionField("momentum_decay", &NAdam::momentum_decay,
+                  "how fast the momentum rises to beta1"));
+};
+
+template <>
+struct OptionTable<Adamax> {
+  static constexpr const char* kName = "Adamax";
+  static constexpr const char* kAbout = "Adam that divides by the largest gradient.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("lr", &Adamax::lr, kAboutLr), OptionField("beta1", &Adamax::beta1, kAboutMean),
+      OptionField("beta2", &Adamax::beta2, "decay of the largest gradient"),
+      OptionField("eps", &Adamax::eps, "added to the gradient's size"),
+      OptionField("weight_decay", &Adamax::weight_decay, kAboutPenalty));
+};
+
+template <>
+struct OptionTable<Adadelta> {
+  static constexpr const char* kName = "Adadelta";
+  static constexpr const char* kAbout = "Steps as large as the previous ones.";
+  static constexpr auto kFields =
+      std::tuple(OptionField("lr", &Adadelta::lr, kAboutLr),
+                 OptionField("rho", &Adadelta::rho, "decay of both running means"),
+                 OptionField("eps", &Adadelta::eps, "added to both means"),
+                 OptionField("weight_decay", &Adadelta::weight_decay, kAboutPenalty));
+};
+
+template <>
+struct OptionTable<Lion> {
+  static constexpr const char* kName = "Lion";
+  static constexpr const char* kAbout = "Steps of the same size for every element.";
+  static constexpr auto kFields =
+      std::tuple(OptionField("lr", &Lion::lr, kAboutLr),
+                 OptionField("beta1", &Lion::beta1, "weight of the momentum in a step"),
+                 OptionField("beta2", &Lion::beta2, "decay of the momentum"),
+                 OptionField("weight_decay", &Lion::weight_decay, kAboutShrink));
+};
+
+template <>
+struct OptionTable<Lamb> {
+  static constexpr const char* kName = "Lamb";
+  static constexpr const char* kAbout =
+      "Adam for large batches: each parameter's step is as long as the parameter, times lr.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("lr", &Lamb::lr, kAboutLr), OptionField("beta1", &Lamb::beta1, kAboutMean),
+      OptionField("beta2", &Lamb::beta2, kAboutSquare), OptionField("eps", &Lamb::eps, kAboutEps),
+      OptionField("weight_decay", &Lamb::weight_decay, "added to the step, before it is scaled"),
+      OptionField("bias_correction", &Lamb::bias_correction,
+                  "of the running means, which begin with zero"),
+      OptionField("max_weight_norm", &Lamb::max_weight_norm,
+                  "larger norms of a parameter count as this"));
+};
+
 template <typename Options>
 constexpr auto per_field() {
   return OptionField("per", &Options::per, "whether a step is made every epoch or every batch");
@@ -186,6 +261,49 @@ struct OptionTable<LinearLR> {
       OptionField("end_factor", &LinearLR::end_factor, "of the learning rate at the end"),
       OptionField("total_iters", &LinearLR::total_iters, "steps to end_factor"),
       per_field<LinearLR>());
+};
+
+template <>
+struct OptionTable<PolynomialLR> {
+  static constexpr const char* kName = "PolynomialLR";
+  static constexpr const char* kAbout = "Down to zero, as a power of the steps that are left.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("total_iters", &PolynomialLR::total_iters,
+                  "steps to zero; default: all steps of the run"),
+      OptionField("power", &PolynomialLR::power, "1: in equal steps"), per_field<PolynomialLR>());
+};
+
+template <>
+struct OptionTable<CosineAnnealingWarmRestarts> {
+  static constexpr const char* kName = "CosineAnnealingWarmRestarts";
+  static constexpr const char* kAbout = "Half a cosine down to eta_min, again and again.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("t_0", &CosineAnnealingWarmRestarts::t_0, "steps of the first cycle").required(),
+      OptionField("t_mult", &CosineAnnealingWarmRestarts::t_mult,
+                  "a cycle is this many times as long as the one before"),
+      OptionField("eta_min", &CosineAnnealingWarmRestarts::eta_min,
+                  "the learning rate at the end of a cycle"),
+      per_field<CosineAnnealingWarmRestarts>());
+};
+
+template <>
+struct OptionTable<CyclicLR> {
+  static constexpr const char* kName = "CyclicLR";
+  static constexpr const char* kAbout = "From base_lr up to max_lr and down again.";
+  static constexpr auto kFields = std::tuple(
+      OptionField("base_lr", &CyclicLR::base_lr,
+                  "the smallest learning rate; default: the optimizer's"),
+      OptionField("max_lr", &CyclicLR::max_lr, "the largest one").required(),
+      OptionField("step_size_up", &CyclicLR::step_size_up, "steps from base_lr to max_lr"),
+      OptionField("step_size_down", &CyclicLR::step_size_down, "steps back; default: step_size_up"),
+      OptionField("mode", &CyclicLR::mode,
+                  "the height of the cycles: equal, halved with each, or times gamma in each step"),
+      OptionField("gamma", &CyclicLR::gamma, "for exp_range"),
+      OptionField("cycle_momentum", &CyclicLR::cycle_momentum,
+                  "momentum falls as lr rises; needs an optimizer with it"),
+      OptionField("base_momentum", &CyclicLR::base_momentum, "momentum at max_lr"),
+      OptionField("max_momentum", &CyclicLR::max_momentum, "momentum at base_lr"),
+      per_field<CyclicLR>());
 };
 
 template <>

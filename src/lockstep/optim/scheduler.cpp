@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_text.h"
 #include "lockstep/optim/chained_scheduler.h"
+#include "lockstep/optim/cyclic.h"
 #include "lockstep/optim/function_scheduler.h"
 #include "lockstep/optim/one_cycle.h"
 #include "lockstep/optim/plateau.h"

@@ -120,6 +120,43 @@ struct LinearLR {
   Per per = Per::kEpoch;
 };
 
+// (1 - step / total_iters)^power times the optimizer's learning rate; then it stays zero.
+struct PolynomialLR {
+  std::optional<std::int64_t> total_iters;  // steps to zero; default: the steps of the whole run
+  double power = 1.0;
+  Per per = Per::kEpoch;
+};
+
+// Half a cosine from the optimizer's learning rate to eta_min, again and again.
+struct CosineAnnealingWarmRestarts {
+  std::optional<std::int64_t> t_0;  // steps of the first cycle; required
+  std::int64_t t_mult = 1;          // every cycle is this many times as long as the one before
+  double eta_min = 0.0;
+  Per per = Per::kEpoch;
+};
+
+// How the height of a cycle changes.
+enum class CycleMode {
+  kTriangular,   // not at all
+  kTriangular2,  // half as high as the cycle before
+  kExpRange,     // by gamma in each step
+};
+
+// From base_lr up to max_lr and down again, in equal steps; momentum moves the opposite way. The
+// learning rate is set when the scheduler is made.
+struct CyclicLR {
+  std::optional<double> base_lr;               // default: the optimizer's
+  std::optional<double> max_lr;                // required
+  std::int64_t step_size_up = 2000;            // steps from base_lr to max_lr
+  std::optional<std::int64_t> step_size_down;  // and back; default: step_size_up
+  CycleMode mode = CycleMode::kTriangular;
+  double gamma = 1.0;          // for kExpRange
+  bool cycle_momentum = true;  // needs an optimizer with momentum
+  double base_momentum = 0.8;  // at max_lr
+  double max_momentum = 0.9;   // at base_lr
+  Per per = Per::kBatch;
+};
+
 // Up from max_lr / div_factor to max_lr, then down to max_lr / div_factor / final_div_factor;
 // momentum moves the opposite way. The learning rate is set when the scheduler is made. More than
 // total_steps steps throw.
@@ -180,6 +217,9 @@ class SchedulerSpec {
   SchedulerSpec(const CosineAnnealingLR& options) : choice_(options) {}
   SchedulerSpec(const LinearLR& options) : choice_(options) {}
   SchedulerSpec(const OneCycleLR& options) : choice_(options) {}
+  SchedulerSpec(const PolynomialLR& options) : choice_(options) {}
+  SchedulerSpec(const CosineAnnealingWarmRestarts& options) : choice_(options) {}
+  SchedulerSpec(const CyclicLR& options) : choice_(options) {}
   SchedulerSpec(const ReduceLROnPlateau& options) : choice_(options) {}
   SchedulerSpec(const FunctionLR& options) : choice_(options) {}
   SchedulerSpec(const SequentialLR& options);
@@ -195,9 +235,9 @@ class SchedulerSpec {
   // if this spec is empty.
   std::unique_ptr<Scheduler> make(Optimizer& optimizer, const ScheduleContext& context) const;
 
-  using Choice =
-      std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR, LinearLR,
-                   OneCycleLR, ReduceLROnPlateau, FunctionLR, SequentialPtr, Factory>;
+  using Choice = std::variant<std::monostate, StepLR, MultiStepLR, ExponentialLR, CosineAnnealingLR,
+                              LinearLR, OneCycleLR, PolynomialLR, CosineAnnealingWarmRestarts,
+                              CyclicLR, ReduceLROnPlateau, FunctionLR, SequentialPtr, Factory>;
   const Choice& choice() const { return choice_; }
 
  private:

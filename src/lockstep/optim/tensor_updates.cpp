@@ -18,6 +18,22 @@ void finish(const GradientUse& use, const UpdateTensors& tensors) {
   if (use.zero) tensors.grads.zero_();
 }
 
+// The running means of the gradient and of its square.
+void add_moments(const LambMoments& update, const torch::Tensor& grad,
+                 const UpdateTensors& tensors) {
+  tensors.state[0].mul_(update.beta1).add_(grad, 1.0 - update.beta1);
+  tensors.state[1].mul_(update.beta2).addcmul_(grad, grad, 1.0 - update.beta2);
+}
+
+torch::Tensor lamb_direction(const LambUpdate& update, const UpdateTensors& tensors) {
+  const torch::Tensor& exp_avg = tensors.state[0];
+  const torch::Tensor& exp_avg_sq = tensors.state[1];
+  const torch::Tensor size = exp_avg_sq.div(update.correction2).sqrt_().add_(update.eps);
+  torch::Tensor direction = exp_avg.div(update.correction1).div_(size);
+  if (update.weight_decay != 0.0) direction.add_(tensors.values, update.weight_decay);
+  return direction;
+}
+
 }  // namespace
 
 UpdateTensors narrowed(const UpdateTensors& tensors, const ElementRange& range) {
@@ -84,6 +100,94 @@ void apply(const AdagradUpdate& update, const UpdateTensors& tensors) {
   sum.addcmul_(grad, grad, 1.0);
   tensors.values.addcdiv_(grad, sum.sqrt().add_(update.eps), -update.lr);
   finish(update.gradient, tensors);
+}
+
+void apply(const RAdamUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& exp_avg = tensors.state[0];
+  const torch::Tensor& exp_avg_sq = tensors.state[1];
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  add_moments({.beta1 = update.beta1, .beta2 = update.beta2}, grad, tensors);
+  if (update.rectified) {
+    tensors.values.addcdiv_(exp_avg, exp_avg_sq.sqrt().add_(update.eps), -update.step_size);
+  } else {
+    tensors.values.add_(exp_avg, -update.step_size);
+  }
+  finish(update.gradient, tensors);
+}
+
+void apply(const NAdamUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& exp_avg = tensors.state[0];
+  const torch::Tensor& exp_avg_sq = tensors.state[1];
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  add_moments({.beta1 = update.beta1, .beta2 = update.beta2}, grad, tensors);
+  const torch::Tensor denominator = exp_avg_sq.div(update.correction).sqrt_().add_(update.eps);
+  tensors.values.addcdiv_(grad, denominator, -update.gradient_size);
+  tensors.values.addcdiv_(exp_avg, denominator, -update.momentum_size);
+  finish(update.gradient, tensors);
+}
+
+void apply(const AdamaxUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& exp_avg = tensors.state[0];
+  const torch::Tensor& exp_inf = tensors.state[1];
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  exp_avg.mul_(update.beta1).add_(grad, 1.0 - update.beta1);
+  exp_inf.copy_(torch::maximum(exp_inf * update.beta2, grad.abs().add_(update.eps)));
+  tensors.values.addcdiv_(exp_avg, exp_inf, -update.step_size);
+  finish(update.gradient, tensors);
+}
+
+void apply(const AdadeltaUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& square_avg = tensors.state[0];
+  const torch::Tensor& acc_delta = tensors.state[1];
+  const torch::Tensor grad = decayed_gradient(update.gradient, update.weight_decay, tensors);
+  square_avg.mul_(update.rho).addcmul_(grad, grad, 1.0 - update.rho);
+  const torch::Tensor size = square_avg.add(update.eps).sqrt_();
+  const torch::Tensor delta = acc_delta.add(update.eps).sqrt_().div_(size).mul_(grad);
+  acc_delta.mul_(update.rho).addcmul_(delta, delta, 1.0 - update.rho);
+  tensors.values.add_(delta, -update.lr);
+  finish(update.gradient, tensors);
+}
+
+void apply(const LionUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& exp_avg = tensors.state[0];
+  const torch::Tensor grad = decayed_gradient(update.gradient, 0.0, tensors);
+  const torch::Tensor direction = exp_avg.mul(update.beta1).add_(grad, 1.0 - update.beta1).sign_();
+  exp_avg.mul_(update.beta2).add_(grad, 1.0 - update.beta2);
+  if (update.shrink != 1.0) tensors.values.mul_(update.shrink);
+  tensors.values.add_(direction, -update.lr);
+  finish(update.gradient, tensors);
+}
+
+void apply(const LambMoments& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  add_moments(update, decayed_gradient(update.gradient, 0.0, tensors), tensors);
+  finish(update.gradient, tensors);
+}
+
+void apply(const LambUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  tensors.values.sub_(lamb_direction(update, tensors), update.step_size);
+}
+
+void apply(const LookaheadUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& slow = tensors.state[0];
+  slow.add_(tensors.values.sub(slow), update.alpha);
+  tensors.values.copy_(slow);
+}
+
+LambSquares lamb_squares(const LambUpdate& update, const UpdateTensors& tensors) {
+  torch::NoGradGuard no_grad;
+  const auto square_of = [](const torch::Tensor& tensor) {
+    return tensor.to(torch::kFloat64).square().sum().item<double>();
+  };
+  return {.values = square_of(tensors.values),
+          .updates = square_of(lamb_direction(update, tensors))};
 }
 
 }  // namespace lockstep::optim

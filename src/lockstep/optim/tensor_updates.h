@@ -24,5 +24,16 @@ void apply(const AdamUpdate& update, const UpdateTensors& tensors);
 void apply(const SGDUpdate& update, const UpdateTensors& tensors);
 void apply(const RMSpropUpdate& update, const UpdateTensors& tensors);
 void apply(const AdagradUpdate& update, const UpdateTensors& tensors);
+void apply(const RAdamUpdate& update, const UpdateTensors& tensors);
+void apply(const NAdamUpdate& update, const UpdateTensors& tensors);
+void apply(const AdamaxUpdate& update, const UpdateTensors& tensors);
+void apply(const AdadeltaUpdate& update, const UpdateTensors& tensors);
+void apply(const LionUpdate& update, const UpdateTensors& tensors);
+void apply(const LambMoments& update, const UpdateTensors& tensors);
+void apply(const LambUpdate& update, const UpdateTensors& tensors);
+void apply(const LookaheadUpdate& update, const UpdateTensors& tensors);
+
+// Over all elements of the tensors.
+LambSquares lamb_squares(const LambUpdate& update, const UpdateTensors& tensors);
 
 }  // namespace lockstep::optim

@@ -2,8 +2,6 @@
 #include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/check_run.h"
 #include "lockstep/callback/checkpoint.h"
-#include "lockstep/callback/classification.h"
-#include "lockstep/callback/confusion_matrix.h"
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
@@ -29,55 +27,13 @@ void add(Targets& targets, const std::string& name, const std::string& about,
                                  [](const Options& o) { return std::make_shared<Callback>(o); });
 }
 
-const char* const kInput = "scores [N, C], or predictions [N], in the batch";
-const char* const kTarget = "labels in the batch";
-const char* const kPrefix = "before the metric's name";
-const char* const kSuffix = "after the metric's name";
-
-void add_metrics(Targets& targets) {
-  using A = AccuracyCallbackOptions;
-  add<AccuracyCallback, A>(
-      targets, "AccuracyCallback", "accuracy01, accuracy03, accuracy05.",
-      {{"input_key", &A::input_key, kInput},
-       {"target_key", &A::target_key, kTarget},
-       {"topk", &A::topk, "which k; default: 1, and 3 and 5 if num_classes allows"},
-       {"num_classes", &A::num_classes, "of the targets"},
-       {"prefix", &A::prefix, kPrefix},
-       {"suffix", &A::suffix, kSuffix}});
-  using P = PrecisionRecallF1SupportCallbackOptions;
-  add<PrecisionRecallF1SupportCallback, P>(
-      targets, "PrecisionRecallF1SupportCallback", "precision, recall and f1, averaged three ways.",
-      {{"input_key", &P::input_key, kInput},
-       {"target_key", &P::target_key, kTarget},
-       config::required("num_classes", &P::num_classes, "of the targets"),
-       {"zero_division", &P::zero_division, "the value of a ratio 0 / 0"},
-       {"per_class", &P::per_class, "also each class, not only the averages"},
-       {"prefix", &P::prefix, kPrefix},
-       {"suffix", &P::suffix, kSuffix}});
-  using U = AUCCallbackOptions;
-  add<AUCCallback, U>(
-      targets, "AUCCallback", "The area under the ROC curve, exact.",
-      {{"input_key", &U::input_key, kInput},
-       {"target_key", &U::target_key, kTarget},
-       {"num_classes", &U::num_classes, "of the targets; default: taken from the first batch"},
-       {"per_class", &U::per_class, "also each class, not only the averages"},
-       {"prefix", &U::prefix, kPrefix},
-       {"suffix", &U::suffix, kSuffix}});
-  using M = ConfusionMatrixCallbackOptions;
-  add<ConfusionMatrixCallback, M>(
-      targets, "ConfusionMatrixCallback", "Which class is predicted as which, as a picture.",
-      {{"input_key", &M::input_key, kInput},
-       {"target_key", &M::target_key, kTarget},
-       {"num_classes", &M::num_classes, "of the targets; not needed with class_names"},
-       {"class_names", &M::class_names, "default: 0, 1, 2, …"},
-       {"normalized", &M::normalized, "shares of each true class instead of counts"},
-       {"prefix", &M::prefix, "before confusion_matrix in the picture's tag"}});
+void add_criterion(Targets& targets) {
   using C = CriterionCallbackOptions;
   add<CriterionCallback, C>(
       targets, "CriterionCallback", "A further loss, reported as a metric or added to the loss.",
       {config::required("criterion", &C::criterion, "what computes it"),
        {"input_key", &C::input_key, "the model's output in the batch"},
-       {"target_key", &C::target_key, kTarget},
+       {"target_key", &C::target_key, "labels in the batch"},
        {"metric_key", &C::metric_key, "its name among the metrics"},
        {"weight", &C::weight, "its factor in the loss; 0: it is only reported"},
        {"loss_key", &C::loss_key, "the loss it is added to"}});
@@ -135,7 +91,7 @@ void add_flow(Targets& targets) {
 }  // namespace
 
 void add_callbacks(Targets& targets) {
-  add_metrics(targets);
+  add_criterion(targets);
   add_changes(targets);
   add_flow(targets);
   using E = EarlyStoppingCallbackOptions;

@@ -4,6 +4,9 @@
 
 #include <torch/nn/modules.h>
 
+#include "lockstep/network/global_pool.h"
+#include "lockstep/network/rms_norm.h"
+#include "lockstep/network/squeeze_excitation.h"
 #include "lockstep/recipe/input_sizes.h"
 #include "lockstep/recipe/targets.h"
 
@@ -93,6 +96,22 @@ struct SoftmaxOptions {
 struct FlattenOptions {
   std::int64_t start_dim = 1;
   std::int64_t end_dim = -1;
+};
+
+struct AttentionPoolOptions {
+  std::optional<std::int64_t> channels;
+};
+
+struct ExcitationOptions {
+  std::optional<std::int64_t> channels;
+  std::int64_t reduction = 16;
+  bool spatial = false;
+};
+
+struct RootNormOptions {
+  std::optional<std::int64_t> features;
+  double eps = 1e-6;
+  bool elementwise_affine = true;
 };
 
 struct UnflattenOptions {
@@ -295,6 +314,10 @@ void add_activations(Targets& targets) {
       [](const E& o) { return AnyModule(nn::ELU(nn::ELUOptions().alpha(o.alpha))); });
   add_plain_layer<nn::GELU>(targets, "GELU", "x times the normal distribution's P(X <= x)");
   add_plain_layer<nn::SiLU>(targets, "SiLU", "x sigmoid(x), also known as swish");
+  add_plain_layer<nn::Mish>(targets, "Mish", "x tanh(log(1 + exp(x)))");
+  add_plain_layer<nn::SELU>(targets, "SELU", "ELU with a scale that keeps the variance");
+  add_plain_layer<nn::ReLU6>(targets, "ReLU6", "min(max(x, 0), 6)");
+  add_plain_layer<nn::PReLU>(targets, "PReLU", "LeakyReLU with a slope that is learned");
   add_plain_layer<nn::Tanh>(targets, "Tanh", "tanh(x)");
   add_plain_layer<nn::Sigmoid>(targets, "Sigmoid", "1 / (1 + exp(-x))");
   add_plain_layer<nn::Softplus>(targets, "Softplus", "log(1 + exp(x))");
@@ -327,6 +350,54 @@ void add_shapes(Targets& targets) {
         return AnyModule(nn::Embedding(o.num_embeddings, o.embedding_dim));
       });
   add_plain_layer<nn::Identity>(targets, "Identity", "Returns its input.");
+}
+
+// Layers of network/: from [N, C, …] to [N, C], and others that LibTorch lacks.
+void add_own_layers(Targets& targets) {
+  add_plain_layer<network::GlobalAvgPool>(targets, "GlobalAvgPool",
+                                          "The mean over all positions: [N, C, …] to [N, C].");
+  add_plain_layer<network::GlobalMaxPool>(targets, "GlobalMaxPool",
+                                          "The maximum over all positions: [N, C, …] to [N, C].");
+  add_plain_layer<network::GlobalConcatPool>(
+      targets, "GlobalConcatPool", "Mean and maximum over all positions: [N, C, …] to [N, 2 C].");
+  using G = network::GeMPoolOptions;
+  targets.layers.add<G>("GeMPool", "The generalised mean over all positions: [N, C, …] to [N, C].",
+                        {{"p", &G::p, "1: the mean; the larger, the nearer to the maximum"},
+                         {"eps", &G::eps, "smaller values count as this"},
+                         {"trainable", &G::trainable, "whether p is learned"}},
+                        [](const G& o) { return AnyModule(network::GeMPool(o)); });
+  using A = AttentionPoolOptions;
+  targets.layers.add<A>(
+      "GlobalAttentionPool", "A mean over all positions, with weights that are learned.",
+      {{"channels", &A::channels, "default: those of its input"}},
+      [](const A& o, const torch::Tensor& input) {
+        return AnyModule(network::GlobalAttentionPool(size_or(o.channels, input, 1, "channels")));
+      });
+  using E = ExcitationOptions;
+  targets.layers.add<E>(
+      "SqueezeExcitation", "Scales channels by numbers that depend on their means.",
+      {{"channels", &E::channels, "default: those of its input"},
+       {"reduction", &E::reduction, "the inner layer has channels / reduction features"},
+       {"spatial", &E::spatial, "adds the input scaled by one number for each position"}},
+      [](const E& o, const torch::Tensor& input) {
+        require_positive({o.reduction}, "reduction");
+        return AnyModule(network::SqueezeExcitation(
+            network::SqueezeExcitationOptions{.channels = size_or(o.channels, input, 1, "channels"),
+                                              .reduction = o.reduction,
+                                              .spatial = o.spatial}));
+      });
+  using R = RootNormOptions;
+  targets.layers.add<R>(
+      "RMSNorm", "Divides by the root of the mean square of the last dimension.",
+      {{"features", &R::features, "default: the last dimension of its input"},
+       {"eps", &R::eps, "added to the mean square"},
+       {"elementwise_affine", &R::elementwise_affine, "whether it learns scales"}},
+      [](const R& o, const torch::Tensor& input) {
+        return AnyModule(network::RMSNorm(
+            network::RMSNormOptions{.features = size_or(o.features, input, -1, "features"),
+                                    .eps = o.eps,
+                                    .elementwise_affine = o.elementwise_affine}));
+      });
 }
 
 }  // namespace
@@ -368,6 +439,7 @@ void add_layers(Targets& targets) {
   add_dropout<nn::Dropout3d>(targets, "Dropout3d", "Zeroes channels of volumes at random.");
   add_activations(targets);
   add_shapes(targets);
+  add_own_layers(targets);
 }
 
 }  // namespace lockstep::recipe

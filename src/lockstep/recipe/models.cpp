@@ -54,6 +54,7 @@ struct UNetTarget {
   std::int64_t width = network::UNetOptions{}.width;
   std::int64_t depth = network::UNetOptions{}.depth;
   network::UNetNorm norm = network::UNetOptions{}.norm;
+  bool checkpoint_activations = false;
 };
 
 struct MLPTarget {
@@ -100,7 +101,9 @@ void add_unet(Targets& targets) {
        config::required("out", &O::out, "channels of the output: classes, for example"),
        {"width", &O::width, "channels of the first level; each level has twice as many"},
        {"depth", &O::depth, "how often the size is halved"},
-       {"norm", &O::norm, "after each convolution"}},
+       {"norm", &O::norm, "after each convolution"},
+       {"checkpoint_activations", &O::checkpoint_activations,
+        "computes activations of a level again in backward: less memory, more time"}},
       [](const O& o, const Example& example) {
         return Model(network::UNet(
             network::UNetOptions{.dimensions = dimensions_or(o.dimensions, example.input),
@@ -108,7 +111,8 @@ void add_unet(Targets& targets) {
                                  .out = o.out,
                                  .width = o.width,
                                  .depth = o.depth,
-                                 .norm = o.norm}));
+                                 .norm = o.norm,
+                                 .checkpoint_activations = o.checkpoint_activations}));
       });
 }
 
@@ -153,7 +157,9 @@ void add_transformers(Targets& targets) {
        {"layers", &G::layers, "attention and MLP"},
        {"heads", &G::heads, "of attention"},
        {"dropout", &G::dropout, "probability"},
-       {"tied", &G::tied, "the last layer has the weights of the embedding"}},
+       {"tied", &G::tied, "the last layer has the weights of the embedding"},
+       {"checkpoint_activations", &G::checkpoint_activations,
+        "computes activations of a layer again in backward: less memory, more time"}},
       [](const G& o) { return Model(network::GPT(o)); });
 }
 

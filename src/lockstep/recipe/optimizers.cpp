@@ -1,3 +1,4 @@
+#include "lockstep/base/check.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/optim/option_tables.h"
 #include "lockstep/recipe/targets.h"
@@ -68,6 +69,21 @@ void add_optimizer(Targets& targets) {
   });
 }
 
+void add_lookahead(Targets& targets) {
+  using L = optim::Lookahead;
+  targets.optimizers.add<L>(
+      "Lookahead", "Another optimizer takes k steps; a part alpha of their way remains.",
+      {config::required("optimizer", &L::optimizer, "any other"),
+       {"k", &L::k, "its steps between two updates of the slow weights"},
+       {"alpha", &L::alpha, "how far the slow weights move to the optimizer's"}},
+      [](const L& options) {
+        const Check check("optimizer Lookahead");
+        check.count("k", options.k);
+        check.fraction("alpha", options.alpha);
+        return optim::OptimizerSpec(options);
+      });
+}
+
 }  // namespace
 
 void add_optimizers(Targets& targets) {
@@ -76,6 +92,13 @@ void add_optimizers(Targets& targets) {
   add_optimizer<optim::SGD>(targets);
   add_optimizer<optim::RMSprop>(targets);
   add_optimizer<optim::Adagrad>(targets);
+  add_optimizer<optim::RAdam>(targets);
+  add_optimizer<optim::NAdam>(targets);
+  add_optimizer<optim::Adamax>(targets);
+  add_optimizer<optim::Adadelta>(targets);
+  add_optimizer<optim::Lion>(targets);
+  add_optimizer<optim::Lamb>(targets);
+  add_lookahead(targets);
 }
 
 }  // namespace lockstep::recipe

@@ -12,6 +12,7 @@
 #include "lockstep/config/override.h"
 #include "lockstep/config/registry.h"
 #include "lockstep/config/yaml.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/recipe/dataset_tree.h"
 #include "lockstep/recipe/fit.h"
 #include "lockstep/recipe/fitted.h"
@@ -22,6 +23,7 @@
 #include "lockstep/recipe/values.h"
 #include "lockstep/runner/self_supervised.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/state.h"
 
@@ -280,7 +282,7 @@ void Reader::read_common(const Node& first_stage, Recipe& recipe) {
   });
   if (has_data) {
     mistakes.collect([&] {
-      torch::manual_seed(seed);
+      manual_seed(seed);
       read_models();
     });
   }
@@ -478,6 +480,10 @@ Evaluation Reader::read_evaluation(const EvaluationChoice& choice) {
                         .engine = resolve_engine(options),
                         .seed = options.seed.value_or(42),
                         .deterministic = common.deterministic};
+  const auto is_set = [&](const char* key) { return section(node, key) != nullptr; };
+  if (is_set("precision") || is_set("fp16") || is_set("amp")) {
+    evaluation.precision = precision_of(options, evaluation.engine->device());
+  }
   for (const CallbackPtr& callback : options.callbacks) {
     if (!callback->traits().needs_training) evaluation.callbacks.add(callback);
   }
@@ -691,11 +697,19 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
        "the time in each of LibTorch's operators: a table, and logdir/operators.txt"},
       {"load_best_on_end", &T::load_best_on_end, "the model ends as it was in its best epoch"},
       {"accumulation_steps", &T::accumulation_steps, "batches whose gradients make one update"},
+      {"lr_base_batch_size", &T::lr_base_batch_size,
+       "learning rates are for steps of so many samples, and are scaled to those of the run"},
       {"clip_grad_norm", &T::clip_grad_norm, "the largest norm of all gradients together"},
       {"clip_grad_value", &T::clip_grad_value, "the largest value of a gradient's element"},
+      {"wire", &T::wire, "bf16: gradients are summed and sent in 2 bytes per number"},
       {"log_gradient_norm", &T::log_gradient_norm,
        "the metric gradient/norm, which clip_grad_norm adds, too"},
       {"terminate_on_nan", &T::terminate_on_nan, "a loss that is not finite ends the run"},
+      {"precision", &T::precision, "of the forward pass and the loss"},
+      {"fp16", &T::fp16, "the same as precision: fp16"},
+      {"amp", &T::amp, "the device's own precision: fp16 on a GPU, bf16 on the CPU"},
+      {"grad_scaler", &T::grad_scaler,
+       "how the loss is scaled; default: with fp16 as PyTorch's GradScaler does it"},
       {"console", &T::console, "prints one line per loader and epoch"},
       {"log_batches", &T::log_batches, "also writes every batch's metrics to TensorBoard"},
       {"ddp", &T::ddp, "train with several workers: one per core or GPU of this machine"},

@@ -77,6 +77,8 @@ struct Evaluation {
   EnginePtr engine;
   std::uint64_t seed = 42;
   bool deterministic = false;
+  // None if the config does not say it: then it is that of the checkpoint.
+  std::optional<Precision> precision = {};
 };
 
 // Builds only what an evaluation needs: data sets of other loaders need not be there. Values that

@@ -13,7 +13,9 @@ using config::Field;
 optim::SchedulerSpec tried(const optim::SchedulerSpec& spec) {
   torch::Tensor trial = torch::zeros({1}, torch::requires_grad());
   optim::FlatParameters parameters({{"trial", trial}});
-  const auto optimizer = optim::OptimizerSpec(optim::SGD{.momentum = 0.9}).make(parameters);
+  // The run's learning rate is not known here. With zero, no limit of a schedule is below it.
+  const auto optimizer =
+      optim::OptimizerSpec(optim::SGD{.lr = 0.0, .momentum = 0.9}).make(parameters);
   spec.make(*optimizer, {.num_epochs = 100, .steps_per_epoch = 100});
   return spec;
 }
@@ -75,6 +77,9 @@ void add_schedulers(Targets& targets) {
   add_scheduler<optim::CosineAnnealingLR>(targets);
   add_scheduler<optim::LinearLR>(targets);
   add_scheduler<optim::OneCycleLR>(targets);
+  add_scheduler<optim::PolynomialLR>(targets);
+  add_scheduler<optim::CosineAnnealingWarmRestarts>(targets);
+  add_scheduler<optim::CyclicLR>(targets);
   add_scheduler<optim::ReduceLROnPlateau>(targets);
   add_chains(targets);
 }

@@ -40,6 +40,7 @@ Targets& targets() {
     add_images(*made);
     add_image_transforms(*made);
     add_sampler_targets(*made);
+    add_metric_callbacks(*made);
     add_callbacks(*made);
     add_engines(*made);
     add_science(*made);

@@ -101,6 +101,7 @@ void add_image_transforms(Targets& targets);  // and batch transforms
 void add_images(Targets& targets);            // data sets of images in files
 void add_sampler_targets(
     Targets& targets);  // samplers that need more than a size; joined data sets
+void add_metric_callbacks(Targets& targets);  // callbacks that compute metrics
 void add_callbacks(Targets& targets);
 void add_engines(Targets& targets);  // and runners and loggers
 void add_science(Targets& targets);  // data sets and models of fields

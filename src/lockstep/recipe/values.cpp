@@ -81,6 +81,29 @@ CallbackPtr Value<CallbackPtr>::read(const Node& node) {
   return recipe::targets().callbacks.make(node);
 }
 
+Precision Value<Precision>::read(const Node& node) {
+  try {
+    return Precision(read_text(node));
+  } catch (const LocatedError&) {
+    throw;
+  } catch (const ConfigError& error) {
+    const std::string_view text = error.what();
+    constexpr std::string_view kOption = "precision: ";
+    node.fail("{}", text.starts_with(kOption) ? text.substr(kOption.size()) : text);
+  }
+}
+
+optim::GradScalerOptions Value<optim::GradScalerOptions>::read(const Node& node) {
+  using G = optim::GradScalerOptions;
+  static const std::vector<Field<G>> fields = {
+      {"init_scale", &G::init_scale, "the first factor of the loss"},
+      {"growth_factor", &G::growth_factor, "of the scale, after growth_interval updates"},
+      {"backoff_factor", &G::backoff_factor, "of the scale, after a skipped update"},
+      {"growth_interval", &G::growth_interval, "updates in a row with finite gradients"},
+      {"enabled", &G::enabled, "false: the loss is not scaled"}};
+  return read_fields(node, fields);
+}
+
 Phase Value<Phase>::read(const Node& node) {
   if (node.is_scalar()) return {.name = read_text(node)};
   using P = Phase;
@@ -89,6 +112,10 @@ Phase Value<Phase>::read(const Node& node) {
       {"optimizers", &P::optimizers, "that it steps; default: the one of its name"},
       {"every", &P::every, "takes place in every n-th train batch only"}};
   return read_fields(node, fields);
+}
+
+optim::OptimizerSpec Value<optim::OptimizerSpec>::read(const Node& node) {
+  return recipe::targets().optimizers.make(node);
 }
 
 optim::SchedulerSpec Value<optim::SchedulerSpec>::read(const Node& node) {

@@ -5,13 +5,18 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/base/precision.h"
 #include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/metric_aggregation.h"
+#include "lockstep/callback/multilabel.h"
 #include "lockstep/config/value.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/progress_bar.h"
+#include "lockstep/loss/embedding_loss.h"
+#include "lockstep/loss/overlap_loss.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/train/phase.h"
@@ -33,6 +38,28 @@ struct EnumNames<optim::Anneal> {
 };
 
 template <>
+struct EnumNames<optim::CycleMode> {
+  static constexpr std::pair<optim::CycleMode, const char*> names[] = {
+      {optim::CycleMode::kTriangular, "triangular"},
+      {optim::CycleMode::kTriangular2, "triangular2"},
+      {optim::CycleMode::kExpRange, "exp_range"}};
+};
+
+template <>
+struct EnumNames<Probabilities> {
+  static constexpr std::pair<Probabilities, const char*> names[] = {
+      {Probabilities::kSoftmax, "softmax"},
+      {Probabilities::kSigmoid, "sigmoid"},
+      {Probabilities::kNone, "none"}};
+};
+
+template <>
+struct EnumNames<TripletMining> {
+  static constexpr std::pair<TripletMining, const char*> names[] = {{TripletMining::kHard, "hard"},
+                                                                    {TripletMining::kAll, "all"}};
+};
+
+template <>
 struct EnumNames<CheckpointMode> {
   static constexpr std::pair<CheckpointMode, const char*> names[] = {
       {CheckpointMode::kFull, "full"}, {CheckpointMode::kModel, "model"}};
@@ -42,6 +69,12 @@ template <>
 struct EnumNames<ProgressBars> {
   static constexpr std::pair<ProgressBars, const char*> names[] = {
       {ProgressBars::kPasses, "passes"}, {ProgressBars::kRun, "run"}};
+};
+
+template <>
+struct EnumNames<Wire> {
+  static constexpr std::pair<Wire, const char*> names[] = {{Wire::kFp32, "fp32"},
+                                                           {Wire::kBf16, "bf16"}};
 };
 
 template <>
@@ -71,6 +104,12 @@ struct EnumNames<BatchScope> {
       {BatchScope::kBatchStart, "on_batch_start"}, {BatchScope::kForward, "on_forward"}};
 };
 
+template <>
+struct EnumNames<metric::ScoreKind> {
+  static constexpr std::pair<metric::ScoreKind, const char*> names[] = {
+      {metric::ScoreKind::kLogits, "logits"}, {metric::ScoreKind::kProbabilities, "probabilities"}};
+};
+
 // "valid/loss": a loader and one of its metrics. The metric's name may contain slashes.
 template <>
 struct Value<MetricKey> {
@@ -91,6 +130,25 @@ struct Value<HParams> {
   static std::string type() { return "mapping of names to values"; }
   static HParams read(const Node& node);
   static std::string show(const HParams&) { return "{}"; }
+};
+
+template <>
+struct Value<Precision> {
+  static std::string type() { return "fp32, bf16 or fp16"; }
+  static Precision read(const Node& node);
+  static std::string show(const Precision& precision) { return precision.name(); }
+};
+
+// A mapping of its fields.
+template <>
+struct Value<optim::GradScalerOptions> {
+  static std::string type() {
+    return "grad scaler (init_scale, growth_factor, backoff_factor, growth_interval, enabled)";
+  }
+  static optim::GradScalerOptions read(const Node& node);
+  static std::string show(const optim::GradScalerOptions& options) {
+    return fmt::format("{{init_scale: {}}}", show_double(options.init_scale));
+  }
 };
 
 template <>
@@ -151,6 +209,13 @@ struct Value<Phase> {
   static std::string type() { return "phase (a name, or name, optimizers, every)"; }
   static Phase read(const Node& node);
   static std::string show(const Phase& phase) { return phase.name; }
+};
+
+template <>
+struct Value<optim::OptimizerSpec> {
+  static std::string type() { return "optimizer"; }
+  static optim::OptimizerSpec read(const Node& node);
+  static std::string show(const optim::OptimizerSpec&) { return ""; }
 };
 
 template <>

@@ -12,11 +12,15 @@
 #include "lockstep/base/text.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/compute/autocast.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/runner/handlers.h"
+#include "lockstep/train/failure.h"
 #include "lockstep/train/loop.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/run_memory.h"
 
@@ -83,6 +87,19 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
+// Loads the weights of a checkpoint into the model, and its precision into `precision`, if the user
+// has not said one and the checkpoint knows it.
+void load_checkpoint(const std::filesystem::path& path, const Model& model,
+                     std::optional<Precision>& precision) {
+  if (path.extension() == ".safetensors") {
+    model.load_state(checkpoint::load_weights(path));
+    return;
+  }
+  const checkpoint::Content content = checkpoint::read(path);
+  model.load_state(checkpoint::weights_in(content, path));
+  if (!precision && content.is_ours) precision = saved_precision(content.state);
+}
+
 // Of an evaluation or prediction.
 void check_model(bool is_there) {
   if (is_there) return;
@@ -141,33 +158,42 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   std::shared_ptr<const KeptRun> kept;
   std::optional<Interrupted> interrupt;
   const Released released;
-  // Between two attempts a signal waits for the next one, in which the run can be saved.
-  std::optional<process::InterruptGuard> between_attempts;
+  // Between two attempts a signal waits for the next one, in which the run can be saved. At the end
+  // a signal waits until the run's folder is closed, too.
+  std::optional<process::InterruptGuard> interrupts;
   const std::shared_ptr<RunMemory> memory = memory_for(options, *engine, stage_.name);
-  engine->run({.prepare =
-                   [&] {
-                     resolved = plan_of(options, engine);
-                     resolved.goes_on_from = from;
-                     resolved.memory = memory;
-                     last_ = {.model = resolved.model,
-                              .models = resolved.options.models,
-                              .criterion = resolved.options.criterion,
-                              .criterions = resolved.options.criterions,
-                              .phases = resolved.options.phases};
-                   },
-               .work =
-                   [&](comm::Communicator& communicator) {
-                     if (memory && !between_attempts) between_attempts.emplace();
-                     try {
-                       Loop loop(resolved, communicator);
-                       result = loop.run();
-                       kept = loop.kept_run();
-                     } catch (const Interrupted& caught) {
-                       interrupt = caught;  // all workers were interrupted; none has failed
-                     }
-                   },
-               .try_again = try_again_with(memory),
-               .min_workers = options.min_workers});
+  try {
+    engine->run({.prepare =
+                     [&] {
+                       resolved = plan_of(options, engine);
+                       resolved.goes_on_from = from;
+                       resolved.memory = memory;
+                       last_ = {.model = resolved.model,
+                                .models = resolved.options.models,
+                                .criterion = resolved.options.criterion,
+                                .criterions = resolved.options.criterions,
+                                .phases = resolved.options.phases};
+                     },
+                 .work =
+                     [&](comm::Communicator& communicator) {
+                       if (!interrupts) interrupts.emplace();
+                       try {
+                         Loop loop(resolved, communicator);
+                         result = loop.run();
+                         kept = loop.kept_run();
+                       } catch (const Interrupted& caught) {
+                         interrupt = caught;  // all workers were interrupted; none has failed
+                       }
+                     },
+                 .try_again = try_again_with(memory),
+                 .min_workers = options.min_workers});
+  } catch (...) {
+    if (memory == nullptr) throw;
+    end_lost_run(resolved, *memory);
+    memory->close();
+    rethrow_with(memory->is_launched() ? "" : memory->describe_refusal());
+  }
+  if (memory) memory->close();
   if (interrupt) {
     // Everything is saved and closed. Now the signal may have its default effect.
     process::InterruptGuard::release();
@@ -207,7 +233,7 @@ std::shared_ptr<Engine> Runner::engine_of(TrainOptions options) {
 Plan Runner::plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine) {
   options.seed = get_seed();
   // Models that the overrides below build draw their random weights from the run's seed.
-  torch::manual_seed(options.seed.value_or(42));
+  manual_seed(options.seed.value_or(42));
   options.hparams = get_hparams();
   options.loaders = get_loaders();
   if (stage_.keeps_model) {
@@ -256,8 +282,10 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   }
   if (options.phases.empty()) options.phases = last_.phases;
   check_model(options.model || !options.models.empty());
-  const Plan plan = resolve(options, parts());
-  if (options.resume) plan.model.load_state(checkpoint::load_weights(*options.resume));
+  Plan plan = resolve(options, parts());
+  if (options.resume) load_checkpoint(*options.resume, plan.model, options.precision);
+  plan.precision = options.precision.value_or(last_.precision);
+  check_precision(plan.precision, plan.engine->device());
   TrainResult result;
   plan.engine->run(
       {.prepare = [] {},
@@ -274,25 +302,34 @@ Predictions Runner::predict_loader(PredictOptions options) & {
         "that takes the outputs: predict_loader(options, [](ls::Batch& outputs) {{ … }})",
         engine->workers());
   }
+  const Precision precision = *options.precision;
+  check_precision(precision, engine->device());
+  warn_of_slow_precision(precision, engine->device());
   engine->start();
   model.to(engine->device());
-  return Predictions(
-      model, options.loader.stream({.seed = options.seed}),
-      [this, model, engine](const Batch& batch) { return predict_on(*engine, model, batch); });
+  return Predictions(model, options.loader.stream({.seed = options.seed}),
+                     [this, model, engine, precision](const Batch& batch) {
+                       return predict_on(*engine, model, precision, batch);
+                     });
 }
 
-Model Runner::predicting_model(const PredictOptions& options) const {
+Model Runner::predicting_model(PredictOptions& options) const {
   const Model model = options.model ? options.model : last_.model;
   check_model(static_cast<bool>(model));
-  if (options.resume) model.load_state(checkpoint::load_weights(*options.resume));
+  if (options.resume) load_checkpoint(*options.resume, model, options.precision);
+  if (!options.precision) options.precision = last_.precision;
   return model;
 }
 
-Batch Runner::predict_on(Engine& engine, const Model& model, const Batch& batch) {
+Batch Runner::predict_on(Engine& engine, const Model& model, Precision precision,
+                         const Batch& batch) {
   const torch::Device device = engine.device();
   Batch outputs;
-  engine.forward(
-      [&] { outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device)); });
+  engine.forward([&] {
+    const AutocastScope autocast(precision, device);
+    outputs = predict_batch(model, device.is_cpu() ? batch : batch.to(device));
+  });
+  if (precision.is_mixed()) widen(outputs);
   return outputs;
 }
 
@@ -300,14 +337,21 @@ void Runner::predict_each(PredictOptions options, const std::function<bool(Batch
   const auto engine = or_default(options.engine);
   Model model;
   engine->run(
-      {.prepare = [&] { model = predicting_model(options); },
+      {.prepare =
+           [&] {
+             model = predicting_model(options);
+             check_precision(*options.precision, engine->device());
+           },
        .work =
            [&](comm::Communicator& communicator) {
+             if (communicator.is_primary()) {
+               warn_of_slow_precision(*options.precision, engine->device());
+             }
              model.to(engine->device());
              const auto predict = [&](const Batch& batch) {
                // For each batch, because `take` may have trained the model.
                model.train(false);
-               return predict_on(*engine, model, batch);
+               return predict_on(*engine, model, *options.precision, batch);
              };
              predict_together(
                  {.loader = options.loader, .seed = options.seed, .predict = predict, .take = take},

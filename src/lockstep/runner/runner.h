@@ -205,12 +205,12 @@ class Runner {
   std::shared_ptr<Engine> engine_of(TrainOptions options);
   Plan plan_of(TrainOptions options, const std::shared_ptr<Engine>& engine);
   RunnerParts parts();
-  Batch predict_on(Engine& engine, const Model& model, const Batch& batch);
+  Batch predict_on(Engine& engine, const Model& model, Precision precision, const Batch& batch);
   void predict_each(PredictOptions options, const std::function<bool(Batch&)>& take);
   template <typename Options>
   void use_last_models(Options& options) const;
-  // The model of a prediction, with the weights that the options name.
-  Model predicting_model(const PredictOptions& options) const;
+  // The model of a prediction, with the weights that the options name. Fills in the precision.
+  Model predicting_model(PredictOptions& options) const;
 
   struct CurrentStage {
     std::string name;
@@ -226,6 +226,7 @@ class Runner {
     Criterion criterion;
     Named<Criterion> criterions;
     Phases phases;
+    Precision precision;
   };
   Last last_;
   // The last run that finished: its options, its stage, and what is needed to go on from it.

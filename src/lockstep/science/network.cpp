@@ -13,6 +13,7 @@
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/console.h"
 #include "lockstep/process/environment.h"
@@ -100,7 +101,7 @@ Network::Network(NetworkConfig config) : config_(std::move(config)) {
 void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
   const auto& [first, loader] = *loaders.begin();
   const FieldShape shape = shape_of(loader);
-  torch::manual_seed(config_.seed);
+  manual_seed(config_.seed);
   if (!is_loaded_) {
     model_ = make_model(shape);
   } else if (shape != *shape_) {
@@ -134,6 +135,7 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
       .valid_metric = "loss",
       .verbose = config_.verbose,
       .terminate_on_nan = true,
+      .precision = config_.precision,
       .callbacks = {EarlyStoppingCallback({.patience = config_.patience,
                                            .metric = watched,
                                            .minimize = true,
@@ -158,7 +160,8 @@ torch::Tensor Network::predict(const data::Loader& loader) {
   for (const Batch& batch :
        runner.predict_loader({.loader = loader,
        .model = model_,
-       .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device})})) {
+       .engine = std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = config_.device}),
+       .precision = config_.precision})) {
     rows.push_back(batch["logits"].cpu().flatten(1));
   }
   return scaling_.targets.undo(torch::cat(rows));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/precision.h"
 #include "lockstep/data/scaling.h"
 #include "lockstep/science/cubes.h"
 #include "lockstep/science/estimator.h"
@@ -32,6 +33,7 @@ struct NetworkConfig {
   std::optional<int> shards;            // parts of a batch; results depend on this. Needs ddp
   std::uint64_t seed = 42;
   bool verbose = false;
+  Precision precision;  // of training and predictions: fp32, bf16 or fp16
 };
 
 class Network : public Estimator {

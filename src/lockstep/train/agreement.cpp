@@ -17,6 +17,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
+#include "lockstep/compute/cpu_instructions.h"
 #include "lockstep/compute/switches.h"
 #include "lockstep/data/draw_indices.h"
 #include "lockstep/optim/describe.h"
@@ -107,9 +108,11 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"keep_run", fmt::format("{}", options.keep_run)},
                     {"profile", fmt::format("{}", options.profile)},
                     {"accumulation_steps", fmt::format("{}", options.accumulation_steps)},
+                    {"lr_base_batch_size", text_of(options.lr_base_batch_size)},
                     {"clip_grad_norm", text_of(options.clip_grad_norm)},
                     {"clip_grad_value", text_of(options.clip_grad_value)},
                     {"clip_grad", options.clip_grad ? "a function" : "none"},
+                    {"wire", std::string(name_of(options.wire))},
                     {"log_gradient_norm", fmt::format("{}", options.log_gradient_norm)},
                     {"terminate_on_nan", fmt::format("{}", options.terminate_on_nan)}});
 }
@@ -232,12 +235,28 @@ void add_engine(Agreement& agreement, const Engine& engine) {
                     {"share_updates", fmt::format("{}", engine.shares_updates())}});
 }
 
+// Another CPU may compute other bits in 16 bits.
+void add_precision(Agreement& agreement, const Plan& plan) {
+  agreement.emplace_back("precision", plan.precision.name());
+  const bool on_cpu = plan.engine->device().is_cpu();
+  if (plan.precision.is_mixed() && on_cpu) {
+    agreement.emplace_back("CPU's instructions for 16 bits",
+                           compute::half_instructions(compute::read_cpuinfo()));
+  }
+  if (!plan.scaler) return;
+  agreement.emplace_back(
+      "grad_scaler", fmt::format("init_scale={}, growth_factor={}, backoff_factor={}, "
+                                 "growth_interval={}",
+                                 plan.scaler->init_scale, plan.scaler->growth_factor,
+                                 plan.scaler->backoff_factor, plan.scaler->growth_interval));
+}
+
 void add_machine(Agreement& agreement) {
   const at::Context& context = at::globalContext();
   agreement.insert(
       agreement.end(),
       {{"library version", fmt::format("{} with LibTorch {}", LOCKSTEP_VERSION, TORCH_VERSION)},
-       {"precision",
+       {"default type",
         fmt::format("{}, matrix products {}", c10::toString(c10::get_default_dtype_as_scalartype()),
                     static_cast<int>(context.float32MatmulPrecision()))},
        {"deterministic algorithms", fmt::format("{}", context.deterministicAlgorithms())},
@@ -253,6 +272,7 @@ Agreement agreement_of(const Plan& plan) {
   add_options(agreement, plan.options);
   agreement.emplace_back("run that goes on", plan.goes_on_from ? "the last one" : "none");
   add_engine(agreement, *plan.engine);
+  add_precision(agreement, plan);
   agreement.emplace_back("runner", plan.runner_type);
   agreement.emplace_back("options of the runner",
                          plan.runner_options.empty() ? "none" : plan.runner_options);

@@ -161,6 +161,10 @@ class Callback {
 
   // What it remembers, for a checkpoint. Empty: it remembers nothing.
   virtual StateDict state() const { return {}; }
+  // Called before on_run_start of a run that is resumed, or that goes on after a failure
+  // (TrainOptions::max_restarts). After a failure rank 0 still has the objects of the attempt that
+  // failed. So the state is empty if state() was empty at the moment to which the run goes back and
+  // is not empty now: the callback must forget what it remembers.
   virtual void load_state(const StateDict&) {}
 };
 

@@ -164,7 +164,7 @@ void CheckpointSeries::finish_writing() {
   if (!written) return;
   if (written->is_epoch) state_.best_checkpoint = written->best;
   publish_last();
-  checkpointer_.notify_written(written->at);
+  checkpointer_.notify_written(*this, written->at);
 }
 
 // The run may choose its best epoch by another metric. Its checkpoint is named only if both have
@@ -172,7 +172,13 @@ void CheckpointSeries::finish_writing() {
 std::optional<std::filesystem::path> CheckpointSeries::best_of_run() const {
   const auto& best = store_->best();
   if (best.empty() || best.front().epoch != state_.best.epoch) return std::nullopt;
-  return store_->best_path();
+  return store_->best_file();
+}
+
+void CheckpointSeries::need_files(bool needed) {
+  if (!store_) return;
+  if (needed) return store_->need_listed();
+  store_->need_nothing();
 }
 
 void CheckpointSeries::publish_last() const {

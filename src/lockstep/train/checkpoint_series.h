@@ -71,6 +71,10 @@ class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
   void finish_writing();
   bool is_writing() const { return unreported_.has_value(); }  // or not yet reported
 
+  // Not collective. The run may go back to this moment, so the files of the best epochs of now must
+  // stay until the next call. False: it does not go back any more. No file may be being written.
+  void need_files(bool needed);
+
   // The list of the best epochs, and the batches since the last save, for a checkpoint.
   StateDict state() const;
   void load_state(const StateDict& state);

@@ -37,13 +37,19 @@ Checkpointer::Checkpointer(const CheckpointerParts& parts)
 CheckpointSeries& Checkpointer::open(const CheckpointOptions& options,
                                      const std::optional<StateDict>& remembered) {
   series_.push_back(std::make_shared<CheckpointSeries>(options, *this, state_));
-  // A callback may still have what a run remembered that failed before it began.
-  const bool is_resumed = state_.progress.epoch > 0 || state_.inside_epoch;
+  // A callback may still have what a run remembered that failed before it began. A restart may go
+  // back to the beginning, and then the folder has files of the failed attempt.
+  const bool is_resumed = state_.progress.epoch > 0 || state_.inside_epoch || is_restart_;
   if (remembered && is_resumed) series_.back()->load_state(*remembered);
+  if (parts_.memory != nullptr) series_.back()->need_files(true);
   return *series_.back();
 }
 
-void Checkpointer::notify_written(const SavedAt& at) {
+void Checkpointer::notify_written(const CheckpointSeries& series, const SavedAt& at) {
+  // The series have the same order in every attempt of a run, and each writes its files in order.
+  const auto found = std::ranges::find(series_, &series, [](const auto& one) { return one.get(); });
+  const int number = static_cast<int>(found - series_.begin());
+  if (parts_.memory != nullptr) parts_.memory->set_log_stream(1 + number);
   SavedAt now{.progress = std::exchange(state_.progress, at.progress),
               .inside_epoch = std::exchange(state_.inside_epoch, at.inside_epoch),
               .epoch_metrics = std::exchange(state_.epoch_metrics, at.epoch_metrics)};
@@ -55,6 +61,7 @@ void Checkpointer::notify_written(const SavedAt& at) {
   } catch (...) {
     error = std::current_exception();
   }
+  if (parts_.memory != nullptr) parts_.memory->set_log_stream(0);
   state_.progress = now.progress;
   state_.inside_epoch = now.inside_epoch;
   state_.epoch_metrics = std::move(now.epoch_metrics);
@@ -68,6 +75,10 @@ void Checkpointer::report_written() {
 
 bool Checkpointer::is_writing() const {
   return std::ranges::any_of(series_, [](const auto& series) { return series->is_writing(); });
+}
+
+void Checkpointer::need_files(bool needed) {
+  for (const auto& series : series_) series->need_files(needed);
 }
 
 void Checkpointer::finish_writing() {
@@ -134,6 +145,7 @@ std::optional<ResumePoint> Checkpointer::resume() {
   find_best_of_history(loaded.path.parent_path() / "best.pth");
   if (parts_.memory != nullptr && !is_restart_) {
     KeptRun first{.snapshot = loaded.state, .best_weights = best_weights_};
+    add_unsaved(first.snapshot, parts_.callbacks);
     copy_remembered(first.snapshot);
     parts_.memory->set_first_point(std::move(first));
   }
@@ -170,6 +182,7 @@ Restored Checkpointer::restore(const checkpoint::Loaded& loaded) {
     if (!parts_.options.seed && loaded.state.contains("run")) {
       state_.seed = snapshot_seed(loaded.state);
     }
+    if (is_restart_) forget_unsaved(loaded.state, parts_.callbacks);
     Restored restored = restore_snapshot(loaded.state, state_, parts_.callbacks, rules());
     if (!restored.position.loader.empty()) parts_.pass.load_averages(restored.averages);
     return restored;

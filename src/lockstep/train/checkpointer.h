@@ -79,7 +79,7 @@ class Checkpointer {
 
   // Called after a file was written: calls on_checkpoint of all callbacks. They see the progress
   // and the metrics of the moment at which it was saved.
-  void notify_written(const SavedAt& at);
+  void notify_written(const CheckpointSeries& series, const SavedAt& at);
 
   // Not collective. Checkpoints are written beside training. report_written() calls on_checkpoint
   // for files that are there now; finish_writing() waits for all files first. Both throw what the
@@ -88,6 +88,8 @@ class Checkpointer {
   void finish_writing();
   // Whether a file is being written, or is not reported yet.
   bool is_writing() const;
+  // As CheckpointSeries::need_files().
+  void need_files(bool needed);
 
   // For load_best_on_end: gives the model the weights of the best epoch. Warns if it cannot.
   void load_best();

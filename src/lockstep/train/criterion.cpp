@@ -107,7 +107,17 @@ void Criterion::to(torch::Device device) const {
   if (module_ != nullptr) module_->to(device);
 }
 
+bool Criterion::mixes_samples() const {
+  const auto* const stated = dynamic_cast<const StatedLoss*>(module_.get());
+  return stated != nullptr && stated->mixes_samples();
+}
+
 Criterion::Over Criterion::over_of(const std::shared_ptr<nn::Module>& module) {
+  if (const auto stated = std::dynamic_pointer_cast<const StatedLoss>(module)) {
+    return [stated](const torch::Tensor& outputs, const torch::Tensor& targets) {
+      return stated->over(outputs, targets);
+    };
+  }
   if (is_sum(*module)) {
     return [](const torch::Tensor&, const torch::Tensor&) { return sum_over_samples(); };
   }
@@ -150,6 +160,27 @@ Criterion Criterion::mean_over(Weight weight) const {
 Criterion Criterion::as_sum() const {
   Criterion said = *this;
   said.over_ = [](const torch::Tensor&, const torch::Tensor&) { return sum_over_samples(); };
+  return said;
+}
+
+Criterion Criterion::over_samples() const {
+  Criterion said = *this;
+  said.over_ = [over = over_](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    const LossOver before = over ? over(outputs, targets) : lockstep::mean_over_samples();
+    if (before.kind == LossOver::Kind::kSamples) return before;
+    const bool has_shares = targets.is_floating_point() && targets.dim() > 1;
+    const auto count =
+        static_cast<double>(has_shares ? targets.numel() / targets.size(1) : targets.numel());
+    if (before.kind == LossOver::Kind::kWeight && before.weight == count) {
+      return lockstep::mean_over_samples();
+    }
+    throw ConfigError(
+        "over_samples: expected a loss in which all {} targets of a batch count the same, got {}; a "
+        "mean over samples would be another loss",
+        count,
+        before.kind == LossOver::Kind::kWeight ? fmt::format("a weight of {}", before.weight)
+                                               : "a sum");
+  };
   return said;
 }
 

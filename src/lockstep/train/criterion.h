@@ -5,7 +5,7 @@
 //     return (x - y).abs().mean();
 //   };
 //
-// A criterion also says what its result is a mean over (train/loss.h). This is known for LibTorch's
+// A criterion also says what its result is a mean over (loss/over.h). This is known for LibTorch's
 // criterions: CrossEntropyLoss and NLLLoss are means over the targets that are not ignored (by
 // default -100 is ignored), weighted by class; a criterion with reduction kSum is a sum;
 // all others are means over samples. Your own criterion is treated as a mean over samples, unless
@@ -16,6 +16,8 @@
 //         return y.isfinite().sum().item<double>();
 //       });
 //   ls::Criterion d = ls::Criterion(total_energy).as_sum();
+//
+// A module may also derive from StatedLoss (loss/over.h) and say it itself, as Lockstep's own do.
 #pragma once
 
 #include <concepts>
@@ -27,8 +29,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/loss/over.h"
 #include "lockstep/state/state_dict.h"
-#include "lockstep/train/loss.h"
 
 namespace lockstep {
 
@@ -77,6 +79,10 @@ class Criterion {
     return over_ ? over_(outputs, targets) : mean_over_samples();
   }
 
+  // Whether it compares samples with each other (StatedLoss::mixes_samples), so that several shards
+  // have another loss than one.
+  bool mixes_samples() const;
+
   // Throws ConfigError if one of LibTorch's criterions would accept these but could not be meant:
   // it would broadcast shapes that differ, or refuse integer targets only in the first backward
   // pass.
@@ -88,6 +94,10 @@ class Criterion {
   // The same criterion, with a loss that is a mean over what `weight` returns, or a sum.
   Criterion mean_over(Weight weight) const;
   Criterion as_sum() const;
+  // The same criterion as a mean over samples, so that it can be added to others that are: cross
+  // entropy of images to a DiceLoss. This is the same if all targets count and all samples have as
+  // many of them. Throws ConfigError in a batch in which a target is ignored or weighted.
+  Criterion over_samples() const;
 
   // The name and the options of the module, as LibTorch prints them; "a function"; or "none".
   std::string describe() const;

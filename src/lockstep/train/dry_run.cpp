@@ -9,9 +9,11 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/data/describe.h"
 #include "lockstep/optim/flat_parameters.h"
 #include "lockstep/train/first_weights.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/random.h"
 #include "lockstep/train/train_step.h"
 
@@ -121,7 +123,9 @@ class Trial {
       }
       if (inputs.empty()) inputs = {"a batch with " + join(batch.keys(), ", ")};
       try {
+        const AutocastScope autocast(plan_.precision, device_);
         forward_keys(plan_.model, *plan_.keys, batch, batch);
+        if (plan_.precision.is_mixed()) widen(batch);
       } catch (const std::exception& error) {
         throw ConfigError("the model does not fit its samples, {}: {}", join(inputs, " and "),
                           message_of(error));
@@ -168,6 +172,7 @@ class Trial {
     in_part(part, [&] {
       try {
         criterion.check_shapes(output, target);
+        const AutocastScope autocast(plan_.precision, device_);
         criterion(output, target);
       } catch (const std::exception& error) {
         throw ConfigError("does not fit the model's output {} and the targets {} of {}: {}",
@@ -233,7 +238,7 @@ class Trial {
     }
     Tried tried{.parameters = std::make_unique<optim::FlatParameters>(copies)};
     in_part(optimizer_part(plan_, planned),
-            [&] { tried.optimizer = planned.spec.make(*tried.parameters); });
+            [&] { tried.optimizer = make_optimizer(plan_, planned, *tried.parameters); });
     if (planned.scheduler) {
       const bool by_name = !plan_.options.schedulers.empty();
       in_part(by_name ? optimizer_part(plan_, planned, "scheduler") : named_part("scheduler"),

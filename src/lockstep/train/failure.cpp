@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 
 namespace lockstep {
 namespace {
@@ -45,22 +46,47 @@ void throw_if_is(const c10::Error& error, const std::string& message) {
   throw WithoutStack<c10::Error>(message);
 }
 
+// Throws the message as an exception of the same type, if a copy of that type can be made.
+void throw_copy(const std::exception& error, const std::string& message) {
+  if (const auto* const torch_error = dynamic_cast<const c10::Error*>(&error)) {
+    throw_torch_error(*torch_error, message);
+  }
+  if (is_exactly<Error>(error)) throw Error(message);
+  if (is_exactly<ConfigError>(error)) throw ConfigError(message);
+  if (is_exactly<DataError>(error)) throw DataError(message);
+  if (is_exactly<CheckpointError>(error)) throw CheckpointError(message);
+  if (is_exactly<CommError>(error)) throw CommError(message);
+  if (is_exactly<WorkerError>(error)) throw WorkerError(message);
+  if (is_exactly<std::runtime_error>(error)) throw std::runtime_error(message);
+}
+
 }  // namespace
 
 void rethrow_from(const std::string& place) {
   try {
     throw;
+  } catch (const CommError&) {
+    throw;
+  } catch (const WorkerError&) {
+    throw;
   } catch (const std::exception& error) {
     const std::string message = placed(place, message_of(error));
-    if (const auto* const torch_error = dynamic_cast<const c10::Error*>(&error)) {
-      throw_torch_error(*torch_error, message);
-    }
-    if (message == error.what()) throw;
-    if (is_exactly<Error>(error)) throw Error(message);
-    if (is_exactly<ConfigError>(error)) throw ConfigError(message);
-    if (is_exactly<DataError>(error)) throw DataError(message);
-    if (is_exactly<CheckpointError>(error)) throw CheckpointError(message);
-    if (is_exactly<std::runtime_error>(error)) throw std::runtime_error(message);
+    const bool is_torch = dynamic_cast<const c10::Error*>(&error) != nullptr;
+    if (is_torch || message != error.what()) throw_copy(error, message);
+    throw;
+  }
+}
+
+void rethrow_with(const std::string& explanation) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    if (explanation.empty()) throw;
+    throw_copy(error, message_of(error) + "\n" + explanation);
+    warn(explanation);
+    throw;
+  } catch (...) {
+    if (!explanation.empty()) warn(explanation);
     throw;
   }
 }

@@ -16,4 +16,9 @@ namespace lockstep {
 // An empty place adds nothing. Call it in a catch block only.
 [[noreturn]] void rethrow_from(const std::string& place);
 
+// The same with an explanation, which is appended to the message in a line of its own, also to that
+// of a WorkerError or CommError. If the exception cannot be copied, the explanation becomes a
+// warning. An empty explanation adds nothing.
+[[noreturn]] void rethrow_with(const std::string& explanation);
+
 }  // namespace lockstep

@@ -9,11 +9,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/process/affinity.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/loader_wait.h"
 #include "lockstep/train/merge.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/random.h"
 #include "lockstep/train/without_gradients.h"
 
@@ -48,7 +50,10 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
                               static_cast<int>(settings_.shards))),
       counted_phase_(counted_phase(settings_.phases)) {
   state_.loss_key = settings_.loss_key;
-  state_.outputs_ready = [this] { notify_all(callbacks_, &Callback::on_outputs, state_); };
+  state_.outputs_ready = [this] {
+    if (state_.precision.is_mixed()) widen(state_, settings_.loss_key);
+    notify_all(callbacks_, &Callback::on_outputs, state_);
+  };
   state_.running_metrics = [this] { return running_metrics(); };
 }
 
@@ -104,6 +109,7 @@ void LoaderPass::run(const Start& start) {
   for (std::size_t phase = 0; state_.is_train && phase < steps_.size(); ++phase) {
     if (steps_[phase].due(/*last=*/true)) update(phase, state_.batch_metrics);
   }
+  if (state_.scaler != nullptr) state_.scaler->adjust();
 
   gather();
   Metrics averages;
@@ -160,6 +166,7 @@ void LoaderPass::one_batch(const Place& at) {
   for (std::size_t phase = 0; phase < settings_.phases.size(); ++phase) {
     if (takes_place(phase)) run_phase(at, phase, of_updates);
   }
+  if (state_.scaler != nullptr) state_.scaler->adjust();
   if (state_.is_train) {
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
     state_.progress.batch_step += 1;
@@ -272,7 +279,12 @@ void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
   const WithoutGradients without_others(others);
   {
     Profiler::TimedScope scope(profiler_, Activity::kForward);
-    state_.engine->forward([this] { forward(); });
+    // Inside of the engine's hook, so that an engine of the user's sees every call.
+    state_.engine->forward([this] {
+      const AutocastScope autocast(state_.precision, state_.engine->device());
+      forward();
+    });
+    if (state_.precision.is_mixed()) widen(state_, settings_.loss_key);
   }
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);

@@ -1,11 +1,13 @@
 #include "lockstep/train/loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/comm/local.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
@@ -16,6 +18,7 @@
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/first_weights.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/operator_profile.h"
 #include "lockstep/train/report.h"
 
@@ -36,6 +39,7 @@ std::string first_line(const Plan& plan) {
   };
   std::string line =
       fmt::format("{}, {}", describe(plan.length), count(plan.engine->workers(), "worker"));
+  if (plan.precision.is_mixed()) line += fmt::format(", {}", plan.precision.name());
   for (const auto& [name, loader] : plan.loaders) {
     if (!is_train_loader(name)) continue;
     const std::int64_t shards = plan.engine->shards();
@@ -43,7 +47,26 @@ std::string first_line(const Plan& plan) {
                         count(data::epoch_size(loader, shards).samples, "sample"),
                         describe(data::batch_split(loader, shards)));
   }
+  if (const auto& base = plan.options.lr_base_batch_size) {
+    line += fmt::format(", lr x {:.4g} for steps of {} samples instead of {}", plan.lr_factor,
+                        with_thousands(std::llround(plan.lr_factor * static_cast<double>(*base))),
+                        with_thousands(*base));
+  }
   return line;
+}
+
+// A loss that compares samples sees those of one shard.
+void warn_of_mixed_samples(const Plan& plan) {
+  const std::int64_t shards = plan.step.shards;
+  if (shards == 1 || plan.optimizers.empty()) return;
+  for (const auto& [name, criterion] : plan.criterions) {
+    if (!criterion.mixes_samples()) continue;
+    warn(fmt::format(
+        "criterion {}: it compares the samples of a batch with each other, and each of the {} "
+        "shards has its own samples and its own loss; the step is the mean of these. Results "
+        "depend on the number of shards. With one shard it sees the whole batch",
+        criterion.describe(), shards));
+  }
 }
 
 // The user's hyper-parameters and those of the run; the user's have priority.
@@ -58,6 +81,10 @@ HParams complete_hparams(const Plan& plan, const State& state, const Named<doubl
     hparams.try_emplace("optimizer" + suffix, optimizer->name());
     hparams.try_emplace("lr" + suffix, lrs[name]);
   }
+  if (plan.precision.is_mixed()) {
+    hparams.try_emplace("precision", std::string(plan.precision.name()));
+  }
+  if (plan.options.lr_base_batch_size) hparams.try_emplace("lr_factor", plan.lr_factor);
   const std::int64_t shards = plan.engine->shards();
   hparams.try_emplace("shards", shards);
   for (const auto& [name, loader] : plan.loaders) {
@@ -154,9 +181,10 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                 .share_memory = plan.engine->shares_updates(),
                 .overlap = !plan.step.sync_bn && unseen_gradients,
                 .one_batch_per_update = plan.step.accumulation_steps == 1,
+                .wire = plan.step.wire,
                 .profiler = &profiler}) {
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
-    optimizers.push_back(plan.optimizers[i].spec.make(replicas[i].parameters()));
+    optimizers.push_back(make_optimizer(plan, plan.optimizers[i], replicas[i].parameters()));
     initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
   }
   const bool compares = comm.size() > 1 && !are_copies(plan);
@@ -168,6 +196,7 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     schedulers[i] = planned.scheduler.make(*optimizers[i], schedule_of(plan, planned));
   }
   if (compares) check_agreement(made_schedulers(plan), comm);
+  if (plan.scaler) scaler = std::make_unique<optim::GradScaler>(*plan.scaler);
   for (const Phase& phase : plan.phases) {
     std::vector<TrainedReplica> trained;
     for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
@@ -178,7 +207,8 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
     steps.emplace_back(StepParts{.trained = std::move(trained),
                                  .buffers = replicas.buffers(),
                                  .engine = *plan.engine,
-                                 .others = others_of(phase, plan)},
+                                 .others = others_of(phase, plan),
+                                 .scaler = scaler.get()},
                        plan.step);
   }
 }
@@ -281,6 +311,7 @@ void Loop::set_optimizers() {
     if (state_.scheduler == nullptr) state_.scheduler = scheduler;
   }
   state_.optimizer = training_->optimizers.front().get();
+  state_.scaler = training_->scaler.get();
 }
 
 Loop::~Loop() = default;
@@ -297,6 +328,7 @@ TrainResult Loop::run() {
     begin();
     run_measured();
     if (checkpointer_) checkpointer_->finish_writing();
+    if (checkpointer_) checkpointer_->need_files(false);
     finish_point();
     keep_run();
   } catch (const Interrupted&) {
@@ -322,15 +354,31 @@ TrainResult Loop::run() {
     fail();
     throw;
   }
+  // From now on no other attempt is made, because on_run_end is called once.
+  if (memory_ != nullptr) memory_->end();
   try {
     notify_end(plan_.callbacks, &Callback::on_run_end, state_);
   } catch (...) {
     late = std::current_exception();  // the summary of what was trained is still written
   }
   TrainResult result = finish();
-  if (late && memory_ != nullptr) memory_->end();
   if (late) std::rethrow_exception(late);
   return result;
+}
+
+// Collective calls after on_run_end. Everything is trained, and rank 0 has all results. So a run
+// that may be restarted does not need a rank that is lost now. Returns whether the call succeeded.
+bool Loop::finish_together(const std::function<void()>& call) {
+  const bool needs_others = memory_ == nullptr || memory_->is_launched();
+  try {
+    call();
+    return true;
+  } catch (const WorkerError&) {
+    if (needs_others) throw;
+  } catch (const CommError&) {
+    if (needs_others) throw;
+  }
+  return false;
 }
 
 // Before another attempt follows. A file that is being written may take longer than the time limit,
@@ -338,6 +386,12 @@ TrainResult Loop::run() {
 void Loop::abandon() noexcept {
   comm_.set_alone(true);
   checkpointer_.reset();
+  if (memory_ == nullptr || !begun_) return;
+  try {
+    memory_->keep_progress(state_);
+  } catch (const std::exception& error) {
+    warn(message_of(error));  // only on_exception would miss it
+  }
 }
 
 // A launched program that is started again also repeats calls of train() that were finished.
@@ -352,12 +406,14 @@ void Loop::finish_point() {
 
 void Loop::begin() {
   learn_of_restart();
+  if (comm_.is_primary()) warn_of_slow_precision(plan_.precision, plan_.engine->device());
   for (const auto& callback : plan_.callbacks) callback->check(state_);
   // Every rank tries its own data. This is not done before the workers are forked, because a data
   // set may open its files at the first sample, and processes must not share them.
   if (plan_.options.dry_run && state_.restarts == 0) dry_run(plan_);
   if (training_) begin_training();
   begun_ = true;
+  if (memory_ != nullptr) memory_->begin_callbacks();
   notify_all(plan_.callbacks, &Callback::on_run_start, state_);
   // A signal that came between two attempts must not lose what was trained: between epochs the run
   // can be saved now, inside an epoch after its next batch.
@@ -379,7 +435,10 @@ void Loop::learn_of_restart() {
 }
 
 void Loop::begin_training() {
-  if (!has_begun_before()) say(plan_.options, first_line(plan_));
+  if (!has_begun_before()) {
+    say(plan_.options, first_line(plan_));
+    if (comm_.is_primary()) warn_of_mixed_samples(plan_);
+  }
   take_weights();
   const bool continued = resume() || has_begun_before();
   state_.progress.num_epochs = plan_.length.last_epoch(state_);
@@ -409,8 +468,38 @@ void Loop::fail() {
   } catch (...) {
     warn("while the run was ending, a callback threw something that is no exception");
   }
-  if (begun_) notify_failure(plan_.callbacks, state_);
+  // An earlier attempt may have called on_run_start.
+  const bool was_begun = memory_ != nullptr && memory_->has_begun_callbacks();
+  if (was_begun && !begun_) {
+    const std::exception_ptr exception = state_.exception;
+    static_cast<ProgressState&>(state_) = memory_->kept_progress();
+    state_.exception = exception;
+  }
+  if (memory_ != nullptr) memory_->end();
+  if (begun_ || was_begun) notify_failure(plan_.callbacks, state_);
+  try {
+    if (checkpointer_) checkpointer_->need_files(false);
+  } catch (const std::exception& error) {
+    warn(fmt::format("while the run was ending: {}", message_of(error)));
+  }
   close_loggers();
+}
+
+void end_lost_run(const Plan& plan, RunMemory& memory) noexcept {
+  if (!memory.has_begun_callbacks() || memory.is_launched()) return;
+  memory.end();
+  comm::Local alone;
+  State state = state_of(plan);
+  static_cast<ProgressState&>(state) = memory.kept_progress();
+  state.exception = std::current_exception();
+  state.comm = &alone;
+  state.restarts = memory.restarts();
+  state.loggers.assign(memory.loggers().begin(), memory.loggers().end());
+  std::vector<CallbackPtr> callbacks = plan.callbacks;
+  std::erase_if(callbacks,
+                [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kOthers; });
+  notify_failure(callbacks, state);
+  memory.close_loggers();
 }
 
 void Loop::take_weights() {
@@ -674,7 +763,10 @@ void Loop::take_point() {
     point.stop_reason = state_.stop_reason;
     // Inside an epoch, a rank may have a request of which rank 0 does not know yet.
     if (state_.inside_epoch) point.stop_reason = stop_request();
-    if (memory_ != nullptr) memory_->keep_point(std::move(point), began);
+    if (memory_ != nullptr) {
+      memory_->keep_point(std::move(point), began);
+      checkpointer_->need_files(true);
+    }
   }
   if (!shares_points_) return;
   plan_.memory->share_point(comm_);
@@ -769,12 +861,14 @@ TrainResult Loop::finish() {
 
 void Loop::finish_training(TrainResult& result) {
   result.weights_hash = weights_hash(state_.model.weights());
-  comm_.barrier();  // all ranks have read the weights, which may be in the same memory
+  // All ranks have read the weights, which may be in the same memory.
+  finish_together([this] { comm_.barrier(); });
   checkpointer_->load_best();
   state_.model.train(false);
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  training_->replicas.finish();
+  // If this fails, the destructor of the replicas moves the parameters.
+  finish_together([this] { training_->replicas.finish(); });
   result.best_metric = state_.selection.key && state_.best.epoch > 0 ? state_.best.score : nan;
   result.best_epoch = state_.best.epoch;
   result.best_metrics = state_.best.metrics;
@@ -784,6 +878,7 @@ void Loop::finish_training(TrainResult& result) {
   result.best_checkpoint = state_.best_checkpoint;
   result.last_checkpoint = state_.last_checkpoint;
   result.stop_reason = state_.stop_reason;
+  result.skipped_steps = state_.scaler != nullptr ? state_.scaler->skipped() : 0;
   result.train_samples_per_second =
       totals_.train_seconds > 0 ? static_cast<double>(totals_.train_samples) / totals_.train_seconds
                                 : 0;
@@ -793,7 +888,10 @@ void Loop::finish_training(TrainResult& result) {
     result.recoveries = memory_->recoveries();
   }
   std::vector<std::string> profiles;
-  if (plan_.options.profile) profiles = comm_.gather_bytes(profiler_.serialize());
+  if (plan_.options.profile) {
+    const std::string own = profiler_.serialize();
+    if (!finish_together([&] { profiles = comm_.gather_bytes(own); })) profiles = {own};
+  }
   if (comm_.is_primary()) report_run(result, state_, plan_.options, profiles, operators_);
 }
 

@@ -55,6 +55,7 @@ class Loop {
     std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
     std::vector<std::unique_ptr<optim::Scheduler>> schedulers;  // null if there is none
     Named<double> initial_lrs;     // by optimizer, before the scheduler changed it
+    std::unique_ptr<optim::GradScaler> scaler;  // null if the loss is not scaled
     std::vector<TrainStep> steps;  // by phase
   };
 
@@ -107,6 +108,7 @@ class Loop {
   void open_loggers(bool continued);
   void close_loggers() noexcept;
   TrainResult finish();
+  bool finish_together(const std::function<void()>& call);
   void finish_training(TrainResult& result);
 
   Plan plan_;            // of this rank
@@ -130,5 +132,11 @@ class Loop {
   RunTotals own_totals_;          // of a run that cannot be restarted
   RunTotals& totals_;
 };
+
+// Called in a catch block, on rank 0: the run has ended with this exception, and no Loop could tell
+// the callbacks, because its last attempt could not begin. If an earlier attempt has called
+// on_run_start, calls on_exception and on_run_end. The state is then as the last attempt left it,
+// but without optimizers, and the communicator has one rank.
+void end_lost_run(const Plan& plan, RunMemory& memory) noexcept;
 
 }  // namespace lockstep

@@ -17,6 +17,11 @@ void check_options(const TrainOptions& options) {
                   .clip_grad_norm = options.clip_grad_norm,
                   .clip_grad_value = options.clip_grad_value,
                   .clip_grad = options.clip_grad});
+  if (options.grad_scaler) optim::check_options(*options.grad_scaler);
+  if (options.lr_base_batch_size && *options.lr_base_batch_size < 1) {
+    throw ConfigError("lr_base_batch_size: expected 1 or more, got {}",
+                      *options.lr_base_batch_size);
+  }
   if (options.valid_metric && !options.valid_loader) {
     throw ConfigError("valid_metric '{}': set valid_loader, too, to say whose metric it is",
                       *options.valid_metric);

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "lockstep/base/named.h"
+#include "lockstep/base/precision.h"
+#include "lockstep/comm/wire.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/progress_bar.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/callback.h"
@@ -99,8 +102,25 @@ struct TrainOptions {
   // phases, those of the phase. It is called once for each copy of the gradients: on every rank, or
   // on rank 0 only if the workers share memory. So it must give the same result on every rank.
   GradientFunction clip_grad;
+  // With kBf16, gradients are summed in bfloat16, and hosts send each other half the bytes. Every
+  // gradient of a shard and every sum is rounded, on one worker, too, so that the results are still
+  // the same for any number of workers. Gradients of float64 are not changed.
+  Wire wire = Wire::kFp32;
+  // The learning rates are meant for a step of this many samples. They are multiplied by (samples
+  // of a step) / (this number), and so are the rates that a scheduler names, max_lr for example. A
+  // step has batch_size x shards x accumulation_steps samples. The first line of the run shows the
+  // factor. Default: rates are taken as they are.
+  std::optional<std::int64_t> lr_base_batch_size;
   bool log_gradient_norm = false;  // the metric "gradient/norm", which clip_grad_norm adds, too
   bool terminate_on_nan = false;   // a loss that is not finite ends the run
+
+  // How the model is computed: "fp32", "bf16" or "fp16" (docs/guide/precision.md). Parameters,
+  // gradients and checkpoints are float32 in any case.
+  Precision precision;
+  bool fp16 = false;  // the same as precision = "fp16", for programs that come from Catalyst
+  bool amp = false;   // the precision that the device is made for: fp16 on a GPU, bf16 on the CPU
+  // How the loss is scaled. Default: with fp16, as PyTorch's GradScaler does it; else not at all.
+  std::optional<optim::GradScalerOptions> grad_scaler;
 
   // What observes the run.
   Callbacks callbacks;
@@ -143,6 +163,7 @@ struct TrainResult {
   int rank = 0;  // of this process; more than 0 only if a launcher started it
   double train_samples_per_second = 0;
   std::int64_t recoveries = 0;  // how many times workers were made anew (max_restarts)
+  std::int64_t skipped_steps = 0;  // updates of the run with gradients that were not finite
 };
 
 struct EvaluateOptions {
@@ -158,6 +179,8 @@ struct EvaluateOptions {
   bool verbose = false;  // a progress bar
   std::shared_ptr<Engine> engine;
   std::string name = "valid";  // of the loader, as callbacks and the progress bar see it
+  // Default: that of the checkpoint `resume`, or of this runner's last training, or fp32.
+  std::optional<Precision> precision = {};
 };
 
 struct PredictOptions {
@@ -166,6 +189,7 @@ struct PredictOptions {
   std::optional<std::string> resume;  // a checkpoint, or Python's state_dict: take its weights
   std::uint64_t seed = 42;
   std::shared_ptr<Engine> engine;
+  std::optional<Precision> precision = {};  // default: as in EvaluateOptions
 };
 
 // Throws ConfigError for an option that makes no sense, whatever is trained.

@@ -7,10 +7,13 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/data/sharding.h"
 #include "lockstep/engine/distributed.h"
 #include "lockstep/log/loader_name.h"
+#include "lockstep/optim/scale_lr.h"
 #include "lockstep/train/combined_model.h"
+#include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
@@ -208,6 +211,29 @@ void set_criterions(Plan& plan, const Criterion& criterion, const Named<Criterio
   if (plan.criterions.size() == 1) plan.criterion = plan.criterions.begin()->second;
 }
 
+// By the samples of a step of the first train loader.
+void scale_rates(Plan& plan) {
+  const auto& base = plan.options.lr_base_batch_size;
+  if (!base) return;
+  std::int64_t samples = 0;
+  for (const auto& [name, loader] : plan.loaders) {
+    if (!is_train_loader(name)) continue;
+    samples =
+        data::batch_split(loader, plan.engine->shards()).global * plan.options.accumulation_steps;
+    break;
+  }
+  plan.lr_factor = static_cast<double>(samples) / static_cast<double>(*base);
+  for (PlannedOptimizer& planned : plan.optimizers) {
+    planned.scheduler = optim::scale_lr(planned.scheduler, plan.lr_factor);
+    if (!optim::is_made_already(planned.spec)) continue;
+    throw PlanError(
+        optimizer_part(plan, planned),
+        "lr_base_batch_size: expected an optimizer that the run makes, got a torch "
+        "optimizer that exists, whose rate would be scaled again by the next run; pass a "
+        "function that makes it");
+  }
+}
+
 void set_parts(Plan& plan) {
   const TrainOptions& options = plan.options;
   set_models(plan, options.model, options.models);
@@ -244,6 +270,11 @@ std::optional<std::vector<std::string>> known_metrics(
   for (const auto& phase : plan.phases) {
     const std::string suffix = phase.name.empty() ? "" : "/" + phase.name;
     names.push_back("gradient/norm" + suffix);
+    if (plan.scaler) {
+      for (const char* const name : {"gradient/scale", "gradient/skipped"}) {
+        add_average(name + suffix);
+      }
+    }
     add_average(plan.loss_key + suffix);
   }
   const bool has_total = !plan.phases.front().name.empty();  // of the losses of all phases
@@ -364,12 +395,18 @@ Plan resolve(const TrainOptions& options, std::shared_ptr<Engine> engine, Runner
                      .clip_grad_norm = options.clip_grad_norm,
                      .clip_grad_value = options.clip_grad_value,
                      .clip_grad = options.clip_grad,
+                     .wire = options.wire,
                      .log_gradient_norm = options.log_gradient_norm},
+            .precision = precision_of(options, engine->device()),
+            .scaler = {},
+            .lr_factor = 1.0,
             .length = {},
             .goes_on_from = nullptr,
             .memory = nullptr};
+  plan.scaler = scaler_of(options, plan.precision);
   check_loaders(plan);
   set_parts(plan);
+  scale_rates(plan);
   plan.length = length_of(options, plan.loaders, plan.engine->shards());
   plan.options.num_epochs = plan.length.num_epochs;
   plan.known_metrics = known_metrics(plan, runner.metrics);
@@ -399,6 +436,8 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner) {
   plan.runner_type = std::move(runner.type);
   plan.runner_options = std::move(runner.options);
   plan.step.shards = plan.engine->shards();
+  plan.precision = options.precision.value_or(Precision());
+  check_precision(plan.precision, plan.engine->device());
   if (data::epoch_size(options.loader, plan.step.shards).batches == 0) {
     throw ConfigError("evaluate_loader: the loader is empty");
   }
@@ -457,6 +496,14 @@ PlanPart optimizer_part(const Plan& plan, const PlannedOptimizer& optimizer,
           .title = fmt::format("{} '{}'", kind, optimizer.name)};
 }
 
+std::unique_ptr<optim::Optimizer> make_optimizer(const Plan& plan,
+                                                 const PlannedOptimizer& optimizer,
+                                                 optim::FlatParameters& parameters) {
+  auto made = optimizer.spec.make(parameters);
+  if (plan.lr_factor != 1.0) made->set_lr(made->lr() * plan.lr_factor);
+  return made;
+}
+
 State state_of(const Plan& plan) {
   State state;
   state.model = plan.model;
@@ -467,6 +514,7 @@ State state_of(const Plan& plan) {
   state.optimizers = state.optimizers.titled("optimizers");
   state.schedulers = state.schedulers.titled("schedulers");
   state.engine = plan.engine;
+  state.precision = plan.precision;
   state.loaders = plan.loaders;
   state.logdir = plan.options.logdir;
   state.seed = plan.options.seed.value_or(state.seed);

@@ -95,6 +95,9 @@ struct Plan {
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch
   StepSettings step;
+  Precision precision;                              // of forward pass and loss
+  std::optional<optim::GradScalerOptions> scaler;  // none: the loss is not scaled
+  double lr_factor = 1.0;  // by which learning rates are multiplied (lr_base_batch_size)
   RunLength length;
   std::shared_ptr<const KeptRun> goes_on_from;  // null: a new run, or one from a checkpoint
   std::shared_ptr<RunMemory> memory;            // of a run that may be restarted; else null
@@ -118,6 +121,10 @@ Plan resolve(const EvaluateOptions& options, RunnerParts runner);
 
 // The parameters that an optimizer trains, under the names that they have in plan.model.
 NamedTensors parameters_of(const Plan& plan, const PlannedOptimizer& optimizer);
+// Makes the optimizer, with the learning rate of the plan.
+std::unique_ptr<optim::Optimizer> make_optimizer(const Plan& plan,
+                                                 const PlannedOptimizer& optimizer,
+                                                 optim::FlatParameters& parameters);
 // The names of the networks without an optimizer. None when evaluating.
 std::vector<std::string> untrained_networks(const Plan& plan);
 // The phase that steps an optimizer.

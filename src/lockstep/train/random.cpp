@@ -5,6 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/utils.h>
 
+#include "lockstep/engine/devices.h"
+
 namespace lockstep {
 namespace {
 
@@ -28,7 +30,7 @@ std::uint64_t mix_seed(const DrawKey& key) {
 }
 
 void seed_draws(const DrawKey& key) {
-  torch::manual_seed(mix_seed(key));
+  manual_seed(mix_seed(key));
 }
 
 RandomStateScope::RandomStateScope() {

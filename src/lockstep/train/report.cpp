@@ -96,11 +96,14 @@ void report_run(const TrainResult& result, const State& state, const TrainOption
                                         name(result.last_checkpoint)},
                    .train_samples_per_second = result.train_samples_per_second,
                    .seconds = result.seconds,
-                   .workers = state.engine->workers(),
+                   // After a failure there may be fewer than the engine was asked for.
+                   .workers = state.comm != nullptr ? state.comm->size() : 1,
                    .shards = state.engine->shards(),
                    .global_batch_size = update_batch_size(state),
                    .weights_hash = result.weights_hash,
-                   .recoveries = result.recoveries});
+                   .recoveries = result.recoveries,
+                   .precision = state.precision.name(),
+                   .skipped_steps = result.skipped_steps});
   }
   if (options.profile) {
     say(options, profile_table(profiles));

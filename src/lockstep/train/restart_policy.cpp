@@ -62,7 +62,7 @@ std::chrono::milliseconds RestartPolicy::backoff() const {
 }
 
 std::string RestartPolicy::describe_refusal() const {
-  if (failures_.size() < 2) return "";
+  if (refusal_.empty() || failures_.size() < 2) return "";
   std::string text = fmt::format("the run is not restarted again: {}. Its failures:", refusal_);
   for (std::size_t i = 0; i < failures_.size(); ++i) {
     const RankFailure& failure = failures_[i];

@@ -35,8 +35,8 @@ class RestartPolicy {
   // then 0.1 s, and twice as long each time, up to 5 s.
   std::chrono::milliseconds backoff() const;
 
-  // After a refusal: why, and what happened each time. Empty if the only failure is the last one
-  // and there were no restarts to use.
+  // After a refusal: why, and what happened each time. Empty if there was no refusal, or if the
+  // only failure is the last one.
   std::string describe_refusal() const;
 
  private:

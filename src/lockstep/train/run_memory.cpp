@@ -229,12 +229,9 @@ bool RunMemory::will_restart(const process::RankFailure& failure) {
 
 bool RunMemory::try_again(const Engine::AttemptFailure& failure) {
   if (!decision_) will_restart(failure_of(failure));
-  if (*std::exchange(decision_, std::nullopt)) {
-    std::this_thread::sleep_for(policy_.backoff());
-    return true;
-  }
-  if (const std::string why = policy_.describe_refusal(); !why.empty()) warn(why);
-  return false;
+  const bool is_allowed = *std::exchange(decision_, std::nullopt);
+  if (is_allowed) std::this_thread::sleep_for(policy_.backoff());
+  return is_allowed;
 }
 
 }  // namespace lockstep

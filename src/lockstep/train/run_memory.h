@@ -23,6 +23,7 @@
 #include "lockstep/train/model.h"
 #include "lockstep/train/restart_policy.h"
 #include "lockstep/train/run_totals.h"
+#include "lockstep/train/state.h"
 #include "lockstep/train/stored_run.h"
 
 namespace lockstep {
@@ -35,8 +36,7 @@ class RunMemory {
   // `identity` tells the runs of a program apart, for example by their folders: a program that is
   // started again may leave out a run that was finished.
   RunMemory(int max_restarts, StoredRun stored, std::string identity);
-  // Closes loggers that an attempt has left open.
-  ~RunMemory() { close_loggers(); }
+  ~RunMemory() { close(); }
   RunMemory(const RunMemory&) = delete;
   RunMemory& operator=(const RunMemory&) = delete;
 
@@ -67,8 +67,17 @@ class RunMemory {
     has_loggers_ = true;
     note_log_positions();
   }
+  // What callbacks log now belongs to this stream (OnceLogger).
+  void set_log_stream(int stream) {
+    for (const auto& logger : loggers_) logger->set_stream(stream);
+  }
   // Closes them. Warns if that fails.
   void close_loggers() noexcept;
+  // The same for loggers that an attempt has left open, and unlocks the run's folder.
+  void close() noexcept {
+    close_loggers();
+    logdir = {};
+  }
 
   // Called at the beginning of every attempt, before anything changes the model. The first attempt
   // begins with the weights that the model has, and so does every other one.
@@ -105,15 +114,27 @@ class RunMemory {
   // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
   // follows. The answer is kept for try_again().
   bool will_restart(const process::RankFailure& failure);
-  // The run has ended for its callbacks: whatever happens now, there is no other attempt.
-  void end() { decision_ = false; }
+  // An attempt calls on_run_start of the callbacks, which are the caller's objects. So on_run_end
+  // must be called, too, however the run ends.
+  void begin_callbacks() { has_begun_callbacks_ = true; }
+  bool has_begun_callbacks() const { return has_begun_callbacks_; }
+  // How far the last attempt was whose callbacks had begun.
+  void keep_progress(const ProgressState& progress) { progress_ = progress; }
+  const ProgressState& kept_progress() const { return progress_; }
+  // The run ends for its callbacks: whatever happens now, there is no other attempt.
+  void end() {
+    decision_ = false;
+    has_begun_callbacks_ = false;
+  }
   // Stores that the run is finished: a program that is started again does not train it again.
   void finish();
   // Tells the launcher of a failure of this rank, or that another rank was lost or hangs.
   void note_failure(const process::RankFailure& failure);
   // Called when the workers of a failed attempt are gone: whether to make another attempt. Waits as
-  // long as RestartPolicy::backoff() says. Warns of all failures if there are no more attempts.
+  // long as RestartPolicy::backoff() says.
   bool try_again(const Engine::AttemptFailure& failure);
+  // If there are no more attempts: why, and all failures. Empty if there was one failure only.
+  std::string describe_refusal() const { return policy_.describe_refusal(); }
 
  private:
   void store();
@@ -129,10 +150,12 @@ class RunMemory {
   std::vector<bool> first_trainable_;  // requires_grad of the parameters
   std::optional<KeptRun> point_;
   StateDict spare_;
-  std::vector<std::int64_t> point_positions_;  // of the loggers
+  std::vector<OnceLogger::Positions> point_positions_;  // of the loggers
   std::chrono::steady_clock::time_point next_point_ = {};
   std::int64_t batches_since_point_ = 0;
-  std::optional<bool> decision_;        // of will_restart()
+  std::optional<bool> decision_;      // of will_restart()
+  bool has_begun_callbacks_ = false;  // and has not ended them
+  ProgressState progress_ = {};
   std::optional<Recovery> unfinished_;  // until the next finished batch
   std::chrono::steady_clock::time_point failed_at_ = {};
   std::int64_t recoveries_ = 0;

@@ -8,6 +8,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
+#include "lockstep/train/mixed_precision.h"
 
 namespace lockstep {
 namespace {
@@ -148,6 +149,26 @@ void restore_schedulers(const StateDict& snapshot, const State& state) {
   }
 }
 
+// The weights are float32 with any precision, so it may change.
+void check_same_precision(const StateDict& snapshot, const State& state) {
+  const auto then = saved_precision(snapshot);
+  if (!then || *then == state.precision || !state.comm->is_primary()) return;
+  warn(fmt::format("resume: the checkpoint's run had the precision {}, this run has {}",
+                   then->name(), state.precision.name()));
+}
+
+void restore_scaler(const StateDict& snapshot, const State& state) {
+  const auto saved = snapshot.get_or<StateDict>("scaler_state_dict", {});
+  if (state.scaler == nullptr) return;
+  if (saved.size() > 0) {
+    state.scaler->load_state(saved);
+  } else if (state.comm->is_primary()) {
+    warn(
+        "resume: this run scales its loss, the checkpoint's run did not: the scale starts from its "
+        "beginning");
+  }
+}
+
 StateDict criterions_state(const RunState& run) {
   if (run.criterions.size() < 2) return run.criterion.view_state();
   StateDict all;
@@ -233,6 +254,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
     snapshot.set("scheduler_state_dict",
                  states_of(state.schedulers, several, &optim::Scheduler::state));
   }
+  if (state.scaler != nullptr) snapshot.set("scaler_state_dict", state.scaler->state());
   const LoaderSizes sizes = loader_sizes(state);
   StateDict run{{"seed", state.seed},
                 {"epoch", position.finished_epochs},
@@ -248,7 +270,8 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                 {"loader_batch_size", state.loader_batch_size},
                 {"loader_global_batch_size", sizes.global_batch},
                 {"loader_sample_count", sizes.epoch.samples},
-                {"loader_end_requested", state.loader_end_requested}};
+                {"loader_end_requested", state.loader_end_requested},
+                {"precision", std::string(state.precision.name())}};
   const EpochRules& rules = parts.rules;
   if (rules.steps_per_epoch) run.set("steps_per_epoch", *rules.steps_per_epoch);
   const std::string phases = describe(rules.phases);
@@ -299,6 +322,8 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   restore_criterions(snapshot.get<StateDict>("criterion_state_dict"), state);
   restore_optimizers(snapshot, state);
   restore_schedulers(snapshot, state);
+  check_same_precision(snapshot, state);
+  restore_scaler(snapshot, state);
   state.progress.epoch = restored.position.finished_epochs;
   state.progress.batch_step = run.get<std::int64_t>("batch_step");
   state.progress.sample_step = run.get<std::int64_t>("sample_step");
@@ -317,6 +342,23 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.user.load_state(snapshot.get_or<StateDict>("user_state", {}));
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
+}
+
+void forget_unsaved(const StateDict& snapshot, const std::vector<CallbackPtr>& callbacks) {
+  const auto saved = snapshot.get<StateDict>("callbacks");
+  for (const auto& [key, callback] : with_keys(callbacks)) {
+    if (!saved.contains(key) && callback->state().size() > 0) callback->load_state({});
+  }
+}
+
+void add_unsaved(StateDict& snapshot, const std::vector<CallbackPtr>& callbacks) {
+  auto saved = snapshot.get<StateDict>("callbacks");
+  for (const auto& [key, callback] : with_keys(callbacks)) {
+    if (saved.contains(key)) continue;
+    StateDict memory = callback->state();
+    if (memory.size() > 0) saved.set(key, std::move(memory));
+  }
+  snapshot.set("callbacks", std::move(saved));
 }
 
 StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers) {

@@ -61,6 +61,12 @@ struct Restored {
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks, const EpochRules& rules);
 
+// For a run that goes back to a snapshot with the callbacks of a failed attempt: a callback that
+// remembered nothing at the snapshot, and does now, forgets it: load_state() gets an empty state.
+void forget_unsaved(const StateDict& snapshot, const std::vector<CallbackPtr>& callbacks);
+// Adds the states of callbacks that the snapshot, which is another run's, does not have.
+void add_unsaved(StateDict& snapshot, const std::vector<CallbackPtr>& callbacks);
+
 // The part of a snapshot, read by rank 0, that the other ranks need. Weights and the optimizer's
 // tensors are not in it: Replicas::send() sends them, without a second copy.
 StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers);

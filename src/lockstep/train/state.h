@@ -23,15 +23,17 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/metrics.h"
 #include "lockstep/base/named.h"
+#include "lockstep/base/precision.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/loaders.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logger.h"
+#include "lockstep/loss/over.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/train/criterion.h"
-#include "lockstep/train/loss.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/selection.h"
 #include "lockstep/train/user_values.h"
@@ -67,6 +69,8 @@ struct RunState {
   Named<optim::Optimizer*> optimizers;
   Named<optim::Scheduler*> schedulers;
   std::shared_ptr<Engine> engine;
+  Precision precision;                  // of forward pass and loss
+  optim::GradScaler* scaler = nullptr;  // scales the loss; null if it is not scaled
   comm::Communicator* comm = nullptr;  // connects this worker to the others; never null in a run
   data::Loaders loaders;               // a callback may exchange some at the start of an epoch
   std::vector<std::shared_ptr<Logger>> loggers;
@@ -172,7 +176,7 @@ struct RequestState {
 
 struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   // Sets the loss of the current shard, for handle_batch: sets batch[loss_key] and says what the
-  // loss is a mean over (train/loss.h). Throws DataError for a weight that is negative or not
+  // loss is a mean over (loss/over.h). Throws DataError for a weight that is negative or not
   // finite.
   void set_loss(torch::Tensor loss, const LossOver& over = {});
   // Adds another term to the loss. Terms that are means over different things are allowed only if

@@ -1,5 +1,7 @@
 #include "lockstep/train/stored_run.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "lockstep/checkpoint/pickle.h"
@@ -9,21 +11,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 StateDict to_state(const RunTotals& totals) {
   return {{"epochs_before", totals.epochs_before},
           {"steps_before", totals.steps_before},
           {"train_seconds", totals.train_seconds},
           {"train_samples", totals.train_samples},
-          // The clock is the same in all processes of a host.
-          {"start", static_cast<std::int64_t>(totals.start.time_since_epoch().count())}};
+          // Another host may read this, where the steady clock has another origin.
+          {"seconds", std::chrono::duration<double>(Clock::now() - totals.start).count()},
+          {"stored_at", wall_seconds()}};
 }
 
 RunTotals totals_from(const StateDict& state) {
+  // The clocks of two hosts may differ a little.
+  const double since = std::max(0.0, wall_seconds() - state.get<double>("stored_at"));
+  const std::chrono::duration<double> seconds(state.get<double>("seconds") + since);
   return {.epochs_before = state.get<std::int64_t>("epochs_before"),
           .steps_before = state.get<std::int64_t>("steps_before"),
           .train_seconds = state.get<double>("train_seconds"),
           .train_samples = state.get<std::int64_t>("train_samples"),
-          .start = Clock::time_point(Clock::duration(state.get<std::int64_t>("start")))};
+          .start = Clock::now() - std::chrono::duration_cast<Clock::duration>(seconds)};
 }
 
 }  // namespace

@@ -100,9 +100,10 @@ void TrainStep::backward(const torch::Tensor& loss, const LossOver& over, std::i
     return;
   }
   // The weight is counted in full shards: for a full shard it is 1, and no factor is needed.
-  const double factor = !is_split() || over.kind == Kind::kSum
-                            ? 1.0
-                            : weight / static_cast<double>(batch_.batch_size);
+  const double share = !is_split() || over.kind == Kind::kSum
+                           ? 1.0
+                           : weight / static_cast<double>(batch_.batch_size);
+  const double factor = parts_.scaler == nullptr ? share : share * parts_.scaler->scale();
   parts_.engine.backward(loss, factor == 1 ? torch::Tensor() : torch::full_like(loss, factor));
 }
 
@@ -159,17 +160,24 @@ double TrainStep::scale_of(std::span<const double> weights) const {
 
 void TrainStep::update(Metrics& metrics) {
   parts_.engine.before_step();
-  const double factor = parts_.engine.gradient_factor();
-  const auto norm = lockstep::update(
+  const double unscaled = parts_.scaler == nullptr ? 1.0 : 1.0 / parts_.scaler->scale();
+  const double factor = parts_.engine.gradient_factor() * unscaled;
+  const UpdateResult result = lockstep::update(
       parts_.trained,
       {.weights = own_,
        .scale_of = [&](std::span<const double> weights) { return scale_of(weights) * factor; },
        .clip_value = settings_.clip_grad_value,
        .clip_norm = settings_.clip_grad_norm,
        .wants_norm = settings_.log_gradient_norm,
+       .skip_non_finite = parts_.scaler != nullptr,
        .clip = settings_.clip_grad,
        .buffers = &parts_.buffers});
-  if (norm) metrics["gradient/norm"] = *norm;
+  if (result.norm) metrics["gradient/norm"] = *result.norm;
+  if (parts_.scaler != nullptr) {
+    metrics["gradient/scale"] = parts_.scaler->scale();
+    metrics["gradient/skipped"] = result.skipped ? 1 : 0;
+    parts_.scaler->note_update(result.skipped);
+  }
   batches_ = 0;
   samples_ = 0;
   std::ranges::fill(own_, 0.0);

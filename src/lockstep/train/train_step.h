@@ -14,8 +14,9 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/model_buffers.h"
 #include "lockstep/engine/replica.h"
+#include "lockstep/loss/over.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
-#include "lockstep/train/loss.h"
 #include "lockstep/train/step_settings.h"
 
 namespace lockstep {
@@ -35,6 +36,7 @@ struct StepParts {
   Engine& engine;                       // its hooks are called
   // The parameters of other steps. They must not require gradients during this one.
   std::vector<torch::Tensor> others = {};
+  optim::GradScaler* scaler = nullptr;  // of the run, if the loss is scaled
 };
 
 // For each global batch: call begin_batch(); for each of this worker's shards call begin_shard(),
@@ -68,6 +70,11 @@ class TrainStep {
   // over something else, the mean is over that, over all workers and batches of the update. If the
   // losses are sums, the gradient is the sum. Clipping applies to the result. Adds "gradient/norm"
   // to `metrics` if clip_grad_norm or log_gradient_norm is set.
+  //
+  // With a scaler, the update is skipped on all ranks if the sum of the gradients is not finite.
+  // Adds "gradient/scale", with which the gradients were computed, and "gradient/skipped", 0 or 1.
+  // A skipped update has no norm. The caller adjusts the scaler when the updates of all phases are
+  // done.
   void update(Metrics& metrics);
 
   // Whether gradients are reduced while backward() runs. This may change when a parameter is

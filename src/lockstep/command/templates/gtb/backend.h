@@ -78,7 +78,7 @@ class Backend : public science::Estimator {
   void fit(const lockstep::data::Loaders& loaders, const OnEpoch& on_epoch) override {
     const auto& [first, loader] = *loaders.begin();
     shape_ = science::shape_of(loader);
-    torch::manual_seed(config_.seed);
+    lockstep::manual_seed(config_.seed);
     model_ = make_model(*shape_);
     const lockstep::MetricKey watched{.loader = first, .metric = "loss"};
     lockstep::SupervisedRunner runner;

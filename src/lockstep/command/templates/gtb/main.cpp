@@ -57,7 +57,7 @@ int train(int argc, char** argv) try {
             << "Report: " << (config.logdir / "report" / "report.html").string() << '\n';
   return 0;
 } catch (const std::exception& error) {
-  std::cerr << "@NAME@: " << error.what() << '\n';
+  std::cerr << "@NAME@: " << ls::message_of(error) << '\n';
   return 1;
 }
 

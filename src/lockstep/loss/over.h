@@ -10,6 +10,8 @@
 //     state.set_loss(loss, ls::sum_over_samples());
 #pragma once
 
+#include <torch/types.h>
+
 namespace lockstep {
 
 struct LossOver {
@@ -39,5 +41,23 @@ inline LossOver mean_over(double weight) {
 inline LossOver sum_over_samples() {
   return {.kind = LossOver::Kind::kSum};
 }
+
+// A loss module that knows more than its result derives from it, in addition to
+// torch::nn::Module; one of your own may do so, too. A Criterion that is made of the module asks
+// it.
+class StatedLoss {
+ public:
+  virtual ~StatedLoss() = default;
+
+  // What the loss of these is a mean over.
+  virtual LossOver over(const torch::Tensor& /*outputs*/, const torch::Tensor& /*targets*/) const {
+    return mean_over_samples();
+  }
+
+  // Whether it compares samples of a batch with each other, or sums over them before it divides.
+  // Then the loss of a whole batch is not the mean of the losses of its shards. Each shard has a
+  // loss of its own, and a run with several shards warns.
+  virtual bool mixes_samples() const { return false; }
+};
 
 }  // namespace lockstep

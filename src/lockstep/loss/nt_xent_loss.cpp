@@ -1,4 +1,4 @@
-#include "lockstep/train/nt_xent_loss.h"
+#include "lockstep/loss/nt_xent_loss.h"
 
 #include <limits>
 #include <ostream>

@@ -1,0 +1,86 @@
+#include "lockstep/optim/cuda_kernels.h"
+
+#include <algorithm>
+
+#include <cuda_runtime.h>
+
+#include "lockstep/optim/update_formulas.h"
+
+namespace lockstep::optim::cuda {
+namespace {
+
+using kernels::Arrays;
+using kernels::IndexRange;
+
+template <typename T, typename Formula>
+__global__ void update_elements(Formula formula, T* __restrict__ values, T* __restrict__ grads,
+                                T* __restrict__ first, T* __restrict__ second,
+                                T* __restrict__ third, std::int64_t begin, std::int64_t end) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = begin + static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < end; i += stride) {
+    formula(values, grads, first, second, third, i);
+  }
+}
+
+template <typename T, typename Update>
+int launch_update(const Update& update, const Arrays<T>& arrays, const IndexRange& range,
+                  void* stream) {
+  if (range.end <= range.begin) return cudaSuccess;
+  // Enough blocks to fill any GPU; each thread takes several elements of longer arrays.
+  constexpr std::int64_t kThreads = 256;
+  constexpr std::int64_t kMostBlocks = 4096;
+  const std::int64_t blocks =
+      std::min(kMostBlocks, (range.end - range.begin + kThreads - 1) / kThreads);
+  kernels::with_formula<T>(update, arrays.state, [&](const auto& formula) {
+    update_elements<T>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+            formula, arrays.values, arrays.grads, arrays.state[0], arrays.state[1],
+            arrays.state[2], range.begin, range.end);
+  });
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+int launch(const AdamUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const AdamUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const SGDUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const SGDUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const RMSpropUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const RMSpropUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const AdagradUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+int launch(const AdagradUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
+           void* stream) {
+  return launch_update(update, arrays, range, stream);
+}
+
+}  // namespace lockstep::optim::cuda

@@ -1,0 +1,12 @@
+// Lion over flat parameters.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::optim {
+
+std::unique_ptr<Optimizer> make_optimizer(const Lion& options, FlatParameters& parameters);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,12 @@
+// NAdam over flat parameters.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::optim {
+
+std::unique_ptr<Optimizer> make_optimizer(const NAdam& options, FlatParameters& parameters);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,195 @@
+// The updates of update.h for one element. Both the kernels of the CPU (kernels.cpp) and those of
+// GPUs (cuda_kernels.cu) are loops over these formulas, so they compute the same numbers.
+//
+// A formula is made once per step: its numbers are computed in double and rounded to the arrays'
+// type there, as torch does with the scalars of its operations. It follows the order of PyTorch's
+// operations. `values`, `grads` and the states are whole arrays, `i` is the element; a state that
+// the update does not use is a null pointer.
+//
+// This file does not include torch, and nvcc compiles it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lockstep/base/vectorize.h"
+#include "lockstep/optim/update.h"
+
+#ifdef __CUDACC__
+#define LOCKSTEP_FORMULA __host__ __device__ __forceinline__
+#else
+#define LOCKSTEP_FORMULA LOCKSTEP_ALWAYS_INLINE
+#endif
+
+namespace lockstep::optim::kernels {
+
+template <typename T, bool kAmsgrad>
+struct AdamFormula {
+  explicit AdamFormula(const AdamUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        shrink(static_cast<T>(update.shrink)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        gain2(static_cast<T>(1.0 - update.beta2)),
+        eps(static_cast<T>(update.eps)),
+        step_size(static_cast<T>(update.step_size)),
+        sqrt_correction(static_cast<T>(update.sqrt_correction)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* exp_avg, T* exp_avg_sq,
+                                   [[maybe_unused]] T* max_exp_avg_sq, std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T m = exp_avg[i] * beta1 + gain1 * grad;
+    const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+    T second = v;
+    if constexpr (kAmsgrad) {
+      const T previous = max_exp_avg_sq[i];
+      second = v < previous ? previous : v;
+      max_exp_avg_sq[i] = second;
+    }
+    const T denominator = std::sqrt(second) / sqrt_correction + eps;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    values[i] = value * shrink - step_size * m / denominator;
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, shrink, beta1, gain1, beta2, gain2, eps, step_size, sqrt_correction;
+  bool zero;
+};
+
+template <typename T, bool kMomentum>
+struct SGDFormula {
+  explicit SGDFormula(const SGDUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        momentum(static_cast<T>(update.momentum)),
+        gain(static_cast<T>(update.gain)),
+        lr(static_cast<T>(update.lr)),
+        nesterov(update.nesterov),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, [[maybe_unused]] T* momentum_buffer, T*, T*,
+                                   std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    T direction = scaled + weight_decay * value;
+    if constexpr (kMomentum) {
+      const T b = momentum_buffer[i] * momentum + gain * direction;
+      momentum_buffer[i] = b;
+      direction = nesterov ? direction + momentum * b : b;
+    }
+    values[i] = value - lr * direction;
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, momentum, gain, lr;
+  bool nesterov, zero;
+};
+
+template <typename T, bool kCentered, bool kMomentum>
+struct RMSpropFormula {
+  explicit RMSpropFormula(const RMSpropUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        alpha(static_cast<T>(update.alpha)),
+        gain(static_cast<T>(1.0 - update.alpha)),
+        eps(static_cast<T>(update.eps)),
+        momentum(static_cast<T>(update.momentum)),
+        lr(static_cast<T>(update.lr)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* square_avg, [[maybe_unused]] T* grad_avg,
+                                   [[maybe_unused]] T* momentum_buffer, std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    T v = square_avg[i] * alpha + gain * grad * grad;
+    square_avg[i] = v;
+    if constexpr (kCentered) {
+      const T a = grad_avg[i] * alpha + gain * grad;
+      grad_avg[i] = a;
+      v = v - a * a;
+      v = v < T(0) ? T(0) : v;  // rounding can make a variance negative
+    }
+    const T denominator = std::sqrt(v) + eps;
+    if constexpr (kMomentum) {
+      const T b = momentum_buffer[i] * momentum + grad / denominator;
+      momentum_buffer[i] = b;
+      values[i] = value - lr * b;
+    } else {
+      values[i] = value - lr * grad / denominator;
+    }
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, alpha, gain, eps, momentum, lr;
+  bool zero;
+};
+
+template <typename T>
+struct AdagradFormula {
+  explicit AdagradFormula(const AdagradUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        eps(static_cast<T>(update.eps)),
+        lr(static_cast<T>(update.lr)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* sum, T*, T*, std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T s = sum[i] + grad * grad;
+    sum[i] = s;
+    values[i] = value - lr * grad / (std::sqrt(s) + eps);
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, eps, lr;
+  bool zero;
+};
+
+// Calls loop(formula) with the formula of the update for arrays of these states.
+template <typename T, typename State, typename Loop>
+void with_formula(const AdamUpdate& update, const State& state, const Loop& loop) {
+  if (state[2] != nullptr) {
+    loop(AdamFormula<T, true>(update));
+  } else {
+    loop(AdamFormula<T, false>(update));
+  }
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const SGDUpdate& update, const State&, const Loop& loop) {
+  if (update.momentum != 0.0) {
+    loop(SGDFormula<T, true>(update));
+  } else {
+    loop(SGDFormula<T, false>(update));
+  }
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const RMSpropUpdate& update, const State& state, const Loop& loop) {
+  const bool momentum = update.momentum != 0.0;
+  if (state[1] != nullptr && momentum) {
+    loop(RMSpropFormula<T, true, true>(update));
+  } else if (state[1] != nullptr) {
+    loop(RMSpropFormula<T, true, false>(update));
+  } else if (momentum) {
+    loop(RMSpropFormula<T, false, true>(update));
+  } else {
+    loop(RMSpropFormula<T, false, false>(update));
+  }
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const AdagradUpdate& update, const State&, const Loop& loop) {
+  loop(AdagradFormula<T>(update));
+}
+
+}  // namespace lockstep::optim::kernels
