@@ -238,6 +238,50 @@ TEST(Tree, ANotANumberIsNeverLost) {
   }
 }
 
+// The same bits, but there is more than one way to write that something is not a number.
+bool same_numbers(const torch::Tensor& a, const torch::Tensor& b) {
+  return same_bits(a.isnan(), b.isnan()) &&
+         same_bits(a.masked_fill(a.isnan(), 0), b.masked_fill(b.isnan(), 0));
+}
+
+// Tensors of devices are reduced by LibTorch's functions, with the same bits.
+TEST(Tree, TensorsAreReducedAsArraysAre) {
+  for (const auto type : kAllTypes) {
+    for (const ReduceOp op : kAllOps) {
+      for (int leaves = 1; leaves <= 9; ++leaves) {
+        const Tree tree(leaf_nodes({.begin = 0, .end = leaves}), leaves);
+        auto inputs = random_tensors(leaves, 503, type);
+        if (c10::isFloatingType(type)) {
+          // Zeros of both signs, and what is not a number, in places of their own.
+          for (int i = 0; i < leaves; ++i) {
+            inputs[static_cast<std::size_t>(i)].narrow(0, 0, 4).zero_();
+            if (i % 2 == 1) inputs[static_cast<std::size_t>(i)].narrow(0, 0, 4).neg_();
+            inputs[static_cast<std::size_t>(i)][5 + i] = std::nan("");
+          }
+        }
+        const torch::Tensor right = reduced_by_one(inputs, op);
+        torch::Tensor out = torch::empty_like(right);
+        std::vector<torch::Tensor> terms;
+        for (const auto& input : inputs) terms.push_back(input.clone());
+        tree.reduce_tensors(terms, {out}, op);
+        ASSERT_TRUE(same_numbers(out, right))
+            << c10::toString(type) << ", operation " << static_cast<int>(op) << ", " << leaves
+            << " leaves";
+        for (std::size_t i = 0; i < inputs.size(); ++i) terms[i] = inputs[i].clone();
+        tree.reduce_tensors(terms, {terms.front()}, op);
+        ASSERT_TRUE(same_numbers(terms.front(), right));
+      }
+    }
+  }
+}
+
+TEST(Tree, KnowsTheFirstInputOfAnOutput) {
+  // Leaves 1 to 5 of 8: node (0,1), (1,1), (1,2), in the order of the nodes.
+  const Tree tree(leaf_nodes({.begin = 1, .end = 6}), 8);
+  ASSERT_THAT(tree.outputs(), ElementsAre(TreeNode{0, 1}, TreeNode{1, 1}, TreeNode{1, 2}));
+  EXPECT_THAT(tree.first_inputs(), ElementsAre(0, 1, 3));
+}
+
 TEST(Tree, NodesThatAreNoNeighboursStayApart) {
   const Tree tree({{.level = 0, .index = 1}, {.level = 0, .index = 2}, {.level = 0, .index = 3}},
                   4);

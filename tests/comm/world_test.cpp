@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lockstep/base/warn.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/free_port.h"
 #include "tests/support/rank_process.h"
@@ -202,12 +203,31 @@ TEST_F(WorldTest, AHostWithoutSharedMemoryTellsItsRanksAtOnce) {
 }
 
 TEST_F(WorldTest, AnUnknownBackendIsRefusedBeforeAnyWait) {
-  for (const std::string backend : {"nccl", "mpi"}) {
-    EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = backend}); }),
-                AllOf(HasSubstr("got '" + backend + "'"), HasSubstr("has no such backend")));
-  }
+  // nccl_test.cpp has nccl.
+  EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "mpi"}); }),
+              AllOf(HasSubstr("got 'mpi'"), HasSubstr("has no such backend")));
   EXPECT_THAT(message_of<ConfigError>([&] { meet(0, {.backend = "glue"}); }),
               AllOf(HasSubstr("auto, shm"), HasSubstr("gloo"), HasSubstr("got 'glue'")));
+}
+
+TEST_F(WorldTest, AnOrderOfAddingIsCheckedAndUsedWhereThereIsAChoice) {
+  EXPECT_THAT(message_of<ConfigError>([] { check_reduction("quick"); }),
+              HasSubstr("reduction: expected ordered or fast, got 'quick'"));
+  EXPECT_NO_THROW(check_device("nccl", torch::Device(torch::kCUDA, 0)));
+  EXPECT_NO_THROW(check_device("auto", torch::kCPU));
+  EXPECT_THAT(message_of<ConfigError>([] { check_device("nccl", torch::kCPU); }),
+              AllOf(HasSubstr("backend: nccl"), HasSubstr("'cpu'"), HasSubstr("use auto")));
+  // With shm alone, sums are always ordered.
+  std::vector<std::string> warnings;
+  const auto before =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  run_ranks(2, [](process::HostGroup& host_group) {
+    const auto world = World::of_host_group(host_group, {.backend = "shm", .reduction = "fast"});
+    check_sum_parts(world->communicator());
+  });
+  set_warning_handler(before);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("reduction: fast has no effect without nccl"));
 }
 
 // Two programs, each with forked workers, as they would run on two hosts.

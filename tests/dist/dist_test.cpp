@@ -233,6 +233,7 @@ TEST(InitProcessGroup, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refused({.rank = 1, .world_size = 2}),
               AllOf(HasSubstr("rank 1 of 2"), HasSubstr("port")));
   EXPECT_THAT(refused({.world_size = 2}), HasSubstr("rank ? of 2"));
+  EXPECT_THAT(refused({.reduction = "quick"}), HasSubstr("expected ordered or fast, got 'quick'"));
   EXPECT_THAT(refused({.rank = 1, .port = 4711}), HasSubstr("a rank only"));
   EXPECT_THAT(refused({.port = 4711}), HasSubstr("got none"));
   EXPECT_THAT(refused({.rank = 2, .world_size = 2, .port = 4711}), HasSubstr("got 2 of 2"));

@@ -5,10 +5,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/shared.h"
+#include "tests/comm/fake_plane.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep {
 namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(BackgroundSums, SumsInTheOrderInWhichTheyWereAdded) {
   run_ranks({.size = 2}, [](process::HostGroup& host_group) {
@@ -45,6 +50,57 @@ TEST(BackgroundSums, ThrowsWhatASumThrew) {
     sums.add({.leaves = 2, .tensors = {untouched}});
     sums.finish();
     EXPECT_TRUE(untouched.equal(torch::full({4}, 2.0)));
+  });
+}
+
+// Tensors on a device, which backward() has not computed yet when they are added. The device is a
+// stand-in.
+TEST(BackgroundSums, WaitForTheDeviceThatComputesTheTensors) {
+  const std::map<int, comm::FakePlaneOptions> planes = {{1, {.late = 5ms}}};
+  comm::run_fake_ranks({.size = 3, .planes = planes}, [](const comm::FakeRank& rank) {
+    BackgroundSums sums(rank.comm);
+    rank.comm.broadcast(torch::ones(1));  // starts the device's plane
+    for (int round = 0; round < 5; ++round) {
+      std::vector<torch::Tensor> buckets;
+      for (int i = 0; i < 4; ++i) {
+        const torch::Tensor bucket = torch::zeros({10'001 * (i + 1)});
+        rank.planes.plane()->compute().give([bucket, i, own = rank.comm.rank()] {
+          std::this_thread::sleep_for(5ms);
+          torch::Tensor(bucket).fill_(own + i);
+        });
+        buckets.push_back(bucket);
+        sums.add({.leaves = 3, .tensors = {bucket}});
+        // What backward() computes next does not delay the bucket.
+        rank.planes.plane()->compute().give([] { std::this_thread::sleep_for(5ms); });
+      }
+      // A collective of the control plane waits for the sums before it.
+      rank.comm.vote(1);
+      EXPECT_EQ(buckets[3][40'003].item<float>(), 12.0F);
+      sums.finish();
+      for (int i = 0; i < 4; ++i) {
+        const torch::Tensor& bucket = buckets[static_cast<std::size_t>(i)];
+        EXPECT_TRUE(bucket.eq(3.0F * static_cast<float>(i) + 3.0F).all().item<bool>());
+      }
+    }
+  });
+}
+
+TEST(BackgroundSums, ThrowWhatTheDeviceOfARankReports) {
+  const std::map<int, comm::FakePlaneOptions> planes = {{1, {.fails_at = 3}}};
+  comm::run_fake_ranks({.size = 2, .planes = planes}, [](const comm::FakeRank& rank) {
+    BackgroundSums sums(rank.comm);
+    rank.comm.broadcast(torch::ones(1));
+    for (int i = 0; i < 3; ++i) {
+      sums.add({.leaves = 2, .tensors = {torch::ones(50'000)}});  // two operations each
+    }
+    std::string text;
+    try {
+      sums.finish();
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_THAT(text, AllOf(HasSubstr("reduction of gradients of 200000 bytes on GPUs"),
+                            HasSubstr("the fake device broke")));
   });
 }
 

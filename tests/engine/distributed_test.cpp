@@ -44,6 +44,11 @@ TEST(DistributedEngine, RefusesWhatCannotBe) {
   EXPECT_THAT(error_of({.workers = 2, .port = 99999}), HasSubstr("99999"));
   EXPECT_THAT(error_of({.workers = 2, .port = 4000, .world_size = 2, .first_rank = 1}),
               HasSubstr("first_rank"));
+  EXPECT_THAT(error_of({.workers = 2, .reduction = "quick"}),
+              HasSubstr("reduction: expected ordered or fast, got 'quick'"));
+  // Not in this build, or not for a run on the CPU.
+  EXPECT_THAT(error_of({.workers = 2, .backend = "nccl", .device = torch::kCPU}),
+              HasSubstr("backend: "));
 }
 
 TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {

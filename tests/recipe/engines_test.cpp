@@ -30,6 +30,8 @@ TEST(Engines, RefuseWhatCannotBe) {
   EXPECT_THAT(error("{DistributedDataParallelEngine: {workers: 4, shards: 2}}"),
               HasSubstr("shards"));
   EXPECT_THAT(error("{DistributedDataParallelEngine: {backend: tcp}}"), HasSubstr("backend"));
+  EXPECT_THAT(error("{DistributedDataParallelEngine: {reduction: quick}}"),
+              HasSubstr("expected ordered or fast, got 'quick'"));
 }
 
 TEST(Runners, TakeListsOfKeysAndLosses) {

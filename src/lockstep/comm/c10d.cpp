@@ -529,12 +529,19 @@ void C10d::do_barrier() {
 }
 
 std::vector<std::uint64_t> C10d::do_vote(std::uint64_t word) {
-  std::vector<std::uint64_t> votes;
-  for (const auto& bytes :
-       exchange(describe("vote", sizeof word), message_of(&word, sizeof word))) {
-    std::memcpy(&votes.emplace_back(), bytes.data_ptr(), sizeof word);
+  return exchange_words(describe("vote", sizeof word), word);
+}
+
+std::vector<std::uint64_t> C10d::do_announce(std::uint64_t tag) {
+  return exchange_words("collective on GPUs", tag);
+}
+
+std::vector<std::uint64_t> C10d::exchange_words(const std::string& what, std::uint64_t word) {
+  std::vector<std::uint64_t> words;
+  for (const auto& bytes : exchange(what, message_of(&word, sizeof word))) {
+    std::memcpy(&words.emplace_back(), bytes.data_ptr(), sizeof word);
   }
-  return votes;
+  return words;
 }
 
 void C10d::do_broadcast(std::byte* data, const Elements& elements, int root) {

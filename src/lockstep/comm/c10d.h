@@ -48,6 +48,7 @@ class C10d : public Communicator {
   void do_abort(std::string_view reason, process::FailureKind kind) noexcept override;
   void do_barrier() override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  std::vector<std::uint64_t> do_announce(std::uint64_t tag) override;
   void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
@@ -59,6 +60,7 @@ class C10d : public Communicator {
   // tag, which this function writes. `what` describes the collective. Throws if another rank called
   // a different one.
   std::vector<torch::Tensor> exchange(const std::string& what, const torch::Tensor& message);
+  std::vector<std::uint64_t> exchange_words(const std::string& what, std::uint64_t word);
   static std::string describe_reduce(const Reduction& reduction);
   void reduce_small(const Reduction& reduction, std::span<std::byte* const> outputs);
   void reduce_by_parts(const Reduction& reduction, std::span<std::byte* const> outputs);

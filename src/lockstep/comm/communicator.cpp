@@ -129,6 +129,14 @@ void Communicator::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
   if (size() == 1) return;
   wait_for_background();
   torch::NoGradGuard no_grad;
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    device->reduce({.plan = order(size()).plan,
+                    .terms = {tensor.detach()},
+                    .out = tensor.detach(),
+                    .op = op,
+                    .type = tensor.scalar_type()});
+    return;
+  }
   Staged staged(tensor);
   const void* const data[] = {staged.data()};
   std::byte* const outputs[] = {staged.data()};
@@ -150,6 +158,10 @@ void Communicator::broadcast(const torch::Tensor& tensor, int root) {
   if (size() == 1) return;
   wait_for_background();
   torch::NoGradGuard no_grad;
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    device->broadcast(tensor.detach(), root);
+    return;
+  }
   Staged staged(tensor);
   do_broadcast(staged.data(), staged.elements(), root);
   if (rank() != root) staged.finish();
@@ -158,6 +170,9 @@ void Communicator::broadcast(const torch::Tensor& tensor, int root) {
 std::vector<torch::Tensor> Communicator::all_gather(const torch::Tensor& tensor) {
   check_dense(tensor);
   wait_for_background();
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    return device->gather(tensor.detach(), std::nullopt);
+  }
   const auto all = do_gather(packed(Staged(tensor).plain()), std::nullopt);
   std::vector<torch::Tensor> tensors;
   for (int i = 0; i < size(); ++i)
@@ -169,6 +184,9 @@ std::vector<torch::Tensor> Communicator::gather(const torch::Tensor& tensor, int
   check_root(*this, root);
   check_dense(tensor);
   wait_for_background();
+  if (DeviceCollectives* const device = on_device(tensor.device())) {
+    return device->gather(tensor.detach(), root);
+  }
   const auto all = do_gather(packed(Staged(tensor).plain()), root);
   std::vector<torch::Tensor> tensors;
   if (rank() != root) return tensors;
@@ -234,7 +252,11 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
   const bool rounds = is_rounded(parts.wire, elements.type);
   if (rounds && parts.exact > 0) {
     const auto cut = [&](std::int64_t begin, std::int64_t end, Wire wire) {
-      Parts some{.leaves = parts.leaves, .tensors = {}, .nodes = parts.nodes, .wire = wire};
+      Parts some{.leaves = parts.leaves,
+                 .tensors = {},
+                 .nodes = parts.nodes,
+                 .wire = wire,
+                 .after = parts.after};
       for (const auto& tensor : parts.tensors) some.tensors.push_back(tensor.slice(0, begin, end));
       sum_parts(some, out.slice(0, begin, end));
     };
@@ -242,8 +264,6 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     cut(parts.exact, elements.count, parts.wire);
     return;
   }
-  std::vector<Staged> staged;
-  std::vector<const void*> inputs;
   for (const auto& tensor : parts.tensors) {
     check_dense(tensor);
     if (tensor.numel() != elements.count || tensor.scalar_type() != elements.type) {
@@ -251,8 +271,11 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
                       elements.count, c10::toString(elements.type), tensor.numel(),
                       c10::toString(tensor.scalar_type()));
     }
-    inputs.push_back(staged.emplace_back(tensor).data());
   }
+  if (sum_on_device(parts, out)) return;
+  std::vector<Staged> staged;
+  std::vector<const void*> inputs;
+  for (const auto& tensor : parts.tensors) inputs.push_back(staged.emplace_back(tensor).data());
   // Terms that are neighbours in the tree are added up before anything is sent. A sum takes the
   // place of its first term.
   const auto& [plan, own] = order(parts.leaves, parts.nodes);
@@ -275,6 +298,40 @@ void Communicator::sum_parts(const Parts& parts, const torch::Tensor& out) {
     rounds ? reduce_rounded(reduction, target.data()) : do_reduce(reduction, outputs);
   }
   target.finish();
+}
+
+// False: the tensors are staged.
+bool Communicator::sum_on_device(const Parts& parts, const torch::Tensor& out) {
+  const torch::Device place = out.device();
+  const bool alike = std::ranges::all_of(
+      parts.tensors, [&](const torch::Tensor& tensor) { return tensor.device() == place; });
+  if (!alike) {
+    throw CommError("sum_parts: expected all tensors on {}, as the result, got another device",
+                    place.str());
+  }
+  const auto& [plan, own] = order(parts.leaves, parts.nodes);
+  // Alone there is nothing to send, and the current stream is the one that computes the tensors.
+  const bool rounds = is_rounded(parts.wire, out.scalar_type());
+  if (size() == 1 && !place.is_cpu()) {
+    std::vector<torch::Tensor> terms = parts.tensors;
+    for (auto& term : terms) term = rounds ? term.to(torch::kBFloat16) : term;
+    torch::Tensor sum = rounds ? torch::empty_like(out, torch::kBFloat16) : out;
+    own.reduce_tensors(terms, {sum}, ReduceOp::kSum);
+    if (rounds) torch::Tensor(out).copy_(sum);
+    return true;
+  }
+  DeviceCollectives* const device = size() == 1 ? nullptr : on_device(place);
+  if (device == nullptr) return false;
+  std::vector<torch::Tensor> terms;
+  for (const auto& tensor : parts.tensors) terms.push_back(tensor.detach());
+  device->reduce({.plan = plan,
+                  .own = &own,
+                  .terms = std::move(terms),
+                  .out = out.detach(),
+                  .after = parts.after,
+                  .gradients = true,
+                  .type = rounds ? torch::kBFloat16 : out.scalar_type()});
+  return true;
 }
 
 // The nodes are rounded already, so converting them to bfloat16 loses nothing. A sum of bfloat16 is

@@ -7,7 +7,8 @@
 // order (tree.h): they have the same bits on every rank, over any kind of communicator.
 //
 // Tensors may be on any device and of any layout in memory. A tensor that is not contiguous on the
-// CPU is copied there and back.
+// CPU is copied there and back, unless the communicator has a data plane for its device
+// (two_planes.h).
 //
 // Only one thread at a time may call. A second thread may run reductions in the background (the
 // buckets of gradients that are reduced during backward()). It is registered by set_background(),
@@ -29,6 +30,7 @@
 #include <torch/types.h>
 
 #include "lockstep/base/topology.h"
+#include "lockstep/comm/device_plane.h"
 #include "lockstep/comm/tree.h"
 #include "lockstep/process/host_group.h"
 
@@ -58,6 +60,9 @@ struct Parts {
   // How many elements at the front are never rounded, for example counts. They cost a reduction of
   // their own if the rest is rounded. The tensors then have one dimension.
   std::int64_t exact = 0;
+  // When the tensors are complete, if another thread than the one that computes them makes the
+  // call: what ready() returned there.
+  std::shared_ptr<StreamPoint> after = {};
 };
 
 class Communicator {
@@ -105,6 +110,11 @@ class Communicator {
   // Must be called between writing shared_memory() and reading what other ranks wrote there.
   void synchronize();
 
+  // Not collective. Called by the thread that has computed the tensor, or has told a device to,
+  // before it gives the tensor to the thread that reduces it in the background (Parts::after). Null
+  // if that thread need not wait for a device.
+  virtual std::shared_ptr<StreamPoint> ready(const torch::Tensor& /*tensor*/) { return nullptr; }
+
   // Not collective. `wait` must return when the sum_parts() calls of another thread are done. An
   // empty function ends the registration. All ranks must have started the same sums before their
   // next collective. Otherwise one rank's sum is paired with another rank's collective, and both
@@ -141,7 +151,11 @@ class Communicator {
 
   // Each kind of communicator implements these. Pointers are to contiguous memory of the CPU.
   friend class Hierarchical;  // consists of two other communicators and calls these functions
+  friend class TwoPlanes;     // has another communicator and calls these functions
   virtual std::vector<std::uint64_t> do_vote(std::uint64_t word) = 0;
+  // All ranks are about to make a collective on their devices. Returns every rank's `tag`, by rank.
+  // It must not be paired with any other collective.
+  virtual std::vector<std::uint64_t> do_announce(std::uint64_t tag) = 0;
   virtual void do_abort(std::string_view reason, process::FailureKind kind) noexcept = 0;
   virtual void do_barrier() { do_vote(0); }
   virtual void do_synchronize() { do_barrier(); }
@@ -168,6 +182,31 @@ class Communicator {
   // `outputs` has one array per output of the plan's tree. A single one may be an array of `data`.
   virtual void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) = 0;
 
+  struct DeviceReduction {
+    const ReductionPlan& plan;
+    const Tree* own = nullptr;         // adds up `terms` to this rank's nodes; null: they are nodes
+    std::vector<torch::Tensor> terms;  // of this rank, all like `out`; overwritten
+    torch::Tensor out;                 // may be the first of the terms
+    std::shared_ptr<StreamPoint> after;  // when the terms are complete; null: when it is called
+    ReduceOp op = ReduceOp::kSum;
+    bool gradients = false;  // as in Reduction
+    // As which numbers are added and sent. A conversion of float32 to bfloat16 rounds every term.
+    torch::ScalarType type = torch::kFloat32;
+  };
+  // Collectives on tensors that are not staged through the CPU. They return when the result is
+  // there for any stream.
+  class DeviceCollectives {
+   public:
+    virtual ~DeviceCollectives() = default;
+    virtual void reduce(const DeviceReduction& reduction) = 0;
+    virtual void broadcast(const torch::Tensor& tensor, int root) = 0;
+    // Without a root, every rank receives. Types and shapes may differ.
+    virtual std::vector<torch::Tensor> gather(const torch::Tensor& tensor,
+                                              std::optional<int> root) = 0;
+  };
+  // Collective if the device has not been used yet. Null: its tensors are staged.
+  virtual DeviceCollectives* on_device(const torch::Device& /*device*/) { return nullptr; }
+
  private:
   struct ReductionOrder {
     ReductionPlan plan;  // of all ranks' nodes
@@ -175,6 +214,7 @@ class Communicator {
   };
   const ReductionOrder& order(int leaves, const std::vector<TreeNode>& terms = {});
   void reduce_rounded(const Reduction& reduction, std::byte* out);
+  bool sum_on_device(const Parts& parts, const torch::Tensor& out);
   void wait_for_background() const {
     if (background_) background_();
   }

@@ -86,9 +86,25 @@ void Hierarchical::set_alone(bool alone) {
 }
 
 std::vector<std::uint64_t> Hierarchical::do_vote(std::uint64_t word) {
-  const std::string mine(reinterpret_cast<const char*>(&word), sizeof word);
+  return exchange_words("", word);
+}
+
+std::vector<std::uint64_t> Hierarchical::do_announce(std::uint64_t tag) {
+  return exchange_words("collective on GPUs", tag);
+}
+
+// For both levels a gather is a gather, whatever it is for. So the texts say it; a vote's is empty.
+std::vector<std::uint64_t> Hierarchical::exchange_words(std::string_view what, std::uint64_t word) {
+  std::string mine(reinterpret_cast<const char*>(&word), sizeof word);
+  const auto all = do_gather(mine.append(what), std::nullopt);
   std::vector<std::uint64_t> words;
-  for (const auto& text : do_gather(mine, std::nullopt)) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string_view text = all[i];
+    if (text.size() < sizeof word || text.substr(sizeof word) != what) {
+      throw CommError(
+          "rank {} called '{}', rank {} called something else: all ranks must do the same", rank(),
+          what.empty() ? "vote" : what, i);
+    }
     std::memcpy(&words.emplace_back(), text.data(), sizeof word);
   }
   return words;

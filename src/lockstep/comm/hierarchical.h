@@ -34,11 +34,14 @@ class Hierarchical : public Communicator {
  protected:
   void do_abort(std::string_view reason, process::FailureKind kind) noexcept override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  std::vector<std::uint64_t> do_announce(std::uint64_t tag) override;
   void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 
  private:
+  std::vector<std::uint64_t> exchange_words(std::string_view what, std::uint64_t word);
+
   struct HostRank {
     int host = 0;
     int local = 0;

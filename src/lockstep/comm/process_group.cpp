@@ -2,10 +2,10 @@
 
 #include <csignal>
 
-#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/nccl.h"
 
 namespace lockstep::comm {
 namespace {
@@ -49,14 +49,16 @@ c10::intrusive_ptr<ProcessGroup> make_gloo(const c10::intrusive_ptr<c10d::Store>
 }  // namespace
 
 std::vector<std::string> available_backends() {
-  return {"gloo"};
+  std::vector<std::string> backends{"gloo"};
+  if (const PlaneFactory* const planes = nccl_planes()) backends.push_back(planes->name());
+  return backends;
 }
 
 c10::intrusive_ptr<ProcessGroup> make_process_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupOptions& options) {
   if (options.backend == "gloo") return make_gloo(store, options);
-  throw ConfigError("backend: expected shm or an available process group ({}), got '{}'",
-                    fmt::join(available_backends(), ", "), options.backend);
+  throw ConfigError("backend: expected gloo, the only process group between hosts, got '{}'",
+                    options.backend);
 }
 
 }  // namespace lockstep::comm

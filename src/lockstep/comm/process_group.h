@@ -30,11 +30,11 @@ struct GroupOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of the start and each operation
 };
 
-// Throws ConfigError, which lists the available backends, if there is no such backend.
+// Throws ConfigError if there is no such process group.
 c10::intrusive_ptr<ProcessGroup> make_process_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupOptions& options);
 
-// Names of backends, for messages.
+// Names of backends besides auto and shm: gloo, and nccl if this build has it.
 std::vector<std::string> available_backends();
 
 }  // namespace lockstep::comm

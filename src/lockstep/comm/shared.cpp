@@ -68,7 +68,15 @@ Shared::Shared(HostGroup& host_group)
 }
 
 std::vector<std::uint64_t> Shared::do_vote(std::uint64_t word) {
-  host_group_.meet({.operation = Operation::kVote, .word = word});
+  return exchange_words(Operation::kVote, word);
+}
+
+std::vector<std::uint64_t> Shared::do_announce(std::uint64_t tag) {
+  return exchange_words(Operation::kDevices, tag);
+}
+
+std::vector<std::uint64_t> Shared::exchange_words(Operation operation, std::uint64_t word) {
+  host_group_.meet({.operation = operation, .word = word});
   std::vector<std::uint64_t> words(static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) words[static_cast<std::size_t>(i)] = host_group_.word(i);
   return words;

@@ -34,12 +34,14 @@ class Shared : public Communicator {
   }
   void do_barrier() override;
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override;
+  std::vector<std::uint64_t> do_announce(std::uint64_t tag) override;
   void do_synchronize() override;
   void do_broadcast(std::byte* data, const Elements& elements, int root) override;
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int> root) override;
   void do_reduce(const Reduction& reduction, std::span<std::byte* const> outputs) override;
 
  private:
+  std::vector<std::uint64_t> exchange_words(process::Operation operation, std::uint64_t word);
   // The next of the two slots. Other ranks may read it after the next HostGroup::meet().
   int next_turn() { return turn_ ^= 1; }
 

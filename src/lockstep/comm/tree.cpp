@@ -62,6 +62,28 @@ void combine(const T* a, const T* b, T* out, std::int64_t count, ReduceOp op) {
   }
 }
 
+// combine() for tensors. LibTorch's minimum() and maximum() choose between 0 and -0, and between
+// two NaNs, in another way than combined().
+void combine_tensors(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor out,
+                     ReduceOp op) {
+  const bool logical = out.scalar_type() == torch::kBool;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      logical ? at::logical_or_out(out, a, b) : at::add_out(out, a, b);
+      return;
+    case ReduceOp::kProduct:
+      logical ? at::logical_and_out(out, a, b) : at::mul_out(out, a, b);
+      return;
+    case ReduceOp::kMin:
+      out.copy_(at::where(at::logical_or(b < a, b != b), b, a));
+      return;
+    case ReduceOp::kMax:
+      out.copy_(at::where(at::logical_or(b > a, b != b), b, a));
+      return;
+  }
+}
+
 }  // namespace
 
 Tree::Tree(std::vector<TreeNode> inputs, int leaves) {
@@ -184,6 +206,40 @@ void Tree::reduce(std::span<const void* const> inputs, std::span<void* const> ou
       return reduce_as<bool>(inputs, outputs, count, op);
     default:
       check_reducible(type, op);
+  }
+}
+
+std::vector<std::size_t> Tree::first_inputs() const {
+  std::vector<std::size_t> first;
+  for (int term : roots_) {
+    while (terms_[static_cast<std::size_t>(term)].input < 0) {
+      term = terms_[static_cast<std::size_t>(term)].left;
+    }
+    first.push_back(static_cast<std::size_t>(terms_[static_cast<std::size_t>(term)].input));
+  }
+  return first;
+}
+
+void Tree::reduce_tensors(const std::vector<torch::Tensor>& inputs,
+                          const std::vector<torch::Tensor>& outputs, ReduceOp op) const {
+  std::vector<torch::Tensor> values(terms_.size());
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const Term& term = terms_[i];
+    if (term.input >= 0) {
+      values[i] = inputs[static_cast<std::size_t>(term.input)];
+      continue;
+    }
+    // A sum takes the place of its left term, which no other sum needs, unless it is an output.
+    const torch::Tensor& left = values[static_cast<std::size_t>(term.left)];
+    const torch::Tensor& right = values[static_cast<std::size_t>(term.right)];
+    const auto root = std::ranges::find(roots_, static_cast<int>(i));
+    values[i] =
+        root == roots_.end() ? left : outputs[static_cast<std::size_t>(root - roots_.begin())];
+    combine_tensors(left, right, values[i], op);
+  }
+  for (std::size_t k = 0; k < roots_.size(); ++k) {
+    const torch::Tensor& from = values[static_cast<std::size_t>(roots_[k])];
+    if (!from.is_same(outputs[k])) torch::Tensor(outputs[k]).copy_(from);
   }
 }
 

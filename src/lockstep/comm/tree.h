@@ -39,6 +39,8 @@ class Tree {
   // The nodes that result. It is one node if the inputs contain all leaves.
   const std::vector<TreeNode>& outputs() const { return outputs_; }
   bool is_whole() const { return whole_; }
+  // For each output, the index of the input with its first leaf.
+  std::vector<std::size_t> first_inputs() const;
 
   // Computes outputs[k][i] for i in [0, count) from the inputs' arrays of `type`. An output may be
   // the array of an input that is a term of it. With Wire::kBf16 every input and every sum is
@@ -46,6 +48,11 @@ class Tree {
   void reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
               std::int64_t count, torch::ScalarType type, ReduceOp op,
               Wire wire = Wire::kFp32) const;
+
+  // The same, bit for bit, for tensors on any device, by LibTorch's functions; only the bits of a
+  // NaN may differ. `inputs` are overwritten.
+  void reduce_tensors(const std::vector<torch::Tensor>& inputs,
+                      const std::vector<torch::Tensor>& outputs, ReduceOp op) const;
 
  private:
   // `copy(from, to, count)` and `combine(a, b, out, count)` work on arrays of T.

@@ -10,11 +10,14 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/comm/c10d.h"
 #include "lockstep/comm/hierarchical.h"
 #include "lockstep/comm/local.h"
+#include "lockstep/comm/nccl.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/shared.h"
+#include "lockstep/comm/two_planes.h"
 
 namespace lockstep::comm {
 namespace {
@@ -45,10 +48,37 @@ constexpr std::chrono::seconds kLeaveTimeout(5);
 // How long rank 0 waits for them if it fails at the start.
 constexpr std::chrono::seconds kFailedStartTimeout(1);
 
+constexpr const char* kNccl = "nccl";
+
+// Whether ranks of one host share memory.
+bool shares(const std::string& backend) {
+  return backend == "auto" || backend == "shm" || backend == kNccl;
+}
+
+// Adds a plane for tensors on GPUs.
+std::unique_ptr<Communicator> with_data_plane(std::unique_ptr<Communicator> control,
+                                              const WorldOptions& options) {
+  const SumOrder order = sum_order(options.reduction);
+  const bool wanted = options.backend == "auto" || options.backend == kNccl;
+  const PlaneFactory* const planes = wanted ? nccl_planes() : nullptr;
+  if (control->size() == 1) return control;
+  if (planes != nullptr) {
+    return std::make_unique<TwoPlanes>(TwoPlanesOptions{.factory = *planes,
+                                                        .order = order,
+                                                        .required = options.backend == kNccl,
+                                                        .timeout = options.timeout},
+                                       std::move(control));
+  }
+  if (order == SumOrder::kFast && control->is_primary()) {
+    warn("reduction: fast has no effect without nccl: sums keep their order");
+  }
+  return control;
+}
+
 class ConnectedWorld final : public World {
  public:
-  explicit ConnectedWorld(std::unique_ptr<Communicator> communicator) {
-    communicator_ = std::move(communicator);
+  ConnectedWorld(std::unique_ptr<Communicator> communicator, const WorldOptions& options) {
+    communicator_ = with_data_plane(std::move(communicator), options);
   }
 
   ConnectedWorld(RendezvousSession session, const WorldOptions& options,
@@ -59,6 +89,7 @@ class ConnectedWorld final : public World {
         forked_(host_group) {
     try {
       connect();
+      communicator_ = with_data_plane(std::move(communicator_), options_);
     } catch (const std::exception& error) {
       session_.rendezvous->fail(error.what());
       // An error here usually occurs on every rank. The server stays for a moment, so that each
@@ -99,7 +130,7 @@ class ConnectedWorld final : public World {
       return;
     }
     group_by_host();
-    if (options_.backend != "auto" && options_.backend != "shm") {
+    if (!shares(options_.backend)) {
       communicator_ = make_c10d(topology_, "world", all_ranks());
       return;
     }
@@ -206,15 +237,15 @@ class ConnectedWorld final : public World {
   std::unique_ptr<Communicator> make_c10d(const Topology& topology, const std::string& group,
                                           std::vector<int> world_ranks,
                                           process::HostGroup* inside = nullptr) const {
-    const bool sharing = options_.backend == "auto" || options_.backend == "shm";
-    return std::make_unique<C10d>(C10dOptions{.topology = topology,
-                                              .backend = sharing ? "gloo" : options_.backend,
-                                              .address = session_.own_address,
-                                              .group = group,
-                                              .timeout = options_.timeout,
-                                              .host_group = forked_,
-                                              .inside = inside},
-                                  session_.rendezvous, std::move(world_ranks));
+    return std::make_unique<C10d>(
+        C10dOptions{.topology = topology,
+                    .backend = shares(options_.backend) ? "gloo" : options_.backend,
+                    .address = session_.own_address,
+                    .group = group,
+                    .timeout = options_.timeout,
+                    .host_group = forked_,
+                    .inside = inside},
+        session_.rendezvous, std::move(world_ranks));
   }
 
   std::unique_ptr<Communicator> make_hierarchical() const {
@@ -255,18 +286,34 @@ void check_backend(const std::string& backend) {
   if (std::ranges::find(there, backend) != there.end()) return;
   throw ConfigError(
       "backend: expected auto, shm or {}, got '{}'{}", fmt::join(there, ", "), backend,
-      backend == "nccl" || backend == "mpi"
+      backend == kNccl
+          ? "; this build of Lockstep has no such backend: use auto, or build it with a LibTorch "
+            "that has CUDA and NCCL (docs/guide/installing.md)"
+      : backend == "mpi"
           ? "; this version of Lockstep has no such backend: use auto, which is shared "
             "memory inside a host and gloo between hosts"
           : "");
 }
 
+void check_device(const std::string& backend, const torch::Device& device) {
+  if (backend != kNccl || device.is_cuda()) return;
+  throw ConfigError(
+      "backend: nccl sends tensors that are on GPUs, and this run is on '{}'; use auto, or a "
+      "machine with GPUs",
+      device.str());
+}
+
+void check_reduction(const std::string& reduction) {
+  sum_order(reduction);
+}
+
 std::unique_ptr<World> World::of_host_group(process::HostGroup& host_group,
                                             const WorldOptions& options) {
   check_backend(options.backend);
+  check_reduction(options.reduction);
   auto shared = std::make_unique<Shared>(host_group);
-  if (options.backend == "auto" || options.backend == "shm") {
-    return std::make_unique<ConnectedWorld>(std::move(shared));
+  if (shares(options.backend)) {
+    return std::make_unique<ConnectedWorld>(std::move(shared), options);
   }
   return std::make_unique<ConnectedWorld>(meet_through(*shared, options.limits()), options,
                                           &host_group);
@@ -275,14 +322,16 @@ std::unique_ptr<World> World::of_host_group(process::HostGroup& host_group,
 std::unique_ptr<World> World::meet(const RendezvousSettings& settings, const WorldOptions& options,
                                    process::HostGroup* host_group) {
   check_backend(options.backend);
+  check_reduction(options.reduction);
   return std::make_unique<ConnectedWorld>(meet_at(settings, options.limits()), options, host_group);
 }
 
 std::unique_ptr<World> World::attach(const process::LaunchedPlace& place,
                                      const WorldOptions& options) {
   check_backend(options.backend);
+  check_reduction(options.reduction);
   if (place.topology.world_size == 1) {
-    return std::make_unique<ConnectedWorld>(std::make_unique<Local>());
+    return std::make_unique<ConnectedWorld>(std::make_unique<Local>(), options);
   }
   return std::make_unique<ConnectedWorld>(meet_as_launched(place, options.limits()), options,
                                           nullptr);

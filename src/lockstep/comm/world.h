@@ -16,9 +16,12 @@
 namespace lockstep::comm {
 
 struct WorldOptions {
-  // auto: shared memory inside a host, gloo between hosts. shm: shared memory, refused if there are
-  // several hosts. gloo: gloo only, also inside a host.
+  // auto: shared memory inside a host, gloo between hosts, and nccl for tensors on GPUs if this
+  // build has it. shm: shared memory, refused if there are several hosts. gloo: gloo only, also
+  // inside a host. nccl: as auto, but an error if nccl cannot be used for tensors on GPUs.
   std::string backend = "auto";
+  // In which order nccl adds: ordered or fast (two_planes.h). Other backends always keep the order.
+  std::string reduction = "ordered";
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // The time limit for ranks that have not joined yet. They may be loading or downloading data
   // before the run, and a launcher ends the run if one of them dies, so this limit is longer.
@@ -33,6 +36,12 @@ struct WorldOptions {
 
 // Throws ConfigError if this build has no such backend.
 void check_backend(const std::string& backend);
+
+// Throws ConfigError if the backend is only for GPUs and the tensors of this rank are on `device`.
+void check_device(const std::string& backend, const torch::Device& device);
+
+// Throws ConfigError if it is neither ordered nor fast.
+void check_reduction(const std::string& reduction);
 
 class World {
  public:

@@ -144,8 +144,12 @@ std::unique_ptr<comm::World> connect(const ProcessGroupOptions& options) {
   const Launched* launched = this_process().launched;
   const LaunchOptions defaults = launched != nullptr ? launched->options : LaunchOptions();
   const comm::WorldOptions world{.backend = options.backend.value_or(defaults.backend),
+                                 .reduction = options.reduction.value_or(defaults.reduction),
                                  .timeout = options.timeout.value_or(defaults.timeout),
                                  .join_timeout = options.join_timeout};
+  comm::check_backend(world.backend);
+  comm::check_reduction(world.reduction);
+  if (world.backend == "nccl") comm::check_device(world.backend, get_device());
   process::HostGroup* host_group = launched != nullptr ? launched->host_group : nullptr;
   if (options.port) {
     const Topology place = own_place(options, host_group);

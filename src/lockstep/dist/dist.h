@@ -49,8 +49,9 @@ using comm::ReduceOp;
 
 struct LaunchOptions {
   std::optional<int> workers = {};  // on this host; default: its GPUs, else its cores
-  std::string backend = "auto";     // of the workers' process group: auto, shm, gloo
+  std::string backend = "auto";     // of the workers' process group: auto, shm, gloo, nccl
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for other ranks
+  std::string reduction = "ordered";  // of the workers' process group; see ProcessGroupOptions
 };
 
 // Calls worker(rank, world_size) in `workers` processes and returns when all are done. This process
@@ -78,8 +79,9 @@ struct ProcessGroupOptions {
   // The rank of this process and the number of ranks. Default: what launch() or a launcher gave it.
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
-  // auto: shared memory inside a host, gloo between hosts. shm or gloo: only that one. Default: the
-  // backend in launch()'s options.
+  // auto: shared memory inside a host, gloo between hosts, nccl between GPUs if this build has it.
+  // shm or gloo: only that one, and tensors on GPUs are copied to the CPU. nccl: as auto, and an
+  // error if nccl cannot be used. Default: the backend in launch()'s options.
   std::optional<std::string> backend = {};
   // Address and port of the rendezvous, for processes that no launcher started, or if launch() is
   // called on each of several hosts. Then rank and world_size must be given, too.
@@ -96,6 +98,9 @@ struct ProcessGroupOptions {
   bool allow_guessable_token = false;  // only warn about a token that can be guessed
   std::string interface = {};  // this host's network interface or address; default: all of them, or
                                // LOCKSTEP_INTERFACE
+  // In which order nccl adds. ordered: the same bits for any number of ranks. fast: nccl chooses it.
+  // Sums of tensors on the CPU are always ordered. Default: the one in launch()'s options.
+  std::optional<std::string> reduction = {};
 };
 
 // Collective. Throws ConfigError if the options contradict the rank and world size that launch() or

@@ -30,7 +30,9 @@ GradientMessage::GradientMessage(std::vector<torch::Tensor> parameters)
   const auto head = static_cast<std::int64_t>(kMarks + parameters_.size());
   std::int64_t size = head;
   for (const auto& parameter : parameters_) size += parameter.numel();
-  array_ = torch::zeros({size}, torch::dtype(type_of(parameters_.front())));
+  const torch::Tensor& first = parameters_.front();
+  array_ = torch::zeros({size}, torch::dtype(type_of(first)).device(first.device()));
+  head_ = array_.narrow(0, 0, head).cpu();  // the same memory if the array is there
   std::int64_t begin = head;
   for (const auto& parameter : parameters_) {
     gradients_.push_back(array_.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
@@ -38,16 +40,22 @@ GradientMessage::GradientMessage(std::vector<torch::Tensor> parameters)
   }
 }
 
+// Waits for the device on which the array is, if it is not on the CPU.
+void GradientMessage::fetch_head() const {
+  const torch::NoGradGuard no_grad;
+  if (!array_.device().is_cpu()) torch::Tensor(head_).copy_(array_.narrow(0, 0, head_.numel()));
+}
+
 double GradientMessage::number(std::size_t index) const {
-  return array_.scalar_type() == torch::kFloat64 ? array_.data_ptr<double>()[index]
-                                                 : array_.data_ptr<float>()[index];
+  return head_.scalar_type() == torch::kFloat64 ? head_.data_ptr<double>()[index]
+                                                : head_.data_ptr<float>()[index];
 }
 
 void GradientMessage::set_number(std::size_t index, double value) {
-  if (array_.scalar_type() == torch::kFloat64) {
-    array_.data_ptr<double>()[index] = value;
+  if (head_.scalar_type() == torch::kFloat64) {
+    head_.data_ptr<double>()[index] = value;
   } else {
-    array_.data_ptr<float>()[index] = static_cast<float>(value);
+    head_.data_ptr<float>()[index] = static_cast<float>(value);
   }
 }
 
@@ -56,6 +64,8 @@ void GradientMessage::write_head(const Head& head) {
   for (std::size_t i = 0; i < head.place.size(); ++i) {
     set_number(kPlace + i, static_cast<double>(head.place[i]));
   }
+  const torch::NoGradGuard no_grad;
+  if (!array_.device().is_cpu()) array_.narrow(0, 0, head_.numel()).copy_(head_);
 }
 
 void GradientMessage::write_gradient(std::size_t index, const Contribution& contribution) {
@@ -78,6 +88,7 @@ void GradientMessage::write_gradient(std::size_t index, const Contribution& cont
 }
 
 bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ranks) const {
+  fetch_head();
   for (std::size_t i = 0; i < place.size(); ++i) {
     if (number(kPlace + i) != static_cast<double>(place[i]) * ranks) return false;
   }
@@ -86,6 +97,7 @@ bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ra
 
 void GradientMessage::read_means() {
   const torch::NoGradGuard no_grad;
+  fetch_head();
   const double weight = number(kWeight);
   if (weight == 0) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

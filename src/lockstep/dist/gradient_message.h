@@ -20,7 +20,7 @@ class GradientMessage {
   // half precision loses digits. Throws ConfigError for a parameter that is not real.
   static torch::ScalarType type_of(const torch::Tensor& parameter);
 
-  // All parameters have the same type_of().
+  // All parameters have the same type_of() and are on one device, on which the array is, too.
   explicit GradientMessage(std::vector<torch::Tensor> parameters);
 
   const torch::Tensor& array() const { return array_; }
@@ -32,6 +32,7 @@ class GradientMessage {
     // Three small numbers that must be the same on all ranks (has_place()).
     std::array<std::int64_t, 3> place = {};
   };
+  // The last call before the sum.
   void write_head(const Head& head);
 
   struct Contribution {
@@ -50,11 +51,14 @@ class GradientMessage {
   void read_means();
 
  private:
+  void fetch_head() const;
   double number(std::size_t index) const;
   void set_number(std::size_t index, double value);
 
   std::vector<torch::Tensor> parameters_;
   torch::Tensor array_;
+  torch::Tensor
+      head_;  // the numbers before the gradients: a part of the array, or its copy on the CPU
   std::vector<torch::Tensor> gradients_;  // views of it, in the shapes of the parameters
 };
 

@@ -272,22 +272,27 @@ bool GradientReducer::is_trained() const {
 }
 
 // Makes the buckets, if they do not fit the parameters any more: one was frozen or unfrozen, or got
-// another type.
+// another type or device.
 void GradientReducer::fill_buckets() {
-  std::vector<std::optional<torch::ScalarType>> layout;
+  std::vector<std::optional<Kind>> layout;
+  std::vector<torch::Device> devices;  // the same order on all ranks, whatever their numbers
   for (const BucketParameter& member : members_) {
+    const torch::Device device = member.parameter.device();
     layout.push_back(member.parameter.requires_grad()
-                         ? std::optional(GradientMessage::type_of(member.parameter))
+                         ? std::optional(Kind(GradientMessage::type_of(member.parameter), device))
                          : std::nullopt);
+    if (std::ranges::find(devices, device) == devices.end()) devices.push_back(device);
   }
   if (layout == layout_) return;
   buckets_.clear();
   for (const auto type : {torch::kFloat32, torch::kFloat64}) {
-    std::vector<std::size_t> alike;
-    for (std::size_t i = members_.size(); i-- > 0;) {
-      if (layout[i] == type) alike.push_back(i);
+    for (const torch::Device& device : devices) {
+      std::vector<std::size_t> alike;
+      for (std::size_t i = members_.size(); i-- > 0;) {
+        if (layout[i] == Kind(type, device)) alike.push_back(i);
+      }
+      add_buckets(alike);
     }
-    add_buckets(alike);
   }
   layout_ = std::move(layout);
 }

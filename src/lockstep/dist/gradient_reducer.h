@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -111,8 +112,10 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::int64_t number_ = 0;  // of this reducer in the process
   std::vector<BucketParameter> members_;
   std::vector<Bucket> buckets_;
-  // The types of the gradients, none for frozen parameters, for which the buckets were made.
-  std::vector<std::optional<torch::ScalarType>> layout_;
+  // The types and devices of the gradients, none for frozen parameters, for which the buckets were
+  // made.
+  using Kind = std::pair<torch::ScalarType, torch::Device>;
+  std::vector<std::optional<Kind>> layout_;
 
   std::mutex mutex_;  // hooks of parameters on different devices run in different threads
   std::optional<double> next_weight_;

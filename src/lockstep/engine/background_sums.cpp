@@ -2,7 +2,19 @@
 
 #include <utility>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 namespace lockstep {
+namespace {
+
+std::optional<c10::Stream> current_stream(const torch::Tensor& tensor) {
+  const torch::Device device = tensor.device();
+  if (device.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+}  // namespace
 
 BackgroundSums::~BackgroundSums() {
   if (registered_) communicator_.set_background({});
@@ -19,9 +31,15 @@ void BackgroundSums::add(comm::Parts parts) {
   if (!std::exchange(registered_, true)) {
     communicator_.set_background([this] { wait(); });
   }
+  Sum sum{.parts = std::move(parts), .stream = std::nullopt};
+  if (!sum.parts.tensors.empty()) {
+    const torch::Tensor& first = sum.parts.tensors.front();
+    sum.stream = current_stream(first);
+    sum.parts.after = communicator_.ready(first);
+  }
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(parts));
+    waiting_.push_back(std::move(sum));
     ++added_;
   }
   changed_.notify_all();
@@ -52,13 +70,16 @@ void BackgroundSums::work() {
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (ending_) return;
-    const comm::Parts parts = std::move(waiting_.front());
+    const Sum sum = std::move(waiting_.front());
     waiting_.pop_front();
     if (error_ == nullptr) {
       lock.unlock();
       std::exception_ptr error;
       try {
-        communicator_.sum_parts(parts, parts.tensors.front());
+        // A new thread has the first device and its default stream.
+        std::optional<c10::StreamGuard> guard;
+        if (sum.stream) guard.emplace(*sum.stream);
+        communicator_.sum_parts(sum.parts, sum.parts.tensors.front());
       } catch (...) {
         error = std::current_exception();
       }

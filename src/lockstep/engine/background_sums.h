@@ -6,7 +6,10 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+
+#include <c10/core/Stream.h>
 
 #include "lockstep/comm/communicator.h"
 
@@ -24,7 +27,8 @@ class BackgroundSums {
   BackgroundSums(const BackgroundSums&) = delete;
   BackgroundSums& operator=(const BackgroundSums&) = delete;
 
-  // The result is written to the first tensor.
+  // The result is written to the first tensor. Tensors on a device may still be computed by the
+  // current stream of the calling thread: the sum begins when they are complete.
   void add(comm::Parts parts);
 
   // Waits for all sums. Throws what a sum threw; the sums after it were not computed then.
@@ -34,10 +38,16 @@ class BackgroundSums {
   void wait();  // as finish(), but other collectives still have to wait
   void work();
 
+  struct Sum {
+    comm::Parts parts;
+    std::optional<c10::Stream>
+        stream;  // of the thread that added it, if the tensors are on a device
+  };
+
   comm::Communicator& communicator_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<comm::Parts> waiting_;
+  std::deque<Sum> waiting_;
   std::uint64_t added_ = 0;
   std::uint64_t done_ = 0;
   std::exception_ptr error_;

@@ -89,6 +89,7 @@ void DistributedDataParallelEngine::resolve() {
   check_positive("threads", options_.threads);
   check_positive("world_size", options_.world_size);
   comm::check_backend(options_.backend);
+  comm::check_reduction(options_.reduction);
   constexpr int kMostWorkers = 4096;
   if (options_.workers.value_or(1) > kMostWorkers) {
     throw ConfigError("workers: expected at most {}, got {}", kMostWorkers, *options_.workers);
@@ -98,7 +99,8 @@ void DistributedDataParallelEngine::resolve() {
     if (options_.device) check_device(*options_.device, gpus);
     gpus_ = gpus.count;
   }
-  const bool one_gpu = options_.device && options_.device->is_cuda() && options_.device->has_index();
+  const bool one_gpu =
+      options_.device && options_.device->is_cuda() && options_.device->has_index();
   const int cores = process::usable_cores();
   int local_rank = 0;
   if (place_) {
@@ -161,10 +163,12 @@ void DistributedDataParallelEngine::resolve() {
       options_.threads.value_or(process::positive_variable(environment, process::kThreadsVariable)
                                     .value_or(std::max(1, cores / local_shards)));
   device_ = choose_device({.wanted = options_.device, .local_rank = local_rank, .gpus = gpus_});
+  comm::check_device(options_.backend, device_);
 }
 
 comm::WorldOptions DistributedDataParallelEngine::world_options() const {
   return {.backend = options_.backend,
+          .reduction = options_.reduction,
           .timeout = options_.timeout,
           .join_timeout = options_.join_timeout};
 }
@@ -230,8 +234,8 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     Topology local = topology_of(host_group);
     local.rank += options_.first_rank;
     if (!on_one_host) local.world_size = world_size_;
-    device_ = choose_device(
-        {.wanted = options_.device, .local_rank = host_group.rank(), .gpus = gpus_});
+    device_ =
+        choose_device({.wanted = options_.device, .local_rank = host_group.rank(), .gpus = gpus_});
     std::unique_ptr<comm::World> world;
     if (on_one_host) {
       world = comm::World::of_host_group(host_group, world_options());

@@ -35,8 +35,14 @@ struct DistributedDataParallelOptions {
   // needs a secret that cannot be guessed.
   std::string token = {};
 
-  // auto: shared memory inside a host, gloo between hosts. shm or gloo: only that one.
+  // auto: shared memory inside a host, gloo between hosts, nccl between GPUs if this build has it.
+  // shm or gloo: only that one, and tensors on GPUs are copied to the CPU. nccl: as auto, and an
+  // error if nccl cannot be used.
   std::string backend = "auto";
+  // In which order nccl adds gradients. ordered: the same bits for any number of workers. fast:
+  // nccl chooses it, by the number of workers and how they are connected. Sums on the CPU are
+  // always ordered.
+  std::string reduction = "ordered";
   bool sync_bn = false;  // batch norm over all workers' samples; needs one shard per worker
 
   // Default: one GPU per worker, else the CPU. cuda: one GPU per worker. cuda:N: that GPU, for one

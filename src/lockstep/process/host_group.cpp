@@ -159,6 +159,8 @@ std::string_view name_of(Operation operation) {
       return "update";
     case Operation::kJoin:
       return "start";
+    case Operation::kDevices:
+      return "collective on GPUs";
   }
   return "operation";
 }

@@ -31,6 +31,7 @@ enum class Operation : std::uint8_t {
   kGradients,
   kUpdate,
   kJoin,
+  kDevices,  // the announcement of a collective on the ranks' devices
 };
 std::string_view name_of(Operation operation);
 
