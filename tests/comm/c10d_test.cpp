@@ -78,19 +78,6 @@ TEST_P(C10dSizes, RoundedGradientsAreSentInHalfTheBytes) {
             }));
 }
 
-TEST(C10d, RoundedAndFullGradientsAreToldApart) {
-  EXPECT_THAT(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {
-                               const torch::Tensor part = torch::ones(10);
-                               comm.sum_parts(
-                                   {.leaves = 2,
-                                    .tensors = {part},
-                                    .wire = comm.rank() == 0 ? Wire::kFp32 : Wire::kBf16},
-                                   part);
-                             })),
-              AllOf(HasSubstr("'reduction of gradients of 40 bytes (sum of Float)'"),
-                    HasSubstr("'reduction of gradients of 20 bytes (sum of BFloat16)'")));
-}
-
 TEST(C10d, DifferentOperationsAreToldBeforeTheTimeLimit) {
   const auto start = Clock::now();
   EXPECT_THAT(error_of_ranks({.size = 2}, by_gloo([](Communicator& comm) {

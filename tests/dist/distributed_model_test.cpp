@@ -123,6 +123,19 @@ TEST(DistributedModel, CheckpointedModulesHaveTheSameGradients) {
   });
 }
 
+TEST(DistributedModel, RanksMustRoundAlike) {
+  for (const char* backend : {"shm", "gloo"}) {
+    run_workers({.count = 3, .backend = backend}, [&](int rank, int) {
+      try {
+        prepare_ddp_model(plain_model(), {.wire = rank == 2 ? "bf16" : "fp32"});
+        ADD_FAILURE() << "accepted";
+      } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("got fp32 on rank 0 and bf16 on rank 2"));
+      }
+    });
+  }
+}
+
 // The bits are those of a sum of bfloat16 in the order of the ranks' tree, and the weights of the
 // ranks are not rounded: 257 is no bfloat16.
 TEST(DistributedModel, RoundedGradientsAreTheSameOverAnyBackend) {

@@ -12,12 +12,31 @@
 
 namespace lockstep::dist {
 
+namespace {
+
+// Collective. Ranks that round differently would send messages of different lengths, and Gloo ends
+// a process that gets one.
+void check_same_wire(Wire wire) {
+  const auto votes = group().vote(wire.type());
+  for (std::size_t rank = 0; rank < votes.size(); ++rank) {
+    if (votes[rank] == votes.front()) continue;
+    const auto name = [](std::uint64_t vote) { return Wire(static_cast<Wire::Type>(vote)).name(); };
+    throw ConfigError(
+        "DistributedModel: wire: expected the same on all ranks, got {} on rank 0 and {} on rank "
+        "{}; pass the same options on every rank",
+        name(votes.front()), name(votes[rank]), rank);
+  }
+}
+
+}  // namespace
+
 struct DistributedModel::SharedState {
   SharedState(Model given, const DistributedModelOptions& options)
       : model(std::move(given)),
         reducer(std::make_shared<GradientReducer>(
             model.parameters(),
             GradientReducer::Options{.bucket_bytes = options.bucket_bytes, .wire = options.wire})) {
+    check_same_wire(options.wire);
     sync_params(model);
     if (options.broadcast_buffers) {
       buffers.emplace(model.buffers(), group(), ModelBuffersOptions{.shards = group().size()});
