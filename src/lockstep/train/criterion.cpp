@@ -175,7 +175,8 @@ Criterion Criterion::over_samples() const {
       return lockstep::mean_over_samples();
     }
     throw ConfigError(
-        "over_samples: expected a loss in which all {} targets of a batch count the same, got {}; a "
+        "over_samples: expected a loss in which all {} targets of a batch count the same, got {}; "
+        "a "
         "mean over samples would be another loss",
         count,
         before.kind == LossOver::Kind::kWeight ? fmt::format("a weight of {}", before.weight)
