@@ -289,26 +289,36 @@ TEST(MixedPrecision, ARunWhoseGradientsAreNeverFiniteStops) {
               HasSubstr("updates were skipped: the loss itself is not finite"));
 }
 
-// Each phase is skipped by its own gradients, and the scale changes once per batch.
-TEST(MixedPrecision, PhasesShareOneScaler) {
-  struct InfiniteFirstNetwork : Runner {
-    void handle_batch(State& state) override {
-      const bool is_first = state.phase == "first";
-      const auto output = state.models[state.phase](state.batch["features"]);
-      // The gradient of the first is not finite in the second batch.
-      const bool is_bad = is_first && state.is_train && state.progress.batch_step == 1;
-      const double factor = is_bad ? std::numeric_limits<double>::infinity() : 1.0;
-      state.set_loss(output.square().mean() * factor);
-    }
-  } runner;
+// Two networks, each with its own phase and loss.
+struct SquaresRunner : Runner {
+  void handle_batch(State& state) override {
+    const auto output = state.models[state.phase](state.batch["features"]);
+    const bool is_bad = state.phase == "first" && state.progress.batch_step == infinite_after;
+    const double factor = is_bad ? std::numeric_limits<double>::infinity() : 1.0;
+    state.set_loss(output.square().mean() * factor);
+  }
+
+  // So many batches come before the one in which the first network has no finite gradient.
+  std::int64_t infinite_after = -1;
+};
+
+TrainOptions squares_options(std::int64_t samples) {
   torch::manual_seed(1);
   TrainOptions options;
   options.models = {{"first", nn::Linear(4, 2)}, {"second", nn::Linear(4, 2)}};
   options.optimizers = {{"first", optim::SGD{.lr = 0.1}}, {"second", optim::SGD{.lr = 0.1}}};
   options.phases = {"first", "second"};
-  options.loaders = {{"train", {toy::points(24), {.batch_size = 8}}}};
+  options.loaders = {{"train", {toy::points(samples), {.batch_size = 8}}}};
   options.console = false;
-  options.grad_scaler = optim::GradScalerOptions{.growth_interval = 100};
+  return options;
+}
+
+// Each phase is skipped by its own gradients, and the scale changes once per batch.
+TEST(MixedPrecision, PhasesShareOneScaler) {
+  SquaresRunner runner;
+  runner.infinite_after = 1;
+  TrainOptions options = squares_options(24);
+  options.grad_scaler = optim::GradScalerOptions{};
   std::vector<double> first, second, scales;
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->batch_end = [&](State& s) {
@@ -323,6 +333,21 @@ TEST(MixedPrecision, PhasesShareOneScaler) {
   EXPECT_THAT(second, ElementsAre(0, 0, 0));
   EXPECT_THAT(scales, ElementsAre(65536, 65536, 32768)) << "one scale for both phases of a batch";
   EXPECT_EQ(result.skipped_steps, 1);
+}
+
+// The second phase adds gradients of batches 2 and 4, and the first one has updates between them.
+TEST(MixedPrecision, TheScaleDoesNotChangeUnderGradientsThatWait) {
+  const auto trained = [](bool scaled) {
+    SquaresRunner runner;
+    TrainOptions options = squares_options(64);
+    options.phases = {"first", Phase{.name = "second", .every = 2}};
+    options.accumulation_steps = 2;
+    if (scaled) options.grad_scaler = optim::GradScalerOptions{.growth_interval = 1};
+    return runner.train(options);
+  };
+  const auto scaled = trained(true);
+  EXPECT_GT(scaled.last_metrics.at("train").at("gradient/scale/first"), 65536) << "it has grown";
+  EXPECT_EQ(scaled.weights_hash, trained(false).weights_hash) << "powers of two change no bits";
 }
 
 // An engine of the user's still sees every call, and its factor counts together with the scale.
