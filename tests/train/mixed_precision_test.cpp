@@ -30,11 +30,8 @@ const torch::Device kOnCpu = torch::kCPU;
 
 // An engine whose workers are forked.
 std::shared_ptr<Engine> two_shards(int workers, const std::string& backend = "auto") {
-  return std::make_shared<DistributedDataParallelEngine>(
-      DistributedDataParallelOptions{.workers = workers,
-                                     .shards = 2,
-                                     .backend = backend,
-                                     .timeout = std::chrono::seconds(60)});
+  return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+      .workers = workers, .shards = 2, .backend = backend, .timeout = std::chrono::seconds(60)});
 }
 
 TEST(MixedPrecision, OptionsSayItInOneWay) {
@@ -429,19 +426,19 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
   EXPECT_TRUE(other.predict_loader({.loader = loader, .model = toy::model(), .resume = last})
                   .concat("logits")
                   .equal(predicted));
-  EXPECT_EQ(other.evaluate_loader({.loader = loader,
-                                   .model = toy::model(),
-                                   .criterion = nn::CrossEntropyLoss(),
-                                   .resume = last})
+  EXPECT_EQ(other
+                .evaluate_loader({.loader = loader,
+                                  .model = toy::model(),
+                                  .criterion = nn::CrossEntropyLoss(),
+                                  .resume = last})
                 .at("loss"),
             metrics.at("loss"));
-  EXPECT_FALSE(other
-                   .predict_loader({.loader = loader,
-                                    .model = toy::model(),
-                                    .resume = last,
-                                    .precision = "fp32"})
-                   .concat("logits")
-                   .equal(predicted));
+  EXPECT_FALSE(
+      other
+          .predict_loader(
+              {.loader = loader, .model = toy::model(), .resume = last, .precision = "fp32"})
+          .concat("logits")
+          .equal(predicted));
 }
 
 TEST(MixedPrecision, AnotherPrecisionIsResumedWithAWarning) {
