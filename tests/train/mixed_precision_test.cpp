@@ -203,7 +203,9 @@ TEST(MixedPrecision, UpdatesThatAreNotFiniteAreSkippedOnAllWorkers) {
   EXPECT_EQ(std::count(skipped.begin(), skipped.end(), 1), alone.skipped_steps);
   for (std::size_t i = 1; i < hashes.size(); ++i) {
     EXPECT_EQ(hashes[i] == hashes[i - 1], skipped[i] == 1) << "step " << i;
-    if (skipped[i - 1] == 1) EXPECT_EQ(scales[i], scales[i - 1] / 2) << "step " << i;
+    if (skipped[i - 1] == 1) {
+      EXPECT_EQ(scales[i], scales[i - 1] / 2) << "step " << i;
+    }
   }
   const auto two = toy::train(scaled_options(2));
   EXPECT_EQ(two.weights_hash, alone.weights_hash);
@@ -408,7 +410,7 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
   TrainOptions options = toy::options();
   options.precision = "bf16";
   options.logdir = folder / "run";
-  options.callbacks = {CheckpointCallback({})};
+  options.callbacks = {CheckpointCallback()};
   SupervisedRunner runner;
   const auto result = runner.train(options);
   const data::Loader loader = {toy::points(30, 2), {.batch_size = 10}};
@@ -446,7 +448,7 @@ TEST(MixedPrecision, AnotherPrecisionIsResumedWithAWarning) {
   TrainOptions options = toy::options();
   options.precision = "bf16";
   options.logdir = folder / "run";
-  options.callbacks = {CheckpointCallback({})};
+  options.callbacks = {CheckpointCallback()};
   toy::train(options);
   options.precision = "fp32";
   options.resume = "last";
