@@ -72,10 +72,11 @@ TEST(MixedPrecision, ALossThatIsWidenedIsStillAMeanOverTheSame) {
   EXPECT_EQ(state.loss_over(), mean_over(3));
 }
 
-// PyTorch's autocast for 50 steps: scripts/goldens/precision.py. Our optimizers round float32 in
-// another order, which may move a weight to the next bf16. Then a logit changes by 2^-8 of its
-// value. For the MLP this makes less than 1e-3 of the loss, a tenth of what bf16 itself makes at
-// worst; the CNN's batch norm over 16 samples makes larger steps of it.
+// PyTorch's autocast for 50 steps: scripts/goldens/precision.py. Our optimizers may round the last
+// bit of a float32 weight in another way, and some of these weights then become another bf16. In
+// PyTorch itself, changing the last bits of all weights at random after every step changes the
+// losses by up to 0.0004 (MLP) and 0.0022 (CNN with batch norm over 16 samples); the tolerances are
+// about twice that. All changes together are a third of the difference between bf16 and fp32.
 TEST(MixedPrecision, FollowsPyTorch) {
   const auto golden =
       nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/precision.json"));
@@ -118,7 +119,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
     if (name == "mlp") {
       options.optimizer = optim::Adam{.lr = 0.005};
     } else {
-      options.optimizer = optim::SGD{.lr = 0.05, .momentum = 0.9};
+      options.optimizer = optim::SGD{.lr = 0.01, .momentum = 0.5};
     }
     options.loaders = {{"train", {dataset, {.batch_size = 16}}}};
     options.num_epochs = 5;
@@ -137,7 +138,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
     toy::train(options);
     ASSERT_EQ(losses.size(), 50U);
     EXPECT_THAT(types, testing::Each(torch::kFloat32)) << "callbacks get float32";
-    const double tolerance = name == "mlp" ? 1e-3 : 2e-2;
+    const double tolerance = name == "mlp" ? 1e-3 : 5e-3;
     double from_bf16 = 0;
     double from_fp32 = 0;
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -146,7 +147,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
       from_bf16 += std::abs(losses[i] - theirs);
       from_fp32 += std::abs(losses[i] - one.at("fp32")[i].get<double>());
     }
-    EXPECT_LT(from_bf16, 0.5 * from_fp32) << "nearer to PyTorch's bf16 than to its fp32";
+    EXPECT_LT(from_bf16, 0.7 * from_fp32) << "nearer to PyTorch's bf16 than to its fp32";
   }
 }
 
