@@ -36,7 +36,7 @@ def cnn():
 
 CASES = [
     (mlp, "Adam", {"lr": 0.005}),
-    (cnn, "SGD", {"lr": 0.05, "momentum": 0.9}),
+    (cnn, "SGD", {"lr": 0.01, "momentum": 0.5}),
 ]
 
 

@@ -135,7 +135,7 @@ TEST(Replicas, GroupsThatAreUpdatedTogetherAreClippedByTheirCommonNorm) {
   for (const auto& item : both) item.replica.begin_shard(0, true);
   (3 * a[0].second + 4 * b[0].second).sum().backward();
   for (const auto& item : both) item.replica.end_shard(0);
-  EXPECT_DOUBLE_EQ(*update(both, {.clip_norm = 1.0}), 5.0);
+  EXPECT_DOUBLE_EQ(*update(both, {.clip_norm = 1.0}).norm, 5.0);
   EXPECT_NEAR(a[0].second.item<double>(), -3.0 / 5, 1e-5);
   EXPECT_NEAR(b[0].second.item<double>(), -4.0 / 5, 1e-5);
 }

@@ -46,8 +46,8 @@ TEST(SyncBatchNorm, ComputesInputsOf16BitsInFloat) {
     EXPECT_TRUE(torch::allclose(part.mean, whole.mean, 1e-5));
     // One rounding of the result: bf16 has 8 bits.
     EXPECT_TRUE(torch::allclose(part.output.to(torch::kFloat32), own(whole.output), 4e-3, 1e-3));
-    EXPECT_TRUE(torch::allclose(part.input_grad.to(torch::kFloat32), own(whole.input_grad), 2e-2,
-                                2e-2));
+    EXPECT_TRUE(
+        torch::allclose(part.input_grad.to(torch::kFloat32), own(whole.input_grad), 2e-2, 2e-2));
   });
 }
 

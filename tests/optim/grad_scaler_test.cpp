@@ -10,7 +10,7 @@
 namespace lockstep::optim {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 template <typename F>
 std::string message_from(const F& action) {

@@ -251,7 +251,9 @@ TEST(Recipe, HasAPrecision) {
   EXPECT_EQ(metrics.at("gradient/skipped"), 0);
   EXPECT_THAT(error_of([&] { options({"precision=bf61"}); }),
               HasSubstr("precision: expected fp32, bf16 or fp16, got 'bf61'; did you mean"));
-  EXPECT_THAT(error_of([&] { options({"precision=bf16", "fp16=true"}); }),
+  EXPECT_THAT(error_of([&] {
+                options({"precision=bf16", "fp16=true"});
+              }),
               HasSubstr("fp16: precision is bf16, which contradicts it"));
   EXPECT_THAT(error_of([&] { options({"grad_scaler={backoff_factor: 2}"}); }),
               HasSubstr("backoff_factor: expected a number between 0 and 1, got 2"));

@@ -30,11 +30,8 @@ const torch::Device kOnCpu = torch::kCPU;
 
 // An engine whose workers are forked.
 std::shared_ptr<Engine> two_shards(int workers, const std::string& backend = "auto") {
-  return std::make_shared<DistributedDataParallelEngine>(
-      DistributedDataParallelOptions{.workers = workers,
-                                     .shards = 2,
-                                     .backend = backend,
-                                     .timeout = std::chrono::seconds(60)});
+  return std::make_shared<DistributedDataParallelEngine>(DistributedDataParallelOptions{
+      .workers = workers, .shards = 2, .backend = backend, .timeout = std::chrono::seconds(60)});
 }
 
 TEST(MixedPrecision, OptionsSayItInOneWay) {
@@ -75,10 +72,11 @@ TEST(MixedPrecision, ALossThatIsWidenedIsStillAMeanOverTheSame) {
   EXPECT_EQ(state.loss_over(), mean_over(3));
 }
 
-// PyTorch's autocast for 50 steps: scripts/goldens/precision.py. Our optimizers round float32 in
-// another order, which may move a weight to the next bf16. Then a logit changes by 2^-8 of its
-// value. For the MLP this makes less than 1e-3 of the loss, a tenth of what bf16 itself makes at
-// worst; the CNN's batch norm over 16 samples makes larger steps of it.
+// PyTorch's autocast for 50 steps: scripts/goldens/precision.py. Our optimizers may round the last
+// bit of a float32 weight in another way, and some of these weights then become another bf16. In
+// PyTorch itself, changing the last bits of all weights at random after every step changes the
+// losses by up to 0.0004 (MLP) and 0.0022 (CNN with batch norm over 16 samples); the tolerances are
+// about twice that. All changes together are a third of the difference between bf16 and fp32.
 TEST(MixedPrecision, FollowsPyTorch) {
   const auto golden =
       nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/precision.json"));
@@ -121,7 +119,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
     if (name == "mlp") {
       options.optimizer = optim::Adam{.lr = 0.005};
     } else {
-      options.optimizer = optim::SGD{.lr = 0.05, .momentum = 0.9};
+      options.optimizer = optim::SGD{.lr = 0.01, .momentum = 0.5};
     }
     options.loaders = {{"train", {dataset, {.batch_size = 16}}}};
     options.num_epochs = 5;
@@ -140,7 +138,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
     toy::train(options);
     ASSERT_EQ(losses.size(), 50U);
     EXPECT_THAT(types, testing::Each(torch::kFloat32)) << "callbacks get float32";
-    const double tolerance = name == "mlp" ? 1e-3 : 2e-2;
+    const double tolerance = name == "mlp" ? 1e-3 : 5e-3;
     double from_bf16 = 0;
     double from_fp32 = 0;
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -149,7 +147,7 @@ TEST(MixedPrecision, FollowsPyTorch) {
       from_bf16 += std::abs(losses[i] - theirs);
       from_fp32 += std::abs(losses[i] - one.at("fp32")[i].get<double>());
     }
-    EXPECT_LT(from_bf16, 0.5 * from_fp32) << "nearer to PyTorch's bf16 than to its fp32";
+    EXPECT_LT(from_bf16, 0.7 * from_fp32) << "nearer to PyTorch's bf16 than to its fp32";
   }
 }
 
@@ -206,7 +204,9 @@ TEST(MixedPrecision, UpdatesThatAreNotFiniteAreSkippedOnAllWorkers) {
   EXPECT_EQ(std::count(skipped.begin(), skipped.end(), 1), alone.skipped_steps);
   for (std::size_t i = 1; i < hashes.size(); ++i) {
     EXPECT_EQ(hashes[i] == hashes[i - 1], skipped[i] == 1) << "step " << i;
-    if (skipped[i - 1] == 1) EXPECT_EQ(scales[i], scales[i - 1] / 2) << "step " << i;
+    if (skipped[i - 1] == 1) {
+      EXPECT_EQ(scales[i], scales[i - 1] / 2) << "step " << i;
+    }
   }
   const auto two = toy::train(scaled_options(2));
   EXPECT_EQ(two.weights_hash, alone.weights_hash);
@@ -289,26 +289,36 @@ TEST(MixedPrecision, ARunWhoseGradientsAreNeverFiniteStops) {
               HasSubstr("updates were skipped: the loss itself is not finite"));
 }
 
-// Each phase is skipped by its own gradients, and the scale changes once per batch.
-TEST(MixedPrecision, PhasesShareOneScaler) {
-  struct InfiniteFirstNetwork : Runner {
-    void handle_batch(State& state) override {
-      const bool is_first = state.phase == "first";
-      const auto output = state.models[state.phase](state.batch["features"]);
-      // The gradient of the first is not finite in the second batch.
-      const bool is_bad = is_first && state.is_train && state.progress.batch_step == 1;
-      const double factor = is_bad ? std::numeric_limits<double>::infinity() : 1.0;
-      state.set_loss(output.square().mean() * factor);
-    }
-  } runner;
+// Two networks, each with its own phase and loss.
+struct SquaresRunner : Runner {
+  void handle_batch(State& state) override {
+    const auto output = state.models[state.phase](state.batch["features"]);
+    const bool is_bad = state.phase == "first" && state.progress.batch_step == infinite_after;
+    const double factor = is_bad ? std::numeric_limits<double>::infinity() : 1.0;
+    state.set_loss(output.square().mean() * factor);
+  }
+
+  // So many batches come before the one in which the first network has no finite gradient.
+  std::int64_t infinite_after = -1;
+};
+
+TrainOptions squares_options(std::int64_t samples) {
   torch::manual_seed(1);
   TrainOptions options;
   options.models = {{"first", nn::Linear(4, 2)}, {"second", nn::Linear(4, 2)}};
   options.optimizers = {{"first", optim::SGD{.lr = 0.1}}, {"second", optim::SGD{.lr = 0.1}}};
   options.phases = {"first", "second"};
-  options.loaders = {{"train", {toy::points(24), {.batch_size = 8}}}};
+  options.loaders = {{"train", {toy::points(samples), {.batch_size = 8}}}};
   options.console = false;
-  options.grad_scaler = optim::GradScalerOptions{.growth_interval = 100};
+  return options;
+}
+
+// Each phase is skipped by its own gradients, and the scale changes once per batch.
+TEST(MixedPrecision, PhasesShareOneScaler) {
+  SquaresRunner runner;
+  runner.infinite_after = 1;
+  TrainOptions options = squares_options(24);
+  options.grad_scaler = optim::GradScalerOptions{};
   std::vector<double> first, second, scales;
   auto hooks = std::make_shared<toy::Hooks>();
   hooks->batch_end = [&](State& s) {
@@ -323,6 +333,21 @@ TEST(MixedPrecision, PhasesShareOneScaler) {
   EXPECT_THAT(second, ElementsAre(0, 0, 0));
   EXPECT_THAT(scales, ElementsAre(65536, 65536, 32768)) << "one scale for both phases of a batch";
   EXPECT_EQ(result.skipped_steps, 1);
+}
+
+// The second phase adds gradients of batches 2 and 4, and the first one has updates between them.
+TEST(MixedPrecision, TheScaleDoesNotChangeUnderGradientsThatWait) {
+  const auto trained = [](bool scaled) {
+    SquaresRunner runner;
+    TrainOptions options = squares_options(64);
+    options.phases = {"first", Phase{.name = "second", .every = 2}};
+    options.accumulation_steps = 2;
+    if (scaled) options.grad_scaler = optim::GradScalerOptions{.growth_interval = 1};
+    return runner.train(options);
+  };
+  const auto scaled = trained(true);
+  EXPECT_GT(scaled.last_metrics.at("train").at("gradient/scale/first"), 65536) << "it has grown";
+  EXPECT_EQ(scaled.weights_hash, trained(false).weights_hash) << "powers of two change no bits";
 }
 
 // An engine of the user's still sees every call, and its factor counts together with the scale.
@@ -386,7 +411,7 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
   TrainOptions options = toy::options();
   options.precision = "bf16";
   options.logdir = folder / "run";
-  options.callbacks = {CheckpointCallback({})};
+  options.callbacks = {CheckpointCallback()};
   SupervisedRunner runner;
   const auto result = runner.train(options);
   const data::Loader loader = {toy::points(30, 2), {.batch_size = 10}};
@@ -404,19 +429,19 @@ TEST(MixedPrecision, EvaluationAndPredictionHaveThePrecisionOfTheTraining) {
   EXPECT_TRUE(other.predict_loader({.loader = loader, .model = toy::model(), .resume = last})
                   .concat("logits")
                   .equal(predicted));
-  EXPECT_EQ(other.evaluate_loader({.loader = loader,
-                                   .model = toy::model(),
-                                   .criterion = nn::CrossEntropyLoss(),
-                                   .resume = last})
+  EXPECT_EQ(other
+                .evaluate_loader({.loader = loader,
+                                  .model = toy::model(),
+                                  .criterion = nn::CrossEntropyLoss(),
+                                  .resume = last})
                 .at("loss"),
             metrics.at("loss"));
-  EXPECT_FALSE(other
-                   .predict_loader({.loader = loader,
-                                    .model = toy::model(),
-                                    .resume = last,
-                                    .precision = "fp32"})
-                   .concat("logits")
-                   .equal(predicted));
+  EXPECT_FALSE(
+      other
+          .predict_loader(
+              {.loader = loader, .model = toy::model(), .resume = last, .precision = "fp32"})
+          .concat("logits")
+          .equal(predicted));
 }
 
 TEST(MixedPrecision, AnotherPrecisionIsResumedWithAWarning) {
@@ -424,7 +449,7 @@ TEST(MixedPrecision, AnotherPrecisionIsResumedWithAWarning) {
   TrainOptions options = toy::options();
   options.precision = "bf16";
   options.logdir = folder / "run";
-  options.callbacks = {CheckpointCallback({})};
+  options.callbacks = {CheckpointCallback()};
   toy::train(options);
   options.precision = "fp32";
   options.resume = "last";

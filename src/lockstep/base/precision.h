@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// fp32, or bf16 or fp16 for the operations that LibTorch's autocast computes in 16 bits. Parameters,
-// gradients and the state of the optimizer are float32 in any case.
+// fp32, or bf16 or fp16 for the operations that LibTorch's autocast computes in 16 bits.
+// Parameters, gradients and the state of the optimizer are float32 in any case.
 //
 //   .precision = "bf16"
 class Precision {
@@ -22,7 +22,7 @@ class Precision {
   Precision(const std::string& name);
 
   constexpr Type type() const { return type_; }
-  const char* name() const;                                    // "bf16"
+  const char* name() const;                                   // "bf16"
   constexpr bool is_mixed() const { return type_ != kFp32; }  // 16 bits where possible
 
   friend constexpr bool operator==(Precision, Precision) = default;

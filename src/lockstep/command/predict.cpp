@@ -58,13 +58,12 @@ int predict(const PredictCommandOptions& options) {
     position.samples += outputs.size();
     if (bar) bar->update(position, {});
   };
-  what.runner->predict_loader(
-      {.loader = loader,
-       .model = what.model,
-       .seed = what.seed,
-       .engine = what.engine,
-       .precision = what.precision},
-      write);
+  what.runner->predict_loader({.loader = loader,
+                               .model = what.model,
+                               .seed = what.seed,
+                               .engine = what.engine,
+                               .precision = what.precision},
+                              write);
   if (!run.is_primary) return kDone;
   const auto paths = file.finish();
   if (bar) bar->finish(position, {});

@@ -238,8 +238,8 @@ Examples:
                         "Refuse operations whose results may vary");
   auto* const precision = command->add_option("--precision", options->precision,
                                               "fp32, bf16 or fp16, of the forward pass and loss");
-  options->fp16 = command->add_flag("--fp16,!--no-fp16", options->fp16_value,
-                                    "The same as --precision fp16");
+  options->fp16 =
+      command->add_flag("--fp16,!--no-fp16", options->fp16_value, "The same as --precision fp16");
   options->amp = command->add_flag("--amp,!--no-amp", options->amp_value,
                                    "The device's own precision: fp16 on a GPU, bf16 on the CPU");
   precision->excludes(options->fp16)->excludes(options->amp);

@@ -97,8 +97,7 @@ AutocastScope::AutocastScope(Precision precision, const torch::Device& device) {
   if (!precision.is_mixed()) return;
   check_precision(precision, device);
   const DeviceType type = device.type();
-  before_ = Before{
-      .device = type, .type = autocast_type(type), .enabled = is_autocast_on(type)};
+  before_ = Before{.device = type, .type = autocast_type(type), .enabled = is_autocast_on(type)};
   set_autocast_type(type, scalar_type(precision));
   turn_autocast(type, true);
   autocast::increment_nesting();

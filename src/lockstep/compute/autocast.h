@@ -1,5 +1,5 @@
-// LibTorch's autocast, whose functions differ between its versions: this is the only file that calls
-// them.
+// LibTorch's autocast, whose functions differ between its versions: this is the only file that
+// calls them.
 #pragma once
 
 #include <optional>

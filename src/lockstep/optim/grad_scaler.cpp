@@ -64,12 +64,10 @@ void GradScaler::adjust() {
 }
 
 StateDict GradScaler::state() const {
-  return {{"scale", static_cast<double>(scale_)},
-          {"growth_factor", options_.growth_factor},
-          {"backoff_factor", options_.backoff_factor},
-          {"growth_interval", options_.growth_interval},
-          {"_growth_tracker", growth_tracker_},
-          {"skipped", skipped_}};
+  return {
+      {"scale", static_cast<double>(scale_)},      {"growth_factor", options_.growth_factor},
+      {"backoff_factor", options_.backoff_factor}, {"growth_interval", options_.growth_interval},
+      {"_growth_tracker", growth_tracker_},        {"skipped", skipped_}};
 }
 
 void GradScaler::load_state(const StateDict& state) {

@@ -23,7 +23,8 @@ struct GradScalerOptions {
 void check_options(const GradScalerOptions& options);
 
 // It decides by what it is told, and it must be told the same on all ranks: they then have the same
-// scale. Every update of a batch is noted; adjust() is called once when all of them are done.
+// scale. Every update of a batch is noted. adjust() is called once when all of them are done and no
+// gradient waits for another batch.
 class GradScaler {
  public:
   explicit GradScaler(const GradScalerOptions& options = {});
@@ -32,8 +33,8 @@ class GradScaler {
   double scale() const { return scale_; }
   // An update took place, or was skipped because its gradients were not finite.
   void note_update(bool skipped);
-  // Changes the scale after the updates of a batch, and does nothing if there was none. Throws
-  // Error if the scale has become so small that no gradient will ever be finite.
+  // Changes the scale after the updates since the last call, and does nothing if there was none.
+  // Throws Error if the scale has become so small that no gradient will ever be finite.
   void adjust();
 
   std::int64_t skipped() const { return skipped_; }  // updates, in the whole run

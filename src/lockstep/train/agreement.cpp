@@ -244,11 +244,11 @@ void add_precision(Agreement& agreement, const Plan& plan) {
                            compute::half_instructions(compute::read_cpuinfo()));
   }
   if (!plan.scaler) return;
-  agreement.emplace_back(
-      "grad_scaler", fmt::format("init_scale={}, growth_factor={}, backoff_factor={}, "
-                                 "growth_interval={}",
-                                 plan.scaler->init_scale, plan.scaler->growth_factor,
-                                 plan.scaler->backoff_factor, plan.scaler->growth_interval));
+  agreement.emplace_back("grad_scaler",
+                         fmt::format("init_scale={}, growth_factor={}, backoff_factor={}, "
+                                     "growth_interval={}",
+                                     plan.scaler->init_scale, plan.scaler->growth_factor,
+                                     plan.scaler->backoff_factor, plan.scaler->growth_interval));
 }
 
 void add_machine(Agreement& agreement) {

@@ -166,7 +166,8 @@ void LoaderPass::one_batch(const Place& at) {
   for (std::size_t phase = 0; phase < settings_.phases.size(); ++phase) {
     if (takes_place(phase)) run_phase(at, phase, of_updates);
   }
-  if (state_.scaler != nullptr) state_.scaler->adjust();
+  // Gradients that wait for a later batch have the old scale, so it must not change under them.
+  if (state_.scaler != nullptr && between_steps()) state_.scaler->adjust();
   if (state_.is_train) {
     // Counted before callbacks, so a checkpoint made in one resumes after this batch.
     state_.progress.batch_step += 1;

@@ -54,9 +54,9 @@ class Loop {
     // As in the plan.
     std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
     std::vector<std::unique_ptr<optim::Scheduler>> schedulers;  // null if there is none
-    Named<double> initial_lrs;     // by optimizer, before the scheduler changed it
+    Named<double> initial_lrs;                  // by optimizer, before the scheduler changed it
     std::unique_ptr<optim::GradScaler> scaler;  // null if the loss is not scaled
-    std::vector<TrainStep> steps;  // by phase
+    std::vector<TrainStep> steps;               // by phase
   };
 
   // Networks without an optimizer: they are in evaluation mode and need no gradients, and are

@@ -81,8 +81,8 @@ void widen(Batch& batch) {
 
 void widen(ShardState& shard, const std::string& loss_key) {
   const torch::Tensor* const loss = shard.batch.find(loss_key);
-  const bool is_said = loss != nullptr && shard.said.loss.defined() &&
-                       loss->is_same(shard.said.loss);
+  const bool is_said =
+      loss != nullptr && shard.said.loss.defined() && loss->is_same(shard.said.loss);
   widen(shard.batch);
   if (is_said) shard.said.loss = shard.batch[loss_key];
 }

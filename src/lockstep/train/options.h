@@ -162,7 +162,7 @@ struct TrainResult {
   double seconds = 0;                      // of this call
   int rank = 0;  // of this process; more than 0 only if a launcher started it
   double train_samples_per_second = 0;
-  std::int64_t recoveries = 0;  // how many times workers were made anew (max_restarts)
+  std::int64_t recoveries = 0;     // how many times workers were made anew (max_restarts)
   std::int64_t skipped_steps = 0;  // updates of the run with gradients that were not finite
 };
 

@@ -95,7 +95,7 @@ struct Plan {
   std::optional<std::vector<std::string>> known_metrics;  // of every loader, if they are known
   Selection selection;                                    // of the best epoch
   StepSettings step;
-  Precision precision;                              // of forward pass and loss
+  Precision precision;                             // of forward pass and loss
   std::optional<optim::GradScalerOptions> scaler;  // none: the loss is not scaled
   double lr_factor = 1.0;  // by which learning rates are multiplied (lr_base_batch_size)
   RunLength length;

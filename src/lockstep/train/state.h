@@ -71,8 +71,8 @@ struct RunState {
   std::shared_ptr<Engine> engine;
   Precision precision;                  // of forward pass and loss
   optim::GradScaler* scaler = nullptr;  // scales the loss; null if it is not scaled
-  comm::Communicator* comm = nullptr;  // connects this worker to the others; never null in a run
-  data::Loaders loaders;               // a callback may exchange some at the start of an epoch
+  comm::Communicator* comm = nullptr;   // connects this worker to the others; never null in a run
+  data::Loaders loaders;                // a callback may exchange some at the start of an epoch
   std::vector<std::shared_ptr<Logger>> loggers;
 
   int restarts = 0;  // how many times the workers were made anew before this attempt (max_restarts)
