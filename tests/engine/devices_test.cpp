@@ -103,8 +103,9 @@ TEST(Devices, OfForkedWorkersNeedAForkBeforeCuda) {
     check_forks_before_cuda(true);
     FAIL() << "CUDA does not work in the workers";
   } catch (const WorkerError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("started CUDA already"),
-                                    HasSubstr("torch::manual_seed()"), HasSubstr("lockstep launch")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("started CUDA already"), HasSubstr("torch::manual_seed()"),
+                      HasSubstr("lockstep launch")));
   }
 }
 

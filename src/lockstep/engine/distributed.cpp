@@ -98,7 +98,8 @@ void DistributedDataParallelEngine::resolve() {
     if (options_.device) check_device(*options_.device, gpus);
     gpus_ = gpus.count;
   }
-  const bool one_gpu = options_.device && options_.device->is_cuda() && options_.device->has_index();
+  const bool one_gpu =
+      options_.device && options_.device->is_cuda() && options_.device->has_index();
   const int cores = process::usable_cores();
   int local_rank = 0;
   if (place_) {
@@ -230,8 +231,8 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
     Topology local = topology_of(host_group);
     local.rank += options_.first_rank;
     if (!on_one_host) local.world_size = world_size_;
-    device_ = choose_device(
-        {.wanted = options_.device, .local_rank = host_group.rank(), .gpus = gpus_});
+    device_ =
+        choose_device({.wanted = options_.device, .local_rank = host_group.rank(), .gpus = gpus_});
     std::unique_ptr<comm::World> world;
     if (on_one_host) {
       world = comm::World::of_host_group(host_group, world_options());
