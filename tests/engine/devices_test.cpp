@@ -64,6 +64,8 @@ TEST(Devices, ThatAreNotThereAreNamed) {
                     HasSubstr("train on 'cpu'")));
   EXPECT_EQ(message_for(torch::kCUDA, {.count = 2}), "");
   EXPECT_EQ(message_for(cuda(1), {.count = 2}), "");
+  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string before = variable != nullptr ? variable : "";
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_THAT(message_for(cuda(2), {.count = 2}),
               HasSubstr("got 'cuda:2', but this process can use 2 GPUs; expected 'cuda:0' to "
@@ -72,6 +74,7 @@ TEST(Devices, ThatAreNotThereAreNamed) {
   EXPECT_THAT(message_for(cuda(3), {.count = 1}),
               HasSubstr("can use 1 GPU (CUDA_VISIBLE_DEVICES=3); expected 'cuda:0' or 'cpu'"));
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+  if (variable != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", before.c_str(), 1);
 }
 
 TEST(Devices, AreChosenByTheLocalRank) {
