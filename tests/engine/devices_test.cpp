@@ -47,7 +47,9 @@ TEST(Devices, AreCountedWithoutStartingCuda) {
   const UsableGpus gpus = usable_gpus();
   EXPECT_EQ(gpus.count, gpu_count());
   EXPECT_EQ(gpus.count == 0, !gpus.why_none.empty());
-  if (!torch_has_cuda()) EXPECT_THAT(gpus.why_none, HasSubstr("without CUDA"));
+  if (!torch_has_cuda()) {
+    EXPECT_THAT(gpus.why_none, HasSubstr("without CUDA"));
+  }
   const auto is_clean = [] { return !has_loaded("/libcuda.so") && !cuda_is_started(); };
   EXPECT_TRUE(is_clean());
   const pid_t pid = ::fork();
