@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/engine/devices.h"
 #include "tests/command/support.h"
 
 namespace lockstep::command {
@@ -15,6 +16,8 @@ TEST(Doctor, LooksAtEverythingThatMatters) {
   EXPECT_THAT(ran.output, AllOf(HasSubstr("BLAS"), HasSubstr("cores"), HasSubstr("instructions"),
                                 HasSubstr("loopback"), HasSubstr("host name"), HasSubstr("GPUs"),
                                 HasSubstr("/dev/shm")));
+  EXPECT_THAT(ran.output, AllOf(HasSubstr("process groups: gloo"),
+                                HasSubstr(torch_has_cuda() ? ", CUDA " : ", without CUDA, ")));
   EXPECT_THAT(ran.output, HasSubstr("two workers      all-reduce of 4 bytes"));
   EXPECT_EQ(ran.code == kDone, ran.output.find("BAD ") == std::string::npos) << ran.output;
 }

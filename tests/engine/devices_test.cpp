@@ -47,7 +47,9 @@ TEST(Devices, AreCountedWithoutStartingCuda) {
   const UsableGpus gpus = usable_gpus();
   EXPECT_EQ(gpus.count, gpu_count());
   EXPECT_EQ(gpus.count == 0, !gpus.why_none.empty());
-  if (!torch_has_cuda()) EXPECT_THAT(gpus.why_none, HasSubstr("without CUDA"));
+  if (!torch_has_cuda()) {
+    EXPECT_THAT(gpus.why_none, HasSubstr("without CUDA"));
+  }
   const auto is_clean = [] { return !has_loaded("/libcuda.so") && !cuda_is_started(); };
   EXPECT_TRUE(is_clean());
   const pid_t pid = ::fork();
@@ -64,6 +66,8 @@ TEST(Devices, ThatAreNotThereAreNamed) {
                     HasSubstr("train on 'cpu'")));
   EXPECT_EQ(message_for(torch::kCUDA, {.count = 2}), "");
   EXPECT_EQ(message_for(cuda(1), {.count = 2}), "");
+  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string before = variable != nullptr ? variable : "";
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_THAT(message_for(cuda(2), {.count = 2}),
               HasSubstr("got 'cuda:2', but this process can use 2 GPUs; expected 'cuda:0' to "
@@ -72,6 +76,7 @@ TEST(Devices, ThatAreNotThereAreNamed) {
   EXPECT_THAT(message_for(cuda(3), {.count = 1}),
               HasSubstr("can use 1 GPU (CUDA_VISIBLE_DEVICES=3); expected 'cuda:0' or 'cpu'"));
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+  if (variable != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", before.c_str(), 1);
 }
 
 TEST(Devices, AreChosenByTheLocalRank) {
@@ -103,8 +108,9 @@ TEST(Devices, OfForkedWorkersNeedAForkBeforeCuda) {
     check_forks_before_cuda(true);
     FAIL() << "CUDA does not work in the workers";
   } catch (const WorkerError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("started CUDA already"),
-                                    HasSubstr("torch::manual_seed()"), HasSubstr("lockstep launch")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("started CUDA already"), HasSubstr("torch::manual_seed()"),
+                      HasSubstr("lockstep launch")));
   }
 }
 

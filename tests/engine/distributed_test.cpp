@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/process/affinity.h"
 
 namespace lockstep {
@@ -28,6 +29,7 @@ std::string error_of(const DistributedDataParallelOptions& options) {
 }
 
 TEST(DistributedEngine, DefaultsAreTheMachines) {
+  if (gpu_count() > 0) GTEST_SKIP() << "this machine has a GPU";
   const DistributedDataParallelEngine engine;
   EXPECT_EQ(engine.workers(), process::usable_cores());
   EXPECT_EQ(engine.shards(), engine.workers());
@@ -49,6 +51,19 @@ TEST(DistributedEngine, RefusesWhatCannotBe) {
   // Not in this build, or not for a run on the CPU.
   EXPECT_THAT(error_of({.workers = 2, .backend = "nccl", .device = torch::kCPU}),
               HasSubstr("backend: "));
+}
+
+TEST(DistributedEngine, RefusesADeviceThatIsNotThere) {
+  const torch::Device far(torch::kCUDA, 99);
+  EXPECT_THAT(error_of({.workers = 1, .device = far}), HasSubstr("device: got 'cuda:99'"));
+  if (gpu_count() > 0) {
+    EXPECT_THAT(error_of({.workers = 2, .device = torch::Device(torch::kCUDA, 0)}),
+                HasSubstr("got 'cuda:0' for 2 workers; expected 'cuda'"));
+  } else {
+    EXPECT_THAT(error_of({.workers = 2, .device = torch::Device(torch::kCUDA)}),
+                HasSubstr("there is no GPU to use"));
+  }
+  EXPECT_EQ(error_of({.workers = 2, .device = torch::kCPU}), "");
 }
 
 TEST(DistributedEngine, RunsOnEveryWorkerAndGivesThreadsAndCoresBack) {

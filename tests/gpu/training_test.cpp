@@ -30,7 +30,8 @@ struct Trained {
 Trained train_with(const std::shared_ptr<Engine>& engine) {
   manual_seed(1);
   const auto features = torch::randn({60, 4});
-  const auto data = std::make_shared<data::TensorDataset>(features, features.narrow(1, 0, 3).argmax(1));
+  const auto data =
+      std::make_shared<data::TensorDataset>(features, features.narrow(1, 0, 3).argmax(1));
   const auto model = make_model();
   SupervisedRunner runner;
   const auto result = runner.train(TrainOptions{
@@ -60,7 +61,8 @@ void expect_close(const Trained& one, const Trained& other) {
 }
 
 TEST_F(TrainingOnAGpu, IsThatOfTheCpu) {
-  const auto cpu = train_with(std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = torch::kCPU}));
+  const auto cpu =
+      train_with(std::make_shared<DeviceEngine>(DeviceEngineOptions{.device = torch::kCPU}));
   const auto engine = std::make_shared<DeviceEngine>();
   EXPECT_EQ(engine->device(), torch::Device(torch::kCUDA, 0)) << "the default";
   expect_close(train_with(engine), cpu);
@@ -73,7 +75,8 @@ TEST_F(TrainingOnAGpu, TakesTheOneThatWasNamed) {
   EXPECT_EQ(engine->device(), device);
   engine->start();
   EXPECT_EQ(torch::zeros({1}, torch::kCUDA).device(), device) << "the current device";
-  EXPECT_THROW(DeviceEngine({.device = torch::Device(torch::kCUDA, static_cast<torch::DeviceIndex>(last + 1))}),
+  EXPECT_THROW(DeviceEngine({.device = torch::Device(torch::kCUDA,
+                                                     static_cast<torch::DeviceIndex>(last + 1))}),
                ConfigError);
 }
 
@@ -89,8 +92,9 @@ TEST_F(TrainingOnAGpu, IsPossibleByTwoWorkersThatShareIt) {
       DistributedDataParallelOptions{.workers = 2, .backend = "shm"});
   EXPECT_FALSE(cuda_is_started()) << "counting must not start CUDA";
   const auto gpus = train_with(engine);
-  expect_close(gpus, train_with(std::make_shared<DistributedDataParallelEngine>(
-                         DistributedDataParallelOptions{.workers = 1, .shards = 2, .device = torch::kCPU})));
+  expect_close(
+      gpus, train_with(std::make_shared<DistributedDataParallelEngine>(
+                DistributedDataParallelOptions{.workers = 1, .shards = 2, .device = torch::kCPU})));
 }
 
 TEST_F(TrainingOnGpus, GivesEveryForkedWorkerOneOfThem) {
@@ -115,8 +119,9 @@ TEST_F(TrainingOnGpus, GivesEveryForkedWorkerOneOfThem) {
 TEST_F(TrainingOnGpus, IsThatOfTheCpu) {
   const auto gpus = train_with(std::make_shared<DistributedDataParallelEngine>(
       DistributedDataParallelOptions{.workers = 2}));
-  expect_close(gpus, train_with(std::make_shared<DistributedDataParallelEngine>(
-                         DistributedDataParallelOptions{.workers = 1, .shards = 2, .device = torch::kCPU})));
+  expect_close(
+      gpus, train_with(std::make_shared<DistributedDataParallelEngine>(
+                DistributedDataParallelOptions{.workers = 1, .shards = 2, .device = torch::kCPU})));
 }
 
 }  // namespace

@@ -8,8 +8,7 @@ namespace lockstep::optim {
 namespace {
 
 TEST(CudaUpdates, AreNotForTensorsOfTheCpu) {
-  const UpdateTensors tensors{
-      .values = torch::ones({3}), .grads = torch::ones({3}), .state = {}};
+  const UpdateTensors tensors{.values = torch::ones({3}), .grads = torch::ones({3}), .state = {}};
   EXPECT_FALSE(apply_on_gpu(SGDUpdate{.lr = 1.0}, tensors, {0, 3}));
   EXPECT_TRUE(torch::equal(tensors.values, torch::ones({3})));
 }

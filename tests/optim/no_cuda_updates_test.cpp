@@ -7,8 +7,7 @@ namespace lockstep::optim {
 namespace {
 
 TEST(NoCudaUpdates, LeaveTheTensorsToTorch) {
-  const UpdateTensors tensors{
-      .values = torch::ones({3}), .grads = torch::ones({3}), .state = {}};
+  const UpdateTensors tensors{.values = torch::ones({3}), .grads = torch::ones({3}), .state = {}};
   EXPECT_FALSE(apply_on_gpu(AdamUpdate(), tensors, {0, 3}));
   EXPECT_FALSE(apply_on_gpu(SGDUpdate{.lr = 1.0}, tensors, {0, 3}));
   EXPECT_FALSE(apply_on_gpu(RMSpropUpdate(), tensors, {0, 3}));

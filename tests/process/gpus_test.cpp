@@ -80,7 +80,8 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-constexpr const char* kTwoAlike = "NVIDIA A100,GPU-aa11,42949672960;NVIDIA A100,GPU-bb22,42949672960";
+constexpr const char* kTwoAlike =
+    "NVIDIA A100,GPU-aa11,42949672960;NVIDIA A100,GPU-bb22,42949672960";
 const std::string kDriver = LOCKSTEP_FAKE_DRIVER;
 
 class FindGpus : public testing::Test {
@@ -213,9 +214,9 @@ TEST_F(FindGpus, SaysWhyThereIsNone) {
     EXPECT_THAT(find().why_none, HasSubstr("the driver did not answer within 0.1 s"));
   }
   search_.cuda = kDriver + "/not_there_either.so";
-  EXPECT_THAT(find().why_none, testing::AllOf(HasSubstr("no working NVIDIA driver"),
-                                              HasSubstr("not_there.so"),
-                                              HasSubstr("not_there_either.so")));
+  EXPECT_THAT(find().why_none,
+              testing::AllOf(HasSubstr("no working NVIDIA driver"), HasSubstr("not_there.so"),
+                             HasSubstr("not_there_either.so")));
 }
 
 // Whether a file with this name is loaded into this process.

@@ -1,6 +1,6 @@
 // Tests that need GPUs derive from this. Where there are not enough, they are skipped with the
-// reason, which `make test` lists at its end. Counting does not start CUDA, so these tests can fork;
-// each runs in a process of its own (tests/CMakeLists.txt).
+// reason, which `make test` lists at its end. Counting does not start CUDA, so these tests can
+// fork; each runs in a process of its own (tests/CMakeLists.txt).
 #pragma once
 
 #include <fmt/format.h>

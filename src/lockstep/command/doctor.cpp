@@ -19,9 +19,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/subcommand.h"
-#include "lockstep/comm/process_group.h"
 #include "lockstep/engine/blas.h"
 #include "lockstep/engine/devices.h"
 #include "lockstep/engine/distributed.h"
@@ -89,10 +89,9 @@ std::string cuda_version() {
 }
 
 void check_torch(Report& report) {
-  report.good("LibTorch",
-              fmt::format("{}, {}, process groups: {}", TORCH_VERSION,
-                          torch_has_cuda() ? "CUDA " + cuda_version() : "without CUDA",
-                          join(comm::available_backends(), ", ")));
+  report.good("LibTorch", fmt::format("{}, {}, process groups: {}", TORCH_VERSION,
+                                      torch_has_cuda() ? "CUDA " + cuda_version() : "without CUDA",
+                                      join(comm::available_backends(), ", ")));
 }
 
 void check_blas(Report& report) {
@@ -218,20 +217,19 @@ std::string describe(const process::Gpu& gpu) {
 // workers later. Returns the message of the first failure, "" if there is none.
 std::string try_gpus(int count) {
   try {
-    process::ForkedWorkers child({.size = 2, .timeout = std::chrono::minutes(2)},
-                                 [count](process::HostGroup& group) {
-                                   if (group.rank() == 0) return;
-                                   for (int i = 0; i < count; ++i) {
-                                     const torch::Device gpu(
-                                         torch::kCUDA, static_cast<torch::DeviceIndex>(i));
-                                     use_device(gpu);
-                                     const torch::Tensor ones = torch::ones({64, 64}, gpu);
-                                     const float sum = torch::mm(ones, ones).sum().item<float>();
-                                     if (sum != 64.0F * 64.0F * 64.0F) {
-                                       throw Error("{}: a product of matrices is wrong", gpu.str());
-                                     }
-                                   }
-                                 });
+    process::ForkedWorkers child(
+        {.size = 2, .timeout = std::chrono::minutes(2)}, [count](process::HostGroup& group) {
+          if (group.rank() == 0) return;
+          for (int i = 0; i < count; ++i) {
+            const torch::Device gpu(torch::kCUDA, static_cast<torch::DeviceIndex>(i));
+            use_device(gpu);
+            const torch::Tensor ones = torch::ones({64, 64}, gpu);
+            const float sum = torch::mm(ones, ones).sum().item<float>();
+            if (sum != 64.0F * 64.0F * 64.0F) {
+              throw Error("{}: a product of matrices is wrong", gpu.str());
+            }
+          }
+        });
     child.join();
     return "";
   } catch (const std::exception& error) {

@@ -159,7 +159,8 @@ void Batch::erase_other(std::string_view key) {
 
 Batch Batch::to(torch::Device device) const {
   // From ordinary memory, a copy to a GPU waits for all that the GPU has to do before it. From
-  // pinned memory it does not. LibTorch keeps that memory until the copy is done, and then reuses it.
+  // pinned memory it does not. LibTorch keeps that memory until the copy is done, and then reuses
+  // it.
   const auto moved_tensor = [&](const torch::Tensor& tensor) {
     const bool pins = device.is_cuda() && tensor.device().is_cpu() &&
                       tensor.layout() == torch::kStrided && tensor.numel() > 0;

@@ -22,8 +22,9 @@ bool torch_has_cuda() {
 
 UsableGpus usable_gpus() {
   if (!torch_has_cuda()) {
-    return {.why_none = "LibTorch is linked without CUDA; docs/guide/installing.md says how to build "
-                        "with one that has it"};
+    return {.why_none =
+                "LibTorch is linked without CUDA; docs/guide/installing.md says how to build "
+                "with one that has it"};
   }
   process::FoundGpus found = process::find_gpus();
   return {.count = static_cast<int>(found.usable.size()), .why_none = std::move(found.why_none)};
@@ -42,10 +43,11 @@ void check_device(const torch::Device& device, const UsableGpus& gpus) {
   }
   if (device.index() < gpus.count) return;
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  throw ConfigError("device: got '{}', but this process can use {}{}; expected {} or 'cpu'",
-                    device.str(), gpus.count == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus.count),
-                    visible != nullptr ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "",
-                    gpus.count == 1 ? "'cuda:0'" : fmt::format("'cuda:0' to 'cuda:{}'", gpus.count - 1));
+  throw ConfigError(
+      "device: got '{}', but this process can use {}{}; expected {} or 'cpu'", device.str(),
+      gpus.count == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus.count),
+      visible != nullptr ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "",
+      gpus.count == 1 ? "'cuda:0'" : fmt::format("'cuda:0' to 'cuda:{}'", gpus.count - 1));
 }
 
 torch::Device choose_device(const DeviceChoice& choice) {

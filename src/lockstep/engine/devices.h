@@ -42,8 +42,8 @@ torch::Device choose_device(const DeviceChoice& choice);
 // Makes the device the current one of this thread. For a GPU, this starts CUDA in this process.
 void use_device(const torch::Device& device);
 
-// Seeds LibTorch's generators of random numbers, as torch::manual_seed() does. It seeds those of GPUs
-// only if CUDA has been started; torch::manual_seed() would start CUDA.
+// Seeds LibTorch's generators of random numbers, as torch::manual_seed() does. It seeds those of
+// GPUs only if CUDA has been started; torch::manual_seed() would start CUDA.
 void manual_seed(std::uint64_t seed);
 
 // Whether CUDA has been started in this process. Then it does not work in processes that are forked

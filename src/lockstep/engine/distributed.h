@@ -48,9 +48,9 @@ struct DistributedDataParallelOptions {
   // Default: one GPU per worker, else the CPU. cuda: one GPU per worker. cuda:N: that GPU, for one
   // worker or, under a launcher, for this process.
   std::optional<torch::Device> device;
-  std::optional<int> threads;           // per worker; default: cores divided by shards
-  std::optional<bool> pin;    // workers to cores; default: if their threads take all cores
-  bool share_updates = true;  // each worker of one host updates its part of the parameters
+  std::optional<int> threads;  // per worker; default: cores divided by shards
+  std::optional<bool> pin;     // workers to cores; default: if their threads take all cores
+  bool share_updates = true;   // each worker of one host updates its part of the parameters
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for ranks
 
   // More options for several hosts.

@@ -19,7 +19,8 @@ int default_workers();
 struct HostWorkersOptions {
   int workers = 1;     // including this process
   int first_rank = 0;  // this process's rank in messages; those of the other workers follow it
-  bool use_cuda = false;  // refuse to fork if CUDA has been started: it would not work in the workers
+  bool use_cuda =
+      false;  // refuse to fork if CUDA has been started: it would not work in the workers
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every wait for other ranks
   // Receives each line that another worker prints, in a thread of this process. Empty: workers
   // share this process's output.

@@ -1,9 +1,8 @@
-#include "lockstep/optim/cuda_kernels.h"
-
 #include <algorithm>
 
 #include <cuda_runtime.h>
 
+#include "lockstep/optim/cuda_kernels.h"
 #include "lockstep/optim/update_formulas.h"
 
 namespace lockstep::optim::cuda {
@@ -35,8 +34,8 @@ int launch_update(const Update& update, const Arrays<T>& arrays, const IndexRang
   kernels::with_formula<T>(update, arrays.state, [&](const auto& formula) {
     update_elements<T>
         <<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-            formula, arrays.values, arrays.grads, arrays.state[0], arrays.state[1],
-            arrays.state[2], range.begin, range.end);
+            formula, arrays.values, arrays.grads, arrays.state[0], arrays.state[1], arrays.state[2],
+            range.begin, range.end);
   });
   return cudaGetLastError();
 }

@@ -278,8 +278,8 @@ std::optional<std::vector<Gpu>> ask_nvml(const std::string& library) {
   }
   const char* const order = std::getenv("CUDA_DEVICE_ORDER");
   const bool by_bus = order != nullptr && std::string_view(order) == "PCI_BUS_ID";
-  const bool is_mixed = std::ranges::any_of(
-      found, [&](const Gpu& gpu) { return gpu.name != found.front().name; });
+  const bool is_mixed =
+      std::ranges::any_of(found, [&](const Gpu& gpu) { return gpu.name != found.front().name; });
   if (is_mixed && !by_bus) return std::nullopt;
   return found;
 }
@@ -324,7 +324,7 @@ std::vector<std::size_t> visible_devices(std::string_view list,
   while (true) {
     const std::size_t comma = list.find(',');
     const std::string_view entry = list.substr(0, comma);
-    const auto device = !by_uuid                   ? leading_number(entry)
+    const auto device = !by_uuid                    ? leading_number(entry)
                         : entry.starts_with("GPU-") ? only_match(entry, uuids)
                                                     : std::nullopt;
     if (!device || *device >= uuids.size()) return devices;
@@ -364,8 +364,9 @@ FoundGpus find_gpus(const GpuSearch& search) {
     return found;
   } catch (const Error& error) {
     if (nvml_failure.empty()) return {.usable = {}, .why_none = error.what()};
-    return {.usable = {},
-            .why_none = fmt::format("no working NVIDIA driver: {}; {}", nvml_failure, error.what())};
+    return {
+        .usable = {},
+        .why_none = fmt::format("no working NVIDIA driver: {}; {}", nvml_failure, error.what())};
   }
 }
 
