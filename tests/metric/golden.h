@@ -33,7 +33,8 @@ inline const nlohmann::json& catalogue() {
 
 template <typename T>
 torch::Tensor vector_of(const nlohmann::json& values) {
-  return torch::tensor(values.get<std::vector<T>>());
+  // Without a type, torch would make float32 of doubles.
+  return torch::tensor(values.get<std::vector<T>>(), c10::CppTypeToScalarType<T>::value);
 }
 
 // Rows of equal length.

@@ -19,6 +19,7 @@ struct DefaultMetricCallbackOptions {
 //   BCEWithLogitsLoss, BCELoss                 accuracy of all numbers, with the threshold 0.5
 //   MSELoss, L1Loss, SmoothL1Loss, HuberLoss   mae, mse, rmse, r2
 //
+// accuracy01 needs outputs [N, C]; for maps and sequences of classes, use PixelAccuracyCallback.
 // With another criterion, with several, or without one, the run is refused before it starts.
 class DefaultMetricCallback : public Callback {
  public:

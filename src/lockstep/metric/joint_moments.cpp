@@ -108,6 +108,25 @@ void add_triple(ExactSum& to, double a, double b, double count) {
   to.add_product(std::fma(a, b, -product), count);
 }
 
+// The double nearest to a mean, and what the sum has beyond count * mean.
+struct NearMean {
+  double mean;
+  double rest;
+};
+
+NearMean near_mean(const ExactSum& sum, double count) {
+  const auto beyond = [&](double mean) {
+    ExactSum rest = sum;
+    rest.add_product(-mean, count);
+    return rest.value();
+  };
+  // The sum was rounded before the division. Adding what was lost corrects the last bit, so the
+  // mean of equal numbers is that number.
+  double mean = sum.value() / count;
+  mean += beyond(mean) / count;
+  return {.mean = mean, .rest = beyond(mean)};
+}
+
 }  // namespace
 
 JointMoments::JointMoments(std::int64_t count, std::span<const ExactSum> sums) : count_(count) {
@@ -148,17 +167,13 @@ ExactSum JointMoments::squared_errors() const {
 
 double JointMoments::centered(const ExactSum& ab, const ExactSum& a, const ExactSum& b) const {
   const auto count = static_cast<double>(count_);
-  const double mean_a = a.value() / count, mean_b = b.value() / count;
+  const NearMean near_a = near_mean(a, count), near_b = near_mean(b, count);
   // sum (a - ma) (b - mb) = sum ab - mb sum a - ma sum b + count ma mb, for any ma and mb.
   ExactSum sum = ab;
-  ExactSum rest_a = a, rest_b = b;
-  for (const double term : a.terms()) sum.add_product(-mean_b, term);
-  for (const double term : b.terms()) sum.add_product(-mean_a, term);
-  add_triple(sum, mean_a, mean_b, count);
-  // The means were rounded. What they lack is subtracted.
-  rest_a.add_product(-mean_a, count);
-  rest_b.add_product(-mean_b, count);
-  return sum.value() - rest_a.value() * rest_b.value() / count;
+  for (const double term : a.terms()) sum.add_product(-near_b.mean, term);
+  for (const double term : b.terms()) sum.add_product(-near_a.mean, term);
+  add_triple(sum, near_a.mean, near_b.mean, count);
+  return sum.value() - near_a.rest * near_b.rest / count;
 }
 
 double JointMoments::absolute_error() const {
