@@ -574,7 +574,7 @@ TEST(Recovery, CheckpointsFitTheMomentToWhichTheRunWentBack) {
 }
 
 // Notes the records that it gets.
-class Noting final : public Logger {
+class RecordNotes final : public Logger {
  public:
   void log_metrics(const Record& record) override {
     noted.push_back(fmt::format("{} {} {} {} {}", static_cast<int>(record.scope), record.loader,
@@ -588,7 +588,7 @@ class Noting final : public Logger {
 TEST(Recovery, RecordsOfCheckpointsAreLoggedOnce) {
   const auto records_of = [](bool fails) {
     const TemporaryDirectory logdir;
-    const auto logger = std::make_shared<Noting>();
+    const auto logger = std::make_shared<RecordNotes>();
     TrainOptions options = restarting({.max_restarts = 2});
     options.logdir = logdir.path();
     options.log_batches = true;

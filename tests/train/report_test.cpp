@@ -79,6 +79,7 @@ class OfTwo final : public comm::Communicator {
   void do_abort(std::string_view, process::FailureKind) noexcept override {}
   void do_barrier() override {}
   std::vector<std::uint64_t> do_vote(std::uint64_t word) override { return {word, word}; }
+  std::vector<std::uint64_t> do_announce(std::uint64_t tag) override { return {tag, tag}; }
   void do_broadcast(std::byte*, const comm::Elements&, int) override {}
   std::vector<std::string> do_gather(std::string_view mine, std::optional<int>) override {
     return {std::string(mine), std::string(mine)};
