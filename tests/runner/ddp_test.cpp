@@ -116,6 +116,11 @@ TEST(Ddp, CheckpointedModulesGiveTheSameBits) {
     TrainOptions options = with(setup);
     options.model = model(checkpoints);
     options.accumulation_steps = 2;
+    if (sync_bn) {
+      options.loaders = {
+          {"train", {toy::points(50), {.batch_size = 8, .shuffle = true, .drop_last = true}}},
+          {"valid", {toy::points(30, 2), {.batch_size = 10}}}};
+    }
     options.engine = std::make_shared<DistributedDataParallelEngine>(
         DistributedDataParallelOptions{.workers = setup.workers,
                                        .shards = setup.shards,
