@@ -13,6 +13,10 @@ constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 // As in scikit-learn, so that a relative error is finite if the expected number is 0.
 constexpr double kSmallestDivisor = std::numeric_limits<double>::epsilon();
 
+// Pairs of doubles round after about 106 bits. Of numbers that are equal in 13 digits, less than
+// this part of their squares remains, and it is taken as 0.
+constexpr double kNoise = 0x1p-90;
+
 // The places of the sums.
 enum { kP, kY, kPP, kPY, kYY, kAbsolute, kRelative };
 
@@ -173,7 +177,8 @@ double JointMoments::centered(const ExactSum& ab, const ExactSum& a, const Exact
   for (const double term : a.terms()) sum.add_product(-near_b.mean, term);
   for (const double term : b.terms()) sum.add_product(-near_a.mean, term);
   add_triple(sum, near_a.mean, near_b.mean, count);
-  return sum.value() - near_a.rest * near_b.rest / count;
+  const double value = sum.value() - near_a.rest * near_b.rest / count;
+  return std::abs(value) <= kNoise * std::abs(ab.value()) ? 0 : value;
 }
 
 double JointMoments::absolute_error() const {
