@@ -149,7 +149,11 @@ class JobProcess {
     // The end of a killed run's processes is seen here, and not by a process that may not care.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::geteuid() == 0) enter_private_mounts();  // if it fails, /dev/shm is compared instead
+    // If these fail, /dev/shm and the open ports are compared with those before.
+    if (::geteuid() == 0) {
+      enter_private_mounts();
+      enter_private_network();
+    }
     FaultTrials trials(settings, scenarios);
     std::uint64_t seed = 0;
     while (!end_requested() && ::recv(socket.get(), &seed, sizeof seed, 0) == sizeof seed) {

@@ -148,6 +148,18 @@ std::optional<std::string> enter_private_mounts() {
   return std::nullopt;
 }
 
+bool enter_private_network() {
+  const FileDescriptor before(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+  if (!before || ::unshare(CLONE_NEWNET) != 0) return false;
+  try {
+    run_command({"ip", "link", "set", "lo", "up"}, -1);
+    return true;
+  } catch (const Error&) {
+    ::setns(before.get(), CLONE_NEWNET);
+    return false;
+  }
+}
+
 SmallDisk::SmallDisk(fs::path folder) : folder_(std::move(folder)) {
   make_directories(folder_);
   if (::mount("tmpfs", folder_.c_str(), "tmpfs", 0, kDiskSize) != 0) {

@@ -31,6 +31,10 @@ process::ChildProcess start_program(const StartOptions& options);
 // why this is not possible.
 std::optional<std::string> enter_private_mounts();
 
+// From now on this process and its children have a loopback network of their own, so the ports of
+// other programs are not seen. Returns whether this is possible.
+bool enter_private_network();
+
 // A file system of a few megabytes. It needs private mounts.
 class SmallDisk {
  public:

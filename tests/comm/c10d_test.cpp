@@ -46,14 +46,15 @@ TEST_P(C10dSizes, DoesAllCollectives) {
             }));
 }
 
-// What the kernel has sent through the TCP connections of this process, acknowledgements and
-// headers not counted.
+// What the kernel has sent through the TCP connections of this process. Acknowledgements, headers
+// and what was sent again are not counted.
 std::uint64_t bytes_sent_by_tcp() {
   std::uint64_t bytes = 0;
   for (int fd = 0; fd < 1024; ++fd) {
     tcp_info info{};
     socklen_t length = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) bytes += info.tcpi_bytes_sent;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    bytes += info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
   }
   return bytes;
 }

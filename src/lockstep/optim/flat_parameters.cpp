@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -540,7 +541,12 @@ void FlatParameters::clip_grad_value(double limit, const Part& part) {
   for (Buffer& buffer : buffers_) {
     if (!buffer.is_trainable()) continue;
     const ElementRange range = range_of(part, buffer.grads.numel());
-    buffer.grads.narrow(0, range.begin, range.size()).clamp_(-limit, limit);
+    // A limit of scaled gradients may be larger than any number of their type, which clamp_
+    // refuses.
+    const double most = buffer.grads.scalar_type() == torch::kFloat32
+                            ? std::min<double>(limit, std::numeric_limits<float>::max())
+                            : limit;
+    buffer.grads.narrow(0, range.begin, range.size()).clamp_(-most, most);
   }
 }
 

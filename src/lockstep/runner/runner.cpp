@@ -172,7 +172,8 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
                                 .models = resolved.options.models,
                                 .criterion = resolved.options.criterion,
                                 .criterions = resolved.options.criterions,
-                                .phases = resolved.options.phases};
+                                .phases = resolved.options.phases,
+                                .precision = resolved.precision};
                      },
                  .work =
                      [&](comm::Communicator& communicator) {
