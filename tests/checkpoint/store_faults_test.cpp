@@ -126,7 +126,11 @@ TEST_F(StoreFaults, AResumeFindsAWholeFolderAfterAnyFault) {
                         Store store({.folder = folder_.path(), .keep_best = 2});
                         store.load_state(last.state.get<StateDict>("store"), loss_of);
                         ASSERT_FALSE(store.best().empty());
-                        EXPECT_EQ(epoch_of("best"), store.best().front().epoch);
+                        const std::int64_t best = store.best().front().epoch;
+                        EXPECT_EQ(load(*store.best_file()).get<std::int64_t>("epoch"), best);
+                        // The first save makes best.pth fit.
+                        store.decide_last()(content_of(5));
+                        EXPECT_EQ(epoch_of("best"), best);
                         expect_whole();
                       }});
 }

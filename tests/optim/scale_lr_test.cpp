@@ -36,9 +36,9 @@ TEST(ScaleLr, LeavesFactorsOfTheOptimizersRate) {
       scale_lr(FunctionLR{.factor = [](std::int64_t, const ScheduleContext&) { return 0.5; }}, 0.5);
   EXPECT_EQ(Schedule(function).lr(), 0.025);
   const SchedulerSpec factory = [](Optimizer& optimizer, const ScheduleContext& run) {
-    return SchedulerSpec(OneCycleLR{.max_lr = 1.0, .total_steps = 3}).make(optimizer, run);
+    return SchedulerSpec(OneCycleLR{.max_lr = 1.0, .total_steps = 30}).make(optimizer, run);
   };
-  EXPECT_EQ(Schedule(scale_lr(factory, 0.5)).lr(), 1.0 / 25.0);
+  EXPECT_DOUBLE_EQ(Schedule(scale_lr(factory, 0.5)).lr(), 1.0 / 25.0);
 }
 
 TEST(IsMadeAlready, IsTrueForATorchOptimizerOnly) {

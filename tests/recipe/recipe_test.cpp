@@ -458,7 +458,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"hparams=3", "hparams: expected a mapping"},
         Mutation{"plugins=[nowhere.so]", "plugins: plugin nowhere.so"},
         // Names that do not exist.
-        Mutation{"optimizer._target_=Adm", "did you mean 'Adam'?"},
+        Mutation{"optimizer._target_=Adm", "did you mean 'Adam'"},
         Mutation{"criterion=CrossEntropy", "did you mean 'CrossEntropyLoss'?"},
         Mutation{"model/0=Flaten", "model/0: unknown layer 'Flaten'; did you mean 'Flatten'?"},
         Mutation{"model=Net", "unknown model 'Net'"},
