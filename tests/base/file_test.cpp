@@ -283,7 +283,8 @@ TEST(Reading, NamesTheFileOnceWhateverIsThrown) {
   EXPECT_EQ(message(Error("damaged"), "checkpoint"), "checkpoint a.pth: damaged");
   EXPECT_EQ(message(Error("a.pth: damaged"), "checkpoint"), "checkpoint a.pth: damaged");
   EXPECT_EQ(message(Error("checkpoint a.pth: damaged"), "checkpoint"), "checkpoint a.pth: damaged");
-  EXPECT_EQ(message(std::bad_alloc()), "a.pth: not enough memory");
+  EXPECT_EQ(message(std::bad_alloc()),
+            "a.pth: not enough memory: a smaller batch_size or fewer workers need less");
   EXPECT_EQ(message(std::runtime_error("bad\nframe #0: x")), "a.pth: bad");
   EXPECT_EQ(reading<Error>({.path = path}, [] { return 3; }), 3);
 }
