@@ -111,9 +111,9 @@ void check_blas(Report& report) {
                "apt-get install libopenblas0-openmp");
     return;
   }
-  report.good(
-      "BLAS",
-      fmt::format("{}, {}", loaded_library({"openblas", "mkl", "blis", "atlas", "blas"}), speed));
+  report.good("BLAS",
+              fmt::format("{}, {}", loaded_library({"openblas", "mkl", "blis", "atlas", "libblas"}),
+                          speed));
 }
 
 void check_threads(Report& report) {
