@@ -532,7 +532,7 @@ TEST(ForkedWorkers, TwoGroupsAtATimeDoNotMeet) {
 
 // The kind of the failure of rank 1, which runs `work`.
 FailureKind kind_of_failure(const std::function<void(HostGroup&)>& work) {
-  ForkedWorkers forked({.size = 2, .timeout = 500ms}, work);
+  ForkedWorkers forked({.size = 2, .timeout = scaled(500ms)}, work);
   EXPECT_THROW(forked.join(), WorkerError);
   EXPECT_EQ(forked.host_group().failure()->rank, 1);
   return forked.host_group().failure()->kind;
