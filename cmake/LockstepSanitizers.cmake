@@ -26,9 +26,10 @@ function(lockstep_sanitizer_environment variable)
   if(LOCKSTEP_SANITIZE MATCHES "thread")
     # Workers are forked while threads run, and must continue (die_after_fork=0). ThreadSanitizer
     # does not see OpenMP's barriers, because libgomp is not instrumented. With one OpenMP thread,
-    # however many a test asks for, this gives no false reports.
+    # however many a test asks for, this gives no false reports. The calls of libraries that tsan.supp
+    # names are ignored, and a mutex that such a call has locked looks unlocked (report_mutex_bugs=0).
     list(APPEND environment
-      TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:second_deadlock_stack=1:suppressions=${folder}/tsan.supp
+      TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:second_deadlock_stack=1:report_mutex_bugs=0:suppressions=${folder}/tsan.supp
       OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1)
   endif()
   set(${variable} "${environment}" PARENT_SCOPE)
