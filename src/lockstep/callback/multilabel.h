@@ -13,7 +13,7 @@ namespace lockstep {
 struct BinaryAccuracyCallbackOptions {
   std::string input_key = "logits";                       // scores of being 1, [N] or [N, 1]
   std::string target_key = "targets";                     // 0 and 1, [N] or [N, 1]
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   double threshold = 0.5;                                 // 1 if the probability is above this
   std::string prefix = "";                                // before and after the metric's name
   std::string suffix = "";
@@ -30,7 +30,7 @@ struct MultilabelAccuracyCallbackOptions {
   std::string input_key = "logits";                       // scores [N, C]
   std::string target_key = "targets";                     // 0 and 1, [N, C]
   std::int64_t num_classes = 0;                           // required
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   double threshold = 0.5;  // a class is predicted if its probability is above this
   std::string prefix = "";
   std::string suffix = "";
@@ -46,7 +46,7 @@ class MultilabelAccuracyCallback : public MetricCallback {
 struct BinaryPrecisionRecallF1SupportCallbackOptions {
   std::string input_key = "logits";                       // scores of being 1, [N] or [N, 1]
   std::string target_key = "targets";                     // 0 and 1, [N] or [N, 1]
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   double threshold = 0.5;                                 // 1 if the probability is above this
   double zero_division = 0;                               // the value of a ratio 0 / 0
   std::string prefix = "";
@@ -64,7 +64,7 @@ struct MultilabelPrecisionRecallF1SupportCallbackOptions {
   std::string input_key = "logits";                       // scores [N, C]
   std::string target_key = "targets";                     // 0 and 1, [N, C]
   std::int64_t num_classes = 0;                           // required
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   double threshold = 0.5;    // a class is predicted if its probability is above this
   double zero_division = 0;  // the value of a ratio 0 / 0
   bool per_class = false;    // each class, and its support, in addition to the averages

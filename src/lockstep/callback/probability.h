@@ -12,7 +12,7 @@ namespace lockstep {
 struct LogLossCallbackOptions {
   std::string input_key = "logits";                       // scores [N, C], or [N] of being 1
   std::string target_key = "targets";                     // labels [N]
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   std::string prefix = "";                                // before and after the metric's name
   std::string suffix = "";
 };
@@ -27,7 +27,7 @@ struct CalibrationErrorCallbackOptions {
   std::string input_key = "logits";                       // scores [N, C], or [N] of being 1
   std::string target_key = "targets";                     // labels [N]
   std::int64_t bins = 15;                                 // intervals of equal width, from 0 to 1
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;  // the kind of the outputs
   std::string prefix = "";
   std::string suffix = "";
 };

@@ -15,7 +15,7 @@ std::string running_name(const std::string& metric) {
   return "running_" + metric;
 }
 
-// What the number of a shard is a mean over.
+// The weight of a shard: how many samples, or what else its number is a mean over.
 double weight_of(const State& state, const std::string& metric) {
   LossOver over;
   const auto said = state.said.metrics.find(metric);

@@ -19,7 +19,7 @@ struct SegmentationCallbackOptions {
   std::int64_t num_classes = 0;        // required; 1: one class against the background
   // Nothing: the class with the highest score. A probability: each class is on its own.
   std::optional<double> threshold = std::nullopt;
-  metric::ScoreKind scores = metric::ScoreKind::kLogits;    // what the outputs are
+  metric::ScoreKind scores = metric::ScoreKind::kLogits;    // the kind of the outputs
   std::optional<std::int64_t> ignore_index = std::nullopt;  // a target that does not count
   bool per_class = false;                                   // each class, not only the averages
   std::vector<double> weights = {};  // of the classes; default: their numbers of positions

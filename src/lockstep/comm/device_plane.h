@@ -36,7 +36,7 @@ class DevicePlane {
   // Not collective. Ends what abort() would end.
   virtual ~DevicePlane() = default;
 
-  // What the current stream of the calling thread was given until now.
+  // Marks the end of all work that the calling thread has given to its current stream so far.
   virtual std::shared_ptr<StreamPoint> mark() = 0;
 
   // Gives `work` to the plane's own stream, which first waits for `after`. `work` calls the

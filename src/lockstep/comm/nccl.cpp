@@ -18,7 +18,7 @@
 namespace lockstep::comm {
 namespace {
 
-// What LibTorch's errors are, too: TwoPlanes adds the name of the collective.
+// Has no name of the collective, as errors of LibTorch: TwoPlanes adds it.
 class NcclError : public std::exception {
  public:
   explicit NcclError(std::string text) : text_(std::move(text)) {}

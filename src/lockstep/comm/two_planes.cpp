@@ -174,7 +174,7 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   using Nodes = std::vector<torch::Tensor>;
 
   struct Call {
-    std::string what;   // what all ranks must agree on
+    std::string what;   // describes the collective; must be the same on all ranks
     bool sends = true;  // false: there is nothing to send, only to agree on
   };
 

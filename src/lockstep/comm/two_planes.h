@@ -1,6 +1,6 @@
 // A communicator with two planes. Another communicator, the control plane, does everything on the
-// CPU: votes, bytes, tensors in the memory of the CPU, failures. A data plane (device_plane.h) does
-// what is done with tensors on devices. How: docs/decisions/nccl.md.
+// CPU: votes, bytes, tensors in the memory of the CPU, failures. A data plane (device_plane.h)
+// sends and sums tensors that are on devices. docs/decisions/nccl.md says how.
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ Metrics evaluate(M metric, const torch::Tensor& outputs, const torch::Tensor& ta
 // multilabel_accuracy.
 double accuracy(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t k = 1);
 struct BinaryThreshold {
-  ScoreKind scores = ScoreKind::kLogits;  // what the outputs are
+  ScoreKind scores = ScoreKind::kLogits;  // the kind of the outputs
   double threshold = 0.5;                 // a class is predicted if its probability is above this
 };
 double binary_accuracy(const torch::Tensor& outputs, const torch::Tensor& targets,
