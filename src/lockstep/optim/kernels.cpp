@@ -24,198 +24,6 @@ struct UpdateLoop {
   }
 };
 
-template <typename T, bool kRectified>
-struct RAdamLoop {
-  const RAdamUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    T* __restrict exp_avg_sq = arrays.state[1];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T gain2 = static_cast<T>(1.0 - update.beta2);
-    const T eps = static_cast<T>(update.eps);
-    const T step_size = static_cast<T>(update.step_size);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T m = exp_avg[i] * beta1 + gain1 * grad;
-      const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
-      exp_avg[i] = m;
-      exp_avg_sq[i] = v;
-      if constexpr (kRectified) {
-        values[i] = value - step_size * m / (std::sqrt(v) + eps);
-      } else {
-        values[i] = value - step_size * m;
-      }
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T>
-struct NAdamLoop {
-  const NAdamUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    T* __restrict exp_avg_sq = arrays.state[1];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T gain2 = static_cast<T>(1.0 - update.beta2);
-    const T eps = static_cast<T>(update.eps);
-    const T correction = static_cast<T>(update.correction);
-    const T gradient_size = static_cast<T>(update.gradient_size);
-    const T momentum_size = static_cast<T>(update.momentum_size);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T m = exp_avg[i] * beta1 + gain1 * grad;
-      const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
-      const T denominator = std::sqrt(v / correction) + eps;
-      exp_avg[i] = m;
-      exp_avg_sq[i] = v;
-      values[i] = value - gradient_size * grad / denominator - momentum_size * m / denominator;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T>
-struct AdamaxLoop {
-  const AdamaxUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    T* __restrict exp_inf = arrays.state[1];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T eps = static_cast<T>(update.eps);
-    const T step_size = static_cast<T>(update.step_size);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T m = exp_avg[i] * beta1 + gain1 * grad;
-      const T decayed = exp_inf[i] * beta2;
-      const T now = std::abs(grad) + eps;
-      const T largest = decayed < now ? now : decayed;
-      exp_avg[i] = m;
-      exp_inf[i] = largest;
-      values[i] = value - step_size * m / largest;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T>
-struct AdadeltaLoop {
-  const AdadeltaUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict square_avg = arrays.state[0];
-    T* __restrict acc_delta = arrays.state[1];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T weight_decay = static_cast<T>(update.weight_decay);
-    const T rho = static_cast<T>(update.rho);
-    const T gain = static_cast<T>(1.0 - update.rho);
-    const T eps = static_cast<T>(update.eps);
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T scaled = grads[i] * scale;
-      const T value = values[i];
-      const T grad = scaled + weight_decay * value;
-      const T v = square_avg[i] * rho + gain * grad * grad;
-      const T delta = std::sqrt(acc_delta[i] + eps) / std::sqrt(v + eps) * grad;
-      square_avg[i] = v;
-      acc_delta[i] = acc_delta[i] * rho + gain * delta * delta;
-      values[i] = value - lr * delta;
-      grads[i] = zero ? T(0) : scaled;
-    }
-  }
-};
-
-template <typename T>
-struct LionLoop {
-  const LionUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T gain2 = static_cast<T>(1.0 - update.beta2);
-    const T shrink = static_cast<T>(update.shrink);
-    const T lr = static_cast<T>(update.lr);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T grad = grads[i] * scale;
-      const T m = exp_avg[i];
-      const T direction = m * beta1 + gain1 * grad;
-      // Not copysign: the sign of zero is zero, and NaN stays NaN.
-      const T sign = direction > T(0) ? T(1) : direction < T(0) ? T(-1) : direction;
-      exp_avg[i] = m * beta2 + gain2 * grad;
-      values[i] = values[i] * shrink - lr * sign;
-      grads[i] = zero ? T(0) : grad;
-    }
-  }
-};
-
-template <typename T>
-struct LambMomentsLoop {
-  const LambMoments& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict grads = arrays.grads;
-    T* __restrict exp_avg = arrays.state[0];
-    T* __restrict exp_avg_sq = arrays.state[1];
-    const T scale = static_cast<T>(update.gradient.scale);
-    const bool zero = update.gradient.zero;
-    const T beta1 = static_cast<T>(update.beta1);
-    const T gain1 = static_cast<T>(1.0 - update.beta1);
-    const T beta2 = static_cast<T>(update.beta2);
-    const T gain2 = static_cast<T>(1.0 - update.beta2);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T grad = grads[i] * scale;
-      exp_avg[i] = exp_avg[i] * beta1 + gain1 * grad;
-      exp_avg_sq[i] = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
-      grads[i] = zero ? T(0) : grad;
-    }
-  }
-};
-
 // The direction u of LambUpdate. Both passes compute it, to the same bits, so it is not stored.
 template <typename T>
 struct LambDirection {
@@ -290,23 +98,6 @@ struct LambSquaresLoop {
 };
 
 template <typename T>
-struct LookaheadLoop {
-  const LookaheadUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    T* __restrict slow = arrays.state[0];
-    const T alpha = static_cast<T>(update.alpha);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T moved = slow[i] + alpha * (values[i] - slow[i]);
-      slow[i] = moved;
-      values[i] = moved;
-    }
-  }
-};
-
-template <typename T>
 struct SquaresLoop {
   const T* data;
   double& result;
@@ -338,15 +129,6 @@ void apply_update(const Update& update, const Arrays<T>& arrays, const IndexRang
   with_formula<T>(update, arrays.state, [&]<typename Formula>(const Formula& formula) {
     run_best(UpdateLoop<T, Formula>{formula, arrays}, range);
   });
-}
-
-template <typename T>
-void apply_radam(const RAdamUpdate& update, const Arrays<T>& arrays, IndexRange range) {
-  if (update.rectified) {
-    run_best(RAdamLoop<T, true>{update, arrays}, range);
-  } else {
-    run_best(RAdamLoop<T, false>{update, arrays}, range);
-  }
 }
 
 template <typename T>
@@ -398,51 +180,51 @@ void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange
 }
 
 void apply(const RAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_radam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const RAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_radam(update, arrays, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const NAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(NAdamLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const NAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(NAdamLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdamaxUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(AdamaxLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdamaxUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(AdamaxLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdadeltaUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(AdadeltaLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const AdadeltaUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(AdadeltaLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LionUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(LionLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LionUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(LionLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LambMoments& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(LambMomentsLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LambMoments& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(LambMomentsLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
@@ -454,11 +236,11 @@ void apply(const LambUpdate& update, const Arrays<double>& arrays, IndexRange ra
 }
 
 void apply(const LookaheadUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(LookaheadLoop<float>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 void apply(const LookaheadUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(LookaheadLoop<double>{update, arrays}, range);
+  apply_update(update, arrays, range);
 }
 
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {

@@ -154,6 +154,194 @@ struct AdagradFormula {
   bool zero;
 };
 
+template <typename T, bool kRectified>
+struct RAdamFormula {
+  explicit RAdamFormula(const RAdamUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        gain2(static_cast<T>(1.0 - update.beta2)),
+        eps(static_cast<T>(update.eps)),
+        step_size(static_cast<T>(update.step_size)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* exp_avg, T* exp_avg_sq, T*,
+                                   std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T m = exp_avg[i] * beta1 + gain1 * grad;
+    const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    if constexpr (kRectified) {
+      values[i] = value - step_size * m / (std::sqrt(v) + eps);
+    } else {
+      values[i] = value - step_size * m;
+    }
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, beta1, gain1, beta2, gain2, eps, step_size;
+  bool zero;
+};
+
+template <typename T>
+struct NAdamFormula {
+  explicit NAdamFormula(const NAdamUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        gain2(static_cast<T>(1.0 - update.beta2)),
+        eps(static_cast<T>(update.eps)),
+        correction(static_cast<T>(update.correction)),
+        gradient_size(static_cast<T>(update.gradient_size)),
+        momentum_size(static_cast<T>(update.momentum_size)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* exp_avg, T* exp_avg_sq, T*,
+                                   std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T m = exp_avg[i] * beta1 + gain1 * grad;
+    const T v = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+    const T denominator = std::sqrt(v / correction) + eps;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    values[i] = value - gradient_size * grad / denominator - momentum_size * m / denominator;
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, beta1, gain1, beta2, gain2, eps, correction, gradient_size, momentum_size;
+  bool zero;
+};
+
+template <typename T>
+struct AdamaxFormula {
+  explicit AdamaxFormula(const AdamaxUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        eps(static_cast<T>(update.eps)),
+        step_size(static_cast<T>(update.step_size)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* exp_avg, T* exp_inf, T*,
+                                   std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T m = exp_avg[i] * beta1 + gain1 * grad;
+    const T decayed = exp_inf[i] * beta2;
+    const T now = std::abs(grad) + eps;
+    const T largest = decayed < now ? now : decayed;
+    exp_avg[i] = m;
+    exp_inf[i] = largest;
+    values[i] = value - step_size * m / largest;
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, beta1, gain1, beta2, eps, step_size;
+  bool zero;
+};
+
+template <typename T>
+struct AdadeltaFormula {
+  explicit AdadeltaFormula(const AdadeltaUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        rho(static_cast<T>(update.rho)),
+        gain(static_cast<T>(1.0 - update.rho)),
+        eps(static_cast<T>(update.eps)),
+        lr(static_cast<T>(update.lr)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* square_avg, T* acc_delta, T*,
+                                   std::int64_t i) const {
+    const T scaled = grads[i] * scale;
+    const T value = values[i];
+    const T grad = scaled + weight_decay * value;
+    const T v = square_avg[i] * rho + gain * grad * grad;
+    const T delta = std::sqrt(acc_delta[i] + eps) / std::sqrt(v + eps) * grad;
+    square_avg[i] = v;
+    acc_delta[i] = acc_delta[i] * rho + gain * delta * delta;
+    values[i] = value - lr * delta;
+    grads[i] = zero ? T(0) : scaled;
+  }
+
+  T scale, weight_decay, rho, gain, eps, lr;
+  bool zero;
+};
+
+template <typename T>
+struct LionFormula {
+  explicit LionFormula(const LionUpdate& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        gain2(static_cast<T>(1.0 - update.beta2)),
+        shrink(static_cast<T>(update.shrink)),
+        lr(static_cast<T>(update.lr)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T* grads, T* exp_avg, T*, T*, std::int64_t i) const {
+    const T grad = grads[i] * scale;
+    const T m = exp_avg[i];
+    const T direction = m * beta1 + gain1 * grad;
+    // Not copysign: the sign of zero is zero, and NaN stays NaN.
+    const T sign = direction > T(0) ? T(1) : direction < T(0) ? T(-1) : direction;
+    exp_avg[i] = m * beta2 + gain2 * grad;
+    values[i] = values[i] * shrink - lr * sign;
+    grads[i] = zero ? T(0) : grad;
+  }
+
+  T scale, beta1, gain1, beta2, gain2, shrink, lr;
+  bool zero;
+};
+
+template <typename T>
+struct LambMomentsFormula {
+  explicit LambMomentsFormula(const LambMoments& update)
+      : scale(static_cast<T>(update.gradient.scale)),
+        beta1(static_cast<T>(update.beta1)),
+        gain1(static_cast<T>(1.0 - update.beta1)),
+        beta2(static_cast<T>(update.beta2)),
+        gain2(static_cast<T>(1.0 - update.beta2)),
+        zero(update.gradient.zero) {}
+
+  LOCKSTEP_FORMULA void operator()(T*, T* grads, T* exp_avg, T* exp_avg_sq, T*,
+                                   std::int64_t i) const {
+    const T grad = grads[i] * scale;
+    exp_avg[i] = exp_avg[i] * beta1 + gain1 * grad;
+    exp_avg_sq[i] = exp_avg_sq[i] * beta2 + gain2 * grad * grad;
+    grads[i] = zero ? T(0) : grad;
+  }
+
+  T scale, beta1, gain1, beta2, gain2;
+  bool zero;
+};
+
+template <typename T>
+struct LookaheadFormula {
+  explicit LookaheadFormula(const LookaheadUpdate& update) : alpha(static_cast<T>(update.alpha)) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T*, T* slow, T*, T*, std::int64_t i) const {
+    const T moved = slow[i] + alpha * (values[i] - slow[i]);
+    slow[i] = moved;
+    values[i] = moved;
+  }
+
+  T alpha;
+};
+
 // Calls loop(formula) with the formula of the update for arrays of these states.
 template <typename T, typename State, typename Loop>
 void with_formula(const AdamUpdate& update, const State& state, const Loop& loop) {
@@ -190,6 +378,45 @@ void with_formula(const RMSpropUpdate& update, const State& state, const Loop& l
 template <typename T, typename State, typename Loop>
 void with_formula(const AdagradUpdate& update, const State&, const Loop& loop) {
   loop(AdagradFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const RAdamUpdate& update, const State&, const Loop& loop) {
+  if (update.rectified) {
+    loop(RAdamFormula<T, true>(update));
+  } else {
+    loop(RAdamFormula<T, false>(update));
+  }
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const NAdamUpdate& update, const State&, const Loop& loop) {
+  loop(NAdamFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const AdamaxUpdate& update, const State&, const Loop& loop) {
+  loop(AdamaxFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const AdadeltaUpdate& update, const State&, const Loop& loop) {
+  loop(AdadeltaFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const LionUpdate& update, const State&, const Loop& loop) {
+  loop(LionFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const LambMoments& update, const State&, const Loop& loop) {
+  loop(LambMomentsFormula<T>(update));
+}
+
+template <typename T, typename State, typename Loop>
+void with_formula(const LookaheadUpdate& update, const State&, const Loop& loop) {
+  loop(LookaheadFormula<T>(update));
 }
 
 }  // namespace lockstep::optim::kernels
