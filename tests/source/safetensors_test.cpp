@@ -55,6 +55,14 @@ TEST(Safetensors, ReadsNumbersOf16Bits) {
   EXPECT_TRUE(torch::equal(file.read("b"), brain));
 }
 
+TEST(Safetensors, TypesAreSortedByTheirSize) {
+  EXPECT_EQ(safetensors_type(torch::kInt32)->name, "I32");
+  EXPECT_EQ(safetensors_type(torch::kInt64)->name, "I64");
+  EXPECT_LT(safetensors_type(torch::kHalf)->place, safetensors_type(torch::kFloat32)->place);
+  EXPECT_LT(safetensors_type(torch::kFloat32)->place, safetensors_type(torch::kFloat64)->place);
+  EXPECT_FALSE(safetensors_type(torch::kComplexDouble));
+}
+
 TEST(Safetensors, ATensorLivesLongerThanTheFile) {
   const TemporaryDirectory folder;
   write_file_atomically(folder / "a.safetensors", small_safetensors());

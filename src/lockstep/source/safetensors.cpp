@@ -22,23 +22,38 @@ using nlohmann::json;
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kLongestSafetensorsHeader = 100'000'000;  // as the format says
 
+struct SafetensorsNumber {
+  std::string_view name;
+  StoredNumber number;
+};
+
+// In the format's order.
+constexpr SafetensorsNumber kSafetensorsNumbers[] = {
+    {"BOOL", {torch::kBool, 1}},        {"U8", {torch::kUInt8, 1}},
+    {"I8", {torch::kInt8, 1}},          {"I16", {torch::kInt16, 2}},
+    {"U16", {torch::kInt32, 2, true}},  {"F16", {torch::kFloat16, 2}},
+    {"BF16", {torch::kBFloat16, 2}},    {"I32", {torch::kInt32, 4}},
+    {"U32", {torch::kInt64, 4, true}},  {"F32", {torch::kFloat32, 4}},
+    {"C64", {torch::kComplexFloat, 8}}, {"F64", {torch::kFloat64, 8}},
+    {"I64", {torch::kInt64, 8}},        {"U64", {torch::kInt64, 8, true}},
+};
+
 std::optional<StoredNumber> safetensors_number(std::string_view type) {
-  static const std::pair<std::string_view, StoredNumber> known[] = {
-      {"BOOL", {torch::kBool, 1}},       {"U8", {torch::kUInt8, 1}},
-      {"I8", {torch::kInt8, 1}},         {"I16", {torch::kInt16, 2}},
-      {"I32", {torch::kInt32, 4}},       {"I64", {torch::kInt64, 8}},
-      {"U16", {torch::kInt32, 2, true}}, {"U32", {torch::kInt64, 4, true}},
-      {"U64", {torch::kInt64, 8, true}}, {"F16", {torch::kFloat16, 2}},
-      {"BF16", {torch::kBFloat16, 2}},   {"F32", {torch::kFloat32, 4}},
-      {"F64", {torch::kFloat64, 8}},     {"C64", {torch::kComplexFloat, 8}},
-  };
-  for (const auto& [name, number] : known) {
+  for (const auto& [name, number] : kSafetensorsNumbers) {
     if (name == type) return number;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+std::optional<SafetensorsType> safetensors_type(torch::ScalarType type) {
+  for (std::size_t i = 0; i < std::size(kSafetensorsNumbers); ++i) {
+    const auto& [name, number] = kSafetensorsNumbers[i];
+    if (number.type == type && !number.is_unsigned) return SafetensorsType{name, i};
+  }
+  return std::nullopt;
+}
 
 // Turns the JSON text of a header into entries.
 class SafetensorsFile::Header {

@@ -1,4 +1,5 @@
-// Reads files of the format safetensors: tensors by name, mapped.
+// Reads files of the format safetensors: tensors by name, mapped. checkpoint/weights_file.h writes
+// them.
 //
 //   const ls::data::SafetensorsFile file("model.safetensors");
 //   for (const auto& name : file.names()) std::cout << name << file.read(name).sizes();
@@ -8,7 +9,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/types.h>
@@ -17,6 +20,15 @@
 #include "lockstep/source/stored_array.h"
 
 namespace lockstep::data {
+
+// How the format names a type of numbers. Writers sort tensors by the place of their type in the
+// format's list, so that all numbers are aligned.
+struct SafetensorsType {
+  std::string_view name;  // "F32"
+  std::size_t place = 0;
+};
+// Nothing if the format lacks the type.
+std::optional<SafetensorsType> safetensors_type(torch::ScalarType type);
 
 class SafetensorsFile {
  public:
