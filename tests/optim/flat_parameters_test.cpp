@@ -241,6 +241,22 @@ TEST(FlatParameters, GradNormIsTorchsAndDoesNotDependOnThreads) {
   torch::set_num_threads(threads);
   EXPECT_NEAR(alone, exact, 1e-12 * exact);
   EXPECT_EQ(alone, together);
+  EXPECT_NEAR(flat.grad_norm_tensor().item<double>(), exact, 1e-12 * exact);
+  EXPECT_EQ(flat.grad_norm_tensor().scalar_type(), torch::kFloat64);
+}
+
+TEST(FlatParameters, WithoutGradientsTheirNormIsZero) {
+  const FlatParameters flat({{"frozen", torch::ones({3})}});
+  EXPECT_EQ(flat.grad_norm_tensor().item<double>(), 0.0);
+}
+
+TEST(ClipFactor, IsClipScaleOnTheDevice) {
+  for (const double norm : {0.0, 0.5, 2.0, 1e30}) {
+    const torch::Tensor factor = clip_factor(torch::full({}, norm, torch::kFloat64), 1.5);
+    EXPECT_DOUBLE_EQ(factor.item<double>(), clip_scale({.norm = norm, .max_norm = 1.5}));
+  }
+  EXPECT_EQ(message_of<ConfigError>([] { clip_factor(torch::ones({}), 0.0); }),
+            "max_norm: expected a positive number, got 0");
 }
 
 TEST(FlatParameters, ClipsByValue) {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/optim/each_update.h"
+
 namespace lockstep::optim::kernels {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr std::int64_t kSize = 1003;
 // Random values and gradients, with state that is not negative, as squares are.
 template <typename T>
 struct Data {
-  explicit Data(bool third_state) : third_state(third_state) {
+  explicit Data(std::size_t num_states) : num_states(num_states) {
     std::mt19937 random(7);
     std::normal_distribution<double> normal;
     for (auto* array : {&values, &grads}) {
@@ -27,25 +29,25 @@ struct Data {
   }
 
   Arrays<T> arrays() {
-    return {.values = values.data(),
-            .grads = grads.data(),
-            .state = {state[0].data(), state[1].data(), third_state ? state[2].data() : nullptr}};
+    Arrays<T> all{.values = values.data(), .grads = grads.data()};
+    for (std::size_t i = 0; i < num_states; ++i) all.state[i] = state[i].data();
+    return all;
   }
 
   bool operator==(const Data&) const = default;
 
-  bool third_state;
+  std::size_t num_states;
   std::vector<T> values = std::vector<T>(kSize);
   std::vector<T> grads = std::vector<T>(kSize);
   std::vector<std::vector<T>> state = std::vector<std::vector<T>>(3, std::vector<T>(kSize));
 };
 
 template <typename T, typename Update>
-void expect_split_does_not_matter(const Update& update, bool third_state = false) {
-  Data<T> whole(third_state);
+void expect_split_does_not_matter(const Update& update, std::size_t num_states) {
+  Data<T> whole(num_states);
   apply(update, whole.arrays(), {.begin = 0, .end = kSize});
-  EXPECT_NE(whole.values, Data<T>(third_state).values);
-  Data<T> split(third_state);
+  EXPECT_FALSE(whole == Data<T>(num_states));
+  Data<T> split(num_states);
   const std::int64_t cuts[] = {0, 1, 3, 10, 33, 100, 640, 641, 998, kSize};
   for (std::size_t i = 0; i + 1 < std::size(cuts); ++i) {
     apply(update, split.arrays(), {.begin = cuts[i], .end = cuts[i + 1]});
@@ -59,65 +61,27 @@ using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(SplitTest, Types);
 
 TYPED_TEST(SplitTest, BitsDoNotDependOnTheRanges) {
-  const GradientUse gradient{.scale = 0.3};
-  const AdamUpdate adam{.gradient = gradient,
-                        .beta1 = 0.9,
-                        .beta2 = 0.99,
-                        .eps = 1e-8,
-                        .weight_decay = 0.1,
-                        .shrink = 0.99,
-                        .step_size = 0.013,
-                        .sqrt_correction = 0.7};
-  expect_split_does_not_matter<TypeParam>(adam);
-  expect_split_does_not_matter<TypeParam>(adam, true);
-  SGDUpdate sgd{.gradient = gradient, .lr = 0.013, .weight_decay = 0.1};
-  expect_split_does_not_matter<TypeParam>(sgd);
-  sgd.momentum = 0.9;
-  sgd.gain = 0.7;
-  expect_split_does_not_matter<TypeParam>(sgd);
-  sgd.nesterov = true;
-  expect_split_does_not_matter<TypeParam>(sgd);
-  const AdagradUpdate adagrad{.gradient = gradient, .lr = 0.013, .eps = 1e-8, .weight_decay = 0.1};
-  expect_split_does_not_matter<TypeParam>(adagrad);
-  RAdamUpdate radam{.gradient = gradient,
-                    .beta1 = 0.9,
-                    .beta2 = 0.99,
-                    .eps = 1e-8,
-                    .weight_decay = 0.1,
-                    .step_size = 0.013};
-  expect_split_does_not_matter<TypeParam>(radam);
-  radam.rectified = false;
-  expect_split_does_not_matter<TypeParam>(radam);
-  expect_split_does_not_matter<TypeParam>(NAdamUpdate{.gradient = gradient,
-                                                      .beta1 = 0.9,
-                                                      .beta2 = 0.99,
-                                                      .eps = 1e-8,
-                                                      .weight_decay = 0.1,
-                                                      .correction = 0.7,
-                                                      .gradient_size = 0.013,
-                                                      .momentum_size = 0.1});
-  expect_split_does_not_matter<TypeParam>(AdamaxUpdate{.gradient = gradient,
-                                                       .beta1 = 0.9,
-                                                       .beta2 = 0.99,
-                                                       .eps = 1e-8,
-                                                       .weight_decay = 0.1,
-                                                       .step_size = 0.013});
-  expect_split_does_not_matter<TypeParam>(
-      AdadeltaUpdate{.gradient = gradient, .lr = 1, .rho = 0.9, .eps = 1e-6, .weight_decay = 0.1});
-  expect_split_does_not_matter<TypeParam>(
-      LionUpdate{.gradient = gradient, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .shrink = 0.99});
-  expect_split_does_not_matter<TypeParam>(LambUpdate{
-      .eps = 1e-6, .weight_decay = 0.1, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1});
-  expect_split_does_not_matter<TypeParam>(LookaheadUpdate{.alpha = 0.3});
-  RMSpropUpdate rmsprop{
-      .gradient = gradient, .lr = 0.013, .alpha = 0.9, .eps = 1e-3, .weight_decay = 0.1};
-  expect_split_does_not_matter<TypeParam>(rmsprop);
-  rmsprop.momentum = 0.9;
-  expect_split_does_not_matter<TypeParam>(rmsprop, true);
+  for_each_update({.scale = 0.3}, [](const auto& update, std::size_t num_states) {
+    expect_split_does_not_matter<TypeParam>(update, num_states);
+  });
+}
+
+// On a GPU the factor of the step size stays in the memory of the GPU.
+TYPED_TEST(SplitTest, LambsStepSizeHasAFactor) {
+  LambUpdate update{.eps = 1e-4, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1};
+  Data<TypeParam> data(2);
+  const double factor = 0.25;
+  Arrays<TypeParam> arrays = data.arrays();
+  arrays.factor = &factor;
+  apply(update, arrays, {.begin = 0, .end = kSize});
+  Data<TypeParam> expected(2);
+  update.step_size *= factor;
+  apply(update, expected.arrays(), {.begin = 0, .end = kSize});
+  EXPECT_TRUE(data == expected);
 }
 
 TYPED_TEST(SplitTest, OnlyTheRangeIsTouched) {
-  Data<TypeParam> data(false);
+  Data<TypeParam> data(2);
   const Data<TypeParam> before = data;
   apply(SGDUpdate{.lr = 0.1}, data.arrays(), {.begin = 100, .end = 107});
   for (std::int64_t i = 0; i < kSize; ++i) {
@@ -129,7 +93,7 @@ TYPED_TEST(SplitTest, OnlyTheRangeIsTouched) {
 
 // Of the first elements, after a step of the moments.
 TYPED_TEST(SplitTest, LambsSquaresAreThoseOfItsSteps) {
-  Data<TypeParam> data(false);
+  Data<TypeParam> data(2);
   const Arrays<TypeParam> arrays = data.arrays();
   apply(LambMoments{.gradient = {.scale = 0.3}, .beta1 = 0.9, .beta2 = 0.99}, arrays,
         {.begin = 0, .end = kSize});

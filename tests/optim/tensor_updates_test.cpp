@@ -1,9 +1,12 @@
 #include "lockstep/optim/tensor_updates.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "lockstep/optim/flat_optimizer.h"
+#include "tests/optim/each_update.h"
 
 namespace lockstep::optim {
 namespace {
@@ -24,7 +27,7 @@ void expect_close(const torch::Tensor& a, const torch::Tensor& b, double toleran
 
 // The kernels and the torch operations have the same effect on the same arrays, over several steps.
 template <typename Update>
-void expect_agreement(const Update& update, std::size_t num_states = 3) {
+void expect_agreement(const Update& update, std::size_t num_states) {
   for (const auto& [dtype, tolerance] :
        {std::pair(torch::kFloat64, 1e-13), std::pair(torch::kFloat32, 2e-6)}) {
     UpdateTensors fused = random_tensors(dtype);
@@ -46,89 +49,51 @@ void expect_agreement(const Update& update, std::size_t num_states = 3) {
         expect_close(fused.state[i], plain.state[i], tolerance);
       }
     }
-    EXPECT_FALSE(torch::allclose(fused.values, random_tensors(dtype).values));
+    // All but the moments of Lamb change values, and these change their states.
+    const UpdateTensors before = random_tensors(dtype);
+    EXPECT_FALSE(torch::allclose(fused.values, before.values) &&
+                 torch::allclose(fused.state[0], before.state[0]));
   }
 }
 
 TEST(TensorUpdates, AgreeWithTheKernels) {
   for (const bool zero : {true, false}) {
-    const GradientUse gradient{.scale = 0.5, .zero = zero};
-    const AdamUpdate adam{.gradient = gradient,
-                          .beta1 = 0.9,
-                          .beta2 = 0.99,
-                          .eps = 1e-4,
-                          .weight_decay = 0.1,
-                          .shrink = 0.99,
-                          .step_size = 0.013,
-                          .sqrt_correction = 0.7};
-    expect_agreement(adam, 2);
-    expect_agreement(adam, 3);
-    SGDUpdate sgd{.gradient = gradient, .lr = 0.013, .weight_decay = 0.1};
-    expect_agreement(sgd, 0);
-    sgd.momentum = 0.9;
-    sgd.gain = 0.6;
-    expect_agreement(sgd, 1);
-    sgd.nesterov = true;
-    expect_agreement(sgd, 1);
-    RMSpropUpdate rmsprop{
-        .gradient = gradient, .lr = 0.013, .alpha = 0.9, .eps = 0.1, .weight_decay = 0.1};
-    expect_agreement(rmsprop, 1);
-    expect_agreement(rmsprop, 2);
-    rmsprop.momentum = 0.9;
-    expect_agreement(rmsprop, 3);
-    RAdamUpdate radam{.gradient = gradient,
-                      .beta1 = 0.9,
-                      .beta2 = 0.99,
-                      .eps = 1e-4,
-                      .weight_decay = 0.1,
-                      .step_size = 0.013};
-    expect_agreement(radam, 2);
-    radam.rectified = false;
-    expect_agreement(radam, 2);
-    expect_agreement(NAdamUpdate{.gradient = gradient,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.99,
-                                 .eps = 1e-4,
-                                 .weight_decay = 0.1,
-                                 .correction = 0.7,
-                                 .gradient_size = 0.013,
-                                 .momentum_size = 0.1},
-                     2);
-    expect_agreement(AdamaxUpdate{.gradient = gradient,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.99,
-                                  .eps = 1e-4,
-                                  .weight_decay = 0.1,
-                                  .step_size = 0.013},
-                     2);
-    expect_agreement(
-        AdadeltaUpdate{
-            .gradient = gradient, .lr = 0.5, .rho = 0.9, .eps = 1e-3, .weight_decay = 0.1},
-        2);
-    expect_agreement(
-        LionUpdate{.gradient = gradient, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .shrink = 0.99},
-        1);
-    expect_agreement(
-        AdagradUpdate{.gradient = gradient, .lr = 0.013, .eps = 1e-6, .weight_decay = 0.1}, 1);
+    for_each_update({.scale = 0.5, .zero = zero}, [](const auto& update, std::size_t num_states) {
+      expect_agreement(update, num_states);
+    });
   }
 }
 
-TEST(TensorUpdates, OfLambAndLookaheadAgreeWithTheKernels) {
+TEST(TensorUpdates, LambsRatioIsThatOfTheKernels) {
   const LambUpdate lamb{
       .eps = 1e-4, .weight_decay = 0.1, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1};
-  expect_agreement(lamb, 2);
-  expect_agreement(LookaheadUpdate{.alpha = 0.3}, 1);
   const UpdateTensors tensors = random_tensors(torch::kFloat64);
-  const LambSquares plain = lamb_squares(lamb, tensors);
-  const LambSquares fused = kernels::lamb_squares(
-      lamb,
-      kernels::Arrays<double>{
-          .values = tensors.values.data_ptr<double>(),
-          .grads = nullptr,
-          .state = {tensors.state[0].data_ptr<double>(), tensors.state[1].data_ptr<double>()}},
-      {.begin = 0, .end = tensors.values.numel()});
-  EXPECT_NEAR(plain.values, fused.values, 1e-9 * fused.values);
-  EXPECT_NEAR(plain.updates, fused.updates, 1e-9 * fused.updates);
+  const LambSquares squares = kernels::lamb_squares(lamb, arrays_of<double>(tensors),
+                                                    {.begin = 0, .end = tensors.values.numel()});
+  const double expected = std::sqrt(squares.values / squares.updates);
+  const torch::Tensor ratio = lamb_ratio(lamb, tensors, 1e9);
+  EXPECT_NEAR(ratio.item<double>(), expected, 1e-9 * expected);
+  EXPECT_NEAR(lamb_ratio(lamb, tensors, 2.0).item<double>(), 2.0 / std::sqrt(squares.updates),
+              1e-9);
+  // A parameter that is zero must be able to leave it.
+  UpdateTensors zero = tensors;
+  zero.values = torch::zeros_like(tensors.values);
+  EXPECT_EQ(lamb_ratio(lamb, zero, 1e9).item<double>(), 1.0);
+}
+
+TEST(TensorUpdates, LambsStepSizeHasAFactor) {
+  const LambUpdate lamb{.eps = 1e-4, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1};
+  UpdateTensors fused = random_tensors(torch::kFloat32);
+  fused.factor = torch::full({}, 0.25, torch::kFloat64);
+  UpdateTensors plain = random_tensors(torch::kFloat32);
+  plain.factor = fused.factor;
+  apply_fused<float>(lamb, fused, {0, fused.values.numel()});
+  apply(lamb, plain);
+  expect_close(fused.values, plain.values, 2e-6);
+  plain.factor = torch::Tensor();
+  plain.values = random_tensors(torch::kFloat32).values;
+  apply(lamb, plain);
+  EXPECT_FALSE(torch::allclose(fused.values, plain.values));
 }
 
 }  // namespace

@@ -22,16 +22,17 @@ __global__ void update_elements(Formula formula, T* __restrict__ values, T* __re
   }
 }
 
+}  // namespace
+
 template <typename T, typename Update>
-int launch_update(const Update& update, const Arrays<T>& arrays, const IndexRange& range,
-                  void* stream) {
+int launch(const Update& update, const Arrays<T>& arrays, const IndexRange& range, void* stream) {
   if (range.end <= range.begin) return cudaSuccess;
   // Enough blocks to fill any GPU; each thread takes several elements of longer arrays.
   constexpr std::int64_t kThreads = 256;
   constexpr std::int64_t kMostBlocks = 4096;
   const std::int64_t blocks =
       std::min(kMostBlocks, (range.end - range.begin + kThreads - 1) / kThreads);
-  kernels::with_formula<T>(update, arrays.state, [&](const auto& formula) {
+  kernels::with_formula(update, arrays, [&](const auto& formula) {
     update_elements<T>
         <<<static_cast<unsigned>(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
             formula, arrays.values, arrays.grads, arrays.state[0], arrays.state[1], arrays.state[2],
@@ -40,46 +41,10 @@ int launch_update(const Update& update, const Arrays<T>& arrays, const IndexRang
   return cudaGetLastError();
 }
 
-}  // namespace
-
-int launch(const AdamUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const AdamUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const SGDUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const SGDUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const RMSpropUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const RMSpropUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const AdagradUpdate& update, const Arrays<float>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
-
-int launch(const AdagradUpdate& update, const Arrays<double>& arrays, const IndexRange& range,
-           void* stream) {
-  return launch_update(update, arrays, range, stream);
-}
+#define LOCKSTEP_INSTANTIATE(Update)                                                    \
+  template int launch(const Update&, const Arrays<float>&, const IndexRange&, void*);   \
+  template int launch(const Update&, const Arrays<double>&, const IndexRange&, void*);
+LOCKSTEP_FOR_EACH_UPDATE(LOCKSTEP_INSTANTIATE)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::optim::cuda

@@ -11,22 +11,10 @@
 namespace lockstep::optim::cuda {
 
 // Puts the update into the stream, a cudaStream_t of the current device, and returns at once. The
-// result is a cudaError_t: 0 if the kernel was started.
-int launch(const AdamUpdate& update, const kernels::Arrays<float>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const AdamUpdate& update, const kernels::Arrays<double>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const SGDUpdate& update, const kernels::Arrays<float>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const SGDUpdate& update, const kernels::Arrays<double>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const RMSpropUpdate& update, const kernels::Arrays<float>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const RMSpropUpdate& update, const kernels::Arrays<double>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const AdagradUpdate& update, const kernels::Arrays<float>& arrays,
-           const kernels::IndexRange& range, void* stream);
-int launch(const AdagradUpdate& update, const kernels::Arrays<double>& arrays,
-           const kernels::IndexRange& range, void* stream);
+// result is a cudaError_t: 0 if the kernel was started. For float and double, and for every update
+// in LOCKSTEP_FOR_EACH_UPDATE.
+template <typename T, typename Update>
+int launch(const Update& update, const kernels::Arrays<T>& arrays, const kernels::IndexRange& range,
+           void* stream);
 
 }  // namespace lockstep::optim::cuda

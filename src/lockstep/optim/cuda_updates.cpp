@@ -12,11 +12,7 @@ namespace {
 
 template <typename T, typename Update>
 void launch_on(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
-  kernels::Arrays<T> arrays{.values = tensors.values.data_ptr<T>(),
-                            .grads = tensors.grads.data_ptr<T>()};
-  for (std::size_t i = 0; i < arrays.state.size(); ++i) {
-    if (tensors.state[i].defined()) arrays.state[i] = tensors.state[i].data_ptr<T>();
-  }
+  const kernels::Arrays<T> arrays = arrays_of<T>(tensors);
   const c10::cuda::CUDAGuard guard(tensors.values.device());
   const int status =
       cuda::launch(update, arrays, {.begin = range.begin, .end = range.end},
@@ -26,9 +22,10 @@ void launch_on(const Update& update, const UpdateTensors& tensors, const Element
               cudaGetErrorString(static_cast<cudaError_t>(status)));
 }
 
+}  // namespace
+
 template <typename Update>
-bool apply_fused_on_gpu(const Update& update, const UpdateTensors& tensors,
-                        const ElementRange& range) {
+bool apply_on_gpu(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
   if (!tensors.values.is_cuda()) return false;
   switch (tensors.values.scalar_type()) {
     case torch::kFloat32:
@@ -42,26 +39,9 @@ bool apply_fused_on_gpu(const Update& update, const UpdateTensors& tensors,
   }
 }
 
-}  // namespace
-
-bool apply_on_gpu(const AdamUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range) {
-  return apply_fused_on_gpu(update, tensors, range);
-}
-
-bool apply_on_gpu(const SGDUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range) {
-  return apply_fused_on_gpu(update, tensors, range);
-}
-
-bool apply_on_gpu(const RMSpropUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range) {
-  return apply_fused_on_gpu(update, tensors, range);
-}
-
-bool apply_on_gpu(const AdagradUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range) {
-  return apply_fused_on_gpu(update, tensors, range);
-}
+#define LOCKSTEP_INSTANTIATE(Update) \
+  template bool apply_on_gpu(const Update&, const UpdateTensors&, const ElementRange&);
+LOCKSTEP_FOR_EACH_UPDATE(LOCKSTEP_INSTANTIATE)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::optim

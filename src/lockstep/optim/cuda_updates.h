@@ -12,12 +12,9 @@ namespace lockstep::optim {
 // true. Returns false and does nothing if there is no such kernel: the tensors are not on a GPU of
 // NVIDIA, are neither float nor double, or this build is without CUDA. Throws Error if the kernel
 // cannot be started.
-bool apply_on_gpu(const AdamUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range);
-bool apply_on_gpu(const SGDUpdate& update, const UpdateTensors& tensors, const ElementRange& range);
-bool apply_on_gpu(const RMSpropUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range);
-bool apply_on_gpu(const AdagradUpdate& update, const UpdateTensors& tensors,
-                  const ElementRange& range);
+//
+// For every update in LOCKSTEP_FOR_EACH_UPDATE.
+template <typename Update>
+bool apply_on_gpu(const Update& update, const UpdateTensors& tensors, const ElementRange& range);
 
 }  // namespace lockstep::optim

@@ -135,18 +135,14 @@ inline constexpr std::int64_t kElementsPerThread = 32768;
 
 template <typename T, typename Update>
 void apply_fused(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
-  kernels::Arrays<T> arrays{.values = tensors.values.data_ptr<T>(),
-                            .grads = tensors.grads.data_ptr<T>()};
-  for (std::size_t i = 0; i < arrays.state.size(); ++i) {
-    if (tensors.state[i].defined()) arrays.state[i] = tensors.state[i].data_ptr<T>();
-  }
+  const kernels::Arrays<T> arrays = arrays_of<T>(tensors);
   compute::for_ranges({.size = range.size(), .grain = kElementsPerThread}, [&](std::int64_t begin,
                                                                                std::int64_t end) {
     kernels::apply(update, arrays, {.begin = range.begin + begin, .end = range.begin + end});
   });
 }
 
-// Whether there are kernels for these parameters.
+// Whether there are kernels of the CPU for these parameters.
 inline bool has_fused_updates(const torch::Tensor& values) {
   return values.device().is_cpu() &&
          (values.scalar_type() == torch::kFloat32 || values.scalar_type() == torch::kFloat64);
@@ -156,11 +152,7 @@ inline bool has_fused_updates(const torch::Tensor& values) {
 template <typename Update>
 void apply_best(const Update& update, const UpdateTensors& tensors, const ElementRange& range) {
   if (!has_fused_updates(tensors.values)) {
-    // Some updates have a kernel for GPUs.
-    if constexpr (requires { apply_on_gpu(update, tensors, range); }) {
-      if (apply_on_gpu(update, tensors, range)) return;
-    }
-    apply(update, narrowed(tensors, range));
+    if (!apply_on_gpu(update, tensors, range)) apply(update, narrowed(tensors, range));
   } else if (tensors.values.scalar_type() == torch::kFloat32) {
     apply_fused<float>(update, tensors, range);
   } else {

@@ -482,6 +482,17 @@ double FlatParameters::grad_norm() const {
   return std::sqrt(total);
 }
 
+torch::Tensor FlatParameters::grad_norm_tensor() const {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor total;
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.is_trainable()) continue;
+    const torch::Tensor squares = buffer.grads.norm(2, torch::kFloat64).square();
+    total = total.defined() ? total + squares.to(total.device()) : squares;
+  }
+  return total.defined() ? total.sqrt() : torch::zeros({}, torch::kFloat64);
+}
+
 std::int64_t FlatParameters::num_blocks() const {
   std::int64_t total = 0;
   for (const Buffer& buffer : buffers_) total += blocks_in(buffer.values.numel());
@@ -561,11 +572,26 @@ torch::Tensor slice_view(const FlatParameters::Slice& slice, const torch::Tensor
                          flat.storage_offset() + slice.offset);
 }
 
+namespace {
+
+// Keeps a norm that is nearly 0 from making the factor infinite, as in PyTorch.
+constexpr double kClipEps = 1e-6;
+
+void check_max_norm(double max_norm) {
+  if (max_norm > 0.0) return;
+  throw ConfigError("max_norm: expected a positive number, got {}", max_norm);
+}
+
+}  // namespace
+
 double clip_scale(const ClipNorm& options) {
-  if (!(options.max_norm > 0.0)) {
-    throw ConfigError("max_norm: expected a positive number, got {}", options.max_norm);
-  }
-  return std::min(1.0, options.max_norm / (options.norm + 1e-6));
+  check_max_norm(options.max_norm);
+  return std::min(1.0, options.max_norm / (options.norm + kClipEps));
+}
+
+torch::Tensor clip_factor(const torch::Tensor& norm, double max_norm) {
+  check_max_norm(max_norm);
+  return (max_norm / (norm + kClipEps)).clamp_max(1.0);
 }
 
 }  // namespace lockstep::optim

@@ -155,6 +155,10 @@ class FlatParameters {
   // the number of threads.
   double grad_norm() const;
 
+  // The same as one number of type double on the device of the gradients, which the host does not
+  // wait for. It is summed in the order that torch chooses.
+  torch::Tensor grad_norm_tensor() const;
+
   // The same in parts: the number of blocks; the squared norms of a part's blocks, written to their
   // places among all blocks, which must be zero before; and the norm of all blocks. For float and
   // double on the CPU.
@@ -195,5 +199,8 @@ struct ClipNorm {
 // The factor for gradients that makes their norm at most max_norm, as in
 // torch.nn.utils.clip_grad_norm_. Pass it as StepOptions::grad_scale.
 double clip_scale(const ClipNorm& options);
+
+// The same for a norm that stays on its device.
+torch::Tensor clip_factor(const torch::Tensor& norm, double max_norm);
 
 }  // namespace lockstep::optim

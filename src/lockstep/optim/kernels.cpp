@@ -24,43 +24,6 @@ struct UpdateLoop {
   }
 };
 
-// The direction u of LambUpdate. Both passes compute it, to the same bits, so it is not stored.
-template <typename T>
-struct LambDirection {
-  explicit LambDirection(const LambUpdate& update)
-      : eps(static_cast<T>(update.eps)),
-        weight_decay(static_cast<T>(update.weight_decay)),
-        correction1(static_cast<T>(update.correction1)),
-        correction2(static_cast<T>(update.correction2)) {}
-
-  LOCKSTEP_ALWAYS_INLINE T operator()(T value, T m, T v) const {
-    return m / correction1 / (std::sqrt(v / correction2) + eps) + weight_decay * value;
-  }
-
-  T eps;
-  T weight_decay;
-  T correction1;
-  T correction2;
-};
-
-template <typename T>
-struct LambLoop {
-  const LambUpdate& update;
-  const Arrays<T>& arrays;
-
-  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
-    T* __restrict values = arrays.values;
-    const T* __restrict exp_avg = arrays.state[0];
-    const T* __restrict exp_avg_sq = arrays.state[1];
-    const LambDirection<T> direction(update);
-    const T step_size = static_cast<T>(update.step_size);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const T value = values[i];
-      values[i] = value - step_size * direction(value, exp_avg[i], exp_avg_sq[i]);
-    }
-  }
-};
-
 template <typename T>
 struct LambSquaresLoop {
   const LambUpdate& update;
@@ -124,13 +87,6 @@ struct SquaresLoop {
   }
 };
 
-template <typename T, typename Update>
-void apply_update(const Update& update, const Arrays<T>& arrays, const IndexRange& range) {
-  with_formula<T>(update, arrays.state, [&]<typename Formula>(const Formula& formula) {
-    run_best(UpdateLoop<T, Formula>{formula, arrays}, range);
-  });
-}
-
 template <typename T>
 LambSquares sum_lamb_squares(const LambUpdate& update, const Arrays<T>& arrays, IndexRange range) {
   LambSquares result;
@@ -147,101 +103,18 @@ double sum_squares(const T* data, std::int64_t size) {
 
 }  // namespace
 
-void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
+template <typename T, typename Update>
+void apply(const Update& update, const Arrays<T>& arrays, IndexRange range) {
+  with_formula(update, arrays, [&]<typename Formula>(const Formula& formula) {
+    run_best(UpdateLoop<T, Formula>{formula, arrays}, range);
+  });
 }
 
-void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const RAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const RAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const NAdamUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const NAdamUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdamaxUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdamaxUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdadeltaUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const AdadeltaUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LionUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LionUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LambMoments& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LambMoments& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  run_best(LambLoop<float>{update, arrays}, range);
-}
-
-void apply(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  run_best(LambLoop<double>{update, arrays}, range);
-}
-
-void apply(const LookaheadUpdate& update, const Arrays<float>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
-
-void apply(const LookaheadUpdate& update, const Arrays<double>& arrays, IndexRange range) {
-  apply_update(update, arrays, range);
-}
+#define LOCKSTEP_INSTANTIATE(Update)                                    \
+  template void apply(const Update&, const Arrays<float>&, IndexRange); \
+  template void apply(const Update&, const Arrays<double>&, IndexRange);
+LOCKSTEP_FOR_EACH_UPDATE(LOCKSTEP_INSTANTIATE)
+#undef LOCKSTEP_INSTANTIATE
 
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   return sum_lamb_squares(update, arrays, range);

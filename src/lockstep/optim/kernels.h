@@ -18,6 +18,8 @@ struct Arrays {
   T* values = nullptr;
   T* grads = nullptr;
   std::array<T*, 3> state{};  // in the order in which the update names them; null if unused
+  // One number in the memory of the arrays, by which LambUpdate multiplies its step size; null: 1.
+  const double* factor = nullptr;
 };
 
 struct IndexRange {
@@ -25,30 +27,9 @@ struct IndexRange {
   std::int64_t end = 0;
 };
 
-void apply(const AdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const AdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const SGDUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const SGDUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const RMSpropUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const RMSpropUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const AdagradUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const AdagradUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const RAdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const RAdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const NAdamUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const NAdamUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const AdamaxUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const AdamaxUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const AdadeltaUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const AdadeltaUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const LionUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const LionUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const LambMoments& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const LambMoments& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range);
-void apply(const LookaheadUpdate& update, const Arrays<float>& arrays, IndexRange range);
-void apply(const LookaheadUpdate& update, const Arrays<double>& arrays, IndexRange range);
+// For float and double, and for every update in LOCKSTEP_FOR_EACH_UPDATE.
+template <typename T, typename Update>
+void apply(const Update& update, const Arrays<T>& arrays, IndexRange range);
 
 // Over at most kSumBlock elements, summed in double in an order that depends only on their number.
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range);

@@ -43,13 +43,6 @@ LambSums make_sums(const FlatParameters& parameters, std::size_t buffer) {
   return sums;
 }
 
-template <typename T>
-kernels::Arrays<T> arrays_of(const UpdateTensors& tensors) {
-  return {.values = tensors.values.data_ptr<T>(),
-          .grads = tensors.grads.data_ptr<T>(),
-          .state = {tensors.state[0].data_ptr<T>(), tensors.state[1].data_ptr<T>(), nullptr}};
-}
-
 class LambOptimizer final : public TableOptimizer<LambOptimizer, Lamb> {
  public:
   LambOptimizer(const Lamb& options, FlatParameters& parameters)
@@ -110,7 +103,7 @@ class LambOptimizer final : public TableOptimizer<LambOptimizer, Lamb> {
     if (!has_fused_updates(buffer.values)) {
       for (const auto& slice : buffer.slices) {
         if (!slice.used) continue;
-        apply(moments, narrowed(tensors, {slice.offset, slice.offset + slice.size}));
+        apply_best(moments, tensors, {.begin = slice.offset, .end = slice.offset + slice.size});
       }
     } else if (buffer.values.scalar_type() == torch::kFloat32) {
       update_segments<float>(index, moments, tensors);
@@ -150,10 +143,8 @@ class LambOptimizer final : public TableOptimizer<LambOptimizer, Lamb> {
   }
 
   // Of a whole parameter, added up in the order of its segments.
-  LambSquares squares_of(std::size_t index, std::size_t slice, const LambUpdate& update,
-                         const UpdateTensors& tensors) const {
+  LambSquares squares_of(std::size_t index, std::size_t slice) const {
     const LambSums& sums = sums_[index];
-    if (!sums.squares.defined()) return lamb_squares(update, tensors);
     LambSquares total;
     const auto* const squares = sums.squares.data_ptr<double>();
     for (std::size_t i = sums.first[slice]; i < sums.first[slice + 1]; ++i) {
@@ -163,9 +154,16 @@ class LambOptimizer final : public TableOptimizer<LambOptimizer, Lamb> {
     return total;
   }
 
+  // As lamb_ratio(), on the processor. A parameter that is zero must be able to leave it.
+  double ratio_of(const LambSquares& squares) const {
+    const double weight_norm = std::min(std::sqrt(squares.values), options().max_weight_norm);
+    const double update_norm = std::sqrt(squares.updates);
+    return weight_norm > 0.0 && update_norm > 0.0 ? weight_norm / update_norm : 1.0;
+  }
+
   void update_values(std::size_t index) {
     const auto& slices = parameters().buffers()[index].slices;
-    const UpdateTensors tensors = tensors_of(index);
+    UpdateTensors tensors = tensors_of(index);
     const ElementRange ours = range_of(part(), tensors.values.numel());
     for (std::size_t i = 0; i < slices.size(); ++i) {
       const ElementRange whole{.begin = slices[i].offset, .end = slices[i].offset + slices[i].size};
@@ -173,11 +171,11 @@ class LambOptimizer final : public TableOptimizer<LambOptimizer, Lamb> {
                                .end = std::min(ours.end, whole.end)};
       if (!slices[i].used || range.size() <= 0) continue;
       LambUpdate update = update_of(index, i);
-      const LambSquares squares = squares_of(index, i, update, narrowed(tensors, whole));
-      const double weight_norm = std::min(std::sqrt(squares.values), options().max_weight_norm);
-      const double update_norm = std::sqrt(squares.updates);
-      // A parameter that is zero must be able to leave it.
-      if (weight_norm > 0.0 && update_norm > 0.0) update.step_size *= weight_norm / update_norm;
+      if (sums_[index].squares.defined()) {
+        update.step_size *= ratio_of(squares_of(index, i));
+      } else {
+        tensors.factor = lamb_ratio(update, narrowed(tensors, whole), options().max_weight_norm);
+      }
       apply_best(update, tensors, range);
     }
   }

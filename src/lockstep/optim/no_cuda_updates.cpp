@@ -3,20 +3,14 @@
 
 namespace lockstep::optim {
 
-bool apply_on_gpu(const AdamUpdate&, const UpdateTensors&, const ElementRange&) {
+template <typename Update>
+bool apply_on_gpu(const Update&, const UpdateTensors&, const ElementRange&) {
   return false;
 }
 
-bool apply_on_gpu(const SGDUpdate&, const UpdateTensors&, const ElementRange&) {
-  return false;
-}
-
-bool apply_on_gpu(const RMSpropUpdate&, const UpdateTensors&, const ElementRange&) {
-  return false;
-}
-
-bool apply_on_gpu(const AdagradUpdate&, const UpdateTensors&, const ElementRange&) {
-  return false;
-}
+#define LOCKSTEP_INSTANTIATE(Update) \
+  template bool apply_on_gpu(const Update&, const UpdateTensors&, const ElementRange&);
+LOCKSTEP_FOR_EACH_UPDATE(LOCKSTEP_INSTANTIATE)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::optim

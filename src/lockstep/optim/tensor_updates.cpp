@@ -40,7 +40,10 @@ UpdateTensors narrowed(const UpdateTensors& tensors, const ElementRange& range) 
   const auto view = [&](const torch::Tensor& tensor) {
     return tensor.defined() ? tensor.narrow(0, range.begin, range.size()) : tensor;
   };
-  UpdateTensors views{.values = view(tensors.values), .grads = view(tensors.grads), .state = {}};
+  UpdateTensors views{.values = view(tensors.values),
+                      .grads = view(tensors.grads),
+                      .state = {},
+                      .factor = tensors.factor};
   for (std::size_t i = 0; i < views.state.size(); ++i) views.state[i] = view(tensors.state[i]);
   return views;
 }
@@ -171,7 +174,9 @@ void apply(const LambMoments& update, const UpdateTensors& tensors) {
 
 void apply(const LambUpdate& update, const UpdateTensors& tensors) {
   torch::NoGradGuard no_grad;
-  tensors.values.sub_(lamb_direction(update, tensors), update.step_size);
+  torch::Tensor direction = lamb_direction(update, tensors);
+  if (tensors.factor.defined()) direction.mul_(tensors.factor.to(direction.scalar_type()));
+  tensors.values.sub_(direction, update.step_size);
 }
 
 void apply(const LookaheadUpdate& update, const UpdateTensors& tensors) {
@@ -181,13 +186,16 @@ void apply(const LookaheadUpdate& update, const UpdateTensors& tensors) {
   tensors.values.copy_(slow);
 }
 
-LambSquares lamb_squares(const LambUpdate& update, const UpdateTensors& tensors) {
+torch::Tensor lamb_ratio(const LambUpdate& update, const UpdateTensors& tensors,
+                         double max_weight_norm) {
   torch::NoGradGuard no_grad;
-  const auto square_of = [](const torch::Tensor& tensor) {
-    return tensor.to(torch::kFloat64).square().sum().item<double>();
+  const auto norm_of = [](const torch::Tensor& tensor) {
+    return tensor.to(torch::kFloat64).square().sum().sqrt();
   };
-  return {.values = square_of(tensors.values),
-          .updates = square_of(lamb_direction(update, tensors))};
+  const torch::Tensor weights = norm_of(tensors.values).clamp_max(max_weight_norm);
+  const torch::Tensor updates = norm_of(lamb_direction(update, tensors));
+  return torch::where((weights > 0).logical_and(updates > 0), weights / updates,
+                      torch::ones_like(weights));
 }
 
 }  // namespace lockstep::optim

@@ -126,7 +126,8 @@ struct LambMoments {
 
 // The second pass: p = p - step_size u, u = (m / correction1) / (sqrt(v / correction2) + eps) +
 // weight_decay p. The step size depends on the norms of p and u (LambSquares) of a whole parameter,
-// so it is known only after the first pass over all of it.
+// so it is known only after the first pass over all of it. On a GPU the factor that depends on them
+// stays there: Arrays::factor.
 struct LambUpdate {
   double eps = 0.0;
   double weight_decay = 0.0;
@@ -146,5 +147,21 @@ struct LambSquares {
 struct LookaheadUpdate {
   double alpha = 0.0;
 };
+
+// All updates: LOCKSTEP_FOR_EACH_UPDATE(X) is X(AdamUpdate) X(SGDUpdate) … . The files that compile
+// one function per update use this list, so that an update is named only here.
+#define LOCKSTEP_FOR_EACH_UPDATE(X) \
+  X(AdamUpdate)                     \
+  X(SGDUpdate)                      \
+  X(RMSpropUpdate)                  \
+  X(AdagradUpdate)                  \
+  X(RAdamUpdate)                    \
+  X(NAdamUpdate)                    \
+  X(AdamaxUpdate)                   \
+  X(AdadeltaUpdate)                 \
+  X(LionUpdate)                     \
+  X(LambMoments)                    \
+  X(LambUpdate)                     \
+  X(LookaheadUpdate)
 
 }  // namespace lockstep::optim

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "lockstep/base/vectorize.h"
+#include "lockstep/optim/kernels.h"
 #include "lockstep/optim/update.h"
 
 #ifdef __CUDACC__
@@ -329,6 +330,41 @@ struct LambMomentsFormula {
   bool zero;
 };
 
+// The direction u of LambUpdate. Both the sums of squares and the second pass compute it, to the
+// same bits, so it is not stored.
+template <typename T>
+struct LambDirection {
+  explicit LambDirection(const LambUpdate& update)
+      : eps(static_cast<T>(update.eps)),
+        weight_decay(static_cast<T>(update.weight_decay)),
+        correction1(static_cast<T>(update.correction1)),
+        correction2(static_cast<T>(update.correction2)) {}
+
+  LOCKSTEP_FORMULA T operator()(T value, T m, T v) const {
+    return m / correction1 / (std::sqrt(v / correction2) + eps) + weight_decay * value;
+  }
+
+  T eps, weight_decay, correction1, correction2;
+};
+
+template <typename T, bool kHasFactor>
+struct LambFormula {
+  LambFormula(const LambUpdate& update, const double* given_factor)
+      : direction(update), step_size(update.step_size), factor(given_factor) {}
+
+  LOCKSTEP_FORMULA void operator()(T* values, T*, T* exp_avg, T* exp_avg_sq, T*,
+                                   std::int64_t i) const {
+    double size = step_size;
+    if constexpr (kHasFactor) size = step_size * *factor;
+    const T value = values[i];
+    values[i] = value - static_cast<T>(size) * direction(value, exp_avg[i], exp_avg_sq[i]);
+  }
+
+  LambDirection<T> direction;
+  double step_size;
+  const double* factor;
+};
+
 template <typename T>
 struct LookaheadFormula {
   explicit LookaheadFormula(const LookaheadUpdate& update) : alpha(static_cast<T>(update.alpha)) {}
@@ -342,18 +378,18 @@ struct LookaheadFormula {
   T alpha;
 };
 
-// Calls loop(formula) with the formula of the update for arrays of these states.
-template <typename T, typename State, typename Loop>
-void with_formula(const AdamUpdate& update, const State& state, const Loop& loop) {
-  if (state[2] != nullptr) {
+// Calls loop(formula) with the formula of the update for these arrays.
+template <typename T, typename Loop>
+void with_formula(const AdamUpdate& update, const Arrays<T>& arrays, const Loop& loop) {
+  if (arrays.state[2] != nullptr) {
     loop(AdamFormula<T, true>(update));
   } else {
     loop(AdamFormula<T, false>(update));
   }
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const SGDUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const SGDUpdate& update, const Arrays<T>&, const Loop& loop) {
   if (update.momentum != 0.0) {
     loop(SGDFormula<T, true>(update));
   } else {
@@ -361,12 +397,12 @@ void with_formula(const SGDUpdate& update, const State&, const Loop& loop) {
   }
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const RMSpropUpdate& update, const State& state, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const RMSpropUpdate& update, const Arrays<T>& arrays, const Loop& loop) {
   const bool momentum = update.momentum != 0.0;
-  if (state[1] != nullptr && momentum) {
+  if (arrays.state[1] != nullptr && momentum) {
     loop(RMSpropFormula<T, true, true>(update));
-  } else if (state[1] != nullptr) {
+  } else if (arrays.state[1] != nullptr) {
     loop(RMSpropFormula<T, true, false>(update));
   } else if (momentum) {
     loop(RMSpropFormula<T, false, true>(update));
@@ -375,13 +411,13 @@ void with_formula(const RMSpropUpdate& update, const State& state, const Loop& l
   }
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const AdagradUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const AdagradUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(AdagradFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const RAdamUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const RAdamUpdate& update, const Arrays<T>&, const Loop& loop) {
   if (update.rectified) {
     loop(RAdamFormula<T, true>(update));
   } else {
@@ -389,33 +425,42 @@ void with_formula(const RAdamUpdate& update, const State&, const Loop& loop) {
   }
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const NAdamUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const NAdamUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(NAdamFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const AdamaxUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const AdamaxUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(AdamaxFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const AdadeltaUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const AdadeltaUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(AdadeltaFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const LionUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const LionUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(LionFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const LambMoments& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const LambMoments& update, const Arrays<T>&, const Loop& loop) {
   loop(LambMomentsFormula<T>(update));
 }
 
-template <typename T, typename State, typename Loop>
-void with_formula(const LookaheadUpdate& update, const State&, const Loop& loop) {
+template <typename T, typename Loop>
+void with_formula(const LambUpdate& update, const Arrays<T>& arrays, const Loop& loop) {
+  if (arrays.factor != nullptr) {
+    loop(LambFormula<T, true>(update, arrays.factor));
+  } else {
+    loop(LambFormula<T, false>(update, nullptr));
+  }
+}
+
+template <typename T, typename Loop>
+void with_formula(const LookaheadUpdate& update, const Arrays<T>&, const Loop& loop) {
   loop(LookaheadFormula<T>(update));
 }
 
