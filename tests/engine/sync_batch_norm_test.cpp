@@ -1,11 +1,15 @@
 #include "lockstep/engine/sync_batch_norm.h"
 
+#include <thread>
+
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 #include <torch/types.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/shared.h"
 #include "lockstep/compute/autograd_probe.h"
+#include "lockstep/compute/checkpointed.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep {
@@ -120,6 +124,50 @@ TEST(SyncBatchNorm, TakesLayersWithoutWeightsOrStatistics) {
     const SyncBatchNormScope scope(&comm);
     if (host_group.rank() == 0) {
       EXPECT_TRUE(layer(own(rows)).equal(alone));
+    }
+  });
+}
+
+// On a GPU, backward() runs in a thread of autograd, which has no scope of its own.
+TEST(SyncBatchNorm, IsTheSameIfItIsComputedAgainInAnotherThread) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
+    torch::manual_seed(5 + host_group.rank());
+    const torch::Tensor rows = torch::randn({4, 3, 5}) * 3 + 1;
+    const torch::Tensor factors = torch::randn({4, 3, 5});
+    const SyncBatchNormScope scope(&comm);
+    const auto run = [&](bool checkpoints) {
+      torch::nn::Sequential layer((torch::nn::BatchNorm1d(3)));
+      const torch::Tensor input = rows.clone().requires_grad_();
+      const torch::Tensor output =
+          checkpoints ? checkpointed(layer)->forward(input) : layer->forward(input);
+      std::thread([&] { (output * factors).sum().backward(); }).join();
+      return std::vector{output.detach(), input.grad(), layer->parameters()[0].grad(),
+                         layer->buffers()[0]};
+    };
+    const auto plain = run(false);
+    const auto again = run(true);
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(again[i].equal(plain[i])) << i;
+  });
+}
+
+TEST(SyncBatchNorm, NamesTooFewValues) {
+  run_ranks({.size = 2, .probe = compute::autograd_works}, [](process::HostGroup& host_group) {
+    comm::Shared comm(host_group);
+    const SyncBatchNormScope scope(&comm);
+    const bool is_first = host_group.rank() == 0;
+    // A layer would refuse a single row before it asks the other workers.
+    const auto run = [](std::int64_t rows) {
+      return torch::batch_norm(torch::rand({rows, 3}), {}, {}, {}, {}, true, 0.1, 1e-5, false);
+    };
+    // A worker with several values need not know of the others.
+    EXPECT_TRUE(run(is_first ? 1 : 5).isfinite().all().item<bool>());
+    EXPECT_TRUE(run(1).isfinite().all().item<bool>()) << "there are two";
+    try {
+      run(is_first ? 1 : 0);
+      ADD_FAILURE() << "expected an error";
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(), "sync_bn: expected more than one value per channel, got 1");
     }
   });
 }

@@ -12,6 +12,7 @@
 #include <torch/version.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/compute/thread_state.h"
 
 namespace lockstep {
 namespace compute {
@@ -257,6 +258,8 @@ class Segment : public torch::CustomClassHolder {
     autocast_.restore();
     if (autocast_.on_cpu || autocast_.on_gpu) at::autocast::clear_cache();
     for (const auto& [buffer, before] : buffers_) write_values(buffer, before);
+    std::vector<std::shared_ptr<void>> states;
+    for (const SetThreadState& set : thread_states_) states.push_back(set());
     const torch::AutoGradMode on(true);
     return run_(own);
   }
@@ -270,6 +273,7 @@ class Segment : public torch::CustomClassHolder {
   std::vector<bool> output_requires_grad_;
   GeneratorStates random_;
   AutocastState autocast_ = AutocastState::now();
+  std::vector<SetThreadState> thread_states_ = captured_thread_state();
 };
 
 // The parameters are inputs of this function, so that autograd adds their gradients as it always

@@ -1,10 +1,19 @@
 #include "lockstep/engine/model_buffers.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include <torch/utils.h>
 
 namespace lockstep {
+namespace {
+
+// A view of bytes as numbers of any type begins at a multiple of their size.
+std::int64_t aligned(std::int64_t bytes) {
+  constexpr std::int64_t kAlignment = 16;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
 
 ModelBuffers::ModelBuffers(const NamedTensors& buffers, comm::Communicator& communicator,
                            const ModelBuffersOptions& options)
@@ -16,53 +25,64 @@ ModelBuffers::ModelBuffers(const NamedTensors& buffers, comm::Communicator& comm
   for (const auto& [name, tensor] : buffers) {
     if (tensor.numel() == 0) continue;
     tensors_.push_back(tensor);
-    size_ += tensor.nbytes();
+    offsets_.push_back(size_);
+    size_ += aligned(static_cast<std::int64_t>(tensor.nbytes()));
   }
-  if (tensors_.empty() || shards_ == 1) return;
-  if (local_shards_ > 1) {
-    own_.assign(static_cast<std::size_t>(local_shards_), std::vector<std::byte>(size_));
-  }
+  if (tensors_.empty()) return;
+  const torch::Device first = tensors_.front().device();
+  const bool alike = std::ranges::all_of(
+      tensors_, [&](const torch::Tensor& tensor) { return tensor.device() == first; });
+  if (alike) device_ = first;
+  if (shards_ == 1) return;
+  for (int i = 0; local_shards_ > 1 && i < local_shards_; ++i) own_.push_back(make_values());
   if (communicator_.size() > 1 && options.ranks_meet) {
-    if (auto memory = communicator_.shared_memory(size_)) published_ = *memory;
+    if (auto memory = communicator_.shared_memory(static_cast<std::size_t>(size_))) {
+      published_ = values_in(*memory);
+    }
   }
 }
 
-void ModelBuffers::copy_out(std::byte* bytes) const {
-  torch::NoGradGuard no_grad;
-  for (const auto& tensor : tensors_) {
-    const torch::Tensor plain = tensor.cpu().contiguous();
-    if (plain.numel() == 0) continue;  // memcpy() must not get its null pointer
-    std::memcpy(bytes, plain.data_ptr(), plain.nbytes());
-    bytes += plain.nbytes();
+ModelBuffers::Values ModelBuffers::values_in(const torch::Tensor& bytes) const {
+  Values values{.bytes = bytes};
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    values.views.push_back(
+        bytes.narrow(0, offsets_[i], static_cast<std::int64_t>(tensors_[i].nbytes()))
+            .view(tensors_[i].scalar_type())
+            .view(tensors_[i].sizes()));
   }
+  return values;
 }
 
-void ModelBuffers::copy_in(const std::byte* bytes) {
-  torch::NoGradGuard no_grad;
-  for (auto& tensor : tensors_) {
-    const torch::Tensor saved = torch::from_blob(const_cast<std::byte*>(bytes), tensor.sizes(),
-                                                 torch::dtype(tensor.scalar_type()));
-    tensor.copy_(saved);
-    bytes += tensor.nbytes();
-  }
+ModelBuffers::Values ModelBuffers::make_values() const {
+  return values_in(torch::zeros({size_}, torch::dtype(torch::kUInt8).device(device_)));
+}
+
+void ModelBuffers::copy_out(const Values& to) const {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) to.views[i].copy_(tensors_[i]);
+}
+
+void ModelBuffers::copy_in(const Values& from) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].copy_(from.views[i]);
 }
 
 void ModelBuffers::begin_shard(int local) {
   if (own_.empty()) return;
   if (fresh_) {
-    for (auto& bytes : own_) copy_out(bytes.data());
+    for (const Values& values : own_) copy_out(values);
     fresh_ = false;
   }
-  copy_in(own_[static_cast<std::size_t>(local)].data());
+  copy_in(own_[static_cast<std::size_t>(local)]);
 }
 
 void ModelBuffers::end_shard(int local) {
-  if (!own_.empty()) copy_out(own_[static_cast<std::size_t>(local)].data());
+  if (!own_.empty()) copy_out(own_[static_cast<std::size_t>(local)]);
 }
 
 void ModelBuffers::restore_first() {
   if (own_.empty() || fresh_) return;
-  copy_in(own_.front().data());
+  copy_in(own_.front());
   fresh_ = true;
 }
 
@@ -74,28 +94,24 @@ void ModelBuffers::settle() {
 void ModelBuffers::publish() {
   if (tensors_.empty() || shards_ == 1) return;
   restore_first();
-  if (communicator_.is_primary() && published_.defined()) {
-    copy_out(static_cast<std::byte*>(published_.data_ptr()));
-  }
+  if (communicator_.is_primary() && published_.bytes.defined()) copy_out(published_);
 }
 
 void ModelBuffers::take() {
   if (tensors_.empty() || shards_ == 1 || communicator_.size() == 1) return;
-  if (!published_.defined()) {
+  if (!published_.bytes.defined()) {
     broadcast();
   } else if (!communicator_.is_primary()) {
-    copy_in(static_cast<const std::byte*>(published_.data_ptr()));
+    copy_in(published_);
   }
 }
 
 void ModelBuffers::broadcast() {
   if (tensors_.empty() || communicator_.size() == 1) return;
-  std::vector<std::byte> bytes(size_);
-  torch::Tensor flat =
-      torch::from_blob(bytes.data(), {static_cast<std::int64_t>(size_)}, torch::kUInt8);
-  if (communicator_.is_primary()) copy_out(bytes.data());
-  communicator_.broadcast(flat, 0);
-  if (!communicator_.is_primary()) copy_in(bytes.data());
+  if (!sent_.bytes.defined()) sent_ = make_values();
+  if (communicator_.is_primary()) copy_out(sent_);
+  communicator_.broadcast(sent_.bytes, 0);
+  if (!communicator_.is_primary()) copy_in(sent_);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 // shards. Each shard has its own buffers until the next update. With every update, all shards
 // continue with the buffers of the first shard, as PyTorch's DistributedDataParallel broadcasts
 // those of rank 0.
+//
+// The values stay on the device of the buffers, so that the host need not wait for it.
 #pragma once
 
 #include <cstdint>
@@ -45,18 +47,28 @@ class ModelBuffers {
   void settle();
 
  private:
+  // Values of all buffers, one after another in one piece of memory.
+  struct Values {
+    torch::Tensor bytes;
+    std::vector<torch::Tensor> views;  // one per buffer
+  };
+  Values values_in(const torch::Tensor& bytes) const;
+  Values make_values() const;
   void restore_first();
-  void copy_out(std::byte* bytes) const;
-  void copy_in(const std::byte* bytes);
+  void copy_out(const Values& to) const;
+  void copy_in(const Values& from);
 
   std::vector<torch::Tensor> tensors_;
+  std::vector<std::int64_t> offsets_;   // of the buffers in Values::bytes
+  torch::Device device_ = torch::kCPU;  // of the buffers; the CPU if they have several
   comm::Communicator& communicator_;
   int local_shards_;
   int shards_;
-  std::size_t size_ = 0;
-  torch::Tensor published_;                  // in shared memory, if there is any
-  std::vector<std::vector<std::byte>> own_;  // one per local shard, if there are several
-  bool fresh_ = true;                        // own_ holds nothing yet
+  std::int64_t size_ = 0;    // of all values in bytes
+  Values published_;         // in shared memory, if there is any
+  Values sent_;              // for broadcast(); undefined before the first one
+  std::vector<Values> own_;  // one per local shard, if there are several
+  bool fresh_ = true;        // own_ holds nothing yet
 };
 
 }  // namespace lockstep

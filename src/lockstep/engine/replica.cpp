@@ -220,7 +220,9 @@ Replica::Reduced Replica::reduce(const optim::Optimizer& optimizer, const Update
     }
     if (needs_norm && shared_ && steps) parameters_->block_norms(part, block_norms());
   }
-  if (needs_norm) {
+  if (needs_norm && update.norm_stays && !shared_) {
+    reduced.late_norm = parameters_->grad_norm_tensor() * reduced.scale;
+  } else if (needs_norm) {
     if (shared_) wait_for_all();
     reduced.norm = reduced.scale * (shared_ ? parameters_->norm_of_blocks(block_norms())
                                             : parameters_->grad_norm());
@@ -261,6 +263,14 @@ void Replica::send_means() {
   }
 }
 
+void Replica::scale_sums(const torch::Tensor& factor) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_trainable()) continue;
+    buffer.grads.mul_(factor.to(buffer.grads.device()).to(buffer.grads.scalar_type()));
+  }
+}
+
 void Replica::step(optim::Optimizer& optimizer, double scale) {
   const bool in_parts = shared_ && optimizer.steps_in_parts();
   if (!shared_ && range_.count() > 1) parameters_->bind_grads(0);
@@ -290,12 +300,27 @@ Part Replica::own_part(const optim::Optimizer& optimizer) const {
 
 namespace {
 
-// The norm of several gradients together.
+// The norm of several gradients together. Those of a replica in shared memory do not stay on a
+// device; the others are read then.
 double norm_of(std::span<const Replica::Reduced> parts) {
-  if (parts.size() == 1) return *parts.front().norm;
+  const auto value = [](const Replica::Reduced& part) {
+    return part.norm ? *part.norm : part.late_norm.item<double>();
+  };
+  if (parts.size() == 1) return value(parts.front());
   double squares = 0;
-  for (const auto& part : parts) squares += *part.norm * *part.norm;
+  for (const auto& part : parts) squares += value(part) * value(part);
   return std::sqrt(squares);
+}
+
+// The same for norms that stay on a device.
+torch::Tensor late_norm_of(std::span<const Replica::Reduced> parts) {
+  if (parts.size() == 1) return parts.front().late_norm;
+  torch::Tensor squares;
+  for (const auto& part : parts) {
+    const torch::Tensor square = part.late_norm.square();
+    squares = squares.defined() ? squares + square.to(squares.device()) : square;
+  }
+  return squares.sqrt();
 }
 
 // Lets a function change the means. If a replica is in shared memory, rank 0 does this for all
@@ -331,17 +356,27 @@ UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& 
     for (const auto& item : all) item.replica.skip();
     return {.skipped = true};
   }
-  std::optional<double> norm;
+  UpdateResult result;
   double clip = 1.0;
-  if (update.clip_norm || update.wants_norm) norm = norm_of(reduced);
+  const bool needs_norm = update.clip_norm || update.wants_norm;
+  const bool is_late = std::ranges::all_of(
+      reduced, [](const Replica::Reduced& item) { return item.late_norm.defined(); });
+  if (needs_norm && is_late) {
+    result.late_norm = late_norm_of(reduced);
+  } else if (needs_norm) {
+    result.norm = norm_of(reduced);
+  }
   if (update.clip) change_means(all, reduced, update.clip);
-  if (update.clip_norm) {
-    clip = optim::clip_scale({.norm = *norm, .max_norm = *update.clip_norm});
+  if (update.clip_norm && is_late) {
+    const torch::Tensor factor = optim::clip_factor(result.late_norm, *update.clip_norm);
+    for (const auto& item : all) item.replica.scale_sums(factor);
+  } else if (update.clip_norm) {
+    clip = optim::clip_scale({.norm = *result.norm, .max_norm = *update.clip_norm});
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].replica.step(all[i].optimizer, reduced[i].scale * clip);
   }
-  return {.norm = norm};
+  return result;
 }
 
 std::span<double> Replica::block_norms() const {
@@ -393,7 +428,7 @@ void Replica::exchange_sums() {
     for (std::size_t i = 0; i < parameters_->buffers().size(); ++i) {
       const auto& buffer = parameters_->buffers()[i];
       if (!buffer.is_trainable()) continue;
-      parameters_->write_marks(i, 0);
+      if (communicator_.size() > 1) parameters_->write_marks(i, 0);
       communicator_.sum_parts(
           {.leaves = options_.shards,
            .tensors = {buffer.messages.begin(),
@@ -403,8 +438,9 @@ void Replica::exchange_sums() {
           buffer.messages.front());
     }
   }
+  // A single rank knows what it has used. Marks would have to be read from its device.
   const std::int64_t sum[] = {0};
-  parameters_->read_marks(sum);
+  if (communicator_.size() > 1) parameters_->read_marks(sum);
   // The sum is in the first set, which the optimizer clears. The other sets are cleared here.
   for (const auto& buffer : parameters_->buffers()) {
     if (!buffer.is_trainable()) continue;

@@ -88,6 +88,9 @@ class Replica {
     std::optional<double> clip_value = {};  // of the mean's elements
     std::optional<double> clip_norm = {};   // of the mean
     bool wants_norm = false;                // of the mean, also if nothing is clipped by it
+    // The norm stays on the device of the gradients, so that the host need not wait for it. If no
+    // memory is shared; all gradients must be on one device.
+    bool norm_stays = false;
     // Examines the sums, and skips the update if one of them is not finite.
     bool skip_non_finite = false;
     // Gets the mean gradients of all parameters that take part in the update, in the order of the
@@ -103,6 +106,7 @@ class Replica {
   struct Reduced {
     double scale = 1.0;               // turns the sum into the mean
     std::optional<double> norm = {};  // of the mean, if clip_norm or wants_norm is set
+    torch::Tensor late_norm = {};     // the same, if it stays on the device
     bool finite = true;  // all sums, on all ranks; examined only if skip_non_finite is set
   };
   Reduced reduce(const optim::Optimizer& optimizer, const Update& update);
@@ -115,6 +119,9 @@ class Replica {
   // zero after it. Parameters that the loss of no shard has used since the last update are not
   // changed, as in PyTorch.
   void step(optim::Optimizer& optimizer, double scale);
+  // Between the halves: multiplies the sums by one number on their device. Only if the norm stayed
+  // there.
+  void scale_sums(const torch::Tensor& factor);
   // Collective, instead of step(): drops the gradients. Parameters and optimizers stay unchanged.
   void skip();
 
@@ -175,7 +182,8 @@ struct UpdateResult {
   // Of the mean gradient, if clip_norm or wants_norm is set: after clipping by value, before
   // clipping by norm or by a function.
   std::optional<double> norm = {};
-  bool skipped = false;  // because of skip_non_finite
+  torch::Tensor late_norm = {};  // the same on the device of the gradients, if norm_stays is set
+  bool skipped = false;          // because of skip_non_finite
 };
 
 // Collective. One update of several replicas, whose gradients are clipped by their common norm. If

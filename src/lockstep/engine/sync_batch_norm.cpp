@@ -13,6 +13,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/compute/thread_state.h"
 
 namespace lockstep {
 namespace {
@@ -51,13 +52,14 @@ Tensor in_full(const Tensor& tensor) {
   return has_16_bits ? tensor.to(torch::kFloat32) : tensor;
 }
 
+// All are of type double, and on the device of the input, so that the host need not wait for them.
 struct Statistics {
   Tensor mean;
   Tensor variance;  // over `count` samples, not corrected
-  double count = 0;
+  Tensor count;     // one number
 };
 
-// Combines the means and squared deviations of the workers, one worker after another, in double.
+// Combines the means and squared deviations of the workers, one worker after another.
 Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicator) {
   const Tensor x = input.to(torch::kFloat64);
   const auto dims = other_dims(input);
@@ -66,21 +68,26 @@ Statistics statistics_of_all(const Tensor& input, comm::Communicator& communicat
   const Tensor own_mean = x.mean(dims);
   const Tensor own_squares = (x - along_channels(own_mean, x)).square().sum(dims);
   const auto all = communicator.all_gather(
-      torch::cat({own_mean, own_squares, torch::full({1}, own_count, torch::kFloat64)}).cpu());
-  Statistics total{.mean = torch::zeros({channels}, torch::kFloat64),
-                   .variance = torch::zeros({channels}, torch::kFloat64)};
+      torch::cat({own_mean, own_squares, torch::full({1}, own_count, x.options())}));
+  Statistics total{.mean = torch::zeros({channels}, x.options()),
+                   .variance = torch::zeros({channels}, x.options()),
+                   .count = torch::zeros({}, x.options())};
   for (const Tensor& one : all) {
     const Tensor mean = one.narrow(0, 0, channels);
     const Tensor squares = one.narrow(0, channels, channels);
-    const auto count = one[2 * channels].item<double>();
-    const double sum = total.count + count;
+    const Tensor count = one[2 * channels];
+    const Tensor sum = total.count + count;
     const Tensor delta = mean - total.mean;
     total.mean = total.mean + delta * (count / sum);
     total.variance = total.variance + squares + delta.square() * (total.count * count / sum);
     total.count = sum;
   }
-  total.variance = (total.variance / total.count).to(input.device());
-  total.mean = total.mean.to(input.device());
+  total.variance = total.variance / total.count;
+  // A worker with more than one value knows that all have more, without waiting for the sum.
+  if (own_count <= 1 && total.count.item<double>() <= 1) {
+    throw ConfigError("sync_bn: expected more than one value per channel, got {}",
+                      total.count.item<double>());
+  }
   return total;
 }
 
@@ -99,9 +106,6 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor running_mean = maybe_mean.value_or(Tensor());
     const Tensor running_var = maybe_var.value_or(Tensor());
     const Statistics all = statistics_of_all(input, *current);
-    if (all.count <= 1) {
-      throw ConfigError("sync_bn: expected more than one value per channel, got {}", all.count);
-    }
     if (running_mean.defined()) {
       Tensor mean = running_mean;
       Tensor variance = running_var;
@@ -112,8 +116,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor inverse = (all.variance + eps).rsqrt();
     const Tensor normal =
         (input - along_channels(all.mean, input)) * along_channels(inverse, input);
-    context->save_for_backward({normal, inverse, weight});
-    context->saved_data["count"] = all.count;
+    context->save_for_backward({normal, inverse, weight, all.count});
     // Backward may run in a thread of autograd.
     context->saved_data["communicator"] = reinterpret_cast<std::int64_t>(current);
     Tensor output = normal;
@@ -135,7 +138,7 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const Tensor sums = torch::cat({own_bias, own_weight});
     reinterpret_cast<comm::Communicator*>(context->saved_data["communicator"].toInt())
         ->all_reduce(sums);
-    const double count = context->saved_data["count"].toDouble();
+    const Tensor& count = saved[3];
     const Tensor mean_grad = along_channels(sums.narrow(0, 0, channels) / count, normal);
     const Tensor mean_product = along_channels(sums.narrow(0, channels, channels) / count, normal);
     Tensor factor = along_channels(inverse, normal);
@@ -181,6 +184,16 @@ Tensor instance_norm(const Tensor& input, const OptionalTensor& weight, const Op
                                    momentum, eps, cudnn_enabled);
 }
 
+// Sets the communicator of this thread until it is destroyed.
+struct CurrentScope {
+  explicit CurrentScope(comm::Communicator* communicator)
+      : before(std::exchange(current, communicator)) {}
+  ~CurrentScope() { current = before; }
+  CurrentScope(const CurrentScope&) = delete;
+  CurrentScope& operator=(const CurrentScope&) = delete;
+  comm::Communicator* before;
+};
+
 // The kernels stay registered for the rest of the process, because removing them could affect other
 // code. Outside of a scope they do the same as LibTorch's.
 void register_once() {
@@ -193,6 +206,11 @@ void register_once() {
       library->impl("instance_norm", instance_norm);
       made.push_back(std::move(library));
     }
+    // On a GPU, backward() runs in a thread of autograd. A checkpointed batch norm is computed
+    // again there.
+    compute::inherit_thread_state([]() -> compute::SetThreadState {
+      return [communicator = current] { return std::make_shared<CurrentScope>(communicator); };
+    });
     return made;
   }();
 }
