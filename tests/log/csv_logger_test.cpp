@@ -61,6 +61,27 @@ TEST(CsvLogger, AFreshRunBeginsAnewAndAResumedOneGoesOn) {
   EXPECT_EQ(read_file(logdir / "logs/train.csv"), "step,loss\n1,3\n");
 }
 
+// Whatever is left of a file when the machine stops, a resumed run has all rows of the epochs that
+// its checkpoint knows.
+TEST(CsvLogger, AResumeWritesRowsAgainThatAFileHasLost) {
+  TemporaryDirectory logdir;
+  const EpochMetrics first = {{"train", {{"loss", 1}}}, {kEpochKey, {{"lr", 0.1}}}};
+  const EpochMetrics second = {{"train", {{"loss", 0.5}}}, {kEpochKey, {{"lr", 0.01}}}};
+  const std::string train = "step,loss\n1,1\n2,0.5\n";
+  const std::string epochs = "step,lr\n1,0.1\n2,0.01\n";
+  make_directories(logdir / "logs");
+  for (std::size_t size = 0; size <= train.size(); ++size) {
+    write_file_atomically(logdir / "logs/train.csv", train.substr(0, size));
+    write_file_atomically(logdir / "logs/_epoch_.csv", epochs.substr(0, size));
+    CsvLogger logger(logdir.path());
+    logger.start({.progress = {.epoch = 2}, .resumed = true, .history = {{1, first}, {2, second}}});
+    EXPECT_EQ(read_file(logdir / "logs/train.csv"), train) << size;
+    EXPECT_EQ(read_file(logdir / "logs/_epoch_.csv"), epochs) << size;
+    logger.log_metrics(loader_record("train", 3, {{"loss", 0.25}}));
+    EXPECT_EQ(read_file(logdir / "logs/train.csv"), train + "3,0.25\n") << size;
+  }
+}
+
 TEST(CsvLogger, ALoaderCannotWriteOutsideTheFolder) {
   TemporaryDirectory logdir;
   CsvLogger logger(logdir / "run");

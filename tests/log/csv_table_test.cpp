@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 
 namespace lockstep {
 namespace {
@@ -91,6 +92,53 @@ TEST(CsvTable, ATornLastLineIsLeftOutOnResume) {
   EXPECT_EQ(read_file(folder / "u.csv"), "step,loss\n3,1\n");
 }
 
+const std::string kWhole = "step,\"a,b\",loss\n1,,0.5\n2,7,0.25\n3,8,0.1\n";
+const std::map<std::int64_t, Metrics> kRows = {
+    {1, {{"loss", 0.5}}}, {2, {{"a,b", 7}, {"loss", 0.25}}}, {3, {{"a,b", 8}, {"loss", 0.1}}}};
+
+TEST(CsvTable, ACutAtAnyByteLosesNoRowThatIsGiven) {
+  TemporaryDirectory folder;
+  for (std::size_t size = 0; size <= kWhole.size(); ++size) {
+    write_file_atomically(folder / "t.csv", kWhole.substr(0, size));
+    CsvTable table(folder / "t.csv", {.keep_until = 3, .rows = kRows});
+    EXPECT_EQ(read_file(folder / "t.csv"), kWhole) << size;
+    table.add(4, {{"loss", 0}});
+    EXPECT_EQ(read_file(folder / "t.csv"), kWhole + "4,,0\n") << size;
+  }
+  CsvTable(folder / "missing.csv", {.keep_until = 3, .rows = kRows});
+  EXPECT_EQ(read_file(folder / "missing.csv"), kWhole);
+}
+
+TEST(CsvTable, ADamagedLineIsWrittenAgainIfItIsGiven) {
+  TemporaryDirectory folder;
+  std::vector<std::string> warnings;
+  const auto before =
+      set_warning_handler([&](const std::string& text) { warnings.push_back(text); });
+  // Whole; another number of cells, twice; no step; other values, twice; two lines in one.
+  const std::vector<std::string> lines = {"2,7,0.25",    "2,7",      "2,7,0.25,1",
+                                          "\x13,7,0.25", "2,7,0.35", std::string("2,7,\0.25", 8),
+                                          "2,7,0.2\"5"};
+  for (const std::string& line : lines) {
+    std::string text = kWhole;
+    text.replace(text.find("2,7,0.25"), 8, line);
+    write_file_atomically(folder / "t.csv", text);
+    const CsvTable table(folder / "t.csv", {.keep_until = 3, .rows = kRows});
+    EXPECT_EQ(read_file(folder / "t.csv"), kWhole) << line;
+  }
+  set_warning_handler(before);
+  ASSERT_EQ(warnings.size(), 3u);
+  EXPECT_THAT(warnings[0], HasSubstr("t.csv: line 3 is damaged"));
+}
+
+TEST(CsvTable, RowsThatAreNotGivenStay) {
+  TemporaryDirectory folder;
+  // Step 1 was before the given ones, and a callback has logged a row of its own in step 2.
+  write_file_atomically(folder / "t.csv", "step,loss,own\n1,9,\n2,0.25,\n2,,6\n4,1,\n");
+  const CsvTable table(folder / "t.csv",
+                       {.keep_until = 3, .rows = {{2, {{"loss", 0.25}}}, {3, {{"loss", 0.5}}}}});
+  EXPECT_EQ(read_file(folder / "t.csv"), "step,loss,own\n1,9,\n2,0.25,\n2,,6\n3,0.5,\n");
+}
+
 TEST(CsvTable, AFileThatIsNotOursIsNamedAndLeftAlone) {
   TemporaryDirectory folder;
   for (const std::string text : {"date,price\n1,2\n", "step,loss\n1,2,3\n", "step,loss\nx,2\n"}) {
@@ -103,6 +151,9 @@ TEST(CsvTable, AFileThatIsNotOursIsNamedAndLeftAlone) {
     }
     EXPECT_EQ(read_file(folder / "t.csv"), text);
   }
+  write_file_atomically(folder / "t.csv", "date,price\n1,2\n");
+  EXPECT_THROW(CsvTable(folder / "t.csv", {.keep_until = 3, .rows = kRows}), Error);
+  EXPECT_EQ(read_file(folder / "t.csv"), "date,price\n1,2\n");
 }
 
 TEST(CsvTable, IsReadAsItWasWritten) {

@@ -37,5 +37,14 @@ TEST(LoaderName, TheMessageNamesTheLoader) {
   }
 }
 
+TEST(LoaderName, MetricsOfEpochsAreSortedByFile) {
+  const auto sorted = by_loader({{1, {{"train", {{"loss", 1}}}, {"valid", {}}}},
+                                 {2, {{"train", {{"loss", 2}}}, {kEpochKey, {{"lr", 3}}}}}});
+  const decltype(sorted) expected = {{"train", {{1, {{"loss", 1}}}, {2, {{"loss", 2}}}}},
+                                     {kEpochKey, {{2, {{"lr", 3}}}}}};
+  EXPECT_EQ(sorted, expected);
+  EXPECT_THROW(by_loader({{1, {{"../x", {{"loss", 1}}}}}}), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep

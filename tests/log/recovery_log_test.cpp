@@ -1,5 +1,7 @@
 #include "lockstep/log/recovery_log.h"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -68,6 +70,21 @@ TEST(RecoveryLog, TheLineForTheConsole) {
   early.repeated_batches = 1;
   EXPECT_THAT(describe(early, {.restart = 2, .most = 5}), HasSubstr("rank 1: its process"));
   EXPECT_THAT(describe(early, {.restart = 2, .most = 5}), HasSubstr("restart 2 of 5, 1 batch "));
+}
+
+TEST(RecoveryLog, ALineNeverFollowsHalfALine) {
+  const TemporaryDirectory folder;
+  const auto path = folder / "recoveries.jsonl";
+  const std::string line = to_json_line(recovery());
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  for (std::size_t size = 0; size <= line.size(); ++size) {
+    write(line + line.substr(0, size));
+    append_recovery(path, recovery());
+    EXPECT_EQ(read_file(path), size == line.size() ? line + line + line : line + line) << size;
+    write(line.substr(0, size));
+    append_recovery(path, recovery());
+    EXPECT_EQ(read_file(path), size == line.size() ? line + line : line) << size;
+  }
 }
 
 }  // namespace

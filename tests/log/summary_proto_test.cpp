@@ -80,5 +80,19 @@ TEST(SummaryProto, ASessionStartIsASessionLog) {
   EXPECT_EQ(Message(proto::session_start().encoded()).message(7).integer(1), 1);
 }
 
+TEST(SummaryProto, AnEventIsReadBack) {
+  ProtoMessage event;
+  event.float64(1, 12.5).integer(2, 7).merge(proto::scalars({{"a", 0}, {"b", 2}}, "epoch"));
+  const auto scalars = proto::read_event(event.encoded());
+  EXPECT_EQ(scalars.step, 7);
+  EXPECT_FALSE(scalars.is_session_start);
+  EXPECT_EQ(scalars.scalars, (std::vector<std::string_view>{"a/epoch", "b/epoch"}));
+  const std::string start = ProtoMessage().integer(2, 9).merge(proto::session_start()).encoded();
+  EXPECT_TRUE(proto::read_event(start).is_session_start);
+  EXPECT_EQ(proto::read_event(start).step, 9);
+  const Image picture = make_image({.width = 1, .height = 1}, {1, 2, 3});
+  EXPECT_TRUE(proto::read_event(proto::image("x/epoch", picture).encoded()).scalars.empty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,5 +1,9 @@
 #include "lockstep/log/tensorboard_logger.h"
 
+#include <algorithm>
+#include <fstream>
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
@@ -26,10 +30,11 @@ struct Point {
 
 // The scalars of a folder as TensorBoard would show them: the start of a session drops earlier
 // scalars from its step on.
-std::vector<Point> points(const std::filesystem::path& folder) {
+std::vector<Point> points(const std::filesystem::path& folder,
+                          reader::TornEnd torn_end = reader::TornEnd::kError) {
   std::vector<Point> found;
   for (const auto& file : event_files(folder)) {
-    for (const Message& event : read_events(file)) {
+    for (const Message& event : read_events(file, torn_end)) {
       const std::int64_t step = event.integer(2);
       if (event.has(7) && event.message(7).integer(1) == 1) {
         std::erase_if(found, [&](const Point& point) { return point.step >= step; });
@@ -140,6 +145,96 @@ TEST(TensorBoardLogger, AResumeKeepsTheBatchesBeforeIt) {
   EXPECT_EQ(
       points(logdir / "tensorboard/train"),
       (std::vector<Point>{{32, "loss/batch", 1}, {64, "loss/batch", 1}, {96, "loss/batch", 2}}));
+}
+
+const std::map<std::int64_t, EpochMetrics> kHistory = {{1, {{"train", {{"loss", 4}}}}},
+                                                       {2, {{"train", {{"loss", 2}}}}},
+                                                       {3, {{"train", {{"loss", 1}}}}}};
+
+// Logs the epochs of kHistory, with one batch in each. Returns the event file of the loader.
+std::filesystem::path log_history(const std::filesystem::path& logdir,
+                                  const TensorBoardOptions& options = {}) {
+  TensorBoardLogger logger(logdir, options);
+  logger.start({});
+  for (const auto& [epoch, metrics] : kHistory) {
+    const Progress progress{.epoch = epoch, .sample_step = 32 * epoch};
+    logger.log_metrics(record_of(Scope::kBatch, "train", progress, 8));
+    logger.log_metrics({Scope::kLoader, "train", progress, metrics.at("train")});
+  }
+  return event_files(logdir / "tensorboard/train").at(0);
+}
+
+// Calls `check` with log folders in which the event file is cut, at every byte.
+void at_every_cut(const TensorBoardOptions& options,
+                  const std::function<void(const std::filesystem::path& logdir)>& check) {
+  TemporaryDirectory whole;
+  const auto file = log_history(whole.path(), options);
+  const std::string bytes = read_file(file);
+  for (std::size_t size = 0; size <= bytes.size(); ++size) {
+    SCOPED_TRACE(size);
+    TemporaryDirectory logdir;
+    make_directories(logdir / "tensorboard/train");
+    std::ofstream(logdir / "tensorboard/train" / file.filename(), std::ios::binary)
+        << bytes.substr(0, size);
+    check(logdir.path());
+  }
+}
+
+TEST(TensorBoardLogger, AResumeWritesEpochsAgainThatAFileHasLost) {
+  const std::vector<Point> expected = {
+      {1, "loss/epoch", 4}, {2, "loss/epoch", 2}, {3, "loss/epoch", 1}, {4, "loss/epoch", 0}};
+  at_every_cut({}, [&](const std::filesystem::path& logdir) {
+    for (const std::int64_t finished : {3, 4}) {  // the second resume has nothing to mend
+      TensorBoardLogger logger(logdir);
+      auto history = kHistory;
+      if (finished == 4) history[4] = {{"train", {{"loss", 0}}}};
+      logger.start({.progress = {.epoch = finished}, .resumed = true, .history = history});
+      if (finished == 3) logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = 4}, 0));
+      EXPECT_EQ(points(logdir / "tensorboard/train", reader::TornEnd::kSkip), expected);
+    }
+    EXPECT_EQ(event_files(logdir / "tensorboard/train").size(), 2u);
+  });
+}
+
+// Values of batches are not in the history. Those that the file still has stay.
+TEST(TensorBoardLogger, EpochsComeBackAlsoBetweenBatches) {
+  const TensorBoardOptions options{.log_batches = true};
+  at_every_cut(options, [&](const std::filesystem::path& logdir) {
+    auto expected = points(logdir / "tensorboard/train", reader::TornEnd::kSkip);
+    TensorBoardLogger logger(logdir, options);
+    logger.start(
+        {.progress = {.epoch = 3, .sample_step = 96}, .resumed = true, .history = kHistory});
+    for (const auto& [epoch, metrics] : kHistory) {
+      const Point point{epoch, "loss/epoch", static_cast<float>(metrics.at("train").at("loss"))};
+      if (std::ranges::find(expected, point) == expected.end()) expected.push_back(point);
+    }
+    EXPECT_EQ(points(logdir / "tensorboard/train", reader::TornEnd::kSkip), expected);
+  });
+}
+
+// An earlier file was damaged after a later one was written: TensorBoard needs all later epochs
+// again.
+TEST(TensorBoardLogger, EpochsAfterALostOneAreRepeated) {
+  TemporaryDirectory logdir;
+  const auto first = log_history(logdir.path());
+  const auto resume = [&](std::int64_t finished, std::int64_t next,
+                          const std::map<std::int64_t, EpochMetrics>& history) {
+    TensorBoardLogger logger(logdir.path());
+    logger.start({.progress = {.epoch = finished}, .resumed = true, .history = history});
+    logger.log_metrics(record_of(Scope::kLoader, "train", {.epoch = next}, 0));
+  };
+  resume(3, 4, kHistory);
+  // A part of epoch 2, and epoch 3.
+  std::filesystem::resize_file(first, std::filesystem::file_size(first) - 80);
+  auto history = kHistory;
+  history[4] = {{"train", {{"loss", 0}}}};
+  resume(4, 5, history);
+  EXPECT_EQ(points(logdir / "tensorboard/train", reader::TornEnd::kSkip),
+            (std::vector<Point>{{1, "loss/epoch", 4},
+                                {2, "loss/epoch", 2},
+                                {3, "loss/epoch", 1},
+                                {4, "loss/epoch", 0},
+                                {5, "loss/epoch", 0}}));
 }
 
 TEST(TensorBoardLogger, HparamsComeAtTheStartAndTheirMetricsAfterTheFirstEpoch) {

@@ -9,6 +9,8 @@
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/log/event_file.h"
+#include "lockstep/log/event_scalars.h"
 #include "lockstep/loss/embedding_loss.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
@@ -635,6 +637,33 @@ TEST(ResumedRun, InsideValidationTheRowsOfTrainingStay) {
   for (const char* file : {"logs/train.csv", "logs/valid.csv", "logs/_epoch_.csv"}) {
     EXPECT_EQ(read_file(folder / "run" / file), read_file(folder / "straight" / file)) << file;
   }
+}
+
+// The checkpoint was written after rows that are not in the logs any more: the machine stopped
+// before they were on its disk, or the files were damaged.
+TEST(ResumedRun, RowsThatTheLogsHaveLostAreWrittenAgain) {
+  TemporaryDirectory folder;
+  TrainOptions straight = toy::options();
+  straight.logdir = folder / "straight";
+  toy::train(straight);
+  TrainOptions first = toy::options();
+  first.logdir = folder / "run";
+  first.num_epochs = 2;
+  toy::train(first);
+  fs::remove(folder / "run/logs/_epoch_.csv");
+  for (const char* const file : {"logs/train.csv", "logs/valid.csv"}) {
+    fs::resize_file(folder / "run" / file, fs::file_size(folder / "run" / file) - 10);
+  }
+  fs::resize_file(event_files_in(folder / "run/tensorboard/train").at(0), 60);
+  TrainOptions second = toy::options();
+  second.logdir = folder / "run";
+  second.resume = "last";
+  toy::train(second);
+  for (const char* file : {"logs/train.csv", "logs/valid.csv", "logs/_epoch_.csv"}) {
+    EXPECT_EQ(read_file(folder / "run" / file), read_file(folder / "straight" / file)) << file;
+  }
+  EXPECT_EQ(read_scalar_steps(folder / "run/tensorboard/train", "/epoch"),
+            read_scalar_steps(folder / "straight/tensorboard/train", "/epoch"));
 }
 
 TEST(ResumedRun, AStoppedRunStaysStopped) {

@@ -15,7 +15,8 @@
 namespace lockstep {
 
 // A new run replaces existing files. A resumed run continues them, but drops the rows of epochs
-// that were not finished, because they will be run again. Throws ConfigError if the name of a
+// that were not finished, because they will be run again. Rows of finished epochs that a file lacks
+// or that are damaged there are written again from the history. Throws ConfigError if the name of a
 // loader cannot be the name of a file.
 class CsvLogger : public Logger {
  public:
@@ -26,6 +27,8 @@ class CsvLogger : public Logger {
   void close() override;
 
  private:
+  CsvTable& open(const std::string& name, std::map<std::int64_t, Metrics> rows);
+
   std::filesystem::path folder_;
   std::optional<std::int64_t> finished_epochs_;  // of a resumed run
   std::map<std::string, CsvTable, std::less<>> tables_;

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/warn.h"
 
 namespace lockstep {
 namespace {
@@ -77,20 +78,87 @@ double to_number(const std::string& cell, const std::filesystem::path& path) {
   return value;
 }
 
-std::vector<Row> read_rows(const std::filesystem::path& path) {
-  std::vector<Row> rows = parse(read_file(path));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool right = i == 0 ? rows[0].front() == kStep
-                              : rows[i].size() == rows[0].size() && to_step(rows[i].front());
-    if (!right) {
+// What to do with a line that is no row of this table.
+enum class Unreadable { kError, kLeaveOut };
+
+std::vector<Row> read_rows(const std::filesystem::path& path,
+                           Unreadable unreadable = Unreadable::kError) {
+  std::vector<Row> rows;
+  std::size_t line = 0;
+  for (Row& row : parse(read_file(path))) {
+    line += 1;
+    const bool right = rows.empty()
+                           ? row.front() == kStep
+                           : row.size() == rows[0].size() && to_step(row.front()).has_value();
+    if (right) {
+      rows.push_back(std::move(row));
+    } else if (!rows.empty() && unreadable == Unreadable::kLeaveOut) {
+      warn(
+          fmt::format("{}: line {} is damaged and is left out; the metrics of finished epochs are "
+                      "written again from the checkpoint",
+                      path.string(), line));
+    } else {
       throw Error("{}: line {}: expected {}, got '{}'; move the file away to go on", path.string(),
-                  i + 1,
-                  i == 0 ? "a header that begins with step"
-                         : fmt::format("a step and {} values", rows[0].size() - 1),
-                  fmt::join(rows[i], ","));
+                  line,
+                  rows.empty() ? "a header that begins with step"
+                               : fmt::format("a step and {} values", rows[0].size() - 1),
+                  fmt::join(row, ","));
     }
   }
   return rows;
+}
+
+std::vector<std::string> with_names(const std::vector<std::string>& columns,
+                                    const Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) names.push_back(name);
+  std::vector<std::string> all;
+  std::set_union(columns.begin(), columns.end(), names.begin(), names.end(),
+                 std::back_inserter(all));
+  return all;
+}
+
+// Gives rows with the columns `from` the columns `to`, which include them.
+void widen(std::vector<Row>& rows, const std::vector<std::string>& from,
+           const std::vector<std::string>& to) {
+  if (from == to) return;
+  for (Row& row : rows) {
+    Row wider = {row.front()};
+    for (const auto& column : to) {
+      const auto at = std::ranges::find(from, column);
+      wider.push_back(at == from.end() ? "" : row[1 + (at - from.begin())]);
+    }
+    row = std::move(wider);
+  }
+}
+
+Row to_row(std::int64_t step, const Metrics& metrics, const std::vector<std::string>& columns) {
+  Row row = {fmt::format("{}", step)};
+  for (const auto& column : columns) {
+    const auto found = metrics.find(column);
+    row.push_back(found == metrics.end() ? "" : to_cell(found->second));
+  }
+  return row;
+}
+
+bool has_same_cells(const Row& row, const Row& other) {
+  return std::ranges::equal(row, other, {}, &std::string::empty, &std::string::empty);
+}
+
+// A row of the same step and the same metrics, but with other values, is damaged. A row of the same
+// step with other metrics is one that a callback has logged.
+void put(std::vector<Row>& rows, Row row) {
+  if (std::ranges::find(rows, row) != rows.end()) return;
+  const auto damaged = std::ranges::find_if(rows, [&](const Row& other) {
+    return other.front() == row.front() && has_same_cells(other, row);
+  });
+  if (damaged != rows.end()) {
+    *damaged = std::move(row);
+    return;
+  }
+  const auto next = std::ranges::find_if(
+      rows, [&](const Row& other) { return *to_step(other.front()) > *to_step(row.front()); });
+  rows.insert(next, std::move(row));
 }
 
 Row with_step(std::vector<std::string> columns) {
@@ -109,52 +177,41 @@ std::string csv_cell(const std::string& text) {
 
 CsvTable::CsvTable(std::filesystem::path path, const CsvTableOptions& options)
     : path_(std::move(path)) {
-  if (!options.keep_until || !std::filesystem::exists(path_)) return;
-  std::vector<Row> rows = read_rows(path_);
-  if (rows.empty()) return;  // not even the header is complete
-  const std::vector<std::string> columns(rows.front().begin() + 1, rows.front().end());
-  rows.erase(rows.begin());
+  if (!options.keep_until) return;
+  std::vector<Row> rows;
+  if (std::filesystem::exists(path_)) {
+    rows = read_rows(path_, options.rows.empty() ? Unreadable::kError : Unreadable::kLeaveOut);
+  }
+  if (rows.empty() && options.rows.empty()) return;  // not even the header is complete
+  std::vector<std::string> columns;
+  if (!rows.empty()) {
+    columns.assign(rows.front().begin() + 1, rows.front().end());
+    rows.erase(rows.begin());
+  }
   std::erase_if(rows, [&](const Row& row) { return *to_step(row.front()) > *options.keep_until; });
-  rewrite(columns, rows);
+  std::vector<std::string> all = columns;
+  for (const auto& [step, metrics] : options.rows) all = with_names(all, metrics);
+  widen(rows, columns, all);
+  for (const auto& [step, metrics] : options.rows) put(rows, to_row(step, metrics, all));
+  rewrite(all, rows);
 }
 
 void CsvTable::add(std::int64_t step, const Metrics& metrics) {
-  std::vector<std::string> columns;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : metrics) names.push_back(name);
-  std::set_union(columns_.begin(), columns_.end(), names.begin(), names.end(),
-                 std::back_inserter(columns));
-
+  const std::vector<std::string> columns = with_names(columns_, metrics);
   if (!begun_ || columns != columns_) {
     // Earlier rows get empty cells for the new columns.
     std::vector<Row> rows;
     if (begun_) rows = read_rows(path_);
     if (!rows.empty()) rows.erase(rows.begin());
-    for (Row& row : rows) {
-      Row wider = {row.front()};
-      for (const auto& column : columns) {
-        const auto at = std::find(columns_.begin(), columns_.end(), column);
-        wider.push_back(at == columns_.end() ? "" : row[1 + (at - columns_.begin())]);
-      }
-      row = std::move(wider);
-    }
+    widen(rows, columns_, columns);
     rewrite(columns, rows);
   }
-  append(step, metrics);
+  if (!file_) file_.emplace(path_, AppendFile::Open::kExisting);
+  file_->append(to_line(to_row(step, metrics, columns_)));
 }
 
 void CsvTable::sync() {
   if (file_) file_->sync();
-}
-
-void CsvTable::append(std::int64_t step, const Metrics& metrics) {
-  Row row = {fmt::format("{}", step)};
-  for (const auto& column : columns_) {
-    const auto found = metrics.find(column);
-    row.push_back(found == metrics.end() ? "" : to_cell(found->second));
-  }
-  if (!file_) file_.emplace(path_, AppendFile::Open::kExisting);
-  file_->append(to_line(row));
 }
 
 void CsvTable::rewrite(const std::vector<std::string>& columns, const std::vector<Row>& rows) {

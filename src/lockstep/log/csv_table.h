@@ -20,6 +20,9 @@ struct CsvTableOptions {
   // Continues the existing file, without its rows of later steps. If this is not set, the first row
   // replaces the file.
   std::optional<std::int64_t> keep_until = {};
+  // With keep_until: the rows that the file must have. Rows that it lacks, or that have other
+  // values there, are written again. Lines that cannot be read are left out with a warning.
+  std::map<std::int64_t, Metrics> rows = {};
 };
 
 // Numbers are written with all digits, so they read back to the same bits. A metric that a row does
@@ -27,7 +30,8 @@ struct CsvTableOptions {
 // incomplete, and a resumed run drops that line.
 class CsvTable {
  public:
-  // Throws Error if the file to continue was not written by this class.
+  // Throws Error if the file to continue was not written by this class: its header does not begin
+  // with "step", or a line cannot be read and no `rows` are given.
   explicit CsvTable(std::filesystem::path path, const CsvTableOptions& options = {});
 
   void add(std::int64_t step, const Metrics& metrics);
@@ -38,7 +42,6 @@ class CsvTable {
  private:
   using Row = std::vector<std::string>;
 
-  void append(std::int64_t step, const Metrics& metrics);
   void rewrite(const std::vector<std::string>& columns, const std::vector<Row>& rows);
 
   std::filesystem::path path_;

@@ -30,9 +30,8 @@ std::string host_name() {
 fs::path new_path(const fs::path& folder) {
   make_directories(folder);
   auto time = static_cast<std::int64_t>(wall_time());
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
+  for (const fs::path& path : event_files_in(folder)) {
+    const std::string name = path.filename().string();
     std::int64_t earlier = 0;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), earlier);
     time = std::max(time, earlier + 1);
@@ -41,6 +40,16 @@ fs::path new_path(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::vector<fs::path> event_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  if (!fs::exists(folder)) return files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(kPrefix)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
 
 double wall_time() {
   using Seconds = std::chrono::duration<double>;

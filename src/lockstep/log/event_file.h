@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/log/append_file.h"
 #include "lockstep/log/proto.h"
@@ -16,6 +17,10 @@ double wall_time();
 
 // `data` as a record: its length, the length's checksum, the data, the data's checksum.
 std::string frame_record(std::string_view data);
+
+// The event files in `folder`, in the order in which TensorBoard reads them: that of their names.
+// None if there is no such folder.
+std::vector<std::filesystem::path> event_files_in(const std::filesystem::path& folder);
 
 // Written events are in the file however the process ends. If the process is killed during a write,
 // the last record may be incomplete. TensorBoard treats such a record as not written yet. Nothing

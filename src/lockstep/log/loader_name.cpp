@@ -30,4 +30,17 @@ const std::string& file_name_of(const Record& record) {
   return record.loader;
 }
 
+std::map<std::string, std::map<std::int64_t, Metrics>> by_loader(
+    const std::map<std::int64_t, EpochMetrics>& history) {
+  std::map<std::string, std::map<std::int64_t, Metrics>> loaders;
+  for (const auto& [epoch, all] : history) {
+    for (const auto& [loader, metrics] : all) {
+      if (metrics.empty()) continue;
+      if (loader != kEpochKey) check_loader_name(loader);
+      loaders[loader][epoch] = metrics;
+    }
+  }
+  return loaders;
+}
+
 }  // namespace lockstep

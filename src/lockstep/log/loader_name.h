@@ -1,6 +1,8 @@
 // Loaders' names become names of files and folders.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "lockstep/log/logger.h"
@@ -15,5 +17,10 @@ void check_loader_name(const std::string& name);
 // The file or folder name for a record: kEpochKey for a record of an epoch, else the name of its
 // loader, which is checked.
 const std::string& file_name_of(const Record& record);
+
+// The metrics of epochs, for each file or folder: by its name, and then by epoch. Epochs without
+// metrics are left out. The names of loaders are checked.
+std::map<std::string, std::map<std::int64_t, Metrics>> by_loader(
+    const std::map<std::int64_t, EpochMetrics>& history);
 
 }  // namespace lockstep

@@ -36,6 +36,10 @@ struct RunStart {
   Progress progress = {};
   bool resumed = false;  // continues an earlier run's files; else replaces files
   HParams hparams = {};  // those of the user, and those that the run adds
+  // Of a resumed run: the metrics of all finished epochs, as the checkpoint has them. The files of
+  // the earlier run may lack some of them, because they were damaged or did not reach the disk.
+  // Loggers write these again.
+  std::map<std::int64_t, EpochMetrics> history = {};
 };
 
 struct Record {

@@ -1,17 +1,15 @@
 #include "lockstep/log/recovery_log.h"
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
+#include <system_error>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/log/append_file.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +27,19 @@ std::string utc(std::chrono::system_clock::time_point time) {
 std::string place_of(const Recovery& recovery) {
   if (recovery.epoch == 0) return "";
   return fmt::format(" (in epoch {}, batch {})", recovery.epoch, recovery.batch);
+}
+
+// The process or the machine stopped while it wrote the last line. A line after it would be
+// unreadable, too.
+void cut_incomplete_line(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  const std::size_t complete = text.rfind('\n') + 1;  // 0 if there is no whole line
+  if (complete == text.size()) return;
+  std::error_code error;
+  std::filesystem::resize_file(path, complete, error);
+  if (error) {
+    throw Error("{}: cannot remove its incomplete last line: {}", path.string(), error.message());
+  }
 }
 
 }  // namespace
@@ -49,12 +60,11 @@ std::string to_json_line(const Recovery& recovery) {
 }
 
 void append_recovery(const std::filesystem::path& path, const Recovery& recovery) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  const std::string line = to_json_line(recovery);
-  if (file && ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
-    return;
-  }
-  throw Error("{}: cannot append a line: {}", path.string(), std::strerror(errno));
+  std::error_code ignored;  // then the file cannot be opened either, which says why
+  const bool exists = std::filesystem::exists(path, ignored);
+  if (exists) cut_incomplete_line(path);
+  AppendFile file(path, exists ? AppendFile::Open::kExisting : AppendFile::Open::kNew);
+  file.append(to_json_line(recovery));
 }
 
 std::string describe(const Recovery& recovery, const RestartCount& count) {

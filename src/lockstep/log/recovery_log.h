@@ -27,7 +27,8 @@ struct Recovery {
 // and a newline. The time is in UTC, as in "2026-01-31T12:00:00.123Z".
 std::string to_json_line(const Recovery& recovery);
 
-// Appends the line to the file, which is made if it does not exist.
+// Appends the line to the file, which is made if it does not exist. If the last line there is not
+// complete, it is removed. Throws Error; then the file has whole lines only.
 void append_recovery(const std::filesystem::path& path, const Recovery& recovery);
 
 // "Recovered: rank 1 (in epoch 2, batch 7): its process was killed by signal 9 (Killed); restart 1

@@ -1,6 +1,8 @@
 #include "lockstep/log/summary_proto.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <variant>
 
@@ -8,7 +10,9 @@ namespace lockstep::proto {
 namespace {
 
 // Event
-constexpr int kEventSummary = 5, kEventSessionLog = 7;
+constexpr int kEventStep = 2, kEventSummary = 5, kEventSessionLog = 7;
+// SessionLog
+constexpr int kStatus = 1, kStart = 1;
 // Summary, and Summary.Value
 constexpr int kSummaryValue = 1;
 constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
@@ -60,6 +64,23 @@ std::int64_t data_type(const HParam& hparam) {
   return std::holds_alternative<bool>(hparam) ? kBool : kFloat64;
 }
 
+bool is_start(std::string_view session_log) {
+  return std::ranges::any_of(read_proto(session_log), [](const ProtoField& field) {
+    return field.number == kStatus && field.value == kStart;
+  });
+}
+
+// The tag of a Summary.Value; nothing if it is no scalar.
+std::optional<std::string_view> scalar_tag(std::string_view value) {
+  std::string_view tag;
+  bool is_scalar = false;
+  for (const ProtoField& field : read_proto(value)) {
+    if (field.number == kTag) tag = field.bytes;
+    if (field.number == kSimpleValue) is_scalar = true;
+  }
+  return is_scalar ? std::optional(tag) : std::nullopt;
+}
+
 }  // namespace
 
 ProtoMessage scalars(const Metrics& metrics, std::string_view suffix) {
@@ -94,7 +115,6 @@ ProtoMessage text(std::string_view tag, std::string_view text) {
 }
 
 ProtoMessage session_start() {
-  constexpr int kStatus = 1, kStart = 1;
   return ProtoMessage().message(kEventSessionLog, ProtoMessage().integer(kStatus, kStart));
 }
 
@@ -126,6 +146,20 @@ ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricNam
     experiment.message(kMetricInfos, ProtoMessage().message(kMetricName, name));
   }
   return hparams_summary("_hparams_/experiment", kExperiment, experiment);
+}
+
+EventContent read_event(std::string_view encoded) {
+  EventContent content;
+  for (const ProtoField& field : read_proto(encoded)) {
+    if (field.number == kEventStep) content.step = static_cast<std::int64_t>(field.value);
+    if (field.number == kEventSessionLog) content.is_session_start = is_start(field.bytes);
+    if (field.number != kEventSummary) continue;
+    for (const ProtoField& value : read_proto(field.bytes)) {
+      if (value.number != kSummaryValue) continue;
+      if (const auto tag = scalar_tag(value.bytes)) content.scalars.push_back(*tag);
+    }
+  }
+  return content;
 }
 
 }  // namespace lockstep::proto

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <compare>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/log/logger.h"
@@ -39,5 +41,13 @@ struct MetricName {
 
 // The columns of the HParams tab.
 ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricName>& metrics);
+
+// What an encoded Event contains, as far as it is needed to know what a file has.
+struct EventContent {
+  std::int64_t step = 0;
+  bool is_session_start = false;
+  std::vector<std::string_view> scalars = {};  // their tags, which refer to the encoded event
+};
+EventContent read_event(std::string_view encoded);
 
 }  // namespace lockstep::proto

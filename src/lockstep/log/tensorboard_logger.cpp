@@ -1,10 +1,14 @@
 #include "lockstep/log/tensorboard_logger.h"
 
+#include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/log/hparams_yaml.h"
 #include "lockstep/log/loader_name.h"
 
@@ -21,6 +25,13 @@ std::string preformatted(const std::string& text) {
   return out;
 }
 
+constexpr std::string_view kEpochSuffix = "epoch";
+
+// As proto::scalars() makes it.
+std::string tag_of(const std::string& metric) {
+  return fmt::format("{}/{}", metric, kEpochSuffix);
+}
+
 constexpr const char* kTop = "";  // the folder that contains those of all loaders
 
 }  // namespace
@@ -33,6 +44,7 @@ void TensorBoardLogger::start(const RunStart& run) {
   if (run.resumed) {
     resume_step_ = (options_.log_batches ? run.progress.sample_step : run.progress.epoch) + 1;
   }
+  if (run.resumed) restore(by_loader(run.history));
   hparams_ = run.hparams;
   if (hparams_.empty()) return;
   EventFile& file = file_of(kTop);
@@ -40,14 +52,59 @@ void TensorBoardLogger::start(const RunStart& run) {
   file.write(0, proto::text("hparams", preformatted(to_yaml(hparams_))));
 }
 
+void TensorBoardLogger::restore(const LoaderHistory& history) {
+  for (const auto& [loader, epochs] : history) {
+    ScalarSteps known;
+    try {
+      known = read_scalar_steps(folder_ / loader, "/" + std::string(kEpochSuffix));
+    } catch (const std::exception& error) {
+      // The run can go on without knowing what the files have.
+      warn(fmt::format("{}; what this folder lacks is not written again", message_of(error)));
+      continue;
+    }
+    restore(loader, epochs, known);
+    if (loader == kEpochKey) continue;
+    for (const auto& [metric, value] : epochs.rbegin()->second) note_metric(loader, metric);
+  }
+}
+
+// All epochs from the first missing one on are written again, because TensorBoard drops the later
+// values of a tag when it reads an earlier step.
+void TensorBoardLogger::restore(const std::string& loader,
+                                const std::map<std::int64_t, Metrics>& epochs,
+                                const ScalarSteps& known) {
+  const auto is_known = [&](std::int64_t epoch, const std::string& metric) {
+    return known.contains({tag_of(metric), epoch});
+  };
+  const auto first = std::ranges::find_if(epochs, [&](const auto& epoch) {
+    return !std::ranges::all_of(
+        epoch.second, [&](const auto& metric) { return is_known(epoch.first, metric.first); });
+  });
+  if (first == epochs.end()) return;
+  const bool repeats = std::any_of(first, epochs.end(), [&](const auto& epoch) {
+    return std::ranges::any_of(
+        epoch.second, [&](const auto& metric) { return is_known(epoch.first, metric.first); });
+  });
+  // Mostly the end of a file is lost, so that nothing is repeated.
+  const bool drops = repeats && !options_.log_batches;
+  EventFile& file = file_of(loader, drops ? std::optional(first->first) : resume_step_);
+  for (auto epoch = first; epoch != epochs.end(); ++epoch) {
+    file.write(epoch->first, proto::scalars(epoch->second, kEpochSuffix));
+  }
+}
+
+void TensorBoardLogger::note_metric(const std::string& loader, const std::string& metric) {
+  if (!experiment_written_) seen_.insert({loader, tag_of(metric)});
+}
+
 void TensorBoardLogger::log_metrics(const Record& record) {
   const bool batch = record.scope == Scope::kBatch;
   if (record.metrics.empty() || (batch && !options_.log_batches)) return;
   const std::string& name = file_name_of(record);
   if (batch) return log_batch(name, record);
-  file_of(name).write(record.progress.epoch, proto::scalars(record.metrics, "epoch"));
-  if (record.scope != Scope::kLoader || experiment_written_) return;
-  for (const auto& [metric, value] : record.metrics) seen_.insert({name, metric + "/epoch"});
+  file_of(name).write(record.progress.epoch, proto::scalars(record.metrics, kEpochSuffix));
+  if (record.scope != Scope::kLoader) return;
+  for (const auto& [metric, value] : record.metrics) note_metric(name, metric);
 }
 
 void TensorBoardLogger::log_image(const std::string& loader, const std::string& tag,
@@ -67,10 +124,15 @@ void TensorBoardLogger::close() {
 }
 
 EventFile& TensorBoardLogger::file_of(const std::string& folder) {
+  return file_of(folder, resume_step_);
+}
+
+EventFile& TensorBoardLogger::file_of(const std::string& folder,
+                                      const std::optional<std::int64_t>& resume_step) {
   const auto found = files_.find(folder);
   if (found != files_.end()) return found->second;
   EventFile file(folder_ / folder);
-  if (resume_step_ && !has_own_steps(folder)) file.write(*resume_step_, proto::session_start());
+  if (resume_step && !has_own_steps(folder)) file.write(*resume_step, proto::session_start());
   // Only now: after an error, the next try writes the start of the session again.
   return files_.try_emplace(folder, std::move(file)).first->second;
 }

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "lockstep/log/event_file.h"
+#include "lockstep/log/event_scalars.h"
 #include "lockstep/log/logger.h"
 #include "lockstep/log/summary_proto.h"
 
@@ -29,6 +30,9 @@ struct TensorBoardOptions {
 // folder share that one step. With log_batches, epochs are then replaced tag by tag, which
 // TensorBoard's fast loader does by itself. In the folder of a loader that has its own steps, the
 // resume is written before its first batch.
+//
+// Values of finished epochs that the earlier files lack are written again from the history. Values
+// of batches and pictures are not in the history and stay lost.
 class TensorBoardLogger : public Logger {
  public:
   explicit TensorBoardLogger(const std::filesystem::path& logdir,
@@ -42,7 +46,16 @@ class TensorBoardLogger : public Logger {
   void close() override;
 
  private:
+  // By the name of the loader, or kEpochKey, and by epoch.
+  using LoaderHistory = std::map<std::string, std::map<std::int64_t, Metrics>>;
+
+  void restore(const LoaderHistory& history);
+  void restore(const std::string& loader, const std::map<std::int64_t, Metrics>& epochs,
+               const ScalarSteps& known);
+  void note_metric(const std::string& loader, const std::string& metric);
   EventFile& file_of(const std::string& folder);
+  // If the file is a new one, it begins with the start of a session at `resume_step`.
+  EventFile& file_of(const std::string& folder, const std::optional<std::int64_t>& resume_step);
   void log_batch(const std::string& folder, const Record& record);
   bool has_own_steps(const std::string& folder) const;
   void write_experiment();

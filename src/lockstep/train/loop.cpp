@@ -574,8 +574,11 @@ void Loop::open_loggers(bool continued) {
   }
   if (memory_ != nullptr) memory_->begin_logs();  // the folder is this run's now
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
-  const RunStart start{state_.progress, continued,
-                       complete_hparams(plan_, state_, checkpointer_->initial_lrs())};
+  const RunStart start{
+      .progress = state_.progress,
+      .resumed = continued,
+      .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
+      .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>()};
   for (const auto& logger : state_.loggers) logger->start(start);
   // Kept only now: loggers that could not be started are made anew in the next attempt.
   if (memory_ != nullptr) {
