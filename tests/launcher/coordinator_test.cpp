@@ -112,6 +112,9 @@ TEST(Coordinator, BringsNodesTogether) {
   EXPECT_EQ(a.next().kind, FrameKind::kBegin);
   EXPECT_EQ(b.next().kind, FrameKind::kBegin);
   a.send(FrameKind::kEnded, encode(GenerationOutcome{.generation = 1, .well = true}));
+  const Frame told = b.next();
+  EXPECT_EQ(told.kind, FrameKind::kOthersEnded);
+  EXPECT_EQ(decode_stop(told.payload).generation, 1);
   b.send(FrameKind::kEnded, encode(GenerationOutcome{.generation = 1, .well = true}));
   EXPECT_EQ(decode_end(a.next().payload).code, 0);
   EXPECT_EQ(decode_end(b.next().payload).code, 0);

@@ -39,6 +39,8 @@ struct Table {
       over[node] = decode_end(payload);
     } else if (kind == FrameKind::kRegroup) {
       regrouped.push_back(node);
+    } else if (kind == FrameKind::kOthersEnded) {
+      last[node] = decode_stop(payload).generation;
     }
   }
 
@@ -85,7 +87,7 @@ struct Table {
   int port = 100;
   std::vector<std::string> agreeing, regrouped;
   std::map<std::string, GenerationPart> prepared;
-  std::map<std::string, int> running;
+  std::map<std::string, int> running, last;
   std::map<std::string, std::string> stopped;
   std::map<std::string, RunEnd> over;
   Membership membership;
@@ -296,6 +298,21 @@ TEST(Membership, ANodeThatIsLostAfterItsRanksEndedWellChangesNothing) {
   EXPECT_THAT(table.stopped, IsEmpty());
   table.end("a", true);
   EXPECT_EQ(table.over["a"].code, 0);
+}
+
+TEST(Membership, TheLastNodeThatRunsIsToldSo) {
+  Table table({.least = 1, .most = 3});
+  for (const char* const id : {"a", "b", "c"}) table.join(id);
+  table.end("a", true);
+  EXPECT_THAT(table.last, IsEmpty());
+  table.end("c", true);
+  EXPECT_THAT(table.last, ElementsAre(std::pair("b", 1)));
+  // After a failure all nodes are stopped anyway.
+  Table failed({.least = 1, .most = 2, .max_restarts = 1});
+  failed.join("a");
+  failed.join("b");
+  failed.end("a", false, killed(0));
+  EXPECT_THAT(failed.last, IsEmpty());
 }
 
 // --- Who may go on after a cut or the loss of the coordinator.

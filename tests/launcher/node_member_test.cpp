@@ -63,7 +63,11 @@ TEST(NodeMember, TwoNodesWorkTogetherUntilTheEnd) {
   EXPECT_EQ(b.part.first_rank, 2);
   EXPECT_EQ(a.part.run_id, b.part.run_id);
   EXPECT_EQ(to_string(a.master), to_string(b.master));
+  EXPECT_FALSE(second.others_ended(1));
   first.ended({.generation = 1, .well = true});
+  EXPECT_TRUE(eventually([&] { return second.others_ended(1); }));
+  EXPECT_FALSE(first.others_ended(1)) << "the ranks of the second node still run";
+  EXPECT_FALSE(second.others_ended(2));
   second.ended({.generation = 1, .well = true});
   EXPECT_EQ(std::get<RunEnd>(first.next()).code, 0);
   EXPECT_EQ(std::get<RunEnd>(second.next()).code, 0);

@@ -405,6 +405,10 @@ class NodeLauncher {
     programs.grace = milliseconds(options_.grace.value_or(last ? kGrace : kRestartGrace));
     programs.stopped_grace = milliseconds(options_.timeout);
     if (nodes_) programs.others_ended = [this, attempt] { return nodes_->others_ended(attempt); };
+    if (member_) {
+      const int generation = attempt + 1;
+      programs.others_ended = [this, generation] { return member_->others_ended(generation); };
+    }
     programs.on_started = [this] { say_restarted(); };
     if (memory_) {
       programs.inherited_fd = memory_->descriptor();

@@ -83,7 +83,17 @@ void Membership::ended(const std::string& node, const GenerationOutcome& outcome
   if (!outcome.well && phase_ == RunPhase::kRun) {
     stop(outcome.failure ? to_string(*outcome.failure) : name_of_node(node) + " stopped its ranks");
   }
+  if (phase_ == RunPhase::kRun) tell_last_node();
   tick(now);
+}
+
+// If the ranks of all nodes but one have ended, that node is told: no rank waits for its ranks any
+// more, and those that are stopped by a signal would keep the run for ever.
+void Membership::tell_last_node() {
+  std::vector<std::string> running = current_.nodes;
+  std::erase_if(running, [this](const std::string& node) { return outcomes_.contains(node); });
+  if (running.size() != 1) return;
+  send_all(running, FrameKind::kOthersEnded, encode(StopOrder{.generation = current_.number}));
 }
 
 bool Membership::is_in_generation(const std::string& node) const {

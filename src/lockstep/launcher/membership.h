@@ -88,6 +88,7 @@ class Membership {
   void prepare(const std::vector<std::string>& nodes, Time now);
   void begin();
   void stop(const std::string& why);
+  void tell_last_node();
   void settle(Time now);
   void gather(const std::string& why, std::chrono::milliseconds wait, Time now);
   void end(const RunEnd& end);

@@ -88,6 +88,11 @@ std::variant<BegunGeneration, RunEnd> NodeMember::next() {
   return generation;
 }
 
+bool NodeMember::others_ended(int generation) {
+  const std::lock_guard lock(mutex_);
+  return others_ended_ == generation;
+}
+
 void NodeMember::ended(GenerationOutcome outcome) {
   const std::lock_guard lock(mutex_);
   running_ = 0;
@@ -336,6 +341,9 @@ void NodeMember::take(const Frame& frame) {
     changed_.notify_all();
   } else if (frame.kind == FrameKind::kStop) {
     if (number() == self_.begun.number) stop_.wake();
+  } else if (frame.kind == FrameKind::kOthersEnded) {
+    const std::lock_guard lock(mutex_);
+    others_ended_ = number();
   } else if (frame.kind == FrameKind::kOver) {
     const std::lock_guard lock(mutex_);
     over_ = decode_end(frame.payload);

@@ -70,6 +70,9 @@ class NodeMember {
   // Readable when the ranks of the generation must be stopped.
   int stop_fd() const { return stop_.fd(); }
 
+  // Whether the ranks of all other nodes have ended well in this generation.
+  bool others_ended(int generation);
+
   // Must be called when all ranks of the generation have ended on this node. Before this, the node
   // joins no other coordinator, so a node never has ranks of two generations.
   void ended(GenerationOutcome outcome);
@@ -115,7 +118,8 @@ class NodeMember {
   std::optional<BegunGeneration> begun_;
   std::optional<RunEnd> over_;
   std::vector<std::pair<rendezvous::FrameKind, std::string>> outgoing_;
-  int running_ = 0;  // the generation whose ranks run here; 0: none
+  int running_ = 0;       // the generation whose ranks run here; 0: none
+  int others_ended_ = 0;  // the last generation whose other nodes are done; 0: none
   bool leaving_ = false;
 
   std::thread thread_;  // last: it uses all of the above

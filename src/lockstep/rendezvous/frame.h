@@ -36,15 +36,16 @@ enum class FrameKind : std::uint16_t {
   kLeave,    // id
 
   // Between the launchers of a run whose number of nodes may change (launcher/node_messages.h).
-  kJoin,      // a node wants to take part: its description
-  kPrepare,   // to a node: its part in the next generation
-  kAgree,     // from a node: the number of the generation that it was prepared for
-  kBegin,     // to a node: the number of the generation whose ranks it starts now
-  kStop,      // to a node: the number of the generation whose ranks it stops, and why
-  kEnded,     // from a node: how its ranks of a generation ended
-  kRegroup,   // to a node: too few nodes are here; look at all endpoints again
-  kOver,      // to a node: the run is over: an exit code and a text
-  kHeartbeat  // from both sides: "still alive"
+  kJoin,         // a node wants to take part: its description
+  kPrepare,      // to a node: its part in the next generation
+  kAgree,        // from a node: the number of the generation that it was prepared for
+  kBegin,        // to a node: the number of the generation whose ranks it starts now
+  kStop,         // to a node: the number of the generation whose ranks it stops, and why
+  kEnded,        // from a node: how its ranks of a generation ended
+  kRegroup,      // to a node: too few nodes are here; look at all endpoints again
+  kOver,         // to a node: the run is over: an exit code and a text
+  kHeartbeat,    // from both sides: "still alive"
+  kOthersEnded,  // to a node: the generation in which the ranks of all other nodes have ended well
 };
 
 // The other side has another version of this protocol.
