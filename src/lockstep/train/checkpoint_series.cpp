@@ -59,7 +59,7 @@ CheckpointSeries::CheckpointSeries(const CheckpointOptions& options, Checkpointe
 }
 
 void CheckpointSeries::after_step() {
-  check_optimizers_once();
+  if (options_.mode == CheckpointMode::kFull && store_) checkpointer_.check_optimizers_once();
   if (options_.save_every_batches > 0) ++unsaved_batches_;
   // While gradients wait for a later batch, the save waits, too.
   const bool is_due = options_.save_every_batches > 0 && state_.can_snapshot &&
@@ -84,15 +84,6 @@ void CheckpointSeries::prepare_memory() {
   }
   prepared_ = true;
   writer_.submit([this, large = std::move(large)] { copy_ = memory_for_copy(large); });
-}
-
-// Some optimizers have a state only after their first step. An error now costs one batch; an error
-// at the first checkpoint would cost an epoch.
-void CheckpointSeries::check_optimizers_once() {
-  if (options_.mode != CheckpointMode::kFull || !store_) return;
-  for (const auto& name : state_.stepped) {
-    if (checked_.insert(name).second) state_.optimizers[name]->check_state();
-  }
 }
 
 void CheckpointSeries::after_epoch() {

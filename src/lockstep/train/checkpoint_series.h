@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
-#include <string>
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/checkpoint/background_writer.h"
@@ -87,7 +85,6 @@ class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
     std::optional<std::filesystem::path> best = {};  // the run's best checkpoint, with is_epoch
   };
 
-  void check_optimizers_once();
   void prepare_memory();
   void save_last();
   StateDict content();
@@ -101,7 +98,6 @@ class CheckpointSeries : public std::enable_shared_from_this<CheckpointSeries> {
   Selection selection_;
   std::optional<checkpoint::Store> store_;  // rank 0's
   std::int64_t unsaved_batches_ = 0;
-  std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
   StateDict copy_;         // what is written, or was written last; or memory for the first save
   bool prepared_ = false;  // copy_ has memory, or gets it
   std::optional<Unreported> unreported_;

@@ -85,6 +85,12 @@ void Checkpointer::finish_writing() {
   for (const auto& series : series_) series->finish_writing();
 }
 
+void Checkpointer::check_optimizers_once() {
+  for (const auto& name : state_.stepped) {
+    if (checked_.insert(name).second) state_.optimizers[name]->check_state();
+  }
+}
+
 StateDict Checkpointer::snapshot(StateDict* reuse) {
   if (!state_.can_snapshot) {
     throw Error(

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/named.h"
@@ -71,6 +73,11 @@ class Checkpointer {
   // snapshot, is used for it, and then it takes as long as memcpy (state/copy.h).
   StateDict snapshot(StateDict* reuse = nullptr);
 
+  // Not collective. Called after a step: throws Error if the state of an optimizer that has made
+  // its first step cannot be saved, because some have a state only then. An error now costs one
+  // batch; an error at the first checkpoint would cost an epoch.
+  void check_optimizers_once();
+
   // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
   void note_epoch();
 
@@ -118,6 +125,7 @@ class Checkpointer {
   Named<double> initial_lrs_;
   std::optional<StateDict> best_weights_;  // with load_best_on_end
   std::vector<std::shared_ptr<CheckpointSeries>> series_;
+  std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
 };
 
 }  // namespace lockstep

@@ -737,21 +737,13 @@ void Loop::take_point_if(bool wanted) {
 bool Loop::after_batch() {
   memory_->count_batch();
   report_recovery();
-  check_optimizers_once();
+  checkpointer_->check_optimizers_once();  // without a state they could not go on from a point
   return state_.can_snapshot && may_take_point();
 }
 
 // A point counts the files of checkpoints before it as written, so it waits for them.
 bool Loop::may_take_point() const {
   return memory_->is_point_due() && !checkpointer_->is_writing();
-}
-
-// An optimizer of torch that does not save its state could not go on from a point. Some have a
-// state only after their first step.
-void Loop::check_optimizers_once() {
-  for (const auto& name : state_.stepped) {
-    if (checked_.insert(name).second) state_.optimizers[name]->check_state();
-  }
 }
 
 // Collective inside an epoch, and also between epochs if other hosts store the point, too.

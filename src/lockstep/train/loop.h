@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,7 +89,6 @@ class Loop {
   void take_snapshot(KeptRun& kept);
   bool after_batch();
   bool may_take_point() const;
-  void check_optimizers_once();
   std::optional<std::string> stop_request();
   void finish_point();
   void abandon() noexcept;
@@ -124,7 +122,6 @@ class Loop {
   std::unique_ptr<LoaderPass> pass_;
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;
-  std::set<std::string> checked_;  // optimizers whose state can be saved, after their first step
 
   std::size_t loader_index_ = 0;  // the current loader
   std::int64_t first_batch_ = 0;  // of the current loader, after a resume
