@@ -64,7 +64,7 @@ TEST(LaunchedRank, NotesAFailure) {
   for (const auto& note : memory->failures()) std::cout << "before: " << note.reason << '\n';
   memory->note_failure({.attempt = memory->attempt(),
                         .rank = 0,
-                        .kind = static_cast<process::NoteKind>(kind),
+                        .kind = static_cast<process::FailureKind>(kind),
                         .epoch = 1,
                         .batch = batch,
                         .reason = fmt::format("attempt {} fails", memory->attempt())});

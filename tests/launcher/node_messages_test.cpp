@@ -9,7 +9,7 @@ namespace {
 
 const AttemptFailure kFailure{.attempt = 4,
                               .rank = 3,
-                              .kind = process::NoteKind::kOutOfMemory,
+                              .kind = process::FailureKind::kOutOfMemory,
                               .epoch = 2,
                               .batch = 7,
                               .shell_code = 137,

@@ -142,7 +142,7 @@ TEST(Nodes, ARankThatIsCertainlyToBlameComesBeforeTheFirstOne) {
   const AttemptFailure lost{
       .rank = 0, .shell_code = 1, .blame = Blame::kLikely, .how = "exit code 1"};
   const AttemptFailure killed{.rank = 3,
-                              .kind = process::NoteKind::kOutOfMemory,
+                              .kind = process::FailureKind::kOutOfMemory,
                               .epoch = 2,
                               .batch = 5,
                               .shell_code = 137,
@@ -158,7 +158,7 @@ TEST(Nodes, ARankThatIsCertainlyToBlameComesBeforeTheFirstOne) {
         const auto cause = nodes.conclude(0, killed);
         ASSERT_TRUE(cause);
         EXPECT_EQ(cause->rank, 3);
-        EXPECT_EQ(cause->kind, process::NoteKind::kOutOfMemory);
+        EXPECT_EQ(cause->kind, process::FailureKind::kOutOfMemory);
         EXPECT_EQ(cause->epoch, 2);
         EXPECT_EQ(cause->batch, 5);
         EXPECT_EQ(cause->shell_code, 137);

@@ -9,8 +9,8 @@ namespace lockstep::launcher {
 namespace {
 
 using namespace std::chrono_literals;
+using process::FailureKind;
 using process::FailureNote;
-using process::NoteKind;
 using testing::HasSubstr;
 
 const auto kStart = std::chrono::steady_clock::time_point(100s);
@@ -31,7 +31,7 @@ RankEnd told_to_stop(int rank) {
           .last_lines = {}};
 }
 
-FailureNote note(int rank, NoteKind kind, std::chrono::milliseconds after) {
+FailureNote note(int rank, FailureKind kind, std::chrono::milliseconds after) {
   return {.attempt = 0,
           .rank = rank,
           .kind = kind,
@@ -41,14 +41,14 @@ FailureNote note(int rank, NoteKind kind, std::chrono::milliseconds after) {
           .time = kStart + after};
 }
 
-AttemptFailure failure(NoteKind kind, std::int64_t batch, int shell_code = 1) {
+AttemptFailure failure(FailureKind kind, std::int64_t batch, int shell_code = 1) {
   return {
       .rank = 1, .kind = kind, .epoch = 1, .batch = batch, .shell_code = shell_code, .how = "boom"};
 }
 
 TEST(FindCause, NothingIfAllEndedWell) {
   const ProgramsEnd ended{.ranks = {exited(0, 0, 1ms), exited(1, 0, 2ms)}};
-  EXPECT_FALSE(find_cause(0, ended, {note(0, NoteKind::kError, 1ms)}));
+  EXPECT_FALSE(find_cause(0, ended, {note(0, FailureKind::kError, 1ms)}));
 }
 
 TEST(FindCause, ARankThatLostAnotherOneIsNotBlamed) {
@@ -58,7 +58,7 @@ TEST(FindCause, ARankThatLostAnotherOneIsNotBlamed) {
   const auto cause = find_cause(0, ended, {});
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->rank, 1);
-  EXPECT_EQ(cause->kind, NoteKind::kLost);
+  EXPECT_EQ(cause->kind, FailureKind::kLost);
   EXPECT_EQ(cause->shell_code, 137);
   EXPECT_EQ(cause->blame, Blame::kCertain);
   EXPECT_EQ(to_string(*cause), "rank 1: killed by signal 9 (Killed)");
@@ -69,20 +69,20 @@ TEST(FindCause, ARankThatLostAnotherOneIsNotBlamed) {
 
 TEST(FindCause, WhatARankSaysOfItselfCounts) {
   const ProgramsEnd ended{.ranks = {exited(0, 1, 5ms), exited(1, 1, 6ms)}, .first_failure = 0};
-  const auto cause = find_cause(0, ended, {note(1, NoteKind::kError, 1ms)});
+  const auto cause = find_cause(0, ended, {note(1, FailureKind::kError, 1ms)});
   ASSERT_TRUE(cause);
   EXPECT_EQ(to_string(*cause), "rank 1 (epoch 1, batch 3): boom");
-  EXPECT_EQ(cause->kind, NoteKind::kError);
+  EXPECT_EQ(cause->kind, FailureKind::kError);
   EXPECT_EQ(cause->shell_code, 1);
   // A note of an earlier attempt says nothing about this one.
-  EXPECT_EQ(find_cause(1, ended, {note(1, NoteKind::kError, 1ms)})->kind, NoteKind::kLost);
+  EXPECT_EQ(find_cause(1, ended, {note(1, FailureKind::kError, 1ms)})->kind, FailureKind::kLost);
 }
 
 TEST(FindCause, TheEarlierOfADeathAndANoteCounts) {
   const ProgramsEnd ended{.ranks = {exited(0, 1, 9ms), killed(1, SIGSEGV, 5ms)},
                           .first_failure = 1};
-  EXPECT_EQ(find_cause(0, ended, {note(0, NoteKind::kError, 7ms)})->rank, 1);
-  EXPECT_EQ(find_cause(0, ended, {note(0, NoteKind::kError, 2ms)})->rank, 0);
+  EXPECT_EQ(find_cause(0, ended, {note(0, FailureKind::kError, 7ms)})->rank, 1);
+  EXPECT_EQ(find_cause(0, ended, {note(0, FailureKind::kError, 2ms)})->rank, 0);
 }
 
 TEST(FindCause, AStoppedRankIsTheCauseAndNotTheOneThatGaveUp) {
@@ -92,10 +92,10 @@ TEST(FindCause, AStoppedRankIsTheCauseAndNotTheOneThatGaveUp) {
   const auto cause = find_cause(0, ended, {});
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->rank, 0);
-  EXPECT_EQ(cause->kind, NoteKind::kHang);
+  EXPECT_EQ(cause->kind, FailureKind::kHang);
   EXPECT_EQ(cause->shell_code, 1);
   // The rank that gave up is on another node.
-  EXPECT_EQ(find_cause(0, {.ranks = {suspended}}, {})->kind, NoteKind::kHang);
+  EXPECT_EQ(find_cause(0, {.ranks = {suspended}}, {})->kind, FailureKind::kHang);
 }
 
 TEST(FindCause, NoRankOfThisHostIfItsRanksWereOnlyToldToStop) {
@@ -106,44 +106,45 @@ TEST(DecideRestart, WaitsLongerEachTime) {
   std::vector<AttemptFailure> failures;
   std::vector<std::int64_t> waits;
   for (int i = 0; i < 9; ++i) {
-    failures.push_back(failure(NoteKind::kLost, -1));
+    failures.push_back(failure(FailureKind::kLost, -1));
     const RestartDecision decision = decide_restart(failures, 9);
     ASSERT_TRUE(decision.restart);
     waits.push_back(decision.wait.count());
   }
   EXPECT_THAT(waits, testing::ElementsAre(0, 100, 200, 400, 800, 1600, 3200, 5000, 5000));
-  failures.push_back(failure(NoteKind::kLost, -1));
+  failures.push_back(failure(FailureKind::kLost, -1));
   EXPECT_FALSE(decide_restart(failures, 9).restart);
   EXPECT_THAT(decide_restart(failures, 9).why_not, HasSubstr("--max-restarts 9"));
 }
 
 TEST(DecideRestart, WhatWillFailAgainIsNotTried) {
-  EXPECT_THAT(decide_restart({failure(NoteKind::kConfig, 3)}, 9).why_not,
+  EXPECT_THAT(decide_restart({failure(FailureKind::kConfig, 3)}, 9).why_not,
               HasSubstr("wrong option"));
   for (const int code : {2, 126, 127}) {
-    EXPECT_THAT(decide_restart({failure(NoteKind::kLost, -1, code)}, 9).why_not,
+    EXPECT_THAT(decide_restart({failure(FailureKind::kLost, -1, code)}, 9).why_not,
                 HasSubstr(std::to_string(code)));
   }
-  EXPECT_TRUE(decide_restart({failure(NoteKind::kLost, -1, 1)}, 9).restart);
-  EXPECT_TRUE(decide_restart({failure(NoteKind::kHang, 3)}, 9).restart);
+  EXPECT_TRUE(decide_restart({failure(FailureKind::kLost, -1, 1)}, 9).restart);
+  EXPECT_TRUE(decide_restart({failure(FailureKind::kHang, 3)}, 9).restart);
   // The rank has said what it was, so its exit code does not count.
-  EXPECT_TRUE(decide_restart({failure(NoteKind::kError, 3, 2)}, 9).restart);
+  EXPECT_TRUE(decide_restart({failure(FailureKind::kError, 3, 2)}, 9).restart);
 }
 
 TEST(DecideRestart, TheSameFailureAtTheSameBatchTwiceEndsTheRun) {
-  for (const NoteKind kind : {NoteKind::kError, NoteKind::kOutOfMemory}) {
+  for (const FailureKind kind : {FailureKind::kError, FailureKind::kOutOfMemory}) {
     EXPECT_TRUE(decide_restart({failure(kind, 3)}, 9).restart);
     EXPECT_TRUE(decide_restart({failure(kind, 3), failure(kind, 4)}, 9).restart);
     // A death between them changes nothing.
     const auto decision =
-        decide_restart({failure(kind, 3), failure(NoteKind::kLost, -1), failure(kind, 3)}, 9);
+        decide_restart({failure(kind, 3), failure(FailureKind::kLost, -1), failure(kind, 3)}, 9);
     EXPECT_FALSE(decision.restart);
     EXPECT_THAT(decision.why_not, HasSubstr("twice"));
   }
-  EXPECT_TRUE(decide_restart({failure(NoteKind::kError, 3), failure(NoteKind::kOutOfMemory, 3)}, 9)
-                  .restart);
   EXPECT_TRUE(
-      decide_restart({failure(NoteKind::kLost, 3), failure(NoteKind::kLost, 3)}, 9).restart);
+      decide_restart({failure(FailureKind::kError, 3), failure(FailureKind::kOutOfMemory, 3)}, 9)
+          .restart);
+  EXPECT_TRUE(
+      decide_restart({failure(FailureKind::kLost, 3), failure(FailureKind::kLost, 3)}, 9).restart);
 }
 
 // All other ranks have ended well, and the launcher has ended this one.
@@ -155,7 +156,7 @@ TEST(Restarts, ARankThatWasLeftStoppedIsAHang) {
   const auto cause = find_cause(0, ended, {});
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->rank, 1);
-  EXPECT_EQ(cause->kind, process::NoteKind::kHang);
+  EXPECT_EQ(cause->kind, process::FailureKind::kHang);
   EXPECT_EQ(cause->shell_code, 1);
   EXPECT_TRUE(decide_restart({*cause}, 1).restart);
 }

@@ -364,26 +364,6 @@ TEST(HostGroup, ALongWaitIsToldWithTheRanksThatAreLate) {
   EXPECT_EQ(told, (std::vector<std::vector<int>>{{2}, {}}));
 }
 
-TEST(FailureKind, IsFoundFromTheException) {
-  struct OwnConfigError : ConfigError {
-    using ConfigError::ConfigError;
-  };
-  EXPECT_EQ(failure_kind(ConfigError("workers: expected 1 or more")), FailureKind::kConfig);
-  EXPECT_EQ(failure_kind(OwnConfigError("workers")), FailureKind::kConfig);
-  EXPECT_EQ(failure_kind(std::bad_alloc()), FailureKind::kOutOfMemory);
-  for (const char* const text :
-       {"[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you "
-        "tried "
-        "to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
-        "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.",
-        "CUDA out of memory. Tried to allocate 2.00 GiB", "CUDA error: out of memory",
-        "shared memory: cannot get 800 bytes: Cannot allocate memory"}) {
-    EXPECT_EQ(failure_kind(std::runtime_error(text)), FailureKind::kOutOfMemory) << text;
-  }
-  EXPECT_EQ(failure_kind(DataError("image 7 is broken")), FailureKind::kError);
-  EXPECT_EQ(failure_kind(std::logic_error("memory")), FailureKind::kError);
-}
-
 TEST(HostGroup, AFailureHasItsKindAndTheProgressOfItsRank) {
   const auto memory = std::make_shared<HostGroupMemory>(3);
   HostGroup one(memory, {.rank = 1});

@@ -241,17 +241,17 @@ TEST(MemoryFile, KeepsNotesOfFailures) {
   const auto start = std::chrono::steady_clock::now();
   memory.note_failure({.attempt = 1,
                        .rank = 3,
-                       .kind = NoteKind::kOutOfMemory,
+                       .kind = FailureKind::kOutOfMemory,
                        .epoch = 2,
                        .batch = 17,
                        .reason = "not enough memory"});
   memory.note_failure(
-      {.attempt = 2, .rank = 0, .kind = NoteKind::kHang, .reason = std::string(5000, 'r')});
+      {.attempt = 2, .rank = 0, .kind = FailureKind::kHang, .reason = std::string(5000, 'r')});
   const auto notes = memory.failures();
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_EQ(notes[0].attempt, 1);
   EXPECT_EQ(notes[0].rank, 3);
-  EXPECT_EQ(notes[0].kind, NoteKind::kOutOfMemory);
+  EXPECT_EQ(notes[0].kind, FailureKind::kOutOfMemory);
   EXPECT_EQ(notes[0].epoch, 2);
   EXPECT_EQ(notes[0].batch, 17);
   EXPECT_EQ(notes[0].reason, "not enough memory");

@@ -62,7 +62,7 @@ AttemptFailure read_failure(FieldReader& fields) {
   AttemptFailure failure;
   failure.attempt = small(fields);
   failure.rank = small(fields);
-  failure.kind = static_cast<process::NoteKind>(fields.integer());
+  failure.kind = static_cast<process::FailureKind>(fields.integer());
   failure.epoch = fields.integer();
   failure.batch = fields.integer();
   failure.shell_code = small(fields);

@@ -7,8 +7,7 @@
 namespace lockstep::launcher {
 namespace {
 
-using process::NoteKind;
-using namespace std::chrono_literals;
+using process::FailureKind;
 
 // Exit codes that mean the same for every program: see docs/decisions/launcher.md.
 constexpr int kWrongUsage = 2;
@@ -36,8 +35,8 @@ Blame blame_for(const RankEnd& rank) {
   return rank.end.exit_code == kAnotherFailed ? Blame::kConsequence : Blame::kLikely;
 }
 
-bool is_same_place(const AttemptFailure& one, const AttemptFailure& other) {
-  return one.kind == other.kind && one.epoch == other.epoch && one.batch == other.batch;
+process::FailurePlace to_place(const AttemptFailure& failure) {
+  return {.kind = failure.kind, .epoch = failure.epoch, .batch = failure.batch};
 }
 
 std::string place_of(const AttemptFailure& failure) {
@@ -90,7 +89,7 @@ std::optional<AttemptFailure> find_cause(int attempt, const ProgramsEnd& ended,
       (first == nullptr || blame_for(*first) != Blame::kCertain)) {
     return AttemptFailure{.attempt = attempt,
                           .rank = suspended->rank,
-                          .kind = NoteKind::kHang,
+                          .kind = FailureKind::kHang,
                           .shell_code = first != nullptr ? first->end.shell_code() : 1,
                           .blame = Blame::kCertain,
                           .how = "a signal had stopped it (SIGSTOP or Ctrl-Z)"};
@@ -98,7 +97,7 @@ std::optional<AttemptFailure> find_cause(int attempt, const ProgramsEnd& ended,
   if (first == nullptr) return std::nullopt;
   return AttemptFailure{.attempt = attempt,
                         .rank = first->rank,
-                        .kind = NoteKind::kLost,
+                        .kind = FailureKind::kLost,
                         .shell_code = first->end.shell_code(),
                         .blame = blame_for(*first),
                         .how = to_string(first->end)};
@@ -106,32 +105,28 @@ std::optional<AttemptFailure> find_cause(int attempt, const ProgramsEnd& ended,
 
 RestartDecision decide_restart(const std::vector<AttemptFailure>& failures, int max_restarts) {
   const AttemptFailure& last = failures.back();
-  if (last.kind == NoteKind::kConfig) {
+  if (last.kind == FailureKind::kConfig) {
     return {.why_not = "a wrong option would be wrong again"};
   }
   // A rank that noted another failure may have any exit code.
-  if (last.kind == NoteKind::kLost && will_fail_again(last.shell_code)) {
+  if (last.kind == FailureKind::kLost && will_fail_again(last.shell_code)) {
     return {.why_not = fmt::format(
                 "exit code {} means {}, which another attempt does not change", last.shell_code,
                 last.shell_code == kWrongUsage ? "a wrong option"
                                                : "that the program cannot be started")};
   }
-  if (last.kind == NoteKind::kError || last.kind == NoteKind::kOutOfMemory) {
-    const bool again = std::any_of(failures.begin(), failures.end() - 1, [&](const auto& earlier) {
-      return is_same_place(earlier, last);
-    });
-    if (again) {
-      return {.why_not = fmt::format("{} came at the same place twice", name_of(last.kind))};
-    }
+  const bool again = std::any_of(failures.begin(), failures.end() - 1, [&](const auto& earlier) {
+    return is_repetition(to_place(earlier), to_place(last));
+  });
+  if (again) {
+    const bool no_memory = last.kind == FailureKind::kOutOfMemory;
+    return {.why_not = fmt::format("{} came at the same place twice",
+                                   no_memory ? "out of memory" : "an exception")};
   }
   if (static_cast<int>(failures.size()) > max_restarts) {
     return {.why_not = fmt::format("no restart is left of --max-restarts {}", max_restarts)};
   }
-  // The first restart begins at once, because it is mostly enough. The wait of later ones doubles.
-  std::chrono::milliseconds wait = 0ms;
-  for (std::size_t i = 1; i < failures.size() && wait < 5s; ++i)
-    wait = wait == 0ms ? 100ms : 2 * wait;
-  return {.restart = true, .wait = std::min<std::chrono::milliseconds>(wait, 5s)};
+  return {.restart = true, .wait = process::restart_backoff(static_cast<int>(failures.size()))};
 }
 
 }  // namespace lockstep::launcher

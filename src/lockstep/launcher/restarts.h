@@ -23,7 +23,7 @@ enum class Blame : int {
 struct AttemptFailure {
   int attempt = 0;
   int rank = -1;  // -1: not a rank, but a launcher
-  process::NoteKind kind = process::NoteKind::kLost;
+  process::FailureKind kind = process::FailureKind::kLost;
   std::int64_t epoch = -1;  // -1: not known
   std::int64_t batch = -1;
   int shell_code = 1;  // the exit code with which the launcher ends if there is no other attempt

@@ -82,20 +82,6 @@ std::string describe_failure(int rank, std::string_view progress, std::string_vi
   return fmt::format("rank {}{}: {}", rank, progress, reason);
 }
 
-FailureKind failure_kind(const std::exception& error) {
-  if (dynamic_cast<const ConfigError*>(&error) != nullptr) return FailureKind::kConfig;
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return FailureKind::kOutOfMemory;
-  // This module does not include torch, so it finds LibTorch's errors by their words: "CUDA out of
-  // memory", "DefaultCPUAllocator: can't allocate memory" (or "not enough memory"). "Cannot
-  // allocate memory" is the system's text for ENOMEM, which our own errors quote.
-  const std::string_view text = error.what();
-  for (const std::string_view words :
-       {"out of memory", "can't allocate memory", "not enough memory", "Cannot allocate memory"}) {
-    if (text.find(words) != std::string_view::npos) return FailureKind::kOutOfMemory;
-  }
-  return FailureKind::kError;
-}
-
 std::string list_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/process/failure.h"
 #include "lockstep/process/process.h"
 #include "lockstep/process/shared_memory.h"
 
@@ -34,19 +35,6 @@ enum class Operation : std::uint8_t {
   kDevices,  // the announcement of a collective on the ranks' devices
 };
 std::string_view name_of(Operation operation);
-
-// What made a rank fail. It decides whether another attempt is worth it.
-enum class FailureKind : std::uint32_t {
-  kError,        // an exception
-  kConfig,       // a wrong option: the next attempt would fail, too
-  kOutOfMemory,  // an exception for lack of memory
-  kLost,         // its process was killed or ended
-  kHang,         // it did not answer within the time limit, or its process is stopped
-};
-
-// kConfig for a ConfigError, kOutOfMemory for std::bad_alloc and for an error whose message says
-// that memory is lacking (LibTorch has such errors), kError for any other exception.
-FailureKind failure_kind(const std::exception& error);
 
 struct RankFailure {
   int rank = 0;

@@ -132,22 +132,6 @@ std::chrono::steady_clock::time_point time_of(std::int64_t nanoseconds) {
 
 }  // namespace
 
-std::string_view name_of(NoteKind kind) {
-  switch (kind) {
-    case NoteKind::kError:
-      return "an exception";
-    case NoteKind::kConfig:
-      return "a wrong option";
-    case NoteKind::kOutOfMemory:
-      return "out of memory";
-    case NoteKind::kLost:
-      return "lost";
-    case NoteKind::kHang:
-      return "no answer";
-  }
-  return "a failure of an unknown kind";
-}
-
 // One of the two places of a run. Its bytes are at offset ... offset + capacity; no two places
 // overlap. There is no other list of what is in use, so nothing can get lost when a process is
 // killed here.
@@ -465,7 +449,7 @@ std::vector<FailureNote> MemoryFile::failures() const {
       continue;
     notes.push_back({.attempt = content.attempt,
                      .rank = content.rank,
-                     .kind = static_cast<NoteKind>(content.kind),
+                     .kind = static_cast<FailureKind>(content.kind),
                      .epoch = content.epoch,
                      .batch = content.batch,
                      .reason = std::string(content.reason.data(), content.size),

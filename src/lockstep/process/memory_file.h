@@ -19,25 +19,16 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/process/environment.h"
+#include "lockstep/process/failure.h"
 
 namespace lockstep::process {
-
-// What kind of failure a note is about. The numbers are stored.
-enum class NoteKind : int {
-  kError = 0,        // an exception
-  kConfig = 1,       // a wrong option: another attempt would fail in the same way
-  kOutOfMemory = 2,  // the program could not get enough memory
-  kLost = 3,         // the process ended or was killed without a word
-  kHang = 4,         // the rank did not answer within the time limit
-};
-std::string_view name_of(NoteKind kind);  // "an exception", "out of memory"
 
 // A failure of one rank. A rank notes only its own failures, or that another rank was lost or
 // hangs, and never that it gave up because of another rank: that rank is the one to blame.
 struct FailureNote {
   int attempt = 0;
   int rank = 0;
-  NoteKind kind = NoteKind::kError;
+  FailureKind kind = FailureKind::kError;
   std::int64_t epoch = -1;  // -1: outside of an epoch
   std::int64_t batch = -1;  // -1: outside of a batch
   std::string reason = {};  // cut to MemoryFile::kLongestReason bytes

@@ -9,21 +9,13 @@ namespace lockstep {
 using process::FailureKind;
 using process::RankFailure;
 
-std::string_view name_of(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kError:
-      return "error";
-    case FailureKind::kConfig:
-      return "wrong option";
-    case FailureKind::kOutOfMemory:
-      return "out of memory";
-    case FailureKind::kLost:
-      return "lost";
-    case FailureKind::kHang:
-      return "hang";
-  }
-  return "error";
+namespace {
+
+process::FailurePlace to_place(const RankFailure& failure) {
+  return {.kind = failure.kind, .epoch = failure.epoch, .batch = failure.batch};
 }
+
+}  // namespace
 
 bool RestartPolicy::allows_another(const RankFailure& failure) {
   const bool repeated = is_repeated(failure);
@@ -41,24 +33,10 @@ bool RestartPolicy::allows_another(const RankFailure& failure) {
   return false;
 }
 
-// Whether user code or a lack of memory has ended an earlier attempt at the same batch. The rank
-// does not count: with fewer workers another rank has the same samples.
 bool RestartPolicy::is_repeated(const RankFailure& failure) const {
-  if (failure.kind != FailureKind::kError && failure.kind != FailureKind::kOutOfMemory) {
-    return false;
-  }
   return std::ranges::any_of(failures_, [&](const RankFailure& earlier) {
-    return earlier.kind == failure.kind && earlier.epoch == failure.epoch &&
-           earlier.batch == failure.batch;
+    return is_repetition(to_place(earlier), to_place(failure));
   });
-}
-
-std::chrono::milliseconds RestartPolicy::backoff() const {
-  using std::chrono::milliseconds;
-  constexpr milliseconds kMost(5000);
-  if (restarts_ <= 1) return milliseconds(0);
-  const int doublings = std::min(restarts_ - 2, 10);
-  return std::min(milliseconds(100) * (1 << doublings), kMost);
 }
 
 std::string RestartPolicy::describe_refusal() const {

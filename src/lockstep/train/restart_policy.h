@@ -8,15 +8,11 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/process/host_group.h"
 
 namespace lockstep {
-
-// "lost", "hang", "error", "out of memory", "wrong option": for files and messages.
-std::string_view name_of(process::FailureKind kind);
 
 class RestartPolicy {
  public:
@@ -31,9 +27,8 @@ class RestartPolicy {
   // Notes the failure. Returns whether another attempt is allowed, and counts it then.
   bool allows_another(const process::RankFailure& failure);
 
-  // How long to wait before the attempt that was allowed last: not at all before the first restart,
-  // then 0.1 s, and twice as long each time, up to 5 s.
-  std::chrono::milliseconds backoff() const;
+  // How long to wait before the attempt that was allowed last.
+  std::chrono::milliseconds backoff() const { return process::restart_backoff(restarts_); }
 
   // After a refusal: why, and what happened each time. Empty if there was no refusal, or if the
   // only failure is the last one.

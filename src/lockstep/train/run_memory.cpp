@@ -28,38 +28,6 @@ process::RankFailure failure_of(const Engine::AttemptFailure& failure) {
   return found;
 }
 
-process::NoteKind note_kind(process::FailureKind kind) {
-  switch (kind) {
-    case process::FailureKind::kConfig:
-      return process::NoteKind::kConfig;
-    case process::FailureKind::kOutOfMemory:
-      return process::NoteKind::kOutOfMemory;
-    case process::FailureKind::kLost:
-      return process::NoteKind::kLost;
-    case process::FailureKind::kHang:
-      return process::NoteKind::kHang;
-    case process::FailureKind::kError:
-      break;
-  }
-  return process::NoteKind::kError;
-}
-
-process::FailureKind failure_kind_of(process::NoteKind kind) {
-  switch (kind) {
-    case process::NoteKind::kConfig:
-      return process::FailureKind::kConfig;
-    case process::NoteKind::kOutOfMemory:
-      return process::FailureKind::kOutOfMemory;
-    case process::NoteKind::kLost:
-      return process::FailureKind::kLost;
-    case process::NoteKind::kHang:
-      return process::FailureKind::kHang;
-    case process::NoteKind::kError:
-      break;
-  }
-  return process::FailureKind::kError;
-}
-
 }  // namespace
 
 RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
@@ -70,7 +38,7 @@ RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
     if (!attempts.insert(note.attempt).second) continue;
     const process::RankFailure failure{.rank = note.rank,
                                        .reason = note.reason,
-                                       .kind = failure_kind_of(note.kind),
+                                       .kind = note.kind,
                                        .epoch = std::max<std::int64_t>(note.epoch, 0),
                                        .batch = std::max<std::int64_t>(note.batch, 0)};
     will_restart(failure);
@@ -203,7 +171,7 @@ std::optional<Recovery> RunMemory::complete_recovery() {
 void RunMemory::note_failure(const process::RankFailure& failure) {
   stored_->file().note_failure({.attempt = restarts(),
                                 .rank = failure.rank,
-                                .kind = note_kind(failure.kind),
+                                .kind = failure.kind,
                                 .epoch = failure.epoch > 0 ? failure.epoch : -1,
                                 .batch = failure.epoch > 0 ? failure.batch : -1,
                                 .reason = failure.reason});
