@@ -148,8 +148,8 @@ TEST(Concat, HasClassesIfAllAgree) {
   EXPECT_TRUE(concat({pets, range_of(0, 2)})->class_names().empty());
 }
 
-struct Scaled : ScaledDataset {
-  explicit Scaled(double scale)
+struct ScaledTargets : ScaledDataset {
+  explicit ScaledTargets(double scale)
       : own{.targets = {.kind = Normalization::kStandard, .shift = {0}, .scale = {scale}}} {}
   std::int64_t size() const override { return 1; }
   Batch sample(std::int64_t) const override { return {{"targets", torch::ones({1, 1})}}; }
@@ -158,9 +158,9 @@ struct Scaled : ScaledDataset {
 };
 
 TEST(Concat, IsScaledIfAllAreInTheSameWay) {
-  const auto tens = std::make_shared<Scaled>(10);
-  EXPECT_EQ(scaling_of(*concat({tens, std::make_shared<Scaled>(10)})), tens->own);
-  const auto mixed = concat({tens, std::make_shared<Scaled>(20)});
+  const auto tens = std::make_shared<ScaledTargets>(10);
+  EXPECT_EQ(scaling_of(*concat({tens, std::make_shared<ScaledTargets>(10)})), tens->own);
+  const auto mixed = concat({tens, std::make_shared<ScaledTargets>(20)});
   EXPECT_THAT(error_text<DataError>([&] { scaling_of(*mixed); }),
               AllOf(HasSubstr("scale [10]"), HasSubstr("data set 1"), HasSubstr("scale [20]")));
 }

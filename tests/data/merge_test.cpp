@@ -75,7 +75,7 @@ TEST(Merge, LooksOnlyAtSamplesThatAreHere) {
   EXPECT_THAT(merged->examples(2), testing::ElementsAre(3, 4));
 }
 
-struct Scaled : ScaledDataset {
+struct ScaledPairs : ScaledDataset {
   std::int64_t size() const override { return 2; }
   Batch sample(std::int64_t) const override {
     return {{"features", torch::ones({1, 1})}, {"targets", torch::ones({1, 1})}};
@@ -87,7 +87,7 @@ struct Scaled : ScaledDataset {
 };
 
 TEST(Merge, ScalingAndClassesAreThoseOfTheLastThatHasTheKey) {
-  const auto scaled = std::make_shared<Scaled>();
+  const auto scaled = std::make_shared<ScaledPairs>();
   const auto other_targets = tensor_dataset({{"targets", torch::arange(2)}});
   const auto replaced = merge({scaled, other_targets});
   EXPECT_EQ(scaling_of(*replaced), Scaling{.features = scaled->tens});
