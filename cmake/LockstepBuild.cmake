@@ -13,8 +13,9 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(LOCKSTEP_CCACHE ccache)
   if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # These settings are for the precompiled header: without them ccache does not cache files that
-    # use it.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    # use it. CCACHE_DEPEND: it takes the list of headers from the compiler instead of running the preprocessor,
+    # which crashes in g++ 12 with -fpch-deps.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         ${LOCKSTEP_CCACHE})
   endif()
