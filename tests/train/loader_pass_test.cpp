@@ -8,6 +8,7 @@
 
 #include "lockstep/comm/local.h"
 #include "tests/support/toy.h"
+#include "tests/train/late_copies.h"
 
 namespace lockstep {
 namespace {
@@ -197,6 +198,123 @@ TEST_F(PassTest, ALossOfNothingIsNotANumber) {
   handle = [](State& s) { s.set_loss(torch::tensor(0.0), mean_over(0)); };
   run();
   EXPECT_TRUE(std::isnan(state.loader_metrics.at("loss")));
+}
+
+// What a device that is late must not change. The batches are those of PassTest.
+struct LatePassTest : PassTest {
+  LatePassTest() {
+    // The global generator makes a batch, and a callback draws from it at the end of a batch.
+    const data::Loader plain = state.loaders.at("valid");
+    const auto noisy = [](std::vector<Batch>&& samples) {
+      std::vector<torch::Tensor> rows;
+      for (const Batch& sample : samples) rows.push_back(sample["features"]);
+      const torch::Tensor stacked = torch::stack(rows);
+      return Batch{{"features", stacked + torch::rand_like(stacked)}};
+    };
+    state.loaders.set("train", {plain.dataset(), {.batch_size = 4, .collate = noisy}});
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_end = [this](State& s) {
+      seen.push_back(s.batch_metrics.at("loss"));
+      if (s.batch_metrics.contains("gradient/norm")) {
+        seen.push_back(s.batch_metrics.at("gradient/norm"));
+      }
+      seen.push_back(torch::rand({}).item<double>());
+      copies.events.emplace_back("end");
+    };
+    callbacks = {hooks};
+    handle = [this](State& s) {
+      const torch::Tensor noise = torch::rand({});
+      s.batch.set("loss", (s.batch["features"].mean() * weight * noise).square().sum());
+      if (s.loader_batch == bad) s.batch.set("loss", s.batch["loss"] / 0);
+    };
+  }
+
+  void train(bool late) {
+    weight = torch::tensor({1.0F, -2.0F}).requires_grad_();
+    seen.clear();
+    copies.events.clear();
+    settings.copies = late ? &copies : nullptr;
+    Replica replica({{"weight", weight}}, alone, {});
+    ModelBuffers buffers({}, alone, {});
+    const auto optimizer = optim::OptimizerSpec(optim::SGD{.lr = 0.01}).make(replica.parameters());
+    std::vector<TrainStep> steps;
+    steps.emplace_back(StepParts{.trained = {{replica, *optimizer}},
+                                 .buffers = buffers,
+                                 .engine = *state.engine,
+                                 .copies = settings.copies},
+                       StepSettings{.clip_grad_norm = 0.5});
+    LoaderPass pass(state, callbacks, handle, steps, profiler, settings);
+    pass.run({.loader = "train"});
+  }
+
+  torch::Tensor weight;
+  std::int64_t bad = -1;
+  std::vector<double> seen;
+  LateCopies copies;
+};
+
+TEST_F(LatePassTest, ATrainedPassIsTheSame) {
+  train(false);
+  const std::vector<double> expected = seen;
+  const torch::Tensor trained = weight.detach().clone();
+  EXPECT_TRUE(copies.events.empty());
+  train(true);
+  // The norm is summed in another order, and the gradients are clipped by another multiplication.
+  ASSERT_EQ(seen.size(), 9U);
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i], expected[i], 1e-5) << i;
+  EXPECT_EQ(seen[0], expected[0]);
+  EXPECT_EQ(seen[2], expected[2]) << "what a callback draws";
+  EXPECT_TRUE(torch::allclose(weight, trained, 1e-6));
+}
+
+// The device gets the next batch and all work of this one before the host waits for its numbers.
+TEST_F(LatePassTest, TheNextBatchIsOnItsWayBeforeTheHostWaits) {
+  train(true);
+  EXPECT_THAT(copies.events, ElementsAre("send", "take",                 // batch 1
+                                         "read", "read",                 // loss and norm
+                                         "send", "wait", "wait", "end",  // batch 2 is sent
+                                         "take", "read", "read",         // and computed
+                                         "send", "wait", "wait", "end",  //
+                                         "take", "read", "read",         // batch 3
+                                         "wait", "wait", "end"));
+}
+
+TEST_F(LatePassTest, AnErrorOfTheDeviceNamesTheBatch) {
+  copies.error = "the device is gone";
+  settings.copies = &copies;
+  LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
+  weight = torch::tensor({1.0F, -2.0F});
+  EXPECT_EQ(toy::error_of([&] { pass.run({.loader = "train"}); }), "the device is gone");
+  EXPECT_EQ(pass.failed_in(), "loader 'train', batch 1");
+}
+
+TEST_F(LatePassTest, ALossThatIsNotFiniteEndsTheRunAfterItsUpdate) {
+  settings.terminate_on_nan = true;
+  bad = 2;
+  std::vector<std::string> messages;
+  for (const bool late : {false, true}) {
+    state.progress = {};
+    messages.push_back(toy::error_of([&] { train(late); }));
+    EXPECT_EQ(weight.isfinite().all().item<bool>(), !late);
+    EXPECT_EQ(seen.size(), 3U) << "no hook sees the batch";
+  }
+  EXPECT_EQ(messages[0], messages[1]);
+  EXPECT_THAT(messages[1], testing::HasSubstr("batch 2: 'loss' is inf, expected a finite number"));
+}
+
+// A batch that was read ahead is not used if the pass ends before it.
+TEST_F(LatePassTest, AnEarlyEndDropsTheBatchThatIsAhead) {
+  settings.copies = &copies;
+  weight = torch::tensor({1.0F, -2.0F});
+  std::vector<double> first;
+  auto hooks = std::make_shared<toy::Hooks>();
+  hooks->batch_start = [&](State& s) { first.push_back(s.batch["features"][0].item<double>()); };
+  hooks->batch_end = [](State& s) { s.request_loader_end(); };
+  callbacks = {hooks};
+  LoaderPass pass(state, callbacks, handle, {}, profiler, settings);
+  pass.run({.loader = "valid"});
+  pass.run({.loader = "valid"});
+  EXPECT_THAT(first, ElementsAre(1.0, 1.0));
 }
 
 }  // namespace

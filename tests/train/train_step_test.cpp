@@ -7,6 +7,7 @@
 #include "lockstep/comm/local.h"
 #include "lockstep/engine/distributed.h"
 #include "tests/support/toy.h"
+#include "tests/train/late_copies.h"
 
 namespace lockstep {
 namespace {
@@ -89,6 +90,34 @@ TEST(TrainStep, TheLastBatchOfAPassEndsAWindow) {
   Metrics metrics;
   step.update(metrics);
   EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(), 1e-12));
+}
+
+// The norm stays on the device, and the host reads it when it needs it.
+TEST(TrainStep, TheNormOfADeviceComesLater) {
+  for (const StepSettings& settings :
+       {StepSettings{.clip_grad_norm = 0.5}, StepSettings{.log_gradient_norm = true}}) {
+    Line line;
+    LateCopies copies;
+    StepParts parts = line.parts();
+    parts.copies = &copies;
+    TrainStep step(parts, settings);
+    add(step, line, kData);
+    Metrics metrics;
+    std::vector<LateMetric> late;
+    step.update(metrics, late);
+    EXPECT_FALSE(metrics.contains("gradient/norm"));
+    ASSERT_EQ(late.size(), 1U);
+    EXPECT_EQ(late.front().name, "gradient/norm");
+    EXPECT_THAT(copies.events, testing::ElementsAre("read"));
+    EXPECT_TRUE(torch::allclose(line.weight, after_whole_batch(settings), 1e-12));
+
+    Line other;
+    TrainStep waits(other.parts(), settings);
+    add(waits, other, kData);
+    waits.update(metrics);
+    const double norm = metrics.at("gradient/norm");
+    EXPECT_NEAR(late.front().value->get().item<double>(), norm, 1e-12 * norm);
+  }
 }
 
 // Computes what torch.nn.utils.clip_grad_norm_ does to the mean gradient.

@@ -48,7 +48,9 @@ LoaderPass::LoaderPass(State& state, const std::vector<CallbackPtr>& callbacks,
       settings_(std::move(settings)),
       shards_(comm::leaves_of({.rank = state.comm->rank(), .size = state.comm->size()},
                               static_cast<int>(settings_.shards))),
-      counted_phase_(counted_phase(settings_.phases)) {
+      counted_phase_(counted_phase(settings_.phases)),
+      feed_(settings_.copies),
+      losses_(settings_.copies) {
   state_.loss_key = settings_.loss_key;
   state_.outputs_ready = [this] {
     if (state_.precision.is_mixed()) widen(state_, settings_.loss_key);
@@ -91,6 +93,7 @@ void LoaderPass::run(const Start& start) {
 
   decide();  // a callback may have requested the end already, on one rank
   auto stream = epoch.stream({.first_shard = shards_.begin, .count = shards_.count()});
+  feed_.drop();
   for (std::int64_t index = window.first_batch;
        index < epoch.batches() && !state_.loader_end_requested; ++index) {
     try {
@@ -106,9 +109,11 @@ void LoaderPass::run(const Start& start) {
   state_.batch = {};
   // If the pass ended early, gradients may still wait for an update. A later epoch must not inherit
   // them.
+  UpdateMetrics last;
   for (std::size_t phase = 0; state_.is_train && phase < steps_.size(); ++phase) {
-    if (steps_[phase].due(/*last=*/true)) update(phase, state_.batch_metrics);
+    if (steps_[phase].due(/*last=*/true)) update(phase, last);
   }
+  for (const auto& [name, value] : arrived(std::move(last))) state_.batch_metrics[name] = value;
   if (state_.scaler != nullptr) state_.scaler->adjust();
 
   gather();
@@ -162,7 +167,9 @@ void LoaderPass::one_batch(const Place& at) {
   state_.stepped.clear();
   done_.clear();
   is_read_ = false;
-  Metrics of_updates;
+  losses_.clear();
+  late_checks_.clear();
+  UpdateMetrics of_updates;
   for (std::size_t phase = 0; phase < settings_.phases.size(); ++phase) {
     if (takes_place(phase)) run_phase(at, phase, of_updates);
   }
@@ -173,7 +180,10 @@ void LoaderPass::one_batch(const Place& at) {
     state_.progress.batch_step += 1;
     state_.progress.sample_step += samples;
   }
-  finish_shards(of_updates);
+  // All work of the batch is given to the device. Before the host waits for results, it gives it
+  // the next batch.
+  read_ahead(at);
+  finish_shards(std::move(of_updates));
   profiler_.count_batch();
   state_.can_snapshot = !steps_.empty() && between_steps();
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
@@ -192,7 +202,7 @@ bool LoaderPass::between_steps() const {
   return std::ranges::all_of(steps_, [](const TrainStep& step) { return step.between_steps(); });
 }
 
-void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updates) {
+void LoaderPass::run_phase(const Place& at, std::size_t phase, UpdateMetrics& of_updates) {
   TrainStep* const step = state_.is_train ? &steps_[phase] : nullptr;
   // Of the batches of this pass in which the phase takes place.
   const bool last = state_.loader_batch + settings_.phases[phase].every > state_.loader_batches;
@@ -224,15 +234,17 @@ void LoaderPass::run_phase(const Place& at, std::size_t phase, Metrics& of_updat
   if (step != nullptr && step->due(last)) update(phase, of_updates);
 }
 
-void LoaderPass::update(std::size_t phase, Metrics& of_updates) {
+void LoaderPass::update(std::size_t phase, UpdateMetrics& of_updates) {
   if (has_phases()) {
-    Metrics own;
-    steps_[phase].update(own);
-    for (const auto& [name, value] : own) {
-      of_updates[name + "/" + settings_.phases[phase].name] = value;
+    const std::string suffix = "/" + settings_.phases[phase].name;
+    UpdateMetrics own;
+    steps_[phase].update(own.now, own.late);
+    for (const auto& [name, value] : own.now) of_updates.now[name + suffix] = value;
+    for (auto& [name, value] : own.late) {
+      of_updates.late.push_back({.name = name + suffix, .value = std::move(value)});
     }
   } else {
-    steps_[phase].update(of_updates);
+    steps_[phase].update(of_updates.now, of_updates.late);
   }
   for (const auto& name : settings_.phases[phase].optimizers) state_.stepped.push_back(name);
   if (phase == counted_phase_) state_.progress.update_step += 1;
@@ -242,16 +254,35 @@ void LoaderPass::read_shard(const Place& at, std::int64_t shard) {
   state_.set_shard({.shard = shard});
   {
     Profiler::TimedScope scope(profiler_, Activity::kData);
-    seed_shard(at, Draws::kData);
-    const Clock::time_point begin = Clock::now();
-    state_.batch = *at.stream.next();
-    waited_ += seconds_from(begin);
-    if (!state_.engine->device().is_cpu()) state_.batch = state_.batch.to(state_.engine->device());
+    state_.batch = feed_.next([&] { return read_batch(at, shard); });
   }
-  seed_shard(at, Draws::kModel);
+  seed_model(at, 0);
   Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
   notify_all(callbacks_, &Callback::on_batch_start, state_);
   if (state_.batch.begin() == state_.batch.end()) state_.listed_samples = state_.batch.size();
+}
+
+// A shard of a batch from the loader, with the random numbers of its place.
+Batch LoaderPass::read_batch(const Place& at, std::int64_t shard) {
+  seed_draws(key_of(at, shard, Draws::kData));
+  const Clock::time_point begin = Clock::now();
+  Batch batch = *at.stream.next();
+  waited_ += seconds_from(begin);
+  return batch;
+}
+
+// The shards of the next batch. Callbacks that draw random numbers at the end of this batch do not
+// notice.
+void LoaderPass::read_ahead(const Place& at) {
+  const std::int64_t next = at.index + 1;
+  if (!feed_.has_copies() || next >= at.epoch.batches() || state_.loader_end_requested) return;
+  Profiler::TimedScope scope(profiler_, Activity::kData);
+  const RandomStateScope random;
+  const Place ahead{.start = at.start, .epoch = at.epoch, .stream = at.stream, .index = next};
+  for (std::int64_t shard = shards_.begin; shard < shards_.begin + shards_.count(); ++shard) {
+    if (at.epoch.slice(next, shard).count == 0) continue;
+    feed_.read_ahead([&] { return read_batch(ahead, shard); });
+  }
 }
 
 // For another phase of the batch. It has what earlier phases put into the batch, but its own loss.
@@ -273,7 +304,7 @@ void LoaderPass::keep_shard(std::size_t index, std::size_t phase) {
 }
 
 void LoaderPass::handle_shard(const Place& at, std::size_t phase) {
-  if (phase > 0) seed_shard(at, Draws::kModel, phase);
+  if (phase > 0) seed_model(at, phase);
   state_.phase = settings_.phases[phase].name;
   std::span<const torch::Tensor> others;
   if (state_.is_train) others = steps_[phase].others();
@@ -304,11 +335,21 @@ void LoaderPass::forward() {
   }
 }
 
+// Waits for what the device still computes.
+Metrics LoaderPass::arrived(UpdateMetrics metrics) {
+  for (const auto& [name, value] : metrics.late) {
+    metrics.now[name] = value->get().item<double>();
+  }
+  return std::move(metrics.now);
+}
+
 // After the update, calls on_batch_end for each of this worker's shards.
-void LoaderPass::finish_shards(const Metrics& of_updates) {
+void LoaderPass::finish_shards(UpdateMetrics of_updates) {
+  check_late_losses();
+  const Metrics metrics = arrived(std::move(of_updates));
   for (DoneShard& shard : done_) {
     if (!has_one_shard()) state_.set_shard(std::move(shard.state));
-    state_.batch_metrics.insert(of_updates.begin(), of_updates.end());
+    state_.batch_metrics.insert(metrics.begin(), metrics.end());
     record_batch_metrics(shard.losses);
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
@@ -341,14 +382,20 @@ void LoaderPass::decide(bool wants_point) {
   throw Interrupted(static_cast<int>(signal));
 }
 
-void LoaderPass::seed_shard(const Place& at, Draws draws, std::size_t phase) const {
-  seed_draws({.seed = state_.seed,
-              .epoch = state_.progress.epoch,
-              .loader = at.start.index,
-              .batch = at.index,
-              .shard = state_.shard,
-              .draws = draws,
-              .phase = static_cast<std::int64_t>(phase)});
+DrawKey LoaderPass::key_of(const Place& at, std::int64_t shard, Draws draws) const {
+  return {.seed = state_.seed,
+          .epoch = state_.progress.epoch,
+          .loader = at.start.index,
+          .batch = at.index,
+          .shard = shard,
+          .draws = draws};
+}
+
+// For what the model draws in the current shard.
+void LoaderPass::seed_model(const Place& at, std::size_t phase) const {
+  DrawKey key = key_of(at, state_.shard, Draws::kModel);
+  key.phase = static_cast<std::int64_t>(phase);
+  seed_draws(key);
 }
 
 std::string LoaderPass::place() const {
@@ -388,14 +435,32 @@ void LoaderPass::warn_of_wait(const data::Loader& loader, double seconds) {
   warn(advice);
 }
 
-void LoaderPass::check_loss() const {
-  if (!settings_.terminate_on_nan || !state_.batch.contains(settings_.loss_key)) return;
+void LoaderPass::check_loss() {
+  if (!settings_.terminate_on_nan && !losses_.has_copies()) return;
+  if (!state_.batch.contains(settings_.loss_key)) return;
   if (state_.loss_over() == mean_over(0)) return;  // nothing in the batch counts
   const torch::Tensor& loss = state_.batch[settings_.loss_key];
-  if (loss.isfinite().all().item<bool>()) return;
+  if (losses_.has_copies() && loss.numel() == 1) {
+    losses_.begin(loss);
+    if (settings_.terminate_on_nan) late_checks_.push_back({loss.detach(), state_.phase});
+  } else if (settings_.terminate_on_nan && !loss.isfinite().all().item<bool>()) {
+    fail_on_loss(loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
+  }
+}
+
+// The losses have arrived on the host while the device did the rest of the batch.
+void LoaderPass::check_late_losses() {
+  for (const auto& [loss, phase] : late_checks_) {
+    const double value = losses_.value_of(loss);
+    if (std::isfinite(value)) continue;
+    state_.phase = phase;  // for the message
+    fail_on_loss(fmt::to_string(value));
+  }
+}
+
+void LoaderPass::fail_on_loss(const std::string& value) const {
   throw Error("{}: '{}' is {}, expected a finite number (terminate_on_nan is set)", place(),
-              settings_.loss_key,
-              loss.numel() == 1 ? fmt::to_string(loss.item<double>()) : "not finite");
+              settings_.loss_key, value);
 }
 
 void LoaderPass::backward(TrainStep& step) {
@@ -433,7 +498,7 @@ std::optional<double> LoaderPass::shown_loss(const std::string& name, const torc
     record(name, 0, over);
     return std::nullopt;
   }
-  const double value = loss.item<double>();
+  const double value = losses_.value_of(loss);
   warn_of_loss(name, value);
   // A sum is shown per sample, because otherwise it would change with the batch size and the
   // shards.

@@ -12,7 +12,10 @@
 #include "lockstep/data/batch_window.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
+#include "lockstep/train/batch_feed.h"
 #include "lockstep/train/callback.h"
+#include "lockstep/train/device_copies.h"
+#include "lockstep/train/late_losses.h"
 #include "lockstep/train/phase.h"
 #include "lockstep/train/random.h"
 #include "lockstep/train/side_training.h"
@@ -22,8 +25,10 @@
 namespace lockstep {
 
 struct PassSettings {
-  std::string loss_key = "loss";          // the batch's key under which handle_batch puts the loss
-  bool terminate_on_nan = false;          // a loss that is not finite ends the run
+  std::string loss_key = "loss";  // the batch's key under which handle_batch puts the loss
+  // A loss that is not finite ends the run: before its backward(), or, if losses are read late,
+  // after the update with it.
+  bool terminate_on_nan = false;
   bool log_batches = false;               // every batch's metrics go to the loggers, too
   std::int64_t shards = 1;                // parts of every batch, over all workers
   bool unseen_gradients = false;          // no callback of any rank reads gradients
@@ -34,6 +39,9 @@ struct PassSettings {
   // due. Empty on the other ranks.
   std::function<bool()> after_batch = {};
   std::function<void()> take_point = {};  // collective; called on all ranks if one is due
+  // Of the device, which must outlive the pass. Then the next batch is copied while the device
+  // works on this one, and losses are read late. Null: what is read is used at once.
+  DeviceCopies* copies = nullptr;
 };
 
 class LoaderPass {
@@ -77,6 +85,11 @@ class LoaderPass {
     torch::Tensor loss;
     LossOver over;
   };
+  // What updates add to the metrics of a batch.
+  struct UpdateMetrics {
+    Metrics now;
+    std::vector<LateMetric> late;
+  };
   struct DoneShard {
     ShardState state = {};               // if it had to make room for another one
     std::vector<PhaseLoss> losses = {};  // empty if the only phase has no name
@@ -84,20 +97,26 @@ class LoaderPass {
 
   void one_batch(const Place& at);
   bool takes_place(std::size_t phase) const;
-  void run_phase(const Place& at, std::size_t phase, Metrics& of_updates);
+  void run_phase(const Place& at, std::size_t phase, UpdateMetrics& of_updates);
   void read_shard(const Place& at, std::int64_t shard);
+  Batch read_batch(const Place& at, std::int64_t shard);
+  void read_ahead(const Place& at);
   void return_to_shard(std::size_t index);
   void keep_shard(std::size_t index, std::size_t phase);
   void handle_shard(const Place& at, std::size_t phase);
   void forward();
-  void update(std::size_t phase, Metrics& of_updates);
+  void update(std::size_t phase, UpdateMetrics& of_updates);
   bool between_steps() const;
   void set_modes();
-  void finish_shards(const Metrics& of_updates);
+  static Metrics arrived(UpdateMetrics metrics);
+  void finish_shards(UpdateMetrics of_updates);
   void agree_on_metrics();
   void decide(bool wants_point = false);
-  void seed_shard(const Place& at, Draws draws, std::size_t phase = 0) const;
-  void check_loss() const;
+  DrawKey key_of(const Place& at, std::int64_t shard, Draws draws) const;
+  void seed_model(const Place& at, std::size_t phase) const;
+  void check_loss();
+  void check_late_losses();
+  [[noreturn]] void fail_on_loss(const std::string& value) const;
   void warn_of_loss(const std::string& name, double loss);
   void warn_of_wait(const data::Loader& loader, double seconds);
   std::string place() const;
@@ -124,6 +143,14 @@ class LoaderPass {
   std::vector<DoneShard> done_;  // shards of the current batch that wait for on_batch_end
   std::size_t counted_phase_;    // its updates are the steps of the run
   bool is_read_ = false;         // the shards of the current batch are in done_
+  // A loss that terminate_on_nan examines when its value has arrived.
+  struct LateCheck {
+    torch::Tensor loss;
+    std::string phase;
+  };
+  BatchFeed feed_;
+  LateLosses losses_;
+  std::vector<LateCheck> late_checks_;
   SideTraining side_training_;
   std::string failed_in_;
   bool warned_of_loss_ = false;  // a loss that is not finite; once per run

@@ -174,7 +174,8 @@ std::vector<torch::Tensor> others_of(const Phase& phase, const Plan& plan) {
 
 }  // namespace
 
-Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler)
+Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler,
+                                   DeviceCopies* copies)
     : unseen_gradients(!any_rank_uses_gradients(plan.callbacks, comm)),
       replicas(tensors_of(plan), comm,
                {.shards = static_cast<int>(plan.step.shards),
@@ -208,7 +209,8 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                                  .buffers = replicas.buffers(),
                                  .engine = *plan.engine,
                                  .others = others_of(phase, plan),
-                                 .scaler = scaler.get()},
+                                 .scaler = scaler.get(),
+                                 .copies = copies},
                        plan.step);
   }
 }
@@ -259,6 +261,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       state_(state_of(plan_)),
       comm_(communicator),
       untrained_(plan_),
+      copies_(make_device_copies(plan_.engine->device())),
       profiler_(plan_.options.profile),
       totals_(memory_ != nullptr ? memory_->totals : own_totals_) {
   const TrainOptions& options = plan_.options;
@@ -266,7 +269,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   plan_.model.to(plan_.engine->device());
   for (const auto& [name, criterion] : plan_.criterions) criterion.to(plan_.engine->device());
   if (!plan_.optimizers.empty()) {
-    training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_);
+    training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_, copies_.get());
   }
   state_.comm = &comm_;
   pass_ = std::make_unique<LoaderPass>(
@@ -281,7 +284,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                    .untrained = untrained_.networks(),
                    .after_batch = memory_ != nullptr ? [this] { return after_batch(); }
                                                      : std::function<bool()>(),
-                   .take_point = [this] { take_point(); }});
+                   .take_point = [this] { take_point(); },
+                   .copies = copies_.get()});
   if (!training_) return;
   set_optimizers();
   state_.change_model = [this](const std::function<void()>& change) {

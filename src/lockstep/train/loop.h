@@ -16,6 +16,7 @@
 #include "lockstep/log/profiler.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/device_copies.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/plan.h"
@@ -41,7 +42,8 @@ class Loop {
   // What updates the model.
   struct TrainingParts {
     // Collective.
-    TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler);
+    TrainingParts(const Plan& plan, comm::Communicator& comm, Profiler& profiler,
+                  DeviceCopies* copies);
 
     // The names and numbers of an optimizer or a scheduler that a function makes are known only
     // after it was made.
@@ -116,6 +118,7 @@ class Loop {
   State state_;
   comm::Communicator& comm_;
   UntrainedScope untrained_;
+  std::unique_ptr<DeviceCopies> copies_;     // null on the CPU
   std::unique_ptr<TrainingParts> training_;  // none when evaluating
   Profiler profiler_;
   std::string operators_;  // the table of OperatorProfile, if it was asked for

@@ -159,6 +159,12 @@ double TrainStep::scale_of(std::span<const double> weights) const {
 }
 
 void TrainStep::update(Metrics& metrics) {
+  std::vector<LateMetric> late;
+  update(metrics, late);
+  for (const auto& [name, value] : late) metrics[name] = value->get().item<double>();
+}
+
+void TrainStep::update(Metrics& metrics, std::vector<LateMetric>& late) {
   parts_.engine.before_step();
   const double unscaled = parts_.scaler == nullptr ? 1.0 : 1.0 / parts_.scaler->scale();
   const double factor = parts_.engine.gradient_factor() * unscaled;
@@ -169,10 +175,15 @@ void TrainStep::update(Metrics& metrics) {
        .clip_value = settings_.clip_grad_value,
        .clip_norm = settings_.clip_grad_norm,
        .wants_norm = settings_.log_gradient_norm,
+       .norm_stays = parts_.copies != nullptr,
        .skip_non_finite = parts_.scaler != nullptr,
        .clip = settings_.clip_grad,
        .buffers = &parts_.buffers});
-  if (result.norm) metrics["gradient/norm"] = *result.norm;
+  constexpr const char* kNorm = "gradient/norm";
+  if (result.norm) metrics[kNorm] = *result.norm;
+  if (result.late_norm.defined()) {
+    late.push_back({.name = kNorm, .value = parts_.copies->read(result.late_norm)});
+  }
   if (parts_.scaler != nullptr) {
     metrics["gradient/scale"] = parts_.scaler->scale();
     metrics["gradient/skipped"] = result.skipped ? 1 : 0;

@@ -17,6 +17,7 @@
 #include "lockstep/loss/over.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/train/device_copies.h"
 #include "lockstep/train/step_settings.h"
 
 namespace lockstep {
@@ -37,6 +38,8 @@ struct StepParts {
   // The parameters of other steps. They must not require gradients during this one.
   std::vector<torch::Tensor> others = {};
   optim::GradScaler* scaler = nullptr;  // of the run, if the loss is scaled
+  // Of the device. Then an update does not wait for the norm of its gradients. Null: it does.
+  DeviceCopies* copies = nullptr;
 };
 
 // For each global batch: call begin_batch(); for each of this worker's shards call begin_shard(),
@@ -75,6 +78,10 @@ class TrainStep {
   // Adds "gradient/scale", with which the gradients were computed, and "gradient/skipped", 0 or 1.
   // A skipped update has no norm. The caller adjusts the scaler when the updates of all phases are
   // done.
+  //
+  // If the parts have copies of the device, the norm is added to `late` instead.
+  void update(Metrics& metrics, std::vector<LateMetric>& late);
+  // The same, but waits for late metrics.
   void update(Metrics& metrics);
 
   // Whether gradients are reduced while backward() runs. This may change when a parameter is
