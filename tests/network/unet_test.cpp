@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/network/support.h"
+#include "tests/support/allocated_peak.h"
 
 namespace lockstep::network {
 namespace {
@@ -65,6 +66,20 @@ TEST(UNet, HasTheSameBitsIfActivationsAreComputedAgain) {
   for (std::size_t i = 0; i < results[0].size(); ++i) {
     EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
   }
+}
+
+TEST(UNet, NeedsLessMemoryIfActivationsAreComputedAgain) {
+  const auto peak = [](bool checkpoints) {
+    UNet model(UNetOptions{
+        .dimensions = 3, .width = 8, .depth = 2, .checkpoint_activations = checkpoints});
+    const auto input = torch::randn({1, 1, 24, 24, 24});
+    const auto step = [&] { model->forward(input).square().mean().backward(); };
+    step();  // allocates the gradients
+    return static_cast<double>(allocated_peak_of(step));
+  };
+  const double kept = peak(false);
+  const double again = peak(true);
+  EXPECT_LT(again, 0.7 * kept) << again << " " << kept;
 }
 
 TEST(UNet, InstancesAndGroupsTreatSamplesAlone) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -113,7 +114,30 @@ torch::Tensor pad_to(const torch::Tensor& x, const torch::Tensor& like) {
   return is_needed ? torch::constant_pad_nd(x, padding) : x;
 }
 
+// The layers [begin, end) of a Sequential as another one.
+nn::Sequential layers_of(const nn::Sequential& level, std::size_t begin, std::size_t end) {
+  nn::Sequential part;
+  for (std::size_t i = begin; i < end; ++i) part->push_back(*(level->begin() + i));
+  return part;
+}
+
 }  // namespace
+
+// Doubles the size of `x`, puts `skip` in front of it and applies a convolution with its norm. As
+// one module, so that neither the enlarged tensor nor the joined one has to be kept.
+class UNetStepUp : public nn::Module {
+ public:
+  UNetStepUp(nn::Sequential upsample, nn::Sequential half)
+      : upsample_(register_module("upsample", std::move(upsample))),
+        half_(register_module("half", std::move(half))) {}
+
+  torch::Tensor forward(const torch::Tensor& skip, const torch::Tensor& x) {
+    return half_->forward(torch::cat({skip, pad_to(upsample_->forward(x), skip)}, 1));
+  }
+
+ private:
+  nn::Sequential upsample_, half_;
+};
 
 UNetImpl::UNetImpl(const UNetOptions& options) : options_(options) {
   check(options);
@@ -138,15 +162,27 @@ UNetImpl::UNetImpl(const UNetOptions& options) : options_(options) {
     add(upsample, upsample_, make_upsample(options.dimensions, in));
     add(decoder, decoder_, make_level(options, in, in / 2));
     in /= 2;
+    if (!options.checkpoint_activations) continue;
+    const std::size_t layers = decoder_.back()->size();
+    step_up_.push_back(
+        std::make_shared<UNetStepUp>(upsample_.back(), layers_of(decoder_.back(), 0, layers / 2)));
+    second_half_.push_back(layers_of(decoder_.back(), layers / 2, layers));
   }
   head_ = nn::Sequential();
   add_conv(head_, options.dimensions, {.in = in, .out = options.out, .kernel = 1});
   register_module("head", head_);
 }
 
-torch::Tensor UNetImpl::through(const nn::Sequential& level, const torch::Tensor& x) const {
-  return options_.checkpoint_activations ? checkpointed(level)->forward(x)
-                                         : level.ptr()->forward(x);
+// Of the lowest level first. backward() begins with the largest level of the way up, while most of
+// what is kept still exists. So that its activations do not all exist then, it is in two parts.
+torch::Tensor UNetImpl::step_up(std::size_t level, const torch::Tensor& skip,
+                                const torch::Tensor& x) {
+  if (!options_.checkpoint_activations) {
+    return decoder_[level]->forward(
+        torch::cat({skip, pad_to(upsample_[level]->forward(x), skip)}, 1));
+  }
+  return checkpointed(second_half_[level])
+      ->forward(checkpointed(step_up_[level])->forward(skip, x));
 }
 
 torch::Tensor UNetImpl::forward(const torch::Tensor& input) {
@@ -163,15 +199,14 @@ torch::Tensor UNetImpl::forward(const torch::Tensor& input) {
   torch::Tensor x = input;
   for (auto& level : encoder_) {
     if (!skipped.empty()) x = halve(x);
-    x = through(level, x);
+    x = options_.checkpoint_activations ? checkpointed(level)->forward(x) : level->forward(x);
     skipped.push_back(x);
   }
   skipped.pop_back();
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
-    const torch::Tensor& skip = skipped.back();
-    x = torch::cat({skip, pad_to(upsample_[i]->forward(x), skip)}, 1);
-    x = through(decoder_[i], x);
+    const torch::Tensor skip = std::move(skipped.back());
     skipped.pop_back();
+    x = step_up(i, skip, x);
   }
   return head_->forward(x);
 }

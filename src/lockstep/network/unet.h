@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <torch/nn/module.h>
@@ -29,10 +30,13 @@ struct UNetOptions {
   std::int64_t width = 32;      // channels of the first level; kGroup: a multiple of 8
   std::int64_t depth = 4;       // how often the size is halved
   UNetNorm norm = UNetNorm::kBatch;
-  // Activations inside of a level are computed again in backward(), which needs less memory and
-  // more time (docs/guide/activation-checkpointing.md).
+  // Activations are computed again in backward(), which needs less memory and more time
+  // (docs/guide/activation-checkpointing.md): those of a level on the way down together, those of a
+  // level on the way up in two parts.
   bool checkpoint_activations = false;
 };
+
+class UNetStepUp;
 
 class UNetImpl : public torch::nn::Module {
  public:
@@ -44,12 +48,16 @@ class UNetImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);
 
  private:
-  torch::Tensor through(const torch::nn::Sequential& level, const torch::Tensor& x) const;
+  torch::Tensor step_up(std::size_t level, const torch::Tensor& skip, const torch::Tensor& x);
 
   UNetOptions options_;
   std::vector<torch::nn::Sequential> encoder_;
   std::vector<torch::nn::Sequential> upsample_;
   std::vector<torch::nn::Sequential> decoder_;
+  // If activations are computed again: a step up and the first half of its level, and the second
+  // half. Their layers are those of upsample_ and decoder_.
+  std::vector<std::shared_ptr<UNetStepUp>> step_up_;
+  std::vector<torch::nn::Sequential> second_half_;
   torch::nn::Sequential head_{nullptr};
 };
 TORCH_MODULE(UNet);
