@@ -4,6 +4,7 @@
 
 #include "lockstep/optim/cuda_updates.h"
 #include "lockstep/optim/flat_optimizer.h"
+#include "tests/optim/each_update.h"
 #include "tests/support/gpu.h"
 
 namespace lockstep::optim {
@@ -64,33 +65,22 @@ void expect_agreement(const Update& update, std::size_t num_states) {
 
 TEST_F(FusedUpdatesOnTheGpu, AreThoseOfTheCpu) {
   for (const bool zero : {true, false}) {
-    const GradientUse gradient{.scale = 0.5, .zero = zero};
-    const AdamUpdate adam{.gradient = gradient,
-                          .beta1 = 0.9,
-                          .beta2 = 0.99,
-                          .eps = 1e-4,
-                          .weight_decay = 0.1,
-                          .shrink = 0.99,
-                          .step_size = 0.013,
-                          .sqrt_correction = 0.7};
-    expect_agreement(adam, 2);
-    expect_agreement(adam, 3);
-    SGDUpdate sgd{.gradient = gradient, .lr = 0.013, .weight_decay = 0.1};
-    expect_agreement(sgd, 0);
-    sgd.momentum = 0.9;
-    sgd.gain = 0.6;
-    expect_agreement(sgd, 1);
-    sgd.nesterov = true;
-    expect_agreement(sgd, 1);
-    RMSpropUpdate rmsprop{
-        .gradient = gradient, .lr = 0.013, .alpha = 0.9, .eps = 0.1, .weight_decay = 0.1};
-    expect_agreement(rmsprop, 1);
-    expect_agreement(rmsprop, 2);
-    rmsprop.momentum = 0.9;
-    expect_agreement(rmsprop, 3);
-    expect_agreement(
-        AdagradUpdate{.gradient = gradient, .lr = 0.013, .eps = 1e-6, .weight_decay = 0.1}, 1);
+    for_each_update({.scale = 0.5, .zero = zero}, [](const auto& update, std::size_t num_states) {
+      expect_agreement(update, num_states);
+    });
   }
+}
+
+TEST_F(FusedUpdatesOnTheGpu, ReadTheFactorOfLambFromTheGpu) {
+  const LambUpdate lamb{.eps = 1e-4, .correction1 = 0.5, .correction2 = 0.7, .step_size = 0.1};
+  UpdateTensors cpu = random_tensors(torch::kFloat64, 2);
+  UpdateTensors gpu = on_gpu(cpu);
+  const ElementRange all{.begin = 0, .end = cpu.values.numel()};
+  cpu.factor = lamb_ratio(lamb, cpu, 10);
+  gpu.factor = lamb_ratio(lamb, gpu, 10);
+  apply_fused<double>(lamb, cpu, all);
+  ASSERT_TRUE(apply_on_gpu(lamb, gpu, all));
+  expect_equal(cpu.values, gpu.values, 1e-12);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TORCH_MODULE(Block);
 // a model that keeps them. The last case synchronises batch norm over the workers.
 TEST(Ddp, CheckpointedModulesGiveTheSameBits) {
   const auto model = [](bool checkpoints) {
-    torch::manual_seed(7);
+    manual_seed(7);
     const torch::nn::Linear last(16, 3);
     if (!checkpoints) return torch::nn::Sequential(Block(4, 16), Block(16, 16), last);
     return torch::nn::Sequential(checkpointed(Block(4, 16)), checkpointed(Block(16, 16)), last);
@@ -276,12 +276,12 @@ TEST(Ddp, RanksWhoseSchedulersDifferAreRefused) {
 // All layers of the model are known, and it has several megabytes. Gradients are written directly
 // if memory is shared, and reduced in buckets if it is not.
 TEST(Ddp, APlannedModelHasTheSameBitsTooAndEverySwitchTrainsIt) {
-  torch::manual_seed(5);
+  manual_seed(5);
   const auto images =
       std::make_shared<data::TensorDataset>(torch::randn({40, 1, 12, 12}), torch::randint(3, {40}));
   const auto run = [&](const Workers& setup, std::int64_t accumulation_steps) {
     namespace nn = torch::nn;
-    torch::manual_seed(6);
+    manual_seed(6);
     TrainOptions options = with(setup);
     nn::Sequential model;
     model->push_back(nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)));
@@ -362,7 +362,7 @@ TEST(Ddp, EveryOptionOfTheStepIsTheSameOnAnyNumberOfWorkers) {
 TEST(Ddp, ShardsOfABatchAreTheBatch) {
   const auto run = [](std::int64_t batch_size, std::shared_ptr<Engine> by) {
     TrainOptions options = toy::options();
-    torch::manual_seed(3);
+    manual_seed(3);
     options.model =
         torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
     options.optimizer = optim::SGD{.lr = 0.1};
@@ -385,7 +385,7 @@ TEST(Ddp, FewerSamplesThanWorkers) {
     const auto run = [&](int workers) {
       TrainOptions options = with({.workers = workers});
       options.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
-      torch::manual_seed(1);
+      manual_seed(1);
       for (auto& [name, tensor] : options.model.parameters()) {
         torch::NoGradGuard no_grad;
         torch::Tensor(tensor).uniform_(-1, 1);
@@ -460,7 +460,7 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
   for (const auto& [what, criterion] : criterions) {
     SCOPED_TRACE(what);
     const auto run = [&, &loss = criterion](const Workers& setup) {
-      torch::manual_seed(4);
+      manual_seed(4);
       TrainOptions options = with(setup);
       options.model = nn::Sequential(nn::Linear(4, 3));  // nothing random, no batch statistics
       options.criterion = loss;
@@ -494,7 +494,7 @@ TEST(Ddp, ALossByClassWeightsOrASumIsThatOfTheWholeBatch) {
 // get_loaders().
 TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
   namespace nn = torch::nn;
-  torch::manual_seed(8);
+  manual_seed(8);
   const auto tokens = torch::randn({26, 4, 6});  // [N, classes, length]
   auto targets = torch::randint(4, {26, 6}, torch::kInt64);
   for (std::int64_t i = 0; i < 26; ++i) targets[i].narrow(0, i % 7, 6 - i % 7).fill_(-100);
@@ -505,7 +505,7 @@ TEST(Ddp, PaddedTargetsNeverCountWhateverTheRunnerOverrides) {
     data::Loaders loaders;
   };
   const auto run = [&](const Workers& setup, std::int64_t accumulation_steps) {
-    torch::manual_seed(4);
+    manual_seed(4);
     TrainOptions options = with(setup);
     options.model = nn::Sequential(nn::Conv1d(4, 4, 1));
     options.optimizer = optim::SGD{.lr = 0.1};
@@ -563,7 +563,7 @@ TEST(Ddp, ALossOfTheUsersIsAMeanOverSamples) {
     }
   };
   const auto run = [&](int shards) {
-    torch::manual_seed(4);
+    manual_seed(4);
     TrainOptions options = with({.workers = 1, .shards = shards});
     options.model = nn::Sequential(nn::Linear(4, 3));
     options.criterion = nn::CrossEntropyLoss(nn::CrossEntropyLossOptions().reduction(torch::kSum));
@@ -849,7 +849,7 @@ TEST(Ddp, AnUnusedParameterIsLeftAlone) {
     torch::Tensor forward(const torch::Tensor& x) { return used(x); }
     torch::nn::Linear used{nullptr}, unused{nullptr};
   };
-  torch::manual_seed(2);
+  manual_seed(2);
   for (const std::string backend : {"shm", "gloo"}) {
     const auto net = std::make_shared<Net>();
     const auto before = net->unused->weight.detach().clone();

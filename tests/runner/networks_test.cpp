@@ -42,7 +42,7 @@ struct Gan : Runner {
 
 // Both networks have batch norm, whose buffers every phase changes, and one has dropout.
 Named<Model> gan_networks(std::uint64_t seed = 7) {
-  torch::manual_seed(seed);
+  manual_seed(seed);
   return {{"generator",
            nn::Sequential(nn::Linear(2, 8), nn::BatchNorm1d(8), nn::ReLU(), nn::Linear(8, 4))},
           {"discriminator", nn::Sequential(nn::Linear(4, 8), nn::BatchNorm1d(8), nn::LeakyReLU(),
@@ -127,7 +127,7 @@ struct Autoencoder : Runner {
 
 TEST(Networks, TwoOptimizersOnOneLossHaveTheSameBitsForAnyNumberOfWorkers) {
   expect_same_bits<Autoencoder>([](TrainOptions& o) {
-    torch::manual_seed(3);
+    manual_seed(3);
     o.models = {{"encoder", nn::Sequential(nn::Linear(4, 300), nn::Tanh(), nn::Linear(300, 2))},
                 {"decoder", nn::Sequential(nn::Linear(2, 8), nn::Tanh(), nn::Linear(8, 4))}};
     o.optimizers = {{"encoder", optim::Adam{.lr = 0.01}}, {"decoder", optim::SGD{.lr = 0.1}}};
@@ -139,7 +139,7 @@ TEST(Networks, TwoOptimizersOnOneLossHaveTheSameBitsForAnyNumberOfWorkers) {
 // The same training without Lockstep: the same order, the same seeds, LibTorch's own optimizers.
 TEST(Networks, FollowALoopWrittenByHandToTheBit) {
   const auto make = [] {
-    torch::manual_seed(3);
+    manual_seed(3);
     return std::pair(nn::Sequential(nn::Linear(2, 8), nn::Tanh(), nn::Linear(8, 4)),
                      nn::Sequential(nn::Linear(4, 8), nn::Tanh(), nn::Linear(8, 1)));
   };

@@ -146,7 +146,7 @@ TEST(Runner, AModelMadeInGetModelDependsOnTheSeed) {
   const auto hash = [](std::uint64_t seed) {
     return Custom().train({.seed = seed, .console = false}).weights_hash;
   };
-  torch::manual_seed(123);
+  manual_seed(123);
   const auto first = hash(5);
   EXPECT_EQ(hash(5), first);
   EXPECT_NE(hash(6), first);

@@ -22,7 +22,7 @@ struct EncoderImpl : torch::nn::Module {
 };
 
 TrainOptions encoder_options() {
-  torch::manual_seed(5);
+  manual_seed(5);
   TrainOptions options = toy::options();
   options.model = std::make_shared<EncoderImpl>();
   options.criterion = NTXentLoss();

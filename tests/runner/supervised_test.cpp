@@ -32,7 +32,7 @@ TEST(SupervisedRunner, UsesTheKeysItWasTold) {
 TEST(SupervisedRunner, FollowsALoopWrittenByHand) {
   namespace nn = torch::nn;
   const auto make = [] {
-    torch::manual_seed(3);
+    manual_seed(3);
     return nn::Sequential(nn::Linear(4, 8), nn::Tanh(), nn::Linear(8, 3));
   };
   const auto dataset = toy::points(50);
@@ -74,7 +74,7 @@ struct TwoHeadsImpl : torch::nn::Module {
 };
 
 TrainOptions two_heads() {
-  torch::manual_seed(5);
+  manual_seed(5);
   const auto x = torch::randn({40, 4});
   const auto data = data::tensor_dataset({{"x", x},
                                           {"scale", torch::ones({40, 1})},

@@ -10,13 +10,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/engine/devices.h"
 #include "lockstep/runner/supervised.h"
 
 namespace lockstep::toy {
 
 // Points in four dimensions. The class is the index of the largest of the first three coordinates.
 inline data::DatasetPtr points(std::int64_t count, std::uint64_t seed = 1) {
-  torch::manual_seed(seed);
+  manual_seed(seed);
   const auto features = torch::randn({count, 4});
   const auto targets = features.narrow(1, 0, 3).argmax(1);
   return std::make_shared<data::TensorDataset>(features, targets);
@@ -24,7 +25,7 @@ inline data::DatasetPtr points(std::int64_t count, std::uint64_t seed = 1) {
 
 // The model has dropout and batch norm, because random numbers and buffers must be resumed, too.
 inline torch::nn::Sequential model(std::uint64_t seed = 7) {
-  torch::manual_seed(seed);
+  manual_seed(seed);
   namespace nn = torch::nn;
   return nn::Sequential(nn::Linear(4, 16), nn::BatchNorm1d(16), nn::ReLU(), nn::Dropout(0.2),
                         nn::Linear(16, 3));
