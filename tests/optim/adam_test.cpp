@@ -61,7 +61,7 @@ TEST(Adam, StateHasOneTensorPerParameter) {
   EXPECT_EQ(state.get<double>("lr"), 0.02);
   EXPECT_EQ(state.get<bool>("amsgrad"), true);
   for (const char* slot : {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}) {
-    const auto tensors = state.get<StateDict>(slot);
+    const StateDict tensors = tensors_in(state, slot);
     EXPECT_THAT(tensors.keys(), ::testing::ElementsAre("weight", "bias", "scale"));
     EXPECT_EQ(tensors.get<torch::Tensor>("weight").sizes(), (std::vector<std::int64_t>{3, 5}));
   }

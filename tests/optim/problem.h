@@ -12,8 +12,32 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/torch_layout.h"
 
 namespace lockstep::optim::testing {
+
+// One kind of tensors in a state, by parameter.
+inline StateDict tensors_in(const StateDict& state, const std::string& kind) {
+  StateDict found;
+  for (const auto& [name, kinds] :
+       from_torch_layout(state, {.optimizer = "of a test"}).parameters) {
+    if (kinds.contains(kind)) found.set(name, kinds.at(kind));
+  }
+  return found;
+}
+
+// The state as version 0.1.0 saved it: {kind: {parameter: tensor}}, beside the other values.
+inline StateDict as_version_0_1(const StateDict& state) {
+  StateDict old;
+  for (const auto& [key, value] : state) {
+    if (key != "state" && key != "param_groups" && key != "slots") old.set(key, value);
+  }
+  for (const StateValue& slot : state.get<StateList>("slots")) {
+    const std::string& kind = *slot.get_if<std::string>();
+    old.set(kind, tensors_in(state, kind));
+  }
+  return old;
+}
 
 inline nlohmann::json load_golden(const std::string& name) {
   return nlohmann::json::parse(read_file(std::string(LOCKSTEP_GOLDENS) + "/" + name));

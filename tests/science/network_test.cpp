@@ -110,7 +110,10 @@ TEST(Network, SavesAndLoads) {
   EXPECT_TRUE(other.predict(valid).equal(estimator.predict(valid)));
   const StateDict saved = checkpoint::load(folder / "model/model.pt");
   EXPECT_EQ(saved.get<std::int64_t>("epoch"), 40);
-  EXPECT_TRUE(saved.get<StateDict>("optimizer_state_dict").contains("exp_avg"));
+  EXPECT_TRUE(saved.get<StateDict>("optimizer_state_dict")
+                  .get<StateDict>("state")
+                  .get<StateDict>("0")
+                  .contains("exp_avg"));
   const auto json = nlohmann::json::parse(read_file(folder / "model/params.json"));
   EXPECT_EQ(json["parameters"]["n_epochs"], 40);
   EXPECT_EQ(json["shape"]["channels"], 2);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -112,11 +113,36 @@ class Pickler {
   }
 
   void write(const StateDict& dict) {
+    const bool is_optimizer = dict.contains("param_groups");
     op(kEmptyDict);
     if (dict.size() == 0) return;
     op(kMark);
     for (const auto& [key, value] : dict) {
       write(key);
+      const auto* const inner = value.get_if<StateDict>();
+      if (is_optimizer && inner != nullptr && key == "state") {
+        write_numbered(*inner);
+      } else {
+        write(value);
+      }
+    }
+    op(kSetItems);
+  }
+
+  // PyTorch's optimizers have the state of their parameters by number. A StateDict has no keys but
+  // text.
+  void write_numbered(const StateDict& dict) {
+    op(kEmptyDict);
+    if (dict.size() == 0) return;
+    op(kMark);
+    for (const auto& [key, value] : dict) {
+      std::int64_t number = 0;
+      std::from_chars(key.data(), key.data() + key.size(), number);
+      if (std::to_string(number) == key) {
+        write(number);
+      } else {
+        write(key);
+      }
       write(value);
     }
     op(kSetItems);

@@ -53,6 +53,8 @@ class AdagradOptimizer final : public FlatOptimizer {
 
   StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
+  bool has_state_at_once() const override { return true; }
+
   double initial_in(const StateDict& state, std::size_t) const override {
     return state.get<double>("initial_accumulator_value");
   }

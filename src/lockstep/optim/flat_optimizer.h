@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -16,6 +19,7 @@
 #include "lockstep/optim/kernels.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/tensor_updates.h"
+#include "lockstep/optim/torch_layout.h"
 
 namespace lockstep::optim {
 
@@ -54,6 +58,12 @@ class FlatOptimizer : public Optimizer {
 
   // Numbers and truth values by name.
   virtual StateDict hyper_parameters() const = 0;
+  // What PyTorch keeps for a parameter besides the tensors: {"step": 7}. And the number of steps
+  // from the state of a parameter that PyTorch saved.
+  virtual StateDict torch_counters(std::int64_t steps) const;
+  virtual std::int64_t steps_in(const StateDict& parameter) const;
+  // Whether PyTorch's optimizer has a state of a parameter before its first step.
+  virtual bool has_state_at_once() const { return false; }
   // The first value of a slot's elements, from the options in a state.
   virtual double initial_in(const StateDict& /*state*/, std::size_t /*slot*/) const { return 0.0; }
   // Validates first; if it throws, nothing has changed. `slots` are the slots after loading.
@@ -106,6 +116,15 @@ class FlatOptimizer : public Optimizer {
 
   using TakeTensor = std::function<torch::Tensor(const torch::Tensor& part_of_slot)>;
   StateDict state_with(const TakeTensor& take) const;
+  std::map<std::string_view, const Account*> accounts_by_name() const;
+  std::vector<ParameterGroup> groups() const;
+  std::vector<std::pair<std::string, StateDict>> states_of_parameters(const TakeTensor& take) const;
+  // A state as version 0.1.0 saved it: {"name", "step", "steps", hyper-parameters, and for each
+  // slot {parameter: tensor}}. load_state() works with this form.
+  StateDict by_slot(const StateDict& state) const;
+  StateDict own_values(const StateDict& state) const;
+  StateDict values_of_python(const TorchState& saved) const;
+  StateDict options_of_python(const std::vector<ParameterGroup>& groups) const;
   void count_step();
   // `filled`: the elements that get the slot's initial value. The memory may be shared with other
   // ranks, which fill their own parts or have filled all of it.

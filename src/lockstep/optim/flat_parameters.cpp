@@ -73,6 +73,15 @@ void refuse_shared_memory(const std::vector<Buffer>& buffers) {
   }
 }
 
+std::vector<std::string> names_of(const NamedTensors& parameters) {
+  std::vector<std::string> names;
+  std::set<const c10::TensorImpl*> seen;
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) names.push_back(name);
+  }
+  return names;
+}
+
 // Each tensor once, under its first name.
 NamedTensors distinct(const NamedTensors& parameters) {
   NamedTensors found;
@@ -307,6 +316,7 @@ FlatParameters::FlatParameters(const NamedTensors& parameters, FlatOptions optio
     : options_(std::move(options)) {
   Sorted found = sorted(parameters);
   left_alone_ = std::move(found.left_alone);
+  names_ = names_of(parameters);
   if (!options_.memory) options_.memory = own_memory;
   // A frozen parameter stays in memory of this process until it is trained: while it requires no
   // gradient, a callback may change it, and each rank makes that change itself. The weights of a

@@ -96,6 +96,10 @@ class FlatParameters {
 
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
+  // The names of all parameters in the order of the model, also of those that are in no buffer. A
+  // tensor with two names is listed once, as in Python's model.parameters().
+  const std::vector<std::string>& names() const { return names_; }
+
   // The number of elements of all parameters in the buffers, without padding.
   std::int64_t size() const { return size_; }
 
@@ -182,6 +186,7 @@ class FlatParameters {
  private:
   FlatOptions options_;
   NamedTensors left_alone_;
+  std::vector<std::string> names_;
   std::vector<Buffer> buffers_;
   std::int64_t size_ = 0;
   bool mark_ = false;

@@ -19,6 +19,8 @@ namespace {
 constexpr const char* kLookahead = "Lookahead";
 // The key in a state whose tensors are sent later; no file contains it.
 constexpr const char* kSlowIsSent = "slow_is_sent";
+// The key of a state of Python without its tensors; no file contains it.
+constexpr const char* kOfPython = "of_python";
 
 void check_lookahead(const Lookahead& options) {
   const Check check(std::string("optimizer ") + kLookahead);
@@ -82,6 +84,8 @@ class LookaheadOptimizer final : public Optimizer {
   void check_state() const override { optimizer_->check_state(); }
 
   void load_state(const StateDict& state) override {
+    if (is_of_python(state)) return load_python(state);
+    if (state.contains(kOfPython)) return load_python(state.get<StateDict>(kOfPython));
     const auto found = state.get<std::string>("name");
     if (found != kLookahead) {
       throw CheckpointError("optimizer {}: expected its own state, found that of {}", kLookahead,
@@ -117,6 +121,7 @@ class LookaheadOptimizer final : public Optimizer {
   }
 
   StateDict without_tensors(const StateDict& state) const override {
+    if (is_of_python(state)) return {{kOfPython, optimizer_->without_tensors(state)}};
     StateDict small = state;
     StateDict names;
     for (const std::string& name : state.get<StateDict>("slow").keys()) names.set(name, {});
@@ -135,6 +140,18 @@ class LookaheadOptimizer final : public Optimizer {
   }
 
  private:
+  // Python's torch has no Lookahead. A state of Python is that of the optimizer in it.
+  static bool is_of_python(const StateDict& state) {
+    return !state.contains("name") && has_torch_layout(state);
+  }
+
+  // The slow weights begin with the next step.
+  void load_python(const StateDict& state) {
+    optimizer_->load_state(state);
+    for (Slow& slow : slow_) slow.has_begun = false;
+    num_steps_ = 0;
+  }
+
   // The slow weights of a buffer.
   struct Slow {
     torch::Tensor flat;      // undefined until the buffer is trained

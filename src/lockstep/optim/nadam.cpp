@@ -37,6 +37,11 @@ class NAdamOptimizer final : public TableOptimizer<NAdamOptimizer, NAdam> {
   }
 
  private:
+  StateDict torch_counters(std::int64_t steps) const override {
+    return {{"step", steps_as_tensor(steps)},
+            {"mu_product", torch::full({}, product_of_momenta(options(), steps), torch::kFloat32)}};
+  }
+
   void update(const GradientUse& gradient) override {
     apply_to_all(common(), [&](const Rates& rates) {
       const double next = momentum_at(options(), rates.step + 1);

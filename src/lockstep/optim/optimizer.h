@@ -77,8 +77,9 @@ class Optimizer {
 
   // Everything that the next step depends on besides the parameters and their gradients, the
   // learning rate included. It is a copy, which later steps do not change. Lockstep's optimizers
-  // have {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,
-  // hyper-parameters, and for each kind of state {parameter's name: tensor like it}}.
+  // have PyTorch's layout, {"state", "param_groups"} (optim/torch_layout.h), and besides it
+  // {"name", "step", "steps" {parameter's name: count} of the parameters that missed a step,
+  // "slots" and hyper-parameters}.
   virtual StateDict state() const = 0;
 
   // The same tree for a caller that copies it at once (state/copy.h): its tensors may be the
@@ -94,7 +95,8 @@ class Optimizer {
 
   // Continues from a state with identical bits; hyper-parameters are taken from the state, as in
   // PyTorch. Throws CheckpointError, and changes nothing, if it is the state of another optimizer
-  // or model.
+  // or model. Lockstep's optimizers also load what state_dict() of the same optimizer in Python
+  // returned.
   virtual void load_state(const StateDict& state) = 0;
 
   // For ranks that resume together, when only one of them reads the file. The others load

@@ -65,6 +65,13 @@ class SGDOptimizer final : public FlatOptimizer {
     });
   }
 
+  // PyTorch's SGD counts no steps. It only matters whether there was one.
+  StateDict torch_counters(std::int64_t) const override { return {}; }
+  std::int64_t steps_in(const StateDict& parameter) const override {
+    if (!parameter.contains("momentum_buffer")) return 0;
+    return parameter.at("momentum_buffer").get_if<torch::Tensor>() != nullptr ? 1 : 0;
+  }
+
   StateDict hyper_parameters() const override { return fields_to_state(options_); }
 
   void set_hyper_parameters(const StateDict& state, const std::vector<Slot>&) override {

@@ -14,6 +14,7 @@
 #include <torch/serialize.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/optim/torch_layout.h"
 
 namespace lockstep::optim {
 namespace {
@@ -211,6 +212,12 @@ class TorchOptimizerAdapter final : public Optimizer {
   }
 
   void load_state(const StateDict& state) override {
+    if (!state.contains("name") && has_torch_layout(state)) {
+      throw CheckpointError(
+          "optimizer {}: a torch optimizer of C++ cannot load the state of one of Python's; use "
+          "Lockstep's own (ls::optim), which can",
+          name());
+    }
     const auto found = state.get<std::string>("name");
     if (found != name()) {
       throw CheckpointError("optimizer {}: expected its own state, found that of {}", name(),
