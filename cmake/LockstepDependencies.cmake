@@ -34,7 +34,6 @@ if("image" IN_LIST lockstep_components)
 endif()
 
 if("science" IN_LIST lockstep_components)
-  find_package(CURL REQUIRED)
   # Debian has a serial and a parallel build of HDF5. We use the serial one, found by its pkg-config file.
   find_package(PkgConfig REQUIRED)
   foreach(pair hdf5=hdf5-serial fftw=fftw3)

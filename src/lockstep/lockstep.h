@@ -68,6 +68,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
+#include "lockstep/log/mlflow_logger.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/loss/embedding_loss.h"
 #include "lockstep/loss/focal_loss.h"

@@ -33,6 +33,18 @@ TEST(CsvLogger, OneFilePerLoaderAndOneForTheEpochs) {
   logger.close();
 }
 
+TEST(CsvLogger, ImagesAndArtifactsAreFiles) {
+  TemporaryDirectory logdir;
+  CsvLogger logger(logdir.path());
+  logger.start({});
+  const Image picture = make_image({.width = 3, .height = 3}, {9, 9, 9});
+  logger.log_image("valid", "matrix", picture, {.epoch = 5});
+  EXPECT_EQ(read_file(logdir / "images/valid/matrix.0005.png"), encode_png(picture));
+  EXPECT_THROW(logger.log_image("valid", "../../matrix", picture, {.epoch = 5}), ConfigError);
+  logger.log_artifact({.name = "tables/worst.csv", .content = "1,2"}, {.epoch = 5});
+  EXPECT_EQ(read_file(logdir / "artifacts/tables/worst.csv"), "1,2");
+}
+
 TEST(CsvLogger, BatchesAreNotWritten) {
   TemporaryDirectory logdir;
   CsvLogger logger(logdir.path());

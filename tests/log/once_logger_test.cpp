@@ -19,10 +19,16 @@ class Remembering final : public Logger {
                  const Progress&) override {
     tags.push_back(tag);
   }
+  void log_artifact(const Artifact& artifact, const Progress&) override {
+    names.push_back(artifact.name);
+  }
+  void end(const RunEnd& run) override { ends.push_back(run.status); }
   void close() override { ++closes; }
 
   std::vector<std::int64_t> epochs;
   std::vector<std::string> tags;
+  std::vector<std::string> names;
+  std::vector<RunEnd::Status> ends;
   int starts = 0, closes = 0;
   bool fails = false;
 };
@@ -39,14 +45,19 @@ TEST(OnceLogger, LeavesOutTheRecordsThatAreRepeated) {
   const OnceLogger::Positions point = logger.position();
   logger.log_metrics(record_of(2));
   logger.log_image("train", "matrix", {}, {});
+  logger.log_artifact({.name = "a"}, {});
   // The run goes back to the point twice, and the second time gets further.
   for (int attempt = 0; attempt < 2; ++attempt) {
     logger.rewind(point);
     logger.log_metrics(record_of(2));
   }
   logger.log_image("train", "matrix", {}, {});
+  logger.log_artifact({.name = "a"}, {});
   logger.log_metrics(record_of(3));
+  logger.end({.status = RunEnd::Status::kFailed});
   logger.close();
+  EXPECT_EQ(inner->names, std::vector<std::string>{"a"});
+  EXPECT_EQ(inner->ends, std::vector<RunEnd::Status>{RunEnd::Status::kFailed});
   EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(inner->tags, std::vector<std::string>{"matrix"});
   EXPECT_EQ(inner->starts, 1);

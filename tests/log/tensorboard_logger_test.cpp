@@ -270,6 +270,20 @@ TEST(TensorBoardLogger, ImagesAreWrittenByEpoch) {
   EXPECT_EQ(events[1].message(5).message(1).message(4).text(4), encode_png(picture));
 }
 
+TEST(TensorBoardLogger, ShortTextIsShown) {
+  TemporaryDirectory logdir;
+  TensorBoardLogger logger(logdir.path());
+  logger.start({});
+  logger.log_artifact({.name = "tables/worst.csv", .content = "1,2\n3,4"}, {.epoch = 5});
+  logger.log_artifact({.name = "bytes", .content = std::string("\xff\x00", 2)}, {.epoch = 5});
+  logger.log_artifact({.name = "long", .content = std::string(70'000, 'x')}, {.epoch = 5});
+  const auto events = read_events(event_files(logdir / "tensorboard").at(0));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].integer(2), 5);
+  EXPECT_EQ(events[1].message(5).message(1).text(1), "tables/worst.csv");
+  EXPECT_THROW(logger.log_artifact({.name = "../x", .content = "1"}, {}), ConfigError);
+}
+
 TEST(TensorBoardLogger, ALoaderCannotWriteOutsideTheFolder) {
   TemporaryDirectory logdir;
   TensorBoardLogger logger(logdir.path());

@@ -69,9 +69,7 @@ void ConfusionMatrixCallback::on_loader_end(State& state) {
   const Image image = plot::draw_confusion_matrix({.class_names = options_.class_names,
                                                    .cells = {cells, cells + values.numel()},
                                                    .normalized = options_.normalized});
-  for (const auto& logger : state.loggers) {
-    logger->log_image(state.loader, options_.prefix + "confusion_matrix", image, state.progress);
-  }
+  state.log_image(options_.prefix + "confusion_matrix", image);
 }
 
 }  // namespace lockstep

@@ -30,6 +30,16 @@ CsvTable& CsvLogger::open(const std::string& name, std::map<std::int64_t, Metric
   return tables_.try_emplace(name, folder_ / (name + ".csv"), options).first->second;
 }
 
+void CsvLogger::log_image(const std::string& loader, const std::string& tag, const Image& image,
+                          const Progress& progress) {
+  const std::string name = image_file_name({.loader = loader, .tag = tag, .epoch = progress.epoch});
+  store_artifact({.name = name, .content = encode_png(image)}, logdir_ / "images");
+}
+
+void CsvLogger::log_artifact(const Artifact& artifact, const Progress&) {
+  store_artifact(artifact, logdir_ / "artifacts");
+}
+
 void CsvLogger::close() {
   for (auto& [name, table] : tables_) table.sync();
   tables_.clear();

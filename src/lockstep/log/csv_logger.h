@@ -1,5 +1,6 @@
 // Writes logs/<loader>.csv, logs/_epoch_.csv and logs/hparams.yml. A CSV file has one row per
-// epoch. Its header is `step,` and the names of the metrics in order.
+// epoch. Its header is `step,` and the names of the metrics in order. Images are
+// images/<loader>/<tag>.<epoch>.png, and artifacts are artifacts/<name>.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lockstep/log/csv_table.h"
 #include "lockstep/log/logger.h"
@@ -20,16 +22,21 @@ namespace lockstep {
 // loader cannot be the name of a file.
 class CsvLogger : public Logger {
  public:
-  explicit CsvLogger(const std::filesystem::path& logdir) : folder_(logdir / "logs") {}
+  explicit CsvLogger(std::filesystem::path logdir)
+      : logdir_(std::move(logdir)), folder_(logdir_ / "logs") {}
 
   void start(const RunStart& run) override;
   void log_metrics(const Record& record) override;  // ignores batches
+  void log_image(const std::string& loader, const std::string& tag, const Image& image,
+                 const Progress& progress) override;
+  void log_artifact(const Artifact& artifact, const Progress& progress) override;
   void close() override;
 
  private:
   CsvTable& open(const std::string& name, std::map<std::int64_t, Metrics> rows);
 
-  std::filesystem::path folder_;
+  std::filesystem::path logdir_;
+  std::filesystem::path folder_;                 // of the CSV files
   std::optional<std::int64_t> finished_epochs_;  // of a resumed run
   std::map<std::string, CsvTable, std::less<>> tables_;
 };

@@ -12,9 +12,10 @@
 namespace lockstep {
 
 // The names of a run's outputs in its folder. Every new kind of output must be added here.
-inline constexpr std::array<std::string_view, 9> kRunOutputs = {
-    "logs",         "tensorboard",   "checkpoints",   "configs",         "summary.json",
-    "profile.json", "operators.txt", "lr_finder.csv", "recoveries.jsonl"};
+inline constexpr std::array<std::string_view, 11> kRunOutputs = {
+    "logs",          "tensorboard",   "checkpoints",     "configs",
+    "images",        "artifacts",     "summary.json",    "profile.json",
+    "operators.txt", "lr_finder.csv", "recoveries.jsonl"};
 
 struct LogDirectoryOptions {
   bool resume = false;  // continue with the outputs of an earlier run

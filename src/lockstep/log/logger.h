@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <variant>
 
 #include "lockstep/base/metrics.h"
+#include "lockstep/log/artifact.h"
 #include "lockstep/plot/image.h"
 
 namespace lockstep {
@@ -40,6 +42,21 @@ struct RunStart {
   // the earlier run may lack some of them, because they were damaged or did not reach the disk.
   // Loggers write these again.
   std::map<std::int64_t, EpochMetrics> history = {};
+  std::optional<std::filesystem::path> logdir = {};   // the run's folder, if it has one
+  std::map<std::string, std::string> documents = {};  // by name, for example the run's config
+};
+
+// How a run ends.
+struct RunEnd {
+  enum class Status {
+    kFinished,
+    kFailed,       // with an exception
+    kInterrupted,  // by Ctrl-C or another signal
+  };
+  Status status = Status::kFinished;
+  // Files of a run that has a folder and has finished.
+  std::optional<std::filesystem::path> summary = {};  // summary.json
+  std::optional<std::filesystem::path> model = {};    // its best checkpoint, else its last one
 };
 
 struct Record {
@@ -61,9 +78,14 @@ class Logger {
   // `tag` names the image ("confusion_matrix"), `loader` the loader that it belongs to.
   virtual void log_image(const std::string& /*loader*/, const std::string& /*tag*/, const Image&,
                          const Progress&) {}
+  // A file of any kind. The logger reads it during the call.
+  virtual void log_artifact(const Artifact&, const Progress&) {}
   // Called at the end of each epoch. After it, other programs can read everything that was logged,
   // even if the process is killed then.
   virtual void flush() {}
+  // Called when it is known how the run ends, before close(). A run that is restarted after a fault
+  // has not ended.
+  virtual void end(const RunEnd&) {}
   // Called at the end of the run. After it, everything that was logged is on the disk.
   virtual void close() {}
 };

@@ -44,4 +44,8 @@ void OnceLogger::log_image(const std::string& loader, const std::string& tag, co
   once([&] { inner_->log_image(loader, tag, image, progress); });
 }
 
+void OnceLogger::log_artifact(const Artifact& artifact, const Progress& progress) {
+  once([&] { inner_->log_artifact(artifact, progress); });
+}
+
 }  // namespace lockstep

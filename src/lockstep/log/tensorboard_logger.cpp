@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/log/hparams_yaml.h"
 #include "lockstep/log/loader_name.h"
@@ -111,6 +112,15 @@ void TensorBoardLogger::log_image(const std::string& loader, const std::string& 
                                   const Image& image, const Progress& progress) {
   if (loader != kEpochKey) check_loader_name(loader);
   file_of(loader).write(progress.epoch, proto::image(tag, image));
+}
+
+void TensorBoardLogger::log_artifact(const Artifact& artifact, const Progress& progress) {
+  constexpr std::uintmax_t kLongest = 64 << 10;
+  const std::string name = artifact_name(artifact);
+  if (artifact_size(artifact) > kLongest) return;
+  const std::string text = artifact_bytes(artifact);
+  const bool is_text = is_utf8(text) && text.find('\0') == std::string::npos;
+  if (is_text) file_of(kTop).write(progress.epoch, proto::text(name, preformatted(text)));
 }
 
 void TensorBoardLogger::flush() {

@@ -42,6 +42,9 @@ class TensorBoardLogger : public Logger {
   void log_metrics(const Record& record) override;
   void log_image(const std::string& loader, const std::string& tag, const Image& image,
                  const Progress& progress) override;
+  // Text of up to 64 KiB is shown in the text tab, under the artifact's name. TensorBoard cannot
+  // show other files, so they are ignored.
+  void log_artifact(const Artifact& artifact, const Progress& progress) override;
   void flush() override;
   void close() override;
 

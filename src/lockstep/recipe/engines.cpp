@@ -2,6 +2,7 @@
 #include "lockstep/engine/distributed.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/csv_logger.h"
+#include "lockstep/log/mlflow_logger.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
@@ -20,6 +21,11 @@ struct BoardOptions {
   bool log_batches = false;
 };
 
+struct MlflowTarget {
+  MlflowOptions server;
+  MlflowLoggerOptions logger;
+};
+
 void add_loggers(Targets& targets) {
   using C = CsvOptions;
   targets.loggers.add<C>("CsvLogger", "logs/<loader>.csv; a run with a logdir has one already.",
@@ -33,6 +39,26 @@ void add_loggers(Targets& targets) {
                            return std::make_shared<TensorBoardLogger>(
                                o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
                          });
+  using M = MlflowTarget;
+  using S = MlflowOptions;
+  using Server = config::Field<S>;
+  using Model = config::Field<MlflowLoggerOptions>;
+  // No key for the token and the password: configs are kept with the run's logs.
+  targets.loggers.add<M>(
+      "MlflowLogger", "A run of an MLflow server. MLFLOW_TRACKING_URI alone adds one, too.",
+      {Server("uri", &S::uri, "of the server; default: MLFLOW_TRACKING_URI").inside(&M::server),
+       Server("experiment", &S::experiment,
+              "made if it does not exist; default: MLFLOW_EXPERIMENT_NAME, else lockstep")
+           .inside(&M::server),
+       Server("run_name", &S::run_name, "default: the name of the logdir").inside(&M::server),
+       Server("run_id", &S::run_id, "goes on with this run; default: MLFLOW_RUN_ID")
+           .inside(&M::server),
+       Server("parent_run_id", &S::parent_run_id, "the run is shown below that one")
+           .inside(&M::server),
+       Server("timeout", &S::timeout, "seconds for an answer").inside(&M::server),
+       Model("log_model", &MlflowLoggerOptions::log_model, "sends the best checkpoint at the end")
+           .inside(&M::logger)},
+      [](const M& o) { return std::make_shared<MlflowLogger>(o.server, o.logger); });
 }
 
 }  // namespace

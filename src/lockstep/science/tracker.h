@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/log/logger.h"
+#include "lockstep/log/mlflow_run.h"
 
 namespace lockstep::science {
 
@@ -58,47 +59,29 @@ class FileTracker : public Tracker {
   bool is_active_;
 };
 
-struct MlflowOptions {
-  std::string uri;                      // of the server, "http://127.0.0.1:5000"
-  std::string experiment = "lockstep";  // made if it does not exist
-  std::string run_name = "run";
-  std::optional<std::string> parent_run_id = {};  // this run is shown below that one
-  // To log in to the server. Default: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and
-  // _PASSWORD.
-  std::optional<std::string> token = {};
-  std::optional<std::string> username = {};
-  std::optional<std::string> password = {};
-  double timeout = 10;  // seconds for an answer
-};
+using lockstep::MlflowOptions;
 
-// Talks to an MLflow server over its REST interface. If a request fails, it throws Error with the
-// address and the server's answer.
+// An experiment as a run of an MLflow server. If a request fails, it is repeated for a short time,
+// and then throws Error with the address and the server's answer.
 class MlflowTracker : public Tracker {
  public:
-  // Starts a run.
-  explicit MlflowTracker(MlflowOptions options);
-  // Ends the run as failed, unless finish() was called.
+  // Starts a run, or goes on with options.run_id. Throws ConfigError if there is no address.
+  explicit MlflowTracker(MlflowOptions options = {});
+  // Ends the run, unless finish() was called: as failed if an exception is under way.
   ~MlflowTracker() override;
 
   std::string name() const override;
   void log_parameters(const HParams& parameters) override;
   void log_metrics(const std::vector<TrackedMetric>& metrics) override;
-  // Sends it through the server's artifact proxy (mlflow server --serve-artifacts, the default
-  // since 2.0). If the server keeps artifacts elsewhere, one warning says so, and no artifacts are
-  // sent.
+  // Needs the server's artifact proxy (MlflowRun::log_artifact).
   void log_artifact(const std::string& name, const std::string& content) override;
   void finish() override;
 
-  const std::string& run_id() const { return run_id_; }  // "" on other ranks than 0
+  std::string run_id() const { return run_ != nullptr ? run_->id() : ""; }  // "" on other ranks
 
  private:
-  class Server;
-
-  void end(const char* status);
-
-  std::unique_ptr<Server> server_;  // none on other ranks than 0
-  std::string run_id_;
-  std::optional<std::string> artifacts_;  // path of the run's artifacts in the proxy
+  std::unique_ptr<MlflowRun> run_;  // none on other ranks than 0
+  int exceptions_;                  // under way when the tracker was made
   bool ended_ = false;
 };
 

@@ -7,12 +7,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/source/curl_library.h"
+#include "lockstep/http/curl_library.h"
 #include "lockstep/source/digest.h"
 #include "lockstep/source/download_progress.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
+using http::curl_library;
+using http::CurlLibrary;
+
 namespace {
 
 // Makes the folder of the file, with its parents. The folders that were made are removed again

@@ -11,7 +11,9 @@
 #include "lockstep/data/sharding.h"
 #include "lockstep/log/console_logger.h"
 #include "lockstep/log/csv_logger.h"
+#include "lockstep/log/mlflow_logger.h"
 #include "lockstep/log/tensorboard_logger.h"
+#include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/combined_model.h"
@@ -94,6 +96,17 @@ HParams complete_hparams(const Plan& plan, const State& state, const Named<doubl
     if (is_train_loader(name)) hparams.try_emplace("global_batch_size", split.global);
   }
   return hparams;
+}
+
+RunEnd::Status end_status(const std::exception_ptr& exception) {
+  if (!exception) return RunEnd::Status::kFinished;
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Interrupted&) {
+    return RunEnd::Status::kInterrupted;
+  } catch (...) {
+    return RunEnd::Status::kFailed;
+  }
 }
 
 bool uses_gradients(const std::vector<CallbackPtr>& callbacks) {
@@ -365,7 +378,7 @@ TrainResult Loop::run() {
   } catch (...) {
     late = std::current_exception();  // the summary of what was trained is still written
   }
-  TrainResult result = finish();
+  TrainResult result = finish(late);
   if (late) std::rethrow_exception(late);
   return result;
 }
@@ -486,7 +499,7 @@ void Loop::fail() {
   } catch (const std::exception& error) {
     warn(fmt::format("while the run was ending: {}", message_of(error)));
   }
-  close_loggers();
+  close_loggers({.status = end_status(state_.exception)});
 }
 
 void end_lost_run(const Plan& plan, RunMemory& memory) noexcept {
@@ -503,7 +516,8 @@ void end_lost_run(const Plan& plan, RunMemory& memory) noexcept {
   std::erase_if(callbacks,
                 [](const CallbackPtr& item) { return item->traits().ranks == Ranks::kOthers; });
   notify_failure(callbacks, state);
-  memory.close_loggers();
+  const RunEnd end{.status = end_status(state.exception)};
+  memory.close_loggers(&end);
 }
 
 void Loop::take_weights() {
@@ -577,12 +591,17 @@ void Loop::open_loggers(bool continued) {
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
   if (memory_ != nullptr) memory_->begin_logs();  // the folder is this run's now
+  if (auto mlflow = mlflow_of_environment(options.loggers, process::current_environment())) {
+    state_.loggers.push_back(std::move(mlflow));
+  }
   for (const auto& logger : options.loggers) state_.loggers.push_back(logger);
   const RunStart start{
       .progress = state_.progress,
       .resumed = continued,
       .hparams = complete_hparams(plan_, state_, checkpointer_->initial_lrs()),
-      .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>()};
+      .history = continued ? state_.history : std::map<std::int64_t, EpochMetrics>(),
+      .logdir = options.logdir,
+      .documents = options.documents};
   for (const auto& logger : state_.loggers) logger->start(start);
   // Kept only now: loggers that could not be started are made anew in the next attempt.
   if (memory_ != nullptr) {
@@ -836,25 +855,27 @@ void Loop::agree_to_stop() {
                                              static_cast<int>(first - votes.begin()));
 }
 
-void Loop::close_loggers() noexcept {
-  if (memory_ != nullptr) return memory_->close_loggers();
-  for (const auto& logger : state_.loggers) {
-    try {
-      logger->close();
-    } catch (const std::exception& error) {
-      warn(fmt::format("while a logger was closed: {}", message_of(error)));
-    }
-  }
+void Loop::close_loggers(const RunEnd& end) noexcept {
+  if (memory_ != nullptr) return memory_->close_loggers(&end);
+  for (const auto& logger : state_.loggers) close_logger(*logger, &end);
 }
 
-TrainResult Loop::finish() {
+// The files of a run that is over.
+RunEnd Loop::run_end(const TrainResult& result, const std::exception_ptr& exception) const {
+  RunEnd end{.status = end_status(exception)};
+  if (training_ && plan_.options.logdir) end.summary = *plan_.options.logdir / "summary.json";
+  end.model = result.best_checkpoint ? result.best_checkpoint : result.last_checkpoint;
+  return end;
+}
+
+TrainResult Loop::finish(const std::exception_ptr& exception) {
   TrainResult result;
   result.model = state_.model;
   result.models = state_.models;
   result.last_metrics = state_.epoch_metrics;
   result.rank = comm_.rank();
   if (training_) finish_training(result);
-  close_loggers();
+  close_loggers(run_end(result, exception));
   return result;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -106,8 +107,9 @@ class Loop {
   void fail();
   std::string failed_in() const;
   void open_loggers(bool continued);
-  void close_loggers() noexcept;
-  TrainResult finish();
+  void close_loggers(const RunEnd& end) noexcept;
+  RunEnd run_end(const TrainResult& result, const std::exception_ptr& exception) const;
+  TrainResult finish(const std::exception_ptr& exception);
   bool finish_together(const std::function<void()>& call);
   void finish_training(TrainResult& result);
 

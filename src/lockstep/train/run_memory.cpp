@@ -110,14 +110,20 @@ void RunMemory::finish() {
   store();
 }
 
-void RunMemory::close_loggers() noexcept {
-  for (const auto& logger : std::exchange(loggers_, {})) {
+void close_logger(Logger& logger, const RunEnd* end) noexcept {
+  const auto attempt = [](const auto& call) {
     try {
-      logger->close();
+      call();
     } catch (const std::exception& error) {
       warn(fmt::format("while a logger was closed: {}", message_of(error)));
     }
-  }
+  };
+  if (end != nullptr) attempt([&] { logger.end(*end); });
+  attempt([&] { logger.close(); });
+}
+
+void RunMemory::close_loggers(const RunEnd* end) noexcept {
+  for (const auto& logger : std::exchange(loggers_, {})) close_logger(*logger, end);
 }
 
 void RunMemory::begin_attempt(const Model& model) {

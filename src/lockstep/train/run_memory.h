@@ -28,6 +28,9 @@
 
 namespace lockstep {
 
+// Tells the logger how the run ends, if that is known, and closes it. Warns if that fails.
+void close_logger(Logger& logger, const RunEnd* end) noexcept;
+
 class RunMemory {
  public:
   // For workers that this process makes anew.
@@ -71,8 +74,8 @@ class RunMemory {
   void set_log_stream(int stream) {
     for (const auto& logger : loggers_) logger->set_stream(stream);
   }
-  // Closes them. Warns if that fails.
-  void close_loggers() noexcept;
+  // Closes them, after telling them how the run ends, if that is known. Warns if that fails.
+  void close_loggers(const RunEnd* end = nullptr) noexcept;
   // The same for loggers that an attempt has left open, and unlocks the run's folder.
   void close() noexcept {
     close_loggers();

@@ -68,6 +68,15 @@ Metrics hyper_metrics(const RunState& run) {
   return metrics;
 }
 
+void State::log_image(const std::string& tag, const Image& image) const {
+  const std::string& name = loader.empty() ? std::string(kEpochKey) : loader;
+  for (const auto& logger : loggers) logger->log_image(name, tag, image, progress);
+}
+
+void State::log_artifact(const Artifact& artifact) const {
+  for (const auto& logger : loggers) logger->log_artifact(artifact, progress);
+}
+
 void State::skip_loader(const std::string& name) {
   if (!loaders.contains(name)) {
     throw ConfigError("skip_loader: there is no loader '{}'; {}", name,

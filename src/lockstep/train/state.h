@@ -188,6 +188,11 @@ struct State : RunState, ProgressState, PassState, ShardState, RequestState {
   // Sets a number of the current shard and what it is a mean over, for the loader's average.
   void set_metric(const std::string& name, double value, const LossOver& over);
 
+  // Gives all loggers an image of the current loader, or a file (log/artifact.h). Only rank 0 has
+  // loggers, so calls on other ranks do nothing.
+  void log_image(const std::string& tag, const Image& image) const;
+  void log_artifact(const Artifact& artifact) const;
+
   // Leaves a loader out of the current epoch, for on_epoch_start in train(). Unlike other requests,
   // all ranks must make it. Throws ConfigError if there is no such loader.
   void skip_loader(const std::string& name);

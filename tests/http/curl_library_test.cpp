@@ -1,11 +1,11 @@
-#include "lockstep/source/curl_library.h"
+#include "lockstep/http/curl_library.h"
 
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
 #include "tests/data/error_text.h"
 
-namespace lockstep::data {
+namespace lockstep::http {
 namespace {
 
 using ::testing::AllOf;
@@ -28,4 +28,4 @@ TEST(CurlLibrary, AnotherLibraryIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::http

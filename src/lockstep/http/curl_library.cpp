@@ -1,15 +1,15 @@
-#include "lockstep/source/curl_library.h"
+#include "lockstep/http/curl_library.h"
 
 #include <dlfcn.h>
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::http {
 
 CurlLibrary open_curl(const std::string& file) {
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    throw Error("downloads need libcurl: {}; install it (Debian's package is libcurl4)",
+    throw Error("downloads and MLflow need libcurl: {}; install it (Debian's package is libcurl4)",
                 ::dlerror());
   }
   const auto find = [&]<typename Function>(Function& function, const char* name) {
@@ -22,9 +22,13 @@ CurlLibrary open_curl(const std::string& file) {
   find(curl.global_init, "curl_global_init");
   find(curl.easy_init, "curl_easy_init");
   find(curl.easy_setopt, "curl_easy_setopt");
+  find(curl.easy_getinfo, "curl_easy_getinfo");
   find(curl.easy_perform, "curl_easy_perform");
   find(curl.easy_strerror, "curl_easy_strerror");
+  find(curl.easy_reset, "curl_easy_reset");
   find(curl.easy_cleanup, "curl_easy_cleanup");
+  find(curl.slist_append, "curl_slist_append");
+  find(curl.slist_free_all, "curl_slist_free_all");
   return curl;
 }
 
@@ -39,4 +43,4 @@ const CurlLibrary& curl_library() {
   return library;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::http
