@@ -28,7 +28,7 @@ help:
 	@echo "make build           build everything into build/ (PRESET=release|debug|asan|tsan)"
 	@echo "make package         make a Debian package with the libraries, the headers and the command"
 	@echo "make bench           measure against PyTorch; WORK=A,B: only these workloads"
-	@echo "make interop         check that the newest PyTorch, from PyPI, reads our checkpoints"
+	@echo "make interop         check against PyTorch, TensorBoard, MLflow, onnxruntime and others, from PyPI"
 	@echo "make check           check the order of modules, the layout, and that every source has a test"
 	@echo "make format          lay out the sources with clang-format 14"
 	@echo "make clean           remove build/"
@@ -100,7 +100,8 @@ interop:
 	@scripts/bootstrap test
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD) -j $(JOBS) --target lockstep_app
-	@scripts/interop $(BUILD)/bin/lockstep
+	@scripts/interop install
+	@scripts/interop check $(BUILD)/bin/lockstep
 
 # build/package/liblockstep-dev_VERSION_ARCHITECTURE.deb
 package: build

@@ -303,6 +303,23 @@ TEST(RendezvousSession, ThroughTheStoreOfTorchrunsAgent) {
   EXPECT_EQ(agent.wait(), 0);
 }
 
+// The newest torchrun has a store that LibTorch 1.13 cannot talk to. Here there is none at all.
+TEST(RendezvousSession, OnOneHostTheStoreOfTorchrunsAgentIsNotNeeded) {
+  const std::string run = fmt::format("none-{}", ::getpid());
+  meet_in_processes(
+      2,
+      [&](const Topology& topology) {
+        return meet_as_launched({.topology = topology,
+                                 .local_size_known = true,
+                                 .master_address = "127.0.0.1",
+                                 .master_port = 1,
+                                 .agent_store = true,
+                                 .run_id = run},
+                                {.answer = kLimit});
+      },
+      /*times=*/2);
+}
+
 TEST(RendezvousSession, ALauncherThatSaysTooLittleIsRefused) {
   EXPECT_THAT(message_of<ConfigError>([] {
                 meet_as_launched({.topology = {.rank = 1, .world_size = 4, .local_size = 2}},

@@ -32,6 +32,7 @@ class Echo : public ::testing::Test {
     server_.Get(".*", echo);
     server_.Post(".*", echo);
     server_.Put(".*", echo);
+    server_.set_keep_alive_max_count(1);  // stop() waits for connections that are open
     port_ = server_.bind_to_any_port("127.0.0.1");
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     for (int i = 0; i < 5000 && !server_.is_running(); ++i) {

@@ -54,6 +54,7 @@ class MlflowServer {
                   if (refused_ == "artifacts") return refuse(response, 400, "no");
                   artifacts_[request.matches[1]] = request.body;
                 });
+    server_.set_keep_alive_max_count(1);  // stop() waits for connections that are open
     port_ = server_.bind_to_any_port("127.0.0.1");
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     for (int i = 0; i < 5000 && !server_.is_running(); ++i) {

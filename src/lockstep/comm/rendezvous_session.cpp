@@ -315,7 +315,17 @@ RendezvousSession meet_through(Communicator& communicator, const WaitLimits& lim
 }
 
 RendezvousSession meet_as_launched(const process::LaunchedPlace& place, const WaitLimits& limits) {
+  const bool one_host = place.topology.local_size == place.topology.world_size;
   if (place.master_address && place.master_port) {
+    constexpr std::size_t kLongestName = 60;  // that an announcement has room for
+    const bool has_room = place.run_id.size() <= kLongestName;
+    if (place.agent_store && one_host && place.local_size_known && has_room) {
+      // The store of another version of PyTorch may not understand ours. On one host it is not
+      // needed. Its port tells runs apart to which the user gave the same name.
+      process::LaunchedPlace named = place;
+      named.run_id = fmt::format("{}:{}", place.run_id, *place.master_port);
+      return meet_by_announcement(named, limits);
+    }
     if (place.agent_store) return meet_through_agent(place, limits);
     return meet_at({.topology = place.topology,
                     .address = master_address(place),
@@ -323,7 +333,6 @@ RendezvousSession meet_as_launched(const process::LaunchedPlace& place, const Wa
                     .run = place.run_id},
                    limits);
   }
-  const bool one_host = place.topology.local_size == place.topology.world_size;
   if (one_host && !place.run_id.empty()) return meet_by_announcement(place, limits);
   throw ConfigError(
       "this is rank {} of {} on several hosts: set MASTER_ADDR and MASTER_PORT to the address and "

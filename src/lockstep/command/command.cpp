@@ -25,6 +25,7 @@ const char* const kFooter = R"(
 Examples:
   lockstep run -C examples/configs/mnist.yml --distributed
   lockstep run -C mnist.yml optimizer.lr=0.01 --logdir logs/slow
+  lockstep tune -C mnist.yml --param 'optimizer.lr=loguniform(1e-4, 1e-1)' --logdir search
   lockstep evaluate logs/slow
   lockstep predict logs/slow --output predictions.npy
   lockstep launch --nproc-per-node 2 ./program
@@ -54,8 +55,8 @@ int report(const std::string& message, int code) {
 }
 
 // A command whose output could not be written has failed: on a full disk, the table that it should
-// print is missing. `run`, `predict` and `launch` are the exception, because they print progress
-// and their results are in files. They keep their exit code and report the error.
+// print is missing. `run`, `tune`, `predict` and `launch` are the exception, because they print
+// progress and their results are in files. They keep their exit code and report the error.
 int with_output_checked(int code, bool prints_progress) {
   errno = 0;
   std::cout.flush();
@@ -102,6 +103,7 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
     argc = static_cast<int>(dashes - argv);
   }
   command::add_run(app, chosen);
+  command::add_tune(app, chosen);
   command::add_evaluate(app, chosen);
   command::add_predict(app, chosen);
   command::add_launch(app, chosen, after_dashes);
@@ -146,7 +148,8 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
 
 int command_main(int argc, char** argv, const std::vector<OwnCommand>& own) {
   const std::string_view name = argc > 1 ? argv[1] : "";
-  const bool prints_progress = name == "run" || name == "predict" || name == "launch";
+  const bool prints_progress =
+      name == "run" || name == "tune" || name == "predict" || name == "launch";
   return with_output_checked(run_command(argc, argv, own), prints_progress);
 }
 

@@ -8,21 +8,16 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/store.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/document.h"
 #include "lockstep/command/subcommand.h"
+#include "lockstep/command/train_document.h"
 #include "lockstep/config/override.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/forked_workers.h"
-#include "lockstep/recipe/fitted.h"
-#include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/record.h"
-#include "lockstep/runner/stages.h"
 #include "lockstep/state/hash.h"
-#include "lockstep/train/snapshot.h"
 
 namespace lockstep::command {
 namespace {
@@ -98,12 +93,6 @@ void apply_flags(const RunOptions& options, Node& document) {
   }
 }
 
-std::optional<fs::path> logdir_of(const Node& document) {
-  const Node* const logdir = document.find("logdir");
-  if (logdir == nullptr || logdir->is_null()) return std::nullopt;
-  return config::read_text(*logdir);
-}
-
 // Divides the words into configs and overrides. -C takes all words that follow it, so overrides may
 // be among them. A file may have = in its name.
 void sort_words(RunOptions& options, const std::vector<std::string>& words) {
@@ -118,64 +107,24 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   options.configs = std::move(configs);
 }
 
-// The seed that the stage will use: a resumed run without a seed of its own keeps the checkpoint's.
-// Only the rank that writes the config needs it, and the others may not have access to the file.
-std::uint64_t seed_of(const Stage& stage) {
-  const TrainOptions options = options_of(stage);
-  if (options.seed) return *options.seed;
-  if (!options.resume || !process::is_primary_process()) return 42;
-  std::optional<fs::path> folder;
-  if (options.logdir) folder = checkpoint::folder_in(*options.logdir);
-  const StateDict state = checkpoint::load_by_name(*options.resume, folder).state;
-  return state.contains("run") ? snapshot_seed(state) : 42;
-}
-
-void write_seed(const recipe::Recipe& recipe, Node& document) {
-  const std::uint64_t seed = seed_of(recipe.stages.front());
-  config::set_at(document, "seed", number(static_cast<std::int64_t>(seed)));
-}
-
-// Writes the shards into the document if the machine decided them. Results depend on them and on
-// the seed, so the config gives the same results on another machine.
-void write_shards(const recipe::Recipe& recipe, Node& document) {
-  const TrainOptions& options = recipe.stages.front().options;
-  const Engine& engine = *options.engine;
-  const Node* const section = document.find("engine");
-  if (section != nullptr && !section->is_null()) {
-    if (engine.workers() > 1 || engine.shards() > 1) {
-      config::set_at(document, "engine/shards", number(engine.shards()));
-    }
-  } else if (options.ddp) {
-    config::set_at(document, "shards", number(engine.shards()));
-  }
-}
-
 int run(const RunOptions& options) {
   Node document = load_documents(options);
   apply_flags(options, document);
   const auto place = process::find_place(process::current_environment());
   take_place(place, document);
-  recipe::Recipe recipe = recipe::read_recipe(document);
-  if (options.resume && recipe.stages.size() > 1) {
+  const Node* const stages = document.find("stages");
+  if (options.resume && stages != nullptr && stages->entries().size() > 1) {
     throw ConfigError(
         "--resume needs a config with one stage, this one has {}; use --autoresume last instead",
-        recipe.stages.size());
+        stages->entries().size());
   }
-  write_shards(recipe, document);
-  if (options.autoresume) resume_stages(recipe.stages, *options.autoresume);
-  write_seed(recipe, document);
-  recipe::record_fitted(recipe, document);
+  PreparedRun prepared = prepare_run(std::move(document), {.autoresume = options.autoresume});
   if (options.print_config) {
-    std::cout << recipe::resolved_config(document);
+    std::cout << recipe::resolved_config(prepared.document);
     return kDone;
   }
-  const auto documents = recipe::run_documents(document);
-  for (recipe::Stage& stage : recipe.stages) stage.options.documents = documents;
-  if (const auto logdir = logdir_of(document); logdir && !recipe.stages.empty()) {
-    recipe.stages.front().options.callbacks.add(recipe::RecordCallback(*logdir, documents));
-  }
   process::end_on_failure(kWorkerFailed);
-  recipe::run_recipe(recipe);
+  train(prepared);
   return kDone;
 }
 

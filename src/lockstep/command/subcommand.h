@@ -17,6 +17,7 @@ using Action = std::function<int()>;
 
 // Each adds its subcommand to `app`. If the user chose it, the parser sets `chosen` to its action.
 void add_run(CLI::App& app, Action& chosen);
+void add_tune(CLI::App& app, Action& chosen);
 void add_evaluate(CLI::App& app, Action& chosen);
 void add_predict(CLI::App& app, Action& chosen);
 // `after_dashes`: the words from the first "--" of the command line on, which the parser does not

@@ -70,6 +70,9 @@ class MlflowRun {
   // warning names the parameters that were cut, and one those that MLflow did not take.
   void log_parameters(const HParams& parameters);
 
+  // Of a run that goes on: the last step of a metric that MLflow has. Nothing if it has none.
+  std::optional<std::int64_t> last_step(const std::string& metric);
+
   // In requests of at most kMostMetrics.
   static constexpr std::size_t kMostMetrics = 1000;
   void log_metrics(std::span<const MlflowMetric> metrics);
@@ -91,8 +94,9 @@ class MlflowRun {
   std::unique_ptr<Server> server_;
   std::string uri_;
   std::string id_;
-  std::optional<std::string> artifacts_;           // path of the run's artifacts in the proxy
-  std::map<std::string, std::string> parameters_;  // of a run that goes on: those it has already
+  std::optional<std::string> artifacts_;            // path of the run's artifacts in the proxy
+  std::map<std::string, std::string> parameters_;   // of a run that goes on: those it has already
+  std::map<std::string, std::int64_t> last_steps_;  // the same, of its metrics
   MlflowNames parameter_names_;
   MlflowNames metric_names_;
 };

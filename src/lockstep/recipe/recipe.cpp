@@ -36,9 +36,9 @@ using config::Mistakes;
 using config::Node;
 
 // Keys that are the same for all stages, so a stage cannot set them.
-const std::set<std::string> kCommonKeys = {"model",  "models", "runner",       "engine", "plugins",
-                                           "stages", "args",   "seed",         "logdir", "workers",
-                                           "shards", "ddp",    "deterministic"};
+const std::set<std::string> kCommonKeys = {"model",  "models", "runner",        "engine", "plugins",
+                                           "stages", "args",   "seed",          "logdir", "workers",
+                                           "shards", "ddp",    "deterministic", "tune"};
 
 struct LoaderRecipe {
   Node dataset;
@@ -749,6 +749,8 @@ const std::vector<FieldInfo>& section_fields() {
       about("stages", "mapping of names to stages",
             "run one after another; each is merged over the rest"),
       about("plugins", "list of path", "libraries with your own targets"),
+      about("tune", "mapping",
+            "the values that `lockstep tune` searches; `lockstep run` ignores it"),
       about("deterministic", "true or false", "refuse operations whose results may vary"),
   };
   return fields;
