@@ -36,6 +36,7 @@ TEST(Completion, BashOffersCommandsOptionsAndTargets) {
   EXPECT_EQ(offers(script, "lockstep run --autoresume l", 3), "last\n");
   EXPECT_EQ(offers(script, "lockstep pre", 1), "predict\n");
   EXPECT_EQ(offers(script, "lockstep evaluate logs --checkpoint b", 4), "best\n");
+  EXPECT_EQ(offers(script, "lockstep export logs --format on", 4), "onnx\n");
 }
 
 }  // namespace

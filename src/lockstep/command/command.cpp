@@ -28,6 +28,7 @@ Examples:
   lockstep tune -C mnist.yml --param 'optimizer.lr=loguniform(1e-4, 1e-1)' --logdir search
   lockstep evaluate logs/slow
   lockstep predict logs/slow --output predictions.npy
+  lockstep export logs/slow --output model.onnx
   lockstep launch --nproc-per-node 2 ./program
   lockstep create -n turbulence
   lockstep doctor
@@ -106,6 +107,7 @@ int run_command(int argc, char** argv, const std::vector<OwnCommand>& own) {
   command::add_tune(app, chosen);
   command::add_evaluate(app, chosen);
   command::add_predict(app, chosen);
+  command::add_export(app, chosen);
   command::add_launch(app, chosen, after_dashes);
   command::add_create(app, chosen);
   command::add_targets(app, chosen);

@@ -48,6 +48,8 @@ _lockstep() {{
 {}  esac
   if [ "$previous" = --autoresume ] || [ "$previous" = --checkpoint ]; then
     COMPREPLY=($(compgen -W "best last" -- "$current"))
+  elif [ "$previous" = --format ]; then
+    COMPREPLY=($(compgen -W "torchscript onnx safetensors pth" -- "$current"))
   elif [ "${{COMP_WORDS[1]}}" = targets ] && [[ "$current" != -* ]]; then
     COMPREPLY=($(compgen -W "{}" -- "$current"))
   elif [[ "$current" == -* ]]; then

@@ -157,7 +157,7 @@ Node document_of(const SavedRunOptions& options, const RunFiles& found, const St
 
 }  // namespace
 
-void add_saved_run_options(CLI::App& command, SavedRunOptions& options) {
+void add_run_options(CLI::App& command, SavedRunOptions& options) {
   command.add_option("run", options.run, "The folder of a run, or a checkpoint")->required();
   command.add_option("overrides", options.overrides, "path=value");
   command.add_option("--checkpoint", options.checkpoint,
@@ -167,11 +167,19 @@ void add_saved_run_options(CLI::App& command, SavedRunOptions& options) {
       "A loader of the config; default: its valid_loader, else valid, else the only one");
   command.add_option("-C,--config", options.configs, "A config that is merged over the run's own")
       ->allow_extra_args(false);
+  command.add_option("--plugin", options.plugins, "A library with your own targets")
+      ->allow_extra_args(false);
+}
+
+void add_saved_run_options(CLI::App& command, SavedRunOptions& options) {
+  add_run_options(command, options);
   command.add_option("--workers", options.workers, "Number of workers; default: one process");
   command.add_option("--precision", options.precision,
                      "fp32, bf16 or fp16; default: that of the run");
-  command.add_option("--plugin", options.plugins, "A library with your own targets")
-      ->allow_extra_args(false);
+}
+
+fs::path find_checkpoint(const SavedRunOptions& options) {
+  return find_run(options).checkpoint;
 }
 
 SavedRun open_saved_run(const SavedRunOptions& options) {

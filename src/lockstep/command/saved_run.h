@@ -1,4 +1,4 @@
-// A run that is over: the checkpoint and the config that `evaluate` and `predict` use.
+// A run that is over: the checkpoint and the config that `evaluate`, `predict` and `export` use.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,11 @@ struct SavedRun {
 
 // Adds the options to a command. `options` must outlive the parser.
 void add_saved_run_options(CLI::App& command, SavedRunOptions& options);
+// The same without those that say how the model is computed: workers and precision.
+void add_run_options(CLI::App& command, SavedRunOptions& options);
+
+// The checkpoint that the options mean. Throws ConfigError if there is none.
+std::filesystem::path find_checkpoint(const SavedRunOptions& options);
 
 // Throws ConfigError if there is no such run, checkpoint, config or loader, and CheckpointError if
 // the checkpoint is damaged or belongs to another model.

@@ -20,6 +20,7 @@ void add_run(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_evaluate(CLI::App& app, Action& chosen);
 void add_predict(CLI::App& app, Action& chosen);
+void add_export(CLI::App& app, Action& chosen);
 // `after_dashes`: the words from the first "--" of the command line on, which the parser does not
 // see.
 void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& after_dashes);

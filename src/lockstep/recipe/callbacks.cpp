@@ -6,6 +6,7 @@
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
 #include "lockstep/callback/freeze.h"
+#include "lockstep/callback/graph.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/callback/periodic_loader.h"
@@ -37,6 +38,14 @@ void add_criterion(Targets& targets) {
        {"metric_key", &C::metric_key, "its name among the metrics"},
        {"weight", &C::weight, "its factor in the loss; 0: it is only reported"},
        {"loss_key", &C::loss_key, "the loss it is added to"}});
+}
+
+void add_graph(Targets& targets) {
+  using G = GraphCallbackOptions;
+  add<GraphCallback, G>(
+      targets, "GraphCallback", "The model's graph for TensorBoard.",
+      {{"input_keys", &G::input_keys, "values of a batch that go into the model, in their order"},
+       {"network", &G::network, "one of several; default: the only one"}});
 }
 
 // Functions cannot be written in a config, so their fields are missing here.
@@ -92,6 +101,7 @@ void add_flow(Targets& targets) {
 
 void add_callbacks(Targets& targets) {
   add_criterion(targets);
+  add_graph(targets);
   add_changes(targets);
   add_flow(targets);
   using E = EarlyStoppingCallbackOptions;

@@ -241,6 +241,7 @@ struct Model::Script final : Model::Interface {
                                                : fmt::format("{} to {}", taken.least, taken.most));
   }
 
+  const torch::jit::Module* script_module() const override { return &module; }
   NamedTensors parameters() const override { return named(module.named_parameters()); }
   NamedTensors buffers() const override { return named(module.named_buffers()); }
   void train(bool on) override { module.train(on); }

@@ -31,6 +31,10 @@
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/outputs.h"
 
+namespace torch::jit {
+struct Module;
+}
+
 namespace lockstep {
 
 // The largest number of tensors that a forward may take.
@@ -140,6 +144,9 @@ class Model {
   // name, if it has no such network.
   const Model& network(std::string_view name) const { return impl_->network(name); }
 
+  // The network as TorchScript, if it was made by script(); else nullptr.
+  const torch::jit::Module* script_module() const { return impl_->script_module(); }
+
   // The tensors in a fixed order, with the names that Python uses for the same model.
   NamedTensors parameters() const { return impl_->parameters(); }
   NamedTensors buffers() const { return impl_->buffers(); }
@@ -168,6 +175,7 @@ class Model {
     virtual bool takes_batch() const { return false; }
     virtual std::string signature() const { return "takes 1 tensor and returns a tensor"; }
     virtual const Model& network(std::string_view name) const;  // by default there is none
+    virtual const torch::jit::Module* script_module() const { return nullptr; }
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
     virtual void train(bool on) = 0;

@@ -1,0 +1,99 @@
+#include "lockstep/exporting/example.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/describe.h"
+
+namespace lockstep::exporting {
+namespace {
+
+std::vector<torch::Tensor> tensors_of(const Batch& inputs) {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& [key, tensor] : inputs) tensors.push_back(tensor);
+  return tensors;
+}
+
+NamedOutputs named(const Batch& outputs) {
+  if (!outputs.lists().empty() || !outputs.nested_batches().empty()) {
+    throw ConfigError(
+        "export: the model returns a batch with lists or nested batches; expected tensors only, "
+        "because a file of a model has no other outputs");
+  }
+  NamedOutputs result;
+  for (const auto& [key, tensor] : outputs) {
+    result.names.push_back(key);
+    result.tensors.push_back(tensor);
+  }
+  return result;
+}
+
+void check_device(const std::string& name, const torch::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return;
+  throw ConfigError("export: '{}' is on {}, expected the CPU; call model.to(torch::kCPU) first",
+                    name, tensor.device().str());
+}
+
+}  // namespace
+
+Batch with_batch_size(const Batch& inputs, std::int64_t samples) {
+  const std::int64_t have = inputs.size();
+  Batch result;
+  for (const auto& [key, tensor] : inputs) {
+    const bool is_batched = tensor.dim() > 0 && tensor.size(0) == have && have > 0;
+    const torch::Tensor rows = torch::arange(samples, torch::kInt64).remainder(have > 0 ? have : 1);
+    result.set(key, is_batched ? tensor.index_select(0, rows) : tensor);
+  }
+  return result;
+}
+
+NamedOutputs call(const Model& model, const Batch& inputs, const std::vector<std::string>& names) {
+  const Outputs outputs =
+      model.takes_batch() ? model.outputs(inputs) : model.outputs(tensors_of(inputs));
+  if (outputs.is_named()) return named(outputs.to_batch(names));
+  NamedOutputs result;
+  for (std::size_t i = 0; i < outputs.count(); ++i) {
+    result.tensors.push_back(outputs[i]);
+    result.names.push_back(outputs.count() == 1 ? "output" : fmt::format("output_{}", i));
+  }
+  if (!names.empty()) {
+    if (names.size() != result.names.size()) {
+      throw ConfigError("export: expected {} names of outputs, got {}", result.names.size(),
+                        names.size());
+    }
+    result.names = names;
+  }
+  return result;
+}
+
+void check_example(const Batch& inputs) {
+  if (!inputs.lists().empty() || !inputs.nested_batches().empty()) {
+    throw ConfigError("export: expected inputs that are tensors, got a list or a nested batch");
+  }
+  if (inputs.begin() == inputs.end()) throw ConfigError("export: expected an input, got none");
+  for (const auto& [key, tensor] : inputs) {
+    if (!tensor.defined()) throw ConfigError("export: input '{}' is an undefined tensor", key);
+  }
+  if (inputs.size() == 0) {
+    throw ConfigError("export: input '{}': expected at least one sample, got {}",
+                      inputs.begin()->first, data::describe(inputs.begin()->second));
+  }
+}
+
+void check_on_cpu(const Model& model, const Batch& inputs) {
+  for (const auto& [key, tensor] : inputs) check_device(key, tensor);
+  for (const auto& [name, tensor] : model.weights()) check_device(name, tensor);
+}
+
+EvaluationMode::EvaluationMode(Model model)
+    : model_(std::move(model)), was_training_(model_.is_training()) {
+  if (was_training_) model_.train(false);
+}
+
+EvaluationMode::~EvaluationMode() {
+  if (was_training_) model_.train(true);
+}
+
+}  // namespace lockstep::exporting

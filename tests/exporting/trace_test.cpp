@@ -1,0 +1,65 @@
+#include "lockstep/exporting/trace.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/compute/checkpointed.h"
+#include "tests/exporting/support.h"
+
+namespace lockstep::exporting {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> operations(const Trace& traced) {
+  std::vector<std::string> kinds;
+  for (const torch::jit::Node* const node : traced.graph->nodes()) {
+    const std::string kind = node->kind().toQualString();
+    if (kind.starts_with("aten::")) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+// LibTorch would not see what a planned Sequential computes.
+TEST(Trace, ASequentialIsItsLayers) {
+  const Model model = torch::nn::Sequential(torch::nn::Linear(4, 3), torch::nn::ReLU(),
+                                            checkpointed(torch::nn::Linear(3, 2)));
+  const Trace traced = trace(model, {{"x", torch::randn({2, 4})}});
+  EXPECT_THAT(operations(traced), ElementsAre("aten::linear", "aten::relu", "aten::linear"));
+  EXPECT_THAT(traced.outputs, ElementsAre("output"));
+  EXPECT_TRUE(model.is_training());
+}
+
+TEST(Trace, WeightsHaveTheirNames) {
+  const Model model = torch::nn::Sequential(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+  const Trace traced = trace(model, {{"x", torch::randn({2, 4})}});
+  std::vector<std::string> names;
+  for (const auto& item : traced.weights.named_parameters()) names.push_back(item.name);
+  EXPECT_THAT(names, ElementsAre("0.weight", "0.bias", "1.weight", "1.bias"));
+  for (const torch::jit::Node* const node : traced.graph->nodes()) {
+    if (node->kind() == c10::aten::linear) {
+      EXPECT_EQ(weight_name(*node->input(1)), "0.weight");
+      EXPECT_EQ(layer_of(*node), "layer '0'");
+    }
+  }
+}
+
+TEST(Trace, OperationsInPlaceMayBeRecordedAsOthers) {
+  const Model model = testing::Function([](const torch::Tensor& x) { return (x + 1).relu_(); });
+  const Batch inputs = {{"x", torch::randn({2, 4})}};
+  EXPECT_THAT(operations(trace(model, inputs)), Contains("aten::relu_"));
+  EXPECT_THAT(operations(trace(model, inputs, {.out_of_place = true})), Contains("aten::relu"));
+}
+
+TEST(Trace, WhatCannotBeTracedIsAConfigError) {
+  const torch::Tensor fixed = torch::ones({2});
+  const Model model = testing::Function([&](const torch::Tensor&) { return fixed; });
+  EXPECT_THAT(testing::error_of([&] {
+                trace(model, {{"x", torch::randn({2, 4})}});
+              }),
+              HasSubstr("export"));
+}
+
+}  // namespace
+}  // namespace lockstep::exporting
