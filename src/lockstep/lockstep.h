@@ -114,6 +114,7 @@
 #include "lockstep/source/text_dataset.h"
 #include "lockstep/state/hash.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/save_weights.h"

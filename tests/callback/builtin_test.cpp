@@ -46,6 +46,33 @@ TEST(BuiltinCallbacks, AreNotAddedBesideTheUsersOwn) {
   EXPECT_THAT(names({.logdir = "x"}, {CheckpointCallback({.save_n_best = 3})}), testing::IsEmpty());
 }
 
+TEST(BuiltinCallbacks, SettingsOfOptimizersFreezeParameters) {
+  const auto frozen = [](const TrainOptions& options) {
+    const Callbacks added = with_builtin_callbacks(options);
+    return added.empty() ? "" : (*added.begin())->agreed_options();
+  };
+  TrainOptions options;
+  options.model = toy::model();
+  EXPECT_EQ(frozen(options), "") << "an optimizer is missed later";
+  options.optimizer = {optim::Adam{},
+                       {{.names = "*", .frozen = true}, {.names = "4.*", .frozen = false}}};
+  const auto all_but_the_last = testing::HasSubstr("names=[0.weight, 0.bias, 1.weight, 1.bias]");
+  EXPECT_THAT(frozen(options), all_but_the_last);
+  options.optimizer = optim::Lookahead{.optimizer = options.optimizer};
+  EXPECT_THAT(frozen(options), all_but_the_last);
+  options.optimizers = {{"model", options.optimizer}};
+  options.optimizer = {};
+  EXPECT_THAT(frozen(options), all_but_the_last);
+  options.models = {{"a", options.model}, {"b", toy::model()}};
+  options.model = {};
+  options.optimizers = {{"a", {optim::Adam{}, {{.names = "*.weight", .frozen = true}}}},
+                        {"b", optim::Adam{}}};
+  EXPECT_THAT(frozen(options), testing::HasSubstr("names=[a.0.weight, a.1.weight, a.4.weight]"));
+  options.optimizers.set("b", {optim::Adam{}, {{.names = "*", .frozen = true}}});
+  EXPECT_THAT(toy::error_of([&] { frozen(options); }),
+              testing::HasSubstr("optimizers/b: its settings freeze all parameters"));
+}
+
 TEST(BuiltinCallbacks, TwoCheckpointsNeedTwoFolders) {
   EXPECT_THROW(names({}, {CheckpointCallback(), CheckpointCallback()}), ConfigError);
   EXPECT_NO_THROW(names({}, {CheckpointCallback(), CheckpointCallback({.folder = "elsewhere"})}));

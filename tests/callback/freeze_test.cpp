@@ -70,9 +70,70 @@ TEST(Freeze, ParametersAreAfterTheRunAsBefore) {
   EXPECT_FALSE(parameter_of(options.model, "1.bias").requires_grad()) << "was frozen before";
 }
 
+// The epochs in which batch norm's running mean changes.
+std::vector<std::int64_t> epochs_of_new_means(TrainOptions options) {
+  std::vector<std::int64_t> changed;
+  const auto mean = [](const Model& model) { return model.buffers().front().second.clone(); };
+  torch::Tensor before = mean(options.model);
+  options.callbacks.add(on_epoch_end([&](State& s) {
+    if (!mean(s.model).equal(before)) changed.push_back(s.progress.epoch);
+    before = mean(s.model);
+  }));
+  toy::train(options);
+  return changed;
+}
+
+TEST(Freeze, FrozenModulesAreInEvaluationModeIfTheyShould) {
+  EXPECT_THAT(epochs_of_new_means(frozen_by({{.names = {"1.*"}, .epochs = 2}})),
+              ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(epochs_of_new_means(frozen_by({{.names = {"1.*"}, .epochs = 2, .eval = true}})),
+              ElementsAre(3, 4));
+  EXPECT_THAT(epochs_of_new_means(frozen_by({{.names = {"1.bias"}, .eval = true}})),
+              ElementsAre(1, 2, 3, 4))
+      << "its weight is trained";
+}
+
+struct BodyAndHead : torch::nn::Module {
+  BodyAndHead() {
+    register_module("body", body);
+    register_module("head", head);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return head->forward(body->forward(x)); }
+
+  torch::nn::Sequential body{torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8),
+                             torch::nn::Dropout(0.5)};
+  torch::nn::Sequential head{torch::nn::Linear(8, 3), torch::nn::Dropout(0.5)};
+};
+
+// Dropout has no parameters; it belongs to the module around it. The trained part keeps its mode.
+TEST(Freeze, EverythingInsideAFrozenModuleIsInEvaluationMode) {
+  const auto net = std::make_shared<BodyAndHead>();
+  auto &body = net->body, &head = net->head;
+  TrainOptions options = frozen_by({{.names = {"body.*"}, .epochs = 1, .eval = true}});
+  options.model = net;
+  std::vector<bool> modes;
+  options.callbacks.add(on_batch_start([&](State& s) {
+    const bool is_new = s.is_train && s.progress.epoch * 3 > std::ssize(modes);
+    if (!is_new) return;
+    modes.insert(modes.end(), {body->is_training(), body[2]->is_training(), head->is_training()});
+  }));
+  options.num_epochs = 2;
+  toy::train(options);
+  EXPECT_THAT(modes, ElementsAre(false, false, true, true, true, true));
+}
+
+// The settings of an optimizer freeze for the whole run.
+TEST(Freeze, BySettingsOfTheOptimizer) {
+  TrainOptions options = frozen_by({});
+  options.optimizer = {optim::Adam{.lr = 0.01}, {{.names = "0.*", .frozen = true}}};
+  EXPECT_THAT(epochs_that_change("0.weight", options), ElementsAre());
+  EXPECT_THAT(epochs_that_change("4.weight", options), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(parameter_of(options.model, "0.weight").requires_grad());
+}
+
 TEST(Freeze, AResumedRunAndSeveralWorkersGiveTheSameBits) {
   const auto options = [] {
-    TrainOptions made = frozen_by({{.names = {"0.*"}, .epochs = 2}});
+    TrainOptions made = frozen_by({{.names = {"0.*", "1.*"}, .epochs = 2, .eval = true}});
     made.ddp = true;
     made.workers = 1;
     made.shards = 2;

@@ -16,6 +16,10 @@ TEST(Describe, AnOptimizerHasAllItsNumbers) {
   EXPECT_EQ(describe(OptimizerSpec(Adagrad{}, {{.names = "*.bias", .lr = 0.5}})),
             "Adagrad(lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10) "
             "with *.bias(lr=0.5, weight_decay=none)");
+  EXPECT_THAT(describe(OptimizerSpec(
+                  SGD{}, {{.names = "a", .lr_factor = 0.5}, {.names = "b", .frozen = true}})),
+              ::testing::EndsWith(" with a(lr=none, weight_decay=none, lr_factor=0.5) with "
+                                  "b(lr=none, weight_decay=none, frozen=true)"));
 }
 
 TEST(Describe, ATorchOptimizerHasAllOptionsOfEveryGroup) {

@@ -485,6 +485,26 @@ TEST(FlatOptimizer, FirstValuesAreTheCheckpoints) {
   expect_same_bits(second.of("late"), first.of("late"));
 }
 
+TEST(FlatOptimizer, AFactorOfTheLearningRateFollowsIt) {
+  const auto moved = [](const ParameterSettings& settings) {
+    const auto parameters = layers(torch::ones({345}));
+    FlatParameters flat(parameters);
+    return trained(parameters, *OptimizerSpec(SGD{.lr = 0.5}, {settings}).make(flat));
+  };
+  expect_same_bits(moved({.names = "2.*", .lr_factor = 0.25}),
+                   moved({.names = "2.*", .lr = 0.125}));
+}
+
+// The engine freezes them; see tests/callback/freeze_test.cpp.
+TEST(FlatOptimizer, TheLastSettingSaysWhatIsFrozen) {
+  const OptimizerSpec spec(
+      SGD{}, {{.names = "*", .frozen = true}, {.names = "2.*", .lr = 0.1, .frozen = false}});
+  EXPECT_TRUE(spec.freezes("0.weight"));
+  EXPECT_FALSE(spec.freezes("2.weight"));
+  EXPECT_TRUE(OptimizerSpec(Lookahead{.optimizer = spec}).freezes("0.weight"));
+  EXPECT_FALSE(OptimizerSpec(SGD{}).freezes("0.weight"));
+}
+
 TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {
   const auto refused = [](const std::vector<ParameterSettings>& settings, double lr = 0.1) {
     const auto parameters = layers(torch::ones({345}));
@@ -496,6 +516,9 @@ TEST(FlatOptimizer, SettingsThatCannotBeAreRefused) {
   EXPECT_THAT(refused({{.names = "*", .lr = -1}}), HasSubstr("lr of *: expected a number >= 0"));
   EXPECT_THAT(refused({{.names = "*", .weight_decay = -1}}), HasSubstr("weight_decay of *"));
   EXPECT_THAT(refused({{.names = "*", .lr = 1}}, 0), HasSubstr("lr: expected a number > 0"));
+  EXPECT_THAT(refused({{.names = "*", .lr_factor = -1}}), HasSubstr("lr_factor of *"));
+  EXPECT_THAT(refused({{.names = "*", .lr = 1, .lr_factor = 2}}),
+              HasSubstr("'*': expected lr or lr_factor, got both"));
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ TEST(Optimizers, OptionsReachThem) {
               ::testing::ElementsAre(0.0, 0.5));
   EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr: 0.25}}}}"),
               ::testing::ElementsAre(0.5, 0.75));
+  EXPECT_THAT(after_step("{SGD: {lr: 0.5, layers: {'*.bias': {lr_factor: 0.5}}}}"),
+              ::testing::ElementsAre(0.5, 0.75));
+  EXPECT_TRUE(targets()
+                  .optimizers.make(node("{SGD: {lr: 0.5, layers: {'*.bias': {frozen: true}}}}"))
+                  .freezes("0.bias"));
   for (const char* const name : {"Adam", "AdamW", "RMSprop", "Adagrad", "RAdam", "NAdam", "Adamax",
                                  "Adadelta", "Lion", "Lamb", "{Lookahead: {optimizer: Adam}}"}) {
     EXPECT_LT(after_step(name)[0], 1.0) << name;

@@ -20,6 +20,7 @@
 #include "lockstep/callback/lambda.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/weights_file.h"
 #include "lockstep/engine/distributed.h"
 #include "tests/support/slowdown.h"
 #include "tests/support/torch_fork.h"
@@ -234,13 +235,30 @@ TEST(Recovery, FreezingHappensAgainWhereItHappened) {
   const auto options_of = [](int max_restarts) {
     TrainOptions options = restarting({.max_restarts = max_restarts});
     options.num_epochs = 4;
-    options.callbacks.add(FreezeCallback({.names = {"0.*"}, .from_epoch = 2, .epochs = 1}));
+    options.callbacks.add(
+        FreezeCallback({.names = {"0.*", "1.*"}, .from_epoch = 2, .epochs = 1, .eval = true}));
+    options.optimizer = {optim::Adam{.lr = 0.01}, {{.names = "4.bias", .frozen = true}}};
     return options;
   };
   const TrainResult expected = toy::train(options_of(0));
   TrainOptions options = options_of(2);
   options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 1}));
   options.callbacks.add(at_step({.restart = 1, .epoch = 3, .batch = 1}));
+  expect_equal(toy::train(options), expected);
+}
+
+TEST(Recovery, ARunThatBeganWithAFileDoesNotBeginAgain) {
+  const TemporaryDirectory folder;
+  checkpoint::save_weights(folder / "a.pth", Model(toy::model(5)).state());
+  const auto options_of = [&](int max_restarts) {
+    TrainOptions options = restarting({.max_restarts = max_restarts});
+    options.weights = {folder / "a.pth", {.skip = {"4.*"}}};
+    return options;
+  };
+  const TrainResult expected = toy::train(options_of(0));
+  TrainOptions options = options_of(2);
+  options.callbacks.add(at_step({.restart = 0, .epoch = 1, .batch = 1}));
+  options.callbacks.add(at_step({.restart = 1, .epoch = 2, .batch = 1}));
   expect_equal(toy::train(options), expected);
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/callback/classification.h"
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/checkpoint/weights_file.h"
 #include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
 
@@ -245,6 +246,38 @@ TEST(EvaluateLoader, TakesWeightsFromACheckpoint) {
                                           .criterion = torch::nn::CrossEntropyLoss(),
                                           .resume = result.last_checkpoint->string()});
   EXPECT_EQ(metrics.at("loss"), result.last_metrics.at("valid").at("loss"));
+}
+
+TEST(EvaluateLoader, TakesAFileOfAnotherTypeAndOtherNames) {
+  const TemporaryDirectory folder;
+  StateDict file;
+  for (const auto& [name, tensor] : Model(toy::model(5)).weights()) {
+    file.set("net." + name,
+             tensor.is_floating_point() ? tensor.detach().to(torch::kFloat64) : tensor);
+  }
+  checkpoint::save_weights(folder / "a.pth", file);
+  const auto loss = [&](const Weights& weights, const Model& model) {
+    return SupervisedRunner()
+        .evaluate_loader({.loader = {toy::points(20), {.batch_size = 10}},
+                          .model = model,
+                          .criterion = torch::nn::CrossEntropyLoss(),
+                          .weights = weights})
+        .at("loss");
+  };
+  const double expected = loss({}, toy::model(5));
+  EXPECT_EQ(loss({folder / "a.pth", {.remove_prefix = "net."}}, toy::model(6)), expected);
+  toy::Warnings warnings;
+  loss({folder / "a.pth", {.remove_prefix = "net.", .skip = {"4.*"}}}, toy::model(6));
+  EXPECT_THAT(warnings.texts, testing::ElementsAre(HasSubstr("model keeps its own 4.weight")));
+  const auto logits = [](const Weights& from, const Model& model) {
+    SupervisedRunner runner;
+    return runner
+        .predict_loader(
+            {.loader = {toy::points(20), {.batch_size = 20}}, .model = model, .weights = from})
+        .concat("logits");
+  };
+  EXPECT_TRUE(logits({folder / "a.pth", {.remove_prefix = "net."}}, toy::model(6))
+                  .equal(logits({}, toy::model(5))));
 }
 
 TEST(EvaluateLoader, CallbacksSeeTheNameOfTheLoader) {

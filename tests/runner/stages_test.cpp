@@ -148,7 +148,7 @@ TEST(Stages, TheStageAfterAFinishedOneTakesAllItsWeights) {
   stages[1].options.weights_skip = {"fc.*"};
   resume_stages(stages, "last");
   ASSERT_EQ(stages.size(), 1U);
-  EXPECT_EQ(stages[0].options.weights->filename(), "last.pth");
+  EXPECT_EQ(stages[0].options.weights.path().filename(), "last.pth");
   EXPECT_TRUE(stages[0].options.weights_skip.empty());
 }
 

@@ -122,6 +122,10 @@ TEST(Agreement, ComparesWhateverDecidesWhatIsTrained) {
       [](Plan& p) { p.options.profile = true; },
       [](Plan& p) { p.options.resume = "last"; },
       [](Plan& p) { p.options.weights_skip = {"fc.*"}; },
+      [](Plan& p) { p.options.weights = "a.pth"; },
+      [](Plan& p) {
+        p.options.network_weights = {{"generator", "a.pth"}};
+      },
       [](Plan& p) { p.optimizers[0].spec = optim::Adam{.lr = 0.02}; },
       [](Plan& p) { p.optimizers[0].scheduler = optim::StepLR{.step_size = 2}; },
       [](Plan& p) { p.criterions.set("criterion", torch::nn::MSELoss()); },

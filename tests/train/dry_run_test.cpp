@@ -224,7 +224,7 @@ TEST(DryRun, OptimizerAndFilesAreTriedOnRequest) {
   const TemporaryDirectory folder;
   options.weights = folder / "none.pth";
   EXPECT_EQ(found(tried_plan(options), {.files = true}).part, "weights");
-  options.weights.reset();
+  options.weights = {};
   options.resume = "nowhere.pth";
   EXPECT_EQ(found(tried_plan(options), {.files = true}).part, "resume");
 }

@@ -154,6 +154,28 @@ TEST(Model, KnowsItsMode) {
   EXPECT_FALSE(model.is_training());
 }
 
+TEST(Model, SomeModulesAreEvaluated) {
+  struct Outer : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& x) { return x; }
+  };
+  const auto outer = std::make_shared<Outer>();
+  torch::nn::Sequential inner{torch::nn::Dropout()};
+  outer->register_module("0", inner);
+  outer->register_module("1", torch::nn::Dropout());
+  const Model combined = Model::combine({{"a", outer}, {"b", torch::nn::Linear(1, 1)}});
+  std::vector<std::string> names;
+  combined.eval_modules([&](const std::string& name) {
+    names.push_back(name);
+    return name == "a.0";
+  });
+  EXPECT_THAT(names, testing::UnorderedElementsAre("a", "a.0", "a.0.0", "a.1", "b"));
+  EXPECT_FALSE(inner->is_training());
+  EXPECT_FALSE(inner[0]->is_training());
+  EXPECT_TRUE(outer->is_training());
+  combined.train(true);
+  EXPECT_TRUE(inner[0]->is_training());
+}
+
 TEST(Model, NamesWeightsAsPythonDoes) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : Model(toy::model()).weights()) names.push_back(name);

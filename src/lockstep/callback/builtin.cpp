@@ -9,10 +9,12 @@
 #include "lockstep/callback/batch_overfit.h"
 #include "lockstep/callback/check_run.h"
 #include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/freeze.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
 #include "lockstep/callback/timer.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/train/combined_model.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +43,42 @@ void check_checkpoint_folders(const TrainOptions& options) {
   }
 }
 
+// The parameters that an optimizer's settings freeze, by name.
+std::vector<std::string> frozen_by(const optim::OptimizerSpec& optimizer,
+                                   const NamedTensors& parameters, const std::string& option) {
+  std::vector<std::string> frozen;
+  bool any_left = false;
+  for (const auto& [name, parameter] : parameters) {
+    if (optimizer.freezes(name)) {
+      frozen.push_back(name);
+    } else {
+      any_left = any_left || parameter.requires_grad();
+    }
+  }
+  if (any_left || frozen.empty()) return frozen;
+  throw ConfigError("{}: its settings freeze all parameters, so there is nothing to train", option);
+}
+
+std::vector<std::string> frozen_parameters(const TrainOptions& options) {
+  if (options.optimizer) {
+    const Model& one = options.model;
+    const auto all = one || options.models.empty() ? one : Model::combine(options.models);
+    return all ? frozen_by(options.optimizer, all.parameters(), "optimizer")
+               : std::vector<std::string>();
+  }
+  std::vector<std::string> frozen;
+  for (const auto& [name, optimizer] : options.optimizers) {
+    const bool is_only = options.model && name == "model";
+    if (!is_only && !options.models.contains(name)) continue;  // refused later
+    const NamedTensors parameters =
+        is_only ? options.model.parameters() : in_network(name, options.models[name].parameters());
+    for (auto& parameter : frozen_by(optimizer, parameters, "optimizers/" + name)) {
+      frozen.push_back(std::move(parameter));
+    }
+  }
+  return frozen;
+}
+
 }  // namespace
 
 Callbacks with_builtin_callbacks(const TrainOptions& options) {
@@ -56,6 +94,9 @@ Callbacks with_builtin_callbacks(const TrainOptions& options) {
   add(options.overfit, BatchOverfitCallback());
   add(options.scheduler.has_value() || !options.schedulers.empty(), SchedulerCallback());
   add(options.logdir.has_value(), CheckpointCallback());
+  if (auto names = frozen_parameters(options); !names.empty()) {
+    all.add(FreezeCallback({.names = std::move(names)}));
+  }
   return all;
 }
 

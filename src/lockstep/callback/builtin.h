@@ -1,5 +1,5 @@
 // The callbacks that options of train() request: verbose, timeit, check, overfit, logdir,
-// scheduler.
+// scheduler, and the settings of optimizers that freeze parameters.
 #pragma once
 
 #include "lockstep/train/callback.h"

@@ -29,6 +29,7 @@ std::string FreezeCallback::agreed_options() const {
       .with("names", options_.names)
       .with("from_epoch", options_.from_epoch)
       .with("epochs", options_.epochs)
+      .with("eval", options_.eval)
       .str();
 }
 
@@ -65,6 +66,21 @@ void FreezeCallback::on_epoch_start(State& state) {
     parameter.set_requires_grad(false);
     frozen_.push_back(parameter);
   }
+}
+
+// The loop has called train() of the model just before, so nothing has to be undone later.
+void FreezeCallback::on_loader_start(State& state) {
+  if (!options_.eval || !state.is_train || !is_frozen_in(state.progress.epoch)) return;
+  const NamedTensors parameters = state.model.parameters();
+  state.model.eval_modules([&](const std::string& module) {
+    bool has_parameters = false;
+    for (const auto& [name, parameter] : parameters) {
+      if (!module.empty() && !name.starts_with(module + ".")) continue;
+      if (!matches(name)) return false;
+      has_parameters = true;
+    }
+    return has_parameters;
+  });
 }
 
 void FreezeCallback::on_run_end(State&) {

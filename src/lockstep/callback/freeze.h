@@ -21,11 +21,16 @@ struct FreezeCallbackOptions {
   std::vector<std::string> names = {};
   std::int64_t from_epoch = 1;              // the first epoch in which they are frozen
   std::optional<std::int64_t> epochs = {};  // for how many epochs; none: until the end of the run
+  // Whether modules all of whose parameters are frozen are in evaluation mode in these epochs, with
+  // everything inside of them: batch norm keeps its running mean and variance and normalises by
+  // them, and dropout does nothing. Fine-tuning of pretrained networks with batch norm needs it.
+  bool eval = false;
 };
 
 // A frozen parameter has no gradient, and the optimizer leaves it alone. Buffers, such as the
-// running mean of batch norm, still follow the data. After the run, parameters require gradients as
-// before it. If several callbacks freeze a parameter, it is frozen in the epochs of all of them.
+// running mean of batch norm, still follow the data, unless `eval` is set. After the run,
+// parameters require gradients as before it. If several callbacks freeze a parameter, it is frozen
+// in the epochs of all of them.
 class FreezeCallback : public Callback {
  public:
   // Throws ConfigError if there is no name, or if a number is not positive.
@@ -43,6 +48,7 @@ class FreezeCallback : public Callback {
   void check(const State& state) const override;
   void on_run_start(State& state) override;
   void on_epoch_start(State& state) override;
+  void on_loader_start(State& state) override;
   void on_run_end(State& state) override;
 
  private:

@@ -78,7 +78,9 @@ std::string describe(const OptimizerSpec& optimizer) {
 std::string describe(const std::vector<ParameterSettings>& settings) {
   std::string text;
   for (const ParameterSettings& some : settings) {
-    const auto options = OptionText().with("lr", some.lr).with("weight_decay", some.weight_decay);
+    auto options = OptionText().with("lr", some.lr).with("weight_decay", some.weight_decay);
+    if (some.lr_factor) options.with("lr_factor", some.lr_factor);
+    if (some.frozen) options.with("frozen", some.frozen);
     text += fmt::format(" with {}({})", some.names, options.str());
   }
   return text;

@@ -46,6 +46,10 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
                         lr());
           account.lr_scale = *settings[k].lr / lr();
         }
+        if (settings[k].lr_factor) {
+          check.not_negative("lr_factor of " + settings[k].names, *settings[k].lr_factor);
+          account.lr_scale = *settings[k].lr_factor;
+        }
         if (settings[k].weight_decay) {
           check.not_negative("weight_decay of " + settings[k].names, *settings[k].weight_decay);
           account.weight_decay = settings[k].weight_decay;
@@ -54,6 +58,10 @@ void FlatOptimizer::distinguish(const std::vector<ParameterSettings>& settings) 
     }
   }
   for (std::size_t k = 0; k < settings.size(); ++k) {
+    if (settings[k].lr && settings[k].lr_factor) {
+      throw ConfigError("optimizer {}: '{}': expected lr or lr_factor, got both", name(),
+                        settings[k].names);
+    }
     if (used[k] || settings[k].optional) continue;
     std::vector<std::string> names;
     for (const auto& buffer : parameters_.buffers()) {

@@ -5,6 +5,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/optim/adadelta.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
@@ -93,6 +94,17 @@ void update_each(FlatParameters& parameters, const StepOptions& options,
 
 OptimizerSpec::OptimizerSpec(const Lookahead& options)
     : choice_(std::make_shared<const Lookahead>(options)) {}
+
+bool OptimizerSpec::freezes(const std::string& parameter) const {
+  if (const auto* const around = std::get_if<LookaheadPtr>(&choice_)) {
+    return (*around)->optimizer.freezes(parameter);
+  }
+  bool frozen = false;
+  for (const ParameterSettings& some : settings_) {
+    if (some.frozen && matches_pattern(some.names, parameter)) frozen = *some.frozen;
+  }
+  return frozen;
+}
 
 std::unique_ptr<Optimizer> OptimizerSpec::make(FlatParameters& parameters) const {
   if (std::ranges::none_of(parameters.buffers(), &FlatParameters::Buffer::is_trainable)) {

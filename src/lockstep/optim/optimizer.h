@@ -227,12 +227,17 @@ class OptimizerSpec;
 //   .optimizer = ls::optim::Lookahead{.optimizer = ls::optim::RAdam{.lr = 1e-3}}
 struct Lookahead;
 
-// Settings for some of the parameters.
+// Settings for some of the parameters. If several fit a parameter, each field has the value of the
+// last one that gives it.
 struct ParameterSettings {
   std::string names;              // a pattern as for files in a shell: "*.bias", "0.*"
   std::optional<double> lr = {};  // a scheduler scales it together with the optimizer's
   std::optional<double> weight_decay = {};
-  bool optional = false;  // no error if no parameter matches
+  bool optional = false;                 // no error if no parameter matches
+  std::optional<double> lr_factor = {};  // instead of lr: the optimizer's, times this
+  // Whether the run leaves them as they are (FreezeCallback does the same for some epochs): {.names
+  // = "*", .frozen = true}, {.names = "fc.*", .frozen = false} trains the last layer only.
+  std::optional<bool> frozen = {};
 };
 
 template <typename F>
@@ -306,6 +311,9 @@ class OptimizerSpec {
                    Adadelta, Lion, Lamb, LookaheadPtr, TorchOptimizer, TorchFactory, Factory>;
   const Choice& choice() const { return choice_; }
   const std::vector<ParameterSettings>& settings() const { return settings_; }
+
+  // Whether the settings say that the run does not train this parameter.
+  bool freezes(const std::string& parameter) const;
 
  private:
   Choice choice_;

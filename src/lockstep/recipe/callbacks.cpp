@@ -116,7 +116,8 @@ void add_callbacks(Targets& targets) {
       targets, "FreezeCallback", "Does not train some parameters in some epochs.",
       {config::required("names", &F::names, "of the parameters, or patterns: \"encoder.*\""),
        {"from_epoch", &F::from_epoch, "the first epoch in which they are frozen"},
-       {"epochs", &F::epochs, "for how many epochs; default: until the end of the run"}});
+       {"epochs", &F::epochs, "for how many epochs; default: until the end of the run"},
+       {"eval", &F::eval, "frozen modules, such as batch norm, are in evaluation mode"}});
   using L = LRFinderCallbackOptions;
   add<LRFinderCallback, L>(targets, "LRFinderCallback",
                            "Raises the learning rate step by step, and reports the best one.",

@@ -14,6 +14,8 @@ using optim::ParameterSettings;
 struct LayerSettings {
   std::optional<double> lr;
   std::optional<double> weight_decay;
+  std::optional<double> lr_factor;
+  std::optional<bool> frozen;
 };
 
 // Options of one of Lockstep's optimizers, and those that all of them have.
@@ -31,8 +33,15 @@ std::vector<ParameterSettings> read_layers(const Node& layers) {
   std::vector<ParameterSettings> settings;
   for (const auto& [names, node] : layers.entries()) {
     const auto read = config::read_fields<LayerSettings>(
-        node, {{"lr", &LayerSettings::lr, ""}, {"weight_decay", &LayerSettings::weight_decay, ""}});
-    settings.push_back({.names = names, .lr = read.lr, .weight_decay = read.weight_decay});
+        node, {{"lr", &LayerSettings::lr, ""},
+               {"weight_decay", &LayerSettings::weight_decay, ""},
+               {"lr_factor", &LayerSettings::lr_factor, ""},
+               {"frozen", &LayerSettings::frozen, ""}});
+    settings.push_back({.names = names,
+                        .lr = read.lr,
+                        .weight_decay = read.weight_decay,
+                        .lr_factor = read.lr_factor,
+                        .frozen = read.frozen});
   }
   return settings;
 }
@@ -53,7 +62,8 @@ void add_optimizer(Targets& targets) {
   fields.push_back({"no_bias_weight_decay", &O::no_bias_weight_decay,
                     "no weight decay for parameters whose name ends in bias"});
   fields.push_back(Field<O>("layers", &O::layers,
-                            "lr and weight_decay by the parameters' names: {\"0.*\": {lr: 0.1}}")
+                            "lr or lr_factor, weight_decay and frozen by the parameters' names: "
+                            "{\"0.*\": {lr: 0.1}}")
                        .named("mapping of patterns"));
   using Table = optim::OptionTable<Base>;
   targets.optimizers.add<O>(Table::kName, Table::kAbout, fields, [](const O& o) {

@@ -681,6 +681,7 @@ const std::vector<config::Field<TrainOptions>>& run_fields() {
        "the model starts with these: a checkpoint, Python's state_dict, or safetensors"},
       {"weights_skip", &T::weights_skip,
        "names and patterns of weights that are not taken: [fc.*]"},
+      {"network_weights", &T::network_weights, "files for some of several networks"},
       {"valid_loader", &T::valid_loader, "its metric decides which epoch is the best"},
       {"valid_metric", &T::valid_metric, "default: loss"},
       {"minimize_valid_metric", &T::minimize_valid_metric,

@@ -105,6 +105,60 @@ Precision Value<Precision>::read(const Node& node) {
   }
 }
 
+namespace {
+
+// The order counts, so it is not read as a std::map.
+std::vector<WeightRename> read_renames(const Node& node) {
+  if (!node.is_map()) {
+    node.fail("expected a mapping of names to new names, got {}", node.describe());
+  }
+  std::vector<WeightRename> renames;
+  for (const auto& [from, to] : node.entries()) {
+    renames.push_back({.from = from, .to = read_text(to)});
+  }
+  return renames;
+}
+
+struct WeightsFields {
+  std::filesystem::path path;
+  WeightsOptions options;
+};
+
+}  // namespace
+
+Weights Value<Weights>::read(const Node& node) {
+  if (node.is_null()) return {};
+  if (node.is_scalar()) return read_text(node);
+  using F = WeightsFields;
+  using W = WeightsOptions;
+  static const std::vector<Field<F>> fields = {
+      required("path", &F::path, "of a checkpoint, a state_dict or safetensors"),
+      Field<W>("strict", &W::strict, "").inside(&F::options),
+      Field<W>("remove_prefix", &W::remove_prefix, "").inside(&F::options),
+      Field<F>({.name = "rename",
+                .type = "mapping of names to new names",
+                .fallback = "{}",
+                .about = ""},
+               [](F& f, const Node& value) { f.options.rename = read_renames(value); }),
+      Field<W>("add_prefix", &W::add_prefix, "").inside(&F::options),
+      Field<W>("skip", &W::skip, "").inside(&F::options)};
+  const F read = read_fields(node, fields);
+  try {
+    return Weights(read.path, read.options);
+  } catch (const ConfigError& error) {
+    const std::string_view text = error.what();
+    constexpr std::string_view kOption = "weights: ";
+    node.fail("{}", text.starts_with(kOption) ? text.substr(kOption.size()) : text);
+  }
+}
+
+Named<Weights> Value<Named<Weights>>::read(const Node& node) {
+  if (!node.is_map()) node.fail("expected a {}, got {}", type(), node.describe());
+  Named<Weights> all;
+  for (const auto& [network, file] : node.entries()) all.set(network, Value<Weights>::read(file));
+  return all;
+}
+
 optim::GradScalerOptions Value<optim::GradScalerOptions>::read(const Node& node) {
   using G = optim::GradScalerOptions;
   static const std::vector<Field<G>> fields = {

@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/base/named.h"
 #include "lockstep/base/precision.h"
 #include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/checkpoint.h"
@@ -22,6 +23,7 @@
 #include "lockstep/train/phase.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/supervised_keys.h"
+#include "lockstep/train/weights.h"
 
 namespace lockstep::config {
 
@@ -150,6 +152,25 @@ struct Value<optim::GradScalerOptions> {
   static std::string show(const optim::GradScalerOptions& options) {
     return fmt::format("{{init_scale: {}}}", show_double(options.init_scale));
   }
+};
+
+// A path, or a mapping of its fields.
+template <>
+struct Value<Weights> {
+  static std::string type() {
+    return "path, or path, strict, remove_prefix, rename, add_prefix and skip";
+  }
+  static Weights read(const Node& node);
+  static std::string show(const Weights& weights) {
+    return weights ? show_text(weights.path().string()) : "";
+  }
+};
+
+template <>
+struct Value<Named<Weights>> {
+  static std::string type() { return "mapping of networks to weights"; }
+  static Named<Weights> read(const Node& node);
+  static std::string show(const Named<Weights>&) { return "{}"; }
 };
 
 template <>

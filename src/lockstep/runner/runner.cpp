@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
 #include "lockstep/callback/builtin.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/compute/autocast.h"
@@ -19,6 +20,7 @@
 #include "lockstep/process/interrupt.h"
 #include "lockstep/runner/handlers.h"
 #include "lockstep/train/failure.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
@@ -87,17 +89,31 @@ std::shared_ptr<Engine> or_default(std::shared_ptr<Engine> engine) {
   return engine != nullptr ? std::move(engine) : std::make_shared<DeviceEngine>();
 }
 
-// Loads the weights of a checkpoint into the model, and its precision into `precision`, if the user
-// has not said one and the checkpoint knows it.
-void load_checkpoint(const std::filesystem::path& path, const Model& model,
-                     std::optional<Precision>& precision) {
+// Loads weights into the model. The precision is taken, too, if the user has not said one and the
+// file is a checkpoint that knows it.
+void load_file(const Weights& weights, const Model& model, std::optional<Precision>& precision) {
+  const std::filesystem::path& path = weights.path();
+  FirstWeights first;
   if (path.extension() == ".safetensors") {
-    model.load_state(checkpoint::load_weights(path));
-    return;
+    first = first_weights(model, weights);
+  } else {
+    const checkpoint::Content content = checkpoint::read(path);
+    first = first_weights(model, weights, checkpoint::weights_in(content, path));
+    if (!precision && content.is_ours) precision = saved_precision(content.state);
   }
-  const checkpoint::Content content = checkpoint::read(path);
-  model.load_state(checkpoint::weights_in(content, path));
-  if (!precision && content.is_ours) precision = saved_precision(content.state);
+  model.load_state(first.state);
+  if (!first.kept.empty()) warn(fmt::format("weights {}: {}", path.string(), first.rest()));
+}
+
+// For EvaluateOptions and PredictOptions.
+template <typename Options>
+void load_weights_of(Options& options, const Model& model) {
+  if (options.resume && options.weights) {
+    throw ConfigError("weights: expected resume or weights, got both: '{}' and '{}'",
+                      *options.resume, options.weights.path().string());
+  }
+  if (options.resume) load_file(*options.resume, model, options.precision);
+  if (options.weights) load_file(options.weights, model, options.precision);
 }
 
 // Of an evaluation or prediction.
@@ -142,8 +158,9 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
   longer.num_epochs = options.num_epochs.value_or(TrainOptions().num_epochs);
   longer.num_steps = options.num_steps;
   longer.resume.reset();
-  longer.weights.reset();
+  longer.weights = {};
   longer.weights_skip.clear();
+  longer.network_weights = {};
   longer.dry_run = false;  // it is done
   const Reset<CurrentStage> reset{stage_};
   stage_ = {.name = last_stage_, .keeps_model = true};
@@ -284,7 +301,7 @@ Metrics Runner::evaluate_loader(EvaluateOptions options) {
   if (options.phases.empty()) options.phases = last_.phases;
   check_model(options.model || !options.models.empty());
   Plan plan = resolve(options, parts());
-  if (options.resume) load_checkpoint(*options.resume, plan.model, options.precision);
+  load_weights_of(options, plan.model);
   plan.precision = options.precision.value_or(last_.precision);
   check_precision(plan.precision, plan.engine->device());
   TrainResult result;
@@ -317,7 +334,7 @@ Predictions Runner::predict_loader(PredictOptions options) & {
 Model Runner::predicting_model(PredictOptions& options) const {
   const Model model = options.model ? options.model : last_.model;
   check_model(static_cast<bool>(model));
-  if (options.resume) load_checkpoint(*options.resume, model, options.precision);
+  load_weights_of(options, model);
   if (!options.precision) options.precision = last_.precision;
   return model;
 }

@@ -83,6 +83,7 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
         options.load_best_on_end && std::filesystem::exists(folder / "best.pth");
     first += 1;
     stages[first].options.weights_skip.clear();
+    stages[first].options.network_weights = {};
     stages[first].options.weights = ends_with_best ? folder / "best.pth" : saved.path;
   } else {
     // If the stage had stopped early, it stops again immediately.

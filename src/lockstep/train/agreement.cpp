@@ -89,6 +89,14 @@ std::string seed_of(const TrainOptions& options) {
   return options.resume ? "the checkpoint's" : "42";
 }
 
+std::string describe(const Named<Weights>& files) {
+  std::vector<std::string> texts;
+  for (const auto& [name, weights] : files) {
+    texts.push_back(fmt::format("{}: {}", name, weights.describe()));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 void add_options(Agreement& agreement, const TrainOptions& options) {
   agreement.insert(agreement.end(),
                    {{"seed", seed_of(options)},
@@ -99,8 +107,9 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     // Rank 0 reads the files for all ranks. The other ranks may have another path
                     // to the same file.
                     {"resume", options.resume ? "a checkpoint" : "none"},
-                    {"weights", options.weights ? "a file" : "none"},
+                    {"weights", options.weights.describe()},
                     {"weights_skip", fmt::format("{}", fmt::join(options.weights_skip, ", "))},
+                    {"network_weights", describe(options.network_weights)},
                     {"valid_loader", text_of(options.valid_loader)},
                     {"valid_metric", text_of(options.valid_metric)},
                     {"minimize_valid_metric", text_of(options.minimize_valid_metric)},

@@ -45,6 +45,14 @@ struct Model::Combined final : Model::Interface {
     return std::ranges::any_of(networks,
                                [](const auto& item) { return item.second.is_training(); });
   }
+  void eval_modules(const ChooseModule& chosen) override {
+    for (const auto& [network_name, network] : networks) {
+      const std::string& outer = network_name;
+      network.eval_modules([&](const std::string& name) {
+        return chosen(name.empty() ? outer : outer + "." + name);
+      });
+    }
+  }
   void to(torch::Device device) override {
     for (const auto& [name, network] : networks) network.to(device);
   }

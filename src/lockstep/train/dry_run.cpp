@@ -266,8 +266,13 @@ class Trial {
   }
 
   void check_weights() const {
-    if (!plan_.options.weights) return;
-    in_part(named_part("weights"), [&] { first_weights(plan_.model, plan_.options); });
+    std::vector<PlannedWeights> files;
+    const bool has_several = !plan_.options.network_weights.empty();
+    in_part(named_part(has_several ? "network_weights" : "weights"),
+            [&] { files = planned_weights(plan_.model, plan_.options); });
+    for (const PlannedWeights& file : files) {
+      in_part(named_part(file.option), [&] { first_weights(file.model, file.weights); });
+    }
   }
 
   void check_resume() const {

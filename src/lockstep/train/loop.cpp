@@ -520,19 +520,32 @@ void end_lost_run(const Plan& plan, RunMemory& memory) noexcept {
   memory.close_loggers(&end);
 }
 
+namespace {
+
+void say_loaded(const TrainOptions& options, const PlannedWeights& file,
+                const FirstWeights& first) {
+  const std::string into = file.network.empty() ? "" : fmt::format(" into '{}'", file.network);
+  say(options, fmt::format("=> Loading weights {}{}: {}", file.weights.path().string(), into,
+                           first.summary()));
+  const std::string rest = first.rest();
+  if (!rest.empty()) say(options, "   " + rest);
+}
+
+}  // namespace
+
 void Loop::take_weights() {
   const TrainOptions& options = plan_.options;
-  if (!options.weights || options.resume) return;  // a resumed run loaded them when it began
-  std::string message = fmt::format("=> Loading weights {}", options.weights->string());
+  const std::vector<PlannedWeights> files = planned_weights(state_.model, options);
+  if (files.empty() || options.resume) return;  // a resumed run loaded them when it began
   // Only rank 0 reads, because the other ranks may not have access to its disk.
   const bool is_replaced = memory_ != nullptr && memory_->point() != nullptr;
   if (comm_.is_primary() && !is_replaced) {
-    const FirstWeights first = first_weights(state_.model, options);
-    state_.model.load_state(first.state);
-    if (!first.left_out.empty()) message += " without " + list_some(first.left_out);
+    for (const PlannedWeights& file : files) {
+      const FirstWeights first = load_weights(file.model, file.weights);
+      if (!has_begun_before()) say_loaded(options, file, first);
+    }
   }
   training_->replicas.send(training_->optimizers);
-  if (!has_begun_before()) say(options, message);
 }
 
 // Returns whether the run continues in the files of the run that it resumes.

@@ -99,6 +99,12 @@ bool Model::NativeBase::is_training() const {
   return module->is_training();
 }
 
+void Model::NativeBase::eval_modules(const ChooseModule& chosen) {
+  for (const auto& item : module->named_modules()) {
+    if (chosen(item.key())) item.value()->eval();
+  }
+}
+
 void Model::NativeBase::to(torch::Device device) {
   module->to(device);
 }
@@ -246,6 +252,11 @@ struct Model::Script final : Model::Interface {
   NamedTensors buffers() const override { return named(module.named_buffers()); }
   void train(bool on) override { module.train(on); }
   bool is_training() const override { return module.is_training(); }
+  void eval_modules(const ChooseModule& chosen) override {
+    for (auto item : module.named_modules()) {
+      if (chosen(item.name)) item.value.eval();
+    }
+  }
   void to(torch::Device device) override { module.to(device); }
 
   template <typename List>

@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <istream>
 #include <memory>
 #include <span>
@@ -154,6 +155,10 @@ class Model {
 
   void train(bool on) const { impl_->train(on); }
   bool is_training() const { return impl_->is_training(); }
+  // Puts modules into evaluation mode, with everything inside of them: those for whose name
+  // `chosen` returns true. The model itself has the name "". The next train() undoes it.
+  using ChooseModule = std::function<bool(const std::string& name)>;
+  void eval_modules(const ChooseModule& chosen) const { impl_->eval_modules(chosen); }
   void to(torch::Device device) const { impl_->to(device); }
 
   // Copies of the weights by name; load_state() copies them back into the same tensors. A name,
@@ -180,6 +185,7 @@ class Model {
     virtual NamedTensors buffers() const = 0;
     virtual void train(bool on) = 0;
     virtual bool is_training() const = 0;
+    virtual void eval_modules(const ChooseModule& chosen) = 0;
     virtual void to(torch::Device device) = 0;
 
    protected:
@@ -194,6 +200,7 @@ class Model {
     NamedTensors buffers() const override;
     void train(bool on) override;
     bool is_training() const override;
+    void eval_modules(const ChooseModule& chosen) override;
     void to(torch::Device device) override;
 
     std::shared_ptr<torch::nn::Module> module;

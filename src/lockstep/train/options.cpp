@@ -30,6 +30,9 @@ void check_options(const TrainOptions& options) {
     throw ConfigError("weights_skip: set weights, too: the file that '{}' is not taken from",
                       options.weights_skip.front());
   }
+  if (options.weights && !options.network_weights.empty()) {
+    throw ConfigError("weights: expected weights or network_weights, got both");
+  }
   for (const auto& [name, count] :
        {std::pair("workers", options.workers), std::pair("shards", options.shards)}) {
     if (!count) continue;

@@ -25,6 +25,7 @@
 #include "lockstep/train/model.h"
 #include "lockstep/train/phase.h"
 #include "lockstep/train/step_settings.h"
+#include "lockstep/train/weights.h"
 
 namespace lockstep {
 
@@ -62,11 +63,13 @@ struct TrainOptions {
   std::optional<std::filesystem::path> logdir;  // logs, checkpoints, summary.json; none: no files
   std::optional<std::string> resume;  // continue from a checkpoint: its path, or "last", "best",
                                       // "epoch.0007" in logdir
-  std::optional<std::filesystem::path> weights;  // a file with the first weights of the model: a
-                                                 // checkpoint, or a state_dict saved by Python
-  // Weights that are not taken from that file, by name or pattern: {"fc.*"} for a model with
-  // another number of classes. They begin as the model was made.
-  std::vector<std::string> weights_skip;
+  // A file with the first weights of the model: a checkpoint, or a state_dict saved by Python. The
+  // run says what it took. {"resnet18.pth", {.strict = false}}: see train/weights.h.
+  Weights weights;
+  std::vector<std::string> weights_skip;  // the same as `skip` of weights
+  // Instead of `weights`: files for some of the networks, by the network's name. The names of
+  // weights in such a file are those of the network alone.
+  Named<Weights> network_weights;
   std::optional<std::string> valid_loader;  // its metric decides the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
   // Whether a smaller valid_metric is better. By default the metric decides: a loss is better when
@@ -181,6 +184,9 @@ struct EvaluateOptions {
   std::string name = "valid";  // of the loader, as callbacks and the progress bar see it
   // Default: that of the checkpoint `resume`, or of this runner's last training, or fp32.
   std::optional<Precision> precision = {};
+  // Instead of `resume`: with changes of names, as in TrainOptions. Warns if the model keeps some
+  // of its own weights.
+  Weights weights = {};
 };
 
 struct PredictOptions {
@@ -190,6 +196,7 @@ struct PredictOptions {
   std::uint64_t seed = 42;
   std::shared_ptr<Engine> engine;
   std::optional<Precision> precision = {};  // default: as in EvaluateOptions
+  Weights weights = {};                     // as in EvaluateOptions
 };
 
 // Throws ConfigError for an option that makes no sense, whatever is trained.
