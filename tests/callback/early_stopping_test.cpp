@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/callback/classification.h"
-#include "tests/support/toy.h"
+#include "tests/callback/averaging_runs.h"
 
 namespace lockstep {
 namespace {
@@ -95,6 +95,55 @@ TEST(EarlyStopping, GoesByWhatItsOwnMetricSays) {
       AccuracyCallback({.num_classes = 3}),
       EarlyStoppingCallback({.patience = 1, .metric = MetricKey{"valid", "accuracy01/std"}})};
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }), HasSubstr("its minimize"));
+}
+
+// A run whose batches have the given losses, in all shards.
+TrainOptions by_batch(const std::vector<double>& losses, std::int64_t patience) {
+  auto script = std::make_shared<toy::Hooks>();
+  script->batch_end = [losses](State& s) {
+    const auto batch = static_cast<std::size_t>(s.progress.batch_step - 1);
+    if (s.is_train) s.batch_metrics["loss"] = losses.at(std::min(batch, losses.size() - 1));
+  };
+  TrainOptions options = toy::averaged_options([&] {
+    return std::make_shared<EarlyStoppingCallback>(
+        EarlyStoppingCallbackOptions{.patience = patience,
+                                     .metric = MetricKey{"train", "loss"},
+                                     .minimize = true,
+                                     .per = optim::Per::kBatch});
+  });
+  Callbacks ordered = {script};
+  for (const auto& callback : options.callbacks) ordered.add(callback);
+  options.callbacks = ordered;
+  return options;
+}
+
+TEST(EarlyStopping, StopsAfterPatienceBatchesInARow) {
+  TrainResult result = toy::train(by_batch({5, 4, 4, 4, 3}, 2));
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.epochs, 2) << "of three batches each";
+  EXPECT_TRUE(result.last_metrics.contains("valid")) << "the epoch is finished";
+  EXPECT_THAT(*result.stop_reason, HasSubstr("for 2 batches"));
+  result = toy::train(by_batch({5, 4, 4, 3, 3, 2, 2, 1, 1}, 2));
+  EXPECT_EQ(result.steps, 9) << "never two in a row";
+}
+
+TEST(EarlyStopping, PerBatchIsTheSameForAnyNumberOfWorkersAndResumedAndRecovered) {
+  toy::expect_same_average([] {
+    return std::make_shared<EarlyStoppingCallback>(
+        EarlyStoppingCallbackOptions{.patience = 7,
+                                     .metric = MetricKey{"train", "loss"},
+                                     .minimize = false,
+                                     .per = optim::Per::kBatch});
+  });
+}
+
+TEST(EarlyStopping, PerBatchNeedsAMetricOfBatches) {
+  TrainOptions options = toy::options();
+  options.callbacks.add(AccuracyCallback({.num_classes = 3}));
+  options.callbacks.add(EarlyStoppingCallback(
+      {.metric = MetricKey{"train", "accuracy01"}, .minimize = true, .per = optim::Per::kBatch}));
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("no batch of loader 'train' has a metric 'accuracy01'"));
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ std::string trained(comm::Communicator& comm, const Case& how) {
                    .one_batch_per_update = how.one_batch_per_update,
                    .wire = how.wire});
   const auto optimizer = how.optimizer.make(replica.parameters());
+  int observed = 0;
+  NamedTensors sums;  // of the last step, as rank 0 observes them
   for (int step = 0; step < 3; ++step) {
     for (int local = 0; local < replica.shards().count(); ++local) {
       replica.begin_shard(local, true);
@@ -57,12 +59,24 @@ std::string trained(comm::Communicator& comm, const Case& how) {
       replica.end_shard(local);
     }
     const TrainedReplica all[] = {{replica, *optimizer}};
-    update(all, {.scale_of = [](auto) { return 0.25; }, .clip_value = 2.0, .clip_norm = 10.0});
+    update(all, {.scale_of = [](auto) { return 0.25; },
+                 .clip_value = 2.0,
+                 .clip_norm = 10.0,
+                 .observe =
+                     [&](const SummedGradients& gradients) {
+                       ++observed;
+                       sums.clear();
+                       for (const auto& [name, sum, scale] : gradients) {
+                         EXPECT_EQ(scale, 0.25);
+                         sums.emplace_back(name, sum.clone());
+                       }
+                     }});
   }
+  EXPECT_EQ(observed, comm.is_primary() ? 3 : 0);
   const std::string hash = weights_hash(parameters);
   replica.finish();
   EXPECT_EQ(weights_hash(parameters), hash);
-  return hash;
+  return hash + comm.broadcast_bytes(weights_hash(sums));
 }
 
 TEST(Replica, GivesTheSameBitsHoweverItIsKeptInStep) {

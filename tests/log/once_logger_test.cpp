@@ -23,6 +23,10 @@ class Remembering final : public Logger {
     names.push_back(artifact.name);
   }
   void end(const RunEnd& run) override { ends.push_back(run.status); }
+  void log_histogram(const std::string&, const std::string& tag, const Histogram&,
+                     const Progress&) override {
+    tags.push_back(tag);
+  }
   void close() override { ++closes; }
 
   std::vector<std::int64_t> epochs;
@@ -53,13 +57,14 @@ TEST(OnceLogger, LeavesOutTheRecordsThatAreRepeated) {
   }
   logger.log_image("train", "matrix", {}, {});
   logger.log_artifact({.name = "a"}, {});
+  logger.log_histogram("train", "weights", {}, {});
   logger.log_metrics(record_of(3));
   logger.end({.status = RunEnd::Status::kFailed});
   logger.close();
   EXPECT_EQ(inner->names, std::vector<std::string>{"a"});
   EXPECT_EQ(inner->ends, std::vector<RunEnd::Status>{RunEnd::Status::kFailed});
   EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2, 3}));
-  EXPECT_EQ(inner->tags, std::vector<std::string>{"matrix"});
+  EXPECT_EQ(inner->tags, (std::vector<std::string>{"matrix", "weights"}));
   EXPECT_EQ(inner->starts, 1);
   EXPECT_EQ(inner->closes, 1);
 }

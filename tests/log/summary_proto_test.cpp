@@ -1,5 +1,6 @@
 #include "lockstep/log/summary_proto.h"
 
+#include <bit>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -92,6 +93,34 @@ TEST(SummaryProto, AnEventIsReadBack) {
   EXPECT_EQ(proto::read_event(start).step, 9);
   const Image picture = make_image({.width = 1, .height = 1}, {1, 2, 3});
   EXPECT_TRUE(proto::read_event(proto::image("x/epoch", picture).encoded()).scalars.empty());
+}
+
+TEST(SummaryProto, AHistogramHasItsBuckets) {
+  const Histogram histogram{.min = -1,
+                            .max = 2,
+                            .num = 3,
+                            .sum = 1.5,
+                            .sum_squares = 5.25,
+                            .bucket_limits = {0, 0.5},
+                            .buckets = {1, 2}};
+  const Message value = only_value(proto::histogram("weights/0.bias", histogram));
+  EXPECT_EQ(value.text(1), "weights/0.bias");
+  const auto number = [&](int field) {
+    return std::bit_cast<double>(value.message(5).integer(field));
+  };
+  EXPECT_EQ(number(1), -1);
+  EXPECT_EQ(number(2), 2);
+  EXPECT_EQ(number(3), 3);
+  EXPECT_EQ(number(4), 1.5);
+  EXPECT_EQ(number(5), 5.25);
+  const auto packed = [](double first, double second) {
+    std::string bytes;
+    append_little_endian(bytes, std::bit_cast<std::uint64_t>(first), 8);
+    append_little_endian(bytes, std::bit_cast<std::uint64_t>(second), 8);
+    return bytes;
+  };
+  EXPECT_EQ(value.message(5).text(6), packed(0, 0.5));
+  EXPECT_EQ(value.message(5).text(7), packed(1, 2));
 }
 
 }  // namespace

@@ -292,5 +292,36 @@ TEST(TensorBoardLogger, ALoaderCannotWriteOutsideTheFolder) {
                ConfigError);
 }
 
+// The steps of the histograms of a folder, as TensorBoard would show them.
+std::vector<std::int64_t> histogram_steps(const std::filesystem::path& folder) {
+  std::vector<std::int64_t> found;
+  for (const auto& file : event_files(folder)) {
+    for (const Message& event : read_events(file)) {
+      const std::int64_t step = event.integer(2);
+      if (event.has(7)) std::erase_if(found, [&](std::int64_t other) { return other >= step; });
+      if (event.has(5) && event.message(5).message(1).has(5)) found.push_back(step);
+    }
+  }
+  return found;
+}
+
+TEST(TensorBoardLogger, HistogramsHaveTheUpdatesAsSteps) {
+  TemporaryDirectory logdir;
+  const Histogram histogram{.num = 1, .bucket_limits = {0, 1}, .buckets = {0, 1}};
+  const auto log = [&](const RunStart& start, const std::vector<std::int64_t>& steps) {
+    TensorBoardLogger logger(logdir.path());
+    logger.start(start);
+    for (const std::int64_t step : steps) {
+      logger.log_histogram("train", "weights/0.bias", histogram, {.update_step = step});
+    }
+    logger.close();
+  };
+  log({}, {10, 20, 30});
+  // Resumed after the first epoch, in which there were 15 updates.
+  log({.progress = {.epoch = 1, .update_step = 15}, .resumed = true}, {20, 30, 40});
+  EXPECT_EQ(histogram_steps(logdir / "tensorboard/train/histograms"),
+            (std::vector<std::int64_t>{10, 20, 30, 40}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -64,6 +64,12 @@ class ControlFlowCallback : public Callback {
   void on_checkpoint(State& state) override { pass_epoch(&Callback::on_checkpoint, state); }
   void on_run_end(State& state) override { held_->on_run_end(state); }
   void on_exception(State& state) override { held_->on_exception(state); }
+  bool wants_gradients(const State& state) const override {
+    return is_allowed_ && held_->wants_gradients(state);
+  }
+  void on_gradients(State& state, const SummedGradients& gradients) override {
+    held_->on_gradients(state, gradients);
+  }
   void gather(comm::Communicator& communicator) override;
 
   StateDict state() const override { return held_->state(); }

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_text.h"
 #include "lockstep/base/text.h"
+#include "lockstep/callback/parameter_patterns.h"
 
 namespace lockstep {
 namespace {
@@ -34,18 +35,11 @@ std::string FreezeCallback::agreed_options() const {
 }
 
 void FreezeCallback::check(const State& state) const {
-  std::vector<std::string> names;
-  bool any_left = false;
-  for (const auto& [name, parameter] : state.model.parameters()) {
-    names.push_back(name);
-    any_left = any_left || (parameter.requires_grad() && !matches(name));
-  }
-  for (const std::string& pattern : options_.names) {
-    const auto fits = [&](const std::string& name) { return matches_pattern(pattern, name); };
-    if (std::ranges::any_of(names, fits)) continue;
-    throw ConfigError("{}: names: '{}' matches no parameter; {}", kFreeze, pattern,
-                      suggest(pattern, names));
-  }
+  check_parameter_patterns(options_.names, state, kFreeze);
+  const NamedTensors parameters = state.model.parameters();
+  const bool any_left = std::ranges::any_of(parameters, [&](const auto& item) {
+    return item.second.requires_grad() && !matches_any(options_.names, item.first);
+  });
   if (any_left) return;
   throw ConfigError(
       "{}: names: {} would freeze all parameters, so there would be nothing to train; leave some "
@@ -62,7 +56,7 @@ void FreezeCallback::on_run_start(State&) {
 void FreezeCallback::on_epoch_start(State& state) {
   if (!is_frozen_in(state.progress.epoch)) return thaw();
   for (auto& [name, parameter] : state.model.parameters()) {
-    if (!parameter.requires_grad() || !matches(name)) continue;
+    if (!parameter.requires_grad() || !matches_any(options_.names, name)) continue;
     parameter.set_requires_grad(false);
     frozen_.push_back(parameter);
   }
@@ -90,11 +84,6 @@ void FreezeCallback::on_run_end(State&) {
 bool FreezeCallback::is_frozen_in(std::int64_t epoch) const {
   const std::int64_t passed = epoch - options_.from_epoch;
   return passed >= 0 && (!options_.epochs || passed < *options_.epochs);
-}
-
-bool FreezeCallback::matches(const std::string& name) const {
-  return std::ranges::any_of(
-      options_.names, [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
 
 void FreezeCallback::thaw() {

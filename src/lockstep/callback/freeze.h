@@ -53,7 +53,6 @@ class FreezeCallback : public Callback {
 
  private:
   bool is_frozen_in(std::int64_t epoch) const;
-  bool matches(const std::string& name) const;
   void thaw();
 
   FreezeCallbackOptions options_;

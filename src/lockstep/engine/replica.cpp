@@ -239,6 +239,18 @@ bool Replica::are_sums_finite() const {
   return std::ranges::all_of(votes, [](std::uint64_t vote) { return vote == 0; });
 }
 
+SummedGradients Replica::sums(double scale) {
+  if (shared_) wait_for_all();  // each rank has summed its part
+  SummedGradients gradients;
+  for (const auto& buffer : parameters_->buffers()) {
+    if (!buffer.is_trainable()) continue;
+    for (const auto& slice : buffer.slices) {
+      if (slice.used) gradients.push_back({slice.name, slice_view(slice, buffer.grads), scale});
+    }
+  }
+  return gradients;
+}
+
 std::vector<torch::Tensor> Replica::make_means(double scale) {
   if (shared_) wait_for_all();  // each rank has summed its part
   std::vector<torch::Tensor> means;
@@ -343,6 +355,23 @@ void change_means(std::span<const TrainedReplica> all, std::span<Replica::Reduce
   for (const auto& item : all) item.replica.send_means();
 }
 
+void observe_sums(std::span<const TrainedReplica> all, std::span<const Replica::Reduced> reduced,
+                  const std::function<void(const SummedGradients&)>& observe) {
+  SummedGradients gradients;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (auto& gradient : all[i].replica.sums(reduced[i].scale)) {
+      gradients.push_back(std::move(gradient));
+    }
+  }
+  if (all.front().replica.is_primary()) {
+    const torch::NoGradGuard no_grad;
+    observe(gradients);
+  }
+  for (const auto& item : all) {
+    if (item.replica.shares_memory()) item.replica.send_means();
+  }
+}
+
 }  // namespace
 
 UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& update) {
@@ -366,6 +395,7 @@ UpdateResult update(std::span<const TrainedReplica> all, const Replica::Update& 
   } else if (needs_norm) {
     result.norm = norm_of(reduced);
   }
+  if (update.observe) observe_sums(all, reduced, update.observe);
   if (update.clip) change_means(all, reduced, update.clip);
   if (update.clip_norm && is_late) {
     const torch::Tensor factor = optim::clip_factor(result.late_norm, *update.clip_norm);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <torch/types.h>
@@ -45,6 +46,14 @@ struct ReplicaOptions {
 };
 
 class GradientBuckets;
+
+// The gradient of a parameter in an update. The mean over all shards of all workers is sum x scale.
+struct SummedGradient {
+  std::string name;   // of the parameter
+  torch::Tensor sum;  // of the parameter's shape; must not be changed
+  double scale = 1.0;
+};
+using SummedGradients = std::vector<SummedGradient>;
 
 // Changes gradients in place.
 using GradientFunction = std::function<void(std::span<const torch::Tensor> gradients)>;
@@ -97,6 +106,9 @@ class Replica {
     // replicas and their parameters. It is called once for each copy of the gradients: on rank 0
     // only if memory is shared.
     GradientFunction clip = {};
+    // Gets the gradients of all parameters that take part in the update, before they are clipped by
+    // norm or function. It is called on rank 0 only, but all ranks must pass it.
+    std::function<void(const SummedGradients& gradients)> observe = {};
     // Buffers that all shards take from the first one, together with the gradients, so that ranks
     // that share memory need not wait for each other once more.
     ModelBuffers* buffers = nullptr;
@@ -110,6 +122,9 @@ class Replica {
     bool finite = true;  // all sums, on all ranks; examined only if skip_non_finite is set
   };
   Reduced reduce(const optim::Optimizer& optimizer, const Update& update);
+  // Collective, between the halves: what Update::observe gets of this replica. If memory is shared,
+  // no rank may go on before rank 0 has read it (send_means).
+  SummedGradients sums(double scale);
   // Collective, between the halves: the sums become means where this rank may change them. Returns
   // the means of the parameters that take part in the update.
   std::vector<torch::Tensor> make_means(double scale);

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/compute/thread_state.h"
+#include "lockstep/engine/batch_norm_statistics.h"
 
 namespace lockstep {
 namespace {
@@ -165,6 +166,16 @@ Tensor batch_norm(const Tensor& input, const OptionalTensor& weight, const Optio
   // evaluation workers may have different numbers of batches and must not wait for each other.
   // Evaluation is recognised by the fact that it records no gradients.
   const bool evaluates = !defined(running_mean) && !torch::GradMode::is_enabled();
+  const bool is_measured = BatchNormStatistics::current() != nullptr && training &&
+                           defined(running_mean) && defined(running_var) && !in_instance_norm;
+  if (is_measured) {
+    // With a momentum of 1, the running statistics become those of this batch.
+    Tensor output = at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
+                                           /*momentum=*/1.0, eps, cudnn_enabled);
+    BatchNormStatistics::current()->note(*running_mean);
+    BatchNormStatistics::current()->note(*running_var);
+    return output;
+  }
   if (current == nullptr || in_instance_norm || !training || evaluates) {
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training,
                                   momentum, eps, cudnn_enabled);
@@ -194,9 +205,11 @@ struct CurrentScope {
   comm::Communicator* before;
 };
 
+}  // namespace
+
 // The kernels stay registered for the rest of the process, because removing them could affect other
-// code. Outside of a scope they do the same as LibTorch's.
-void register_once() {
+// code.
+void replace_batch_norm() {
   static const std::vector<std::unique_ptr<torch::Library>> libraries = [] {
     std::vector<std::unique_ptr<torch::Library>> made;
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
@@ -215,11 +228,9 @@ void register_once() {
   }();
 }
 
-}  // namespace
-
 SyncBatchNormScope::SyncBatchNormScope(comm::Communicator* communicator) : previous_(current) {
   if (communicator == nullptr || communicator->size() == 1) return;
-  register_once();
+  replace_batch_norm();
   current = communicator;
 }
 

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/metrics.h"
 #include "lockstep/log/artifact.h"
+#include "lockstep/log/histogram.h"
 #include "lockstep/plot/image.h"
 
 namespace lockstep {
@@ -80,6 +81,10 @@ class Logger {
                          const Progress&) {}
   // A file of any kind. The logger reads it during the call.
   virtual void log_artifact(const Artifact&, const Progress&) {}
+  // The distribution of many numbers, for example the weights of a layer, after
+  // progress.update_step updates.
+  virtual void log_histogram(const std::string& /*loader*/, const std::string& /*tag*/,
+                             const Histogram&, const Progress&) {}
   // Called at the end of each epoch. After it, other programs can read everything that was logged,
   // even if the process is killed then.
   virtual void flush() {}

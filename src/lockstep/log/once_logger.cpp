@@ -48,4 +48,9 @@ void OnceLogger::log_artifact(const Artifact& artifact, const Progress& progress
   once([&] { inner_->log_artifact(artifact, progress); });
 }
 
+void OnceLogger::log_histogram(const std::string& loader, const std::string& tag,
+                               const Histogram& histogram, const Progress& progress) {
+  once([&] { inner_->log_histogram(loader, tag, histogram, progress); });
+}
+
 }  // namespace lockstep

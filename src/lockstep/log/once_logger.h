@@ -33,6 +33,8 @@ class OnceLogger final : public Logger {
   void log_image(const std::string& loader, const std::string& tag, const Image& image,
                  const Progress& progress) override;
   void log_artifact(const Artifact& artifact, const Progress& progress) override;
+  void log_histogram(const std::string& loader, const std::string& tag, const Histogram& histogram,
+                     const Progress& progress) override;
   void flush() override { inner_->flush(); }
   void end(const RunEnd& run) override { inner_->end(run); }
   void close() override { inner_->close(); }

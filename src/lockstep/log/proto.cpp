@@ -81,6 +81,14 @@ ProtoMessage& ProtoMessage::float64(int field, double value) {
   return *this;
 }
 
+ProtoMessage& ProtoMessage::packed_float64(int field, std::span<const double> values) {
+  std::string packed;
+  for (const double value : values) {
+    append_little_endian(packed, std::bit_cast<std::uint64_t>(value), 8);
+  }
+  return bytes(field, packed);
+}
+
 ProtoMessage& ProtoMessage::bytes(int field, std::string_view value) {
   append_key(encoded_, field, kLengthDelimited);
   append_varint(encoded_, value.size());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ class ProtoMessage {
   ProtoMessage& integer(int field, std::int64_t value);
   ProtoMessage& float32(int field, float value);
   ProtoMessage& float64(int field, double value);
+  // repeated double, packed.
+  ProtoMessage& packed_float64(int field, std::span<const double> values);
   // string and bytes.
   ProtoMessage& bytes(int field, std::string_view value);
   ProtoMessage& message(int field, const ProtoMessage& value);

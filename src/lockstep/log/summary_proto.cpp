@@ -15,7 +15,7 @@ constexpr int kEventStep = 2, kEventSummary = 5, kEventSessionLog = 7;
 constexpr int kStatus = 1, kStart = 1;
 // Summary, and Summary.Value
 constexpr int kSummaryValue = 1;
-constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
+constexpr int kTag = 1, kSimpleValue = 2, kImage = 4, kHisto = 5, kTensor = 8, kMetadata = 9;
 
 ProtoMessage summary_of(const ProtoMessage& value) {
   return ProtoMessage().message(kEventSummary, ProtoMessage().message(kSummaryValue, value));
@@ -101,6 +101,17 @@ ProtoMessage image(std::string_view tag, const Image& image) {
   picture.integer(kHeight, image.height).integer(kWidth, image.width);
   picture.integer(kColorspace, kRgb).bytes(kEncoded, encode_png(image));
   return summary_of(ProtoMessage().bytes(kTag, tag).message(kImage, picture));
+}
+
+ProtoMessage histogram(std::string_view tag, const Histogram& histogram) {
+  constexpr int kMin = 1, kMax = 2, kNum = 3, kSum = 4, kSumSquares = 5, kLimits = 6, kCounts = 7;
+  ProtoMessage message;
+  message.float64(kMin, histogram.min).float64(kMax, histogram.max);
+  message.float64(kNum, histogram.num).float64(kSum, histogram.sum);
+  message.float64(kSumSquares, histogram.sum_squares);
+  message.packed_float64(kLimits, histogram.bucket_limits);
+  message.packed_float64(kCounts, histogram.buckets);
+  return summary_of(ProtoMessage().bytes(kTag, tag).message(kHisto, message));
 }
 
 ProtoMessage text(std::string_view tag, std::string_view text) {

@@ -21,6 +21,9 @@ ProtoMessage scalars(const Metrics& metrics, std::string_view suffix);
 
 ProtoMessage image(std::string_view tag, const Image& image);
 
+// As tensorboard's HistogramProto.
+ProtoMessage histogram(std::string_view tag, const Histogram& histogram);
+
 // For the text tab; `text` is Markdown.
 ProtoMessage text(std::string_view tag, std::string_view text);
 

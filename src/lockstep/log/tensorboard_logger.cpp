@@ -33,7 +33,8 @@ std::string tag_of(const std::string& metric) {
   return fmt::format("{}/{}", metric, kEpochSuffix);
 }
 
-constexpr const char* kTop = "";  // the folder that contains those of all loaders
+constexpr const char* kTop = "";                    // the folder that contains those of all loaders
+constexpr const char* kHistograms = "/histograms";  // inside of the loader's folder
 
 }  // namespace
 
@@ -123,6 +124,14 @@ void TensorBoardLogger::log_artifact(const Artifact& artifact, const Progress& p
   if (is_text) file_of(kTop).write(progress.epoch, proto::text(name, preformatted(text)));
 }
 
+void TensorBoardLogger::log_histogram(const std::string& loader, const std::string& tag,
+                                      const Histogram& histogram, const Progress& progress) {
+  if (loader != kEpochKey) check_loader_name(loader);
+  const std::string folder = loader + kHistograms;
+  begin_own_steps(folder, progress.update_step);
+  file_of(folder).write(progress.update_step, proto::histogram(tag, histogram));
+}
+
 void TensorBoardLogger::flush() {
   write_experiment();
 }
@@ -148,21 +157,25 @@ EventFile& TensorBoardLogger::file_of(const std::string& folder,
 }
 
 // With log_batches, a loader that is not trained on (its name does not begin with "train") has its
-// own steps, which are not those of the run.
+// own steps, which are not those of the run. Histograms always have their own.
 bool TensorBoardLogger::has_own_steps(const std::string& folder) const {
+  if (folder.ends_with(kHistograms)) return true;
   return options_.log_batches && folder != kTop && folder != kEpochKey &&
          !folder.starts_with("train");
 }
 
 void TensorBoardLogger::log_batch(const std::string& folder, const Record& record) {
-  EventFile& file = file_of(folder);
   const std::int64_t step = record.step.value_or(record.progress.sample_step);
-  // What an earlier run logged from this step on is run again.
-  if (resume_step_ && has_own_steps(folder) && !own_steps_.contains(folder)) {
-    file.write(step, proto::session_start());
-    own_steps_.insert(folder);
-  }
-  file.write(step, proto::scalars(record.metrics, "batch"));
+  begin_own_steps(folder, step);
+  file_of(folder).write(step, proto::scalars(record.metrics, "batch"));
+}
+
+// Before the first record with this step: what an earlier run logged from this step on is run
+// again.
+void TensorBoardLogger::begin_own_steps(const std::string& folder, std::int64_t step) {
+  if (!resume_step_ || !has_own_steps(folder) || own_steps_.contains(folder)) return;
+  file_of(folder).write(step, proto::session_start());
+  own_steps_.insert(folder);
 }
 
 // TensorBoard keeps the first experiment that it reads, so this is written only after the first

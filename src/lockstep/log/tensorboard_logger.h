@@ -3,7 +3,8 @@
 // Tags are `<metric>/epoch`, with the epoch as the step, and, with log_batches, `<metric>/batch`,
 // with the number of samples seen as the step. These are the samples of all train loaders, or, for
 // a loader that is not trained on, of that loader over all epochs. The run's hyper-parameters are
-// in the HParams tab, next to the metrics, and in the text tab.
+// in the HParams tab, next to the metrics, and in the text tab. Histograms are in
+// tensorboard/<loader>/histograms/, with the number of updates as the step.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,8 @@ class TensorBoardLogger : public Logger {
   // Text of up to 64 KiB is shown in the text tab, under the artifact's name. TensorBoard cannot
   // show other files, so they are ignored.
   void log_artifact(const Artifact& artifact, const Progress& progress) override;
+  void log_histogram(const std::string& loader, const std::string& tag, const Histogram& histogram,
+                     const Progress& progress) override;
   void flush() override;
   void close() override;
 
@@ -60,6 +63,7 @@ class TensorBoardLogger : public Logger {
   // If the file is a new one, it begins with the start of a session at `resume_step`.
   EventFile& file_of(const std::string& folder, const std::optional<std::int64_t>& resume_step);
   void log_batch(const std::string& folder, const Record& record);
+  void begin_own_steps(const std::string& folder, std::int64_t step);
   bool has_own_steps(const std::string& folder) const;
   void write_experiment();
 

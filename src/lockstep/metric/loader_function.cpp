@@ -1,11 +1,9 @@
 #include "lockstep/metric/loader_function.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/metric/predictions.h"
 
 namespace lockstep::metric {
 
@@ -17,69 +15,10 @@ LoaderFunction::LoaderFunction(LoaderFunctionOptions options) : options_(std::mo
   }
 }
 
-void LoaderFunction::reset() {
-  parts_.clear();
-  next_ = {};
-}
-
-void LoaderFunction::update(const torch::Tensor& outputs, const torch::Tensor& targets) {
-  expect_same_samples(outputs, targets);
-  // Copies, because the loader uses the memory of a batch again.
-  const auto kept = [](const torch::Tensor& tensor) {
-    return tensor.detach().to(torch::kCPU).clone(at::MemoryFormat::Contiguous);
-  };
-  parts_.push_back({.place = next_, .outputs = kept(outputs), .targets = kept(targets)});
-  next_ = {.batch = next_.batch + 1};
-}
-
 Metrics LoaderFunction::compute() const {
-  std::vector<const Rows*> sorted;
-  for (const Rows& part : parts_) {
-    if (part.targets.size(0) > 0) sorted.push_back(&part);
-  }
-  if (sorted.empty()) return {{options_.name, std::nan("")}};
-  std::ranges::stable_sort(sorted, {}, [](const Rows* part) { return part->place; });
-  std::vector<torch::Tensor> outputs, targets;
-  for (const Rows* part : sorted) {
-    outputs.push_back(part->outputs);
-    targets.push_back(part->targets);
-  }
-  return {{options_.name, options_.function(torch::cat(outputs), torch::cat(targets))}};
-}
-
-StateDict LoaderFunction::state() const {
-  StateList parts;
-  for (const Rows& part : parts_) {
-    parts.emplace_back(StateDict{{"batch", part.place.batch},
-                                 {"shard", part.place.shard},
-                                 {"outputs", part.outputs},
-                                 {"targets", part.targets}});
-  }
-  return {{"parts", std::move(parts)}, {"next", next_.batch}};
-}
-
-std::vector<LoaderFunction::Rows> LoaderFunction::read(const StateDict& state) {
-  std::vector<Rows> parts;
-  for (const StateValue& value : state.get<StateList>("parts")) {
-    const auto* saved = value.get_if<StateDict>();
-    if (saved == nullptr) {
-      throw CheckpointError("parts: expected dictionaries, found {}", value.kind());
-    }
-    parts.push_back({.place = {.batch = saved->get<std::int64_t>("batch"),
-                               .shard = saved->get<std::int64_t>("shard")},
-                     .outputs = saved->get<torch::Tensor>("outputs"),
-                     .targets = saved->get<torch::Tensor>("targets")});
-  }
-  return parts;
-}
-
-void LoaderFunction::load_state(const StateDict& state) {
-  parts_ = read(state);
-  next_ = {.batch = state.get<std::int64_t>("next")};
-}
-
-void LoaderFunction::merge(const StateDict& other) {
-  std::ranges::move(read(other), std::back_inserter(parts_));
+  if (rows_.empty()) return {{options_.name, std::nan("")}};
+  const LoaderRows::All all = rows_.all();
+  return {{options_.name, options_.function(all.outputs, all.targets)}};
 }
 
 }  // namespace lockstep::metric

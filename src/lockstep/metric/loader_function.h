@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/metric/loader_rows.h"
 #include "lockstep/metric/metric.h"
 
 namespace lockstep::metric {
@@ -29,28 +30,22 @@ class LoaderFunction final : public OutputMetric {
   explicit LoaderFunction(LoaderFunctionOptions options);
 
   // Without begin(), each update() is the batch after the one before.
-  void begin(const Place& place) override { next_ = place; }
-  void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
+  void begin(const Place& place) override { rows_.begin(place); }
+  void update(const torch::Tensor& outputs, const torch::Tensor& targets) override {
+    rows_.add(outputs, targets);
+  }
 
   std::vector<std::string> names() const override { return {options_.name}; }
   std::optional<Better> better(std::string_view) const override { return options_.better; }
-  void reset() override;
+  void reset() override { rows_.reset(); }
   Metrics compute() const override;
-  StateDict state() const override;
-  void load_state(const StateDict& state) override;
-  void merge(const StateDict& other) override;
+  StateDict state() const override { return rows_.state(); }
+  void load_state(const StateDict& state) override { rows_.load_state(state); }
+  void merge(const StateDict& other) override { rows_.merge(other); }
 
  private:
-  struct Rows {
-    Place place;
-    torch::Tensor outputs, targets;
-  };
-
-  static std::vector<Rows> read(const StateDict& state);
-
   LoaderFunctionOptions options_;
-  std::vector<Rows> parts_;
-  Place next_;
+  LoaderRows rows_;
 };
 
 }  // namespace lockstep::metric

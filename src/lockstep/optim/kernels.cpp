@@ -25,6 +25,20 @@ struct UpdateLoop {
 };
 
 template <typename T>
+struct BlendLoop {
+  T* values;
+  const T* others;
+  T weight;
+
+  LOCKSTEP_ALWAYS_INLINE void operator()(const IndexRange& range) const {
+    const T factor = weight;  // a copy, so that no write to the array can change it
+    T* __restrict to = values;
+    const T* __restrict from = others;
+    for (std::int64_t i = range.begin; i < range.end; ++i) to[i] += factor * (from[i] - to[i]);
+  }
+};
+
+template <typename T>
 struct LambSquaresLoop {
   const LambUpdate& update;
   const Arrays<T>& arrays;
@@ -115,6 +129,14 @@ void apply(const Update& update, const Arrays<T>& arrays, IndexRange range) {
   template void apply(const Update&, const Arrays<double>&, IndexRange);
 LOCKSTEP_FOR_EACH_UPDATE(LOCKSTEP_INSTANTIATE)
 #undef LOCKSTEP_INSTANTIATE
+
+void blend(float* values, const float* others, double weight, IndexRange range) {
+  run_best(BlendLoop<float>{values, others, static_cast<float>(weight)}, range);
+}
+
+void blend(double* values, const double* others, double weight, IndexRange range) {
+  run_best(BlendLoop<double>{values, others, weight}, range);
+}
 
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range) {
   return sum_lamb_squares(update, arrays, range);

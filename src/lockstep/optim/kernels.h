@@ -31,6 +31,10 @@ struct IndexRange {
 template <typename T, typename Update>
 void apply(const Update& update, const Arrays<T>& arrays, IndexRange range);
 
+// values += weight (others - values)
+void blend(float* values, const float* others, double weight, IndexRange range);
+void blend(double* values, const double* others, double weight, IndexRange range);
+
 // Over at most kSumBlock elements, summed in double in an order that depends only on their number.
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<float>& arrays, IndexRange range);
 LambSquares lamb_squares(const LambUpdate& update, const Arrays<double>& arrays, IndexRange range);

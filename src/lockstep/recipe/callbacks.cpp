@@ -5,13 +5,18 @@
 #include "lockstep/callback/control_flow.h"
 #include "lockstep/callback/criterion.h"
 #include "lockstep/callback/early_stopping.h"
+#include "lockstep/callback/ema.h"
 #include "lockstep/callback/freeze.h"
+#include "lockstep/callback/gradient_norms.h"
 #include "lockstep/callback/graph.h"
+#include "lockstep/callback/histograms.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/callback/periodic_loader.h"
 #include "lockstep/callback/progress_bar.h"
 #include "lockstep/callback/scheduler.h"
+#include "lockstep/callback/soft_update.h"
+#include "lockstep/callback/swa.h"
 #include "lockstep/callback/timer.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/recipe/values.h"
@@ -68,6 +73,64 @@ void add_changes(Targets& targets) {
        {"output_key", &B::output_key, "where the result is put; default: input_key"}});
 }
 
+// Weights that are made of those that are trained.
+void add_averages(Targets& targets) {
+  using E = EmaCallbackOptions;
+  add<EmaCallback, E>(
+      targets, "EmaCallback",
+      "A moving average of the weights, which is evaluated and saved instead of them.",
+      {{"decay", &E::decay, "of the average in an update"},
+       {"every", &E::every, "averages after every n-th update of the model"},
+       {"start_epoch", &E::start_epoch, "the first epoch in which it averages"},
+       {"start_step", &E::start_step, "the first update of the run after which it averages"},
+       {"warmup", &E::warmup, "begins with a small decay, as timm does"},
+       {"warmup_gamma", &E::warmup_gamma, "the decay of update n: 1 - (1 + n / gamma)^-power"},
+       {"warmup_power", &E::warmup_power, "see warmup_gamma"},
+       {"networks", &E::networks, "to average; default: all that an optimizer trains"},
+       {"remake_batch_norm", &E::remake_batch_norm,
+        "computes the statistics of batch norm after every epoch, instead of averaging them"}});
+  using S = SwaCallbackOptions;
+  add<SwaCallback, S>(
+      targets, "SwaCallback",
+      "The mean of the weights of the last epochs, which is evaluated and saved instead of them.",
+      {{"start_epoch", &S::start_epoch,
+        "the first epoch that is averaged; default: after three quarters of the epochs"},
+       {"start_step", &S::start_step, "the first update of the run after which it averages"},
+       {"every", &S::every, "averages after every n-th update; default: after every epoch"},
+       {"lr", &S::lr, "the learning rate from start_epoch on; default: as without averaging"},
+       {"anneal_epochs", &S::anneal_epochs, "in which the learning rate goes to lr; 0: at once"},
+       {"anneal", &S::anneal, "how the learning rate goes to lr"},
+       {"networks", &S::networks, "to average; default: all that an optimizer trains"},
+       {"remake_batch_norm", &S::remake_batch_norm,
+        "computes the statistics of batch norm from the train data, after every epoch"}});
+  using U = SoftUpdateCallbackOptions;
+  add<SoftUpdateCallback, U>(
+      targets, "SoftUpdateCallback", "Lets a network follow another one: a teacher, a target.",
+      {config::required("source", &U::source, "the network that is followed"),
+       config::required("target", &U::target, "the network that follows, which is not trained"),
+       {"tau", &U::tau, "target = tau x source + (1 - tau) x target"},
+       {"every", &U::every, "after every n-th update of the model"},
+       {"copy_at_start", &U::copy_at_start, "the target begins as a copy of the source"}});
+}
+
+// What shows the gradients of the model.
+void add_gradients(Targets& targets) {
+  using G = GradientNormsCallbackOptions;
+  add<GradientNormsCallback, G>(
+      targets, "GradientNormsCallback", "Norms of gradients, layer by layer, as metrics.",
+      {{"by", &G::by, "one norm per parameter, or per module"},
+       {"names", &G::names, "of the parameters, or patterns: \"encoder.*\"; default: all"},
+       {"every", &G::every, "measures every n-th update of the model"}});
+  using H = HistogramsCallbackOptions;
+  add<HistogramsCallback, H>(
+      targets, "HistogramsCallback", "Histograms of weights and gradients, for TensorBoard.",
+      {{"names", &H::names, "of the parameters, or patterns: \"encoder.*\"; default: all"},
+       {"weights", &H::weights, "histograms of weights"},
+       {"gradients", &H::gradients, "histograms of gradients"},
+       {"every_epochs", &H::every_epochs, "after every n-th epoch"},
+       {"every_steps", &H::every_steps, "instead: after every n-th update of the model"}});
+}
+
 struct ControlFlowRecipe {
   CallbackPtr callback;
   ControlFlowCallbackOptions flow;
@@ -103,14 +166,17 @@ void add_callbacks(Targets& targets) {
   add_criterion(targets);
   add_graph(targets);
   add_changes(targets);
+  add_averages(targets);
+  add_gradients(targets);
   add_flow(targets);
   using E = EarlyStoppingCallbackOptions;
   add<EarlyStoppingCallback, E>(
       targets, "EarlyStoppingCallback", "Ends a run that no longer improves.",
-      {{"patience", &E::patience, "epochs in a row without improvement"},
+      {{"patience", &E::patience, "epochs, or batches, in a row without improvement"},
        {"metric", &E::metric, "default: valid_loader's valid_metric"},
        {"minimize", &E::minimize, "whether smaller is better; default: the metric's own direction"},
-       {"min_delta", &E::min_delta, "the smallest change that counts as an improvement"}});
+       {"min_delta", &E::min_delta, "the smallest change that counts as an improvement"},
+       {"per", &E::per, "compares epochs, or the batches of the metric's loader"}});
   using F = FreezeCallbackOptions;
   add<FreezeCallback, F>(
       targets, "FreezeCallback", "Does not train some parameters in some epochs.",

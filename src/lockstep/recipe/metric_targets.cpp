@@ -1,4 +1,5 @@
 #include "lockstep/callback/classification.h"
+#include "lockstep/callback/cmc.h"
 #include "lockstep/callback/confusion_matrix.h"
 #include "lockstep/callback/default_metric.h"
 #include "lockstep/callback/multilabel.h"
@@ -214,6 +215,31 @@ void add_ranking(Targets& targets) {
                            "ndcg: the discounted gain, compared with the best order.", fields);
 }
 
+void add_embeddings(Targets& targets) {
+  const char* const embeddings = "the model's outputs [N, size] in the batch";
+  const char* const is_query = "[N], 1 for a query, 0 for a sample of the gallery";
+  const char* const topk = "for which k";
+  using C = CmcCallbackOptions;
+  add_metric<CmcCallback, C>(targets, "CmcCallback",
+                             "cmc01: how often the nearest sample has the label of a query.",
+                             {{"embeddings_key", &C::embeddings_key, embeddings},
+                              {"labels_key", &C::labels_key, kTarget},
+                              {"is_query_key", &C::is_query_key, is_query},
+                              {"topk", &C::topk, topk},
+                              {"prefix", &C::prefix, kPrefix},
+                              {"suffix", &C::suffix, kSuffix}});
+  using R = ReidCmcCallbackOptions;
+  add_metric<ReidCmcCallback, R>(targets, "ReidCmcCallback",
+                                 "cmc01 of persons, without images by the query's own camera.",
+                                 {{"embeddings_key", &R::embeddings_key, embeddings},
+                                  {"pids_key", &R::pids_key, "who is on the image, [N]"},
+                                  {"cids_key", &R::cids_key, "the camera, [N]"},
+                                  {"is_query_key", &R::is_query_key, is_query},
+                                  {"topk", &R::topk, topk},
+                                  {"prefix", &R::prefix, kPrefix},
+                                  {"suffix", &R::suffix, kSuffix}});
+}
+
 void add_others(Targets& targets) {
   using R = RunningMeanCallbackOptions;
   add_metric<RunningMeanCallback, R>(
@@ -237,6 +263,7 @@ void add_metric_callbacks(Targets& targets) {
   add_segmentation(targets);
   add_regression(targets);
   add_ranking(targets);
+  add_embeddings(targets);
   add_others(targets);
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/base/precision.h"
 #include "lockstep/callback/batch_transform.h"
 #include "lockstep/callback/checkpoint.h"
+#include "lockstep/callback/gradient_norms.h"
 #include "lockstep/callback/lr_finder.h"
 #include "lockstep/callback/metric_aggregation.h"
 #include "lockstep/callback/multilabel.h"
@@ -77,6 +78,12 @@ template <>
 struct EnumNames<LRScale> {
   static constexpr std::pair<LRScale, const char*> names[] = {{LRScale::kLog, "log"},
                                                               {LRScale::kLinear, "linear"}};
+};
+
+template <>
+struct EnumNames<NormsBy> {
+  static constexpr std::pair<NormsBy, const char*> names[] = {{NormsBy::kParameter, "parameter"},
+                                                              {NormsBy::kModule, "module"}};
 };
 
 template <>

@@ -13,6 +13,7 @@
 //           backward                         train loaders only
 //         on_backward                        its gradients are complete; the model is unchanged
 //           reduce, clip, optimizer          all workers, every accumulation_steps-th batch
+//             on_gradients                   inside of it, on rank 0, if wants_gradients: the sums
 //         handle_batch … optimizer again     for each further phase (state.phase), if there are any
 //         on_batch_end                       for those shards again; batch_metrics is complete
 //       on_step                              once per global batch, on every worker
@@ -50,6 +51,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/engine/replica.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/state.h"
 
@@ -154,6 +156,14 @@ class Callback {
   virtual void on_checkpoint(State&) {}
   virtual void on_run_end(State&) {}
   virtual void on_exception(State&) {}
+
+  // Whether on_gradients is to be called in the update of the model that follows. All ranks are
+  // asked, and their answers must be the same.
+  virtual bool wants_gradients(const State&) const { return false; }
+  // On rank 0 only: the gradients of all shards of all workers are summed, and clipped by value,
+  // but not by norm or function. The parameters are unchanged. Nothing may be changed, and nothing
+  // collective may be done. It costs two barriers if the workers share memory, else nothing.
+  virtual void on_gradients(State&, const SummedGradients&) {}
 
   // Collective, called before a checkpoint inside an epoch. It brings what the other ranks
   // accumulated to rank 0 (gather_metric), because rank 0's state() is saved.

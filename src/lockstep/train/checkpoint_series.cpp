@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/state/copy.h"
+#include "lockstep/train/averaged_weights.h"
 #include "lockstep/train/checkpointer.h"
 
 namespace lockstep {
@@ -75,6 +76,9 @@ void CheckpointSeries::after_step() {
 // After the first step, because some optimizers have a state only then.
 void CheckpointSeries::prepare_memory() {
   StateDict large{{"model", state_.model.view_state()}};
+  if (state_.averaged != nullptr && options_.mode == CheckpointMode::kFull) {
+    large.set("trained", state_.averaged->trained());
+  }
   if (options_.mode == CheckpointMode::kFull) {
     StateList optimizers;
     for (const auto& [name, optimizer] : state_.optimizers) {
@@ -128,7 +132,7 @@ void CheckpointSeries::save_last() {
 // In the memory of the content before, which must not be needed any more.
 StateDict CheckpointSeries::content() {
   if (options_.mode == CheckpointMode::kFull) return checkpointer_.snapshot(&copy_);
-  return copied({{"model_state_dict", state_.model.view_state()},
+  return copied({{"model_state_dict", weights_for_use(state_)},
                  {"epoch", state_.progress.epoch},
                  {"epoch_metrics", checkpoint::to_state(state_.epoch_metrics)}},
                 &copy_);

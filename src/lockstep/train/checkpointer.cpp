@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/engine/replicas.h"
 #include "lockstep/state/copy.h"
+#include "lockstep/train/averaged_weights.h"
 #include "lockstep/train/loader_pass.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/run_memory.h"
@@ -148,7 +149,7 @@ std::optional<ResumePoint> Checkpointer::resume() {
   }
   parts_.replicas.send(parts_.optimizers);
   keep_lrs(loaded.state);
-  find_best_of_history(loaded.path.parent_path() / "best.pth");
+  find_best_of_history(loaded);
   if (parts_.memory != nullptr && !is_restart_) {
     KeptRun first{.snapshot = loaded.state, .best_weights = best_weights_};
     add_unsaved(first.snapshot, parts_.callbacks);
@@ -226,7 +227,14 @@ void Checkpointer::note_epoch() {
   const auto score = metric_if_run(state_, *selection.key, "valid_metric");
   if (!score || !is_best(*score)) return;
   state_.best = {state_.progress.epoch, *score, state_.epoch_metrics};
-  if (parts_.options.load_best_on_end) best_weights_ = state_.model.state();
+  if (parts_.options.load_best_on_end) best_weights_ = copy_for_use();
+}
+
+// Collective if there are averaged weights, which only rank 0 has.
+StateDict Checkpointer::copy_for_use() const {
+  if (state_.averaged == nullptr || !state_.averaged->exists()) return state_.model.state();
+  const bool is_primary = state_.comm->is_primary();
+  return broadcast(is_primary ? copied(state_.averaged->for_use()) : StateDict(), *state_.comm);
 }
 
 bool Checkpointer::is_best(double score) const {
@@ -234,9 +242,9 @@ bool Checkpointer::is_best(double score) const {
   return state_.selection.is_better(score, state_.best.score);
 }
 
-// Finds the best epoch before a resume, by the metric of this run. Its weights are in `best_file`,
-// if that file is still of the same epoch.
-void Checkpointer::find_best_of_history(const fs::path& best_file) {
+// Finds the best epoch before a resume, by the metric of this run. Its weights are in best.pth, if
+// that file is still of the same epoch.
+void Checkpointer::find_best_of_history(const checkpoint::Loaded& loaded) {
   const Selection& selection = state_.selection;
   for (const auto& [epoch, metrics] : state_.history) {
     if (!selection.key) {
@@ -248,11 +256,20 @@ void Checkpointer::find_best_of_history(const fs::path& best_file) {
   }
   if (!parts_.options.load_best_on_end || state_.best.epoch == 0) return;
   if (state_.best.epoch == state_.progress.epoch && !state_.inside_epoch) {
-    best_weights_ = state_.model.state();
+    best_weights_ = loaded_for_use(loaded.state);
     return;
   }
+  const fs::path best_file = loaded.path.parent_path() / "best.pth";
   StateDict weights = broadcast(weights_of_best(best_file), *state_.comm);
   if (weights.size() > 0) best_weights_ = std::move(weights);
+}
+
+// Collective if the snapshot, which was restored, has averaged weights.
+StateDict Checkpointer::loaded_for_use(const StateDict& snapshot) const {
+  if (!has_averaged_weights(snapshot)) return state_.model.state();
+  StateDict weights;
+  if (state_.comm->is_primary()) weights = copied(snapshot.get<StateDict>("model_state_dict"));
+  return broadcast(weights, *state_.comm);
 }
 
 // Empty on the other ranks, and if the file is missing, damaged or of another epoch.

@@ -78,7 +78,8 @@ class Checkpointer {
   // batch; an error at the first checkpoint would cost an epoch.
   void check_optimizers_once();
 
-  // Called when the metrics of an epoch are complete: notes the epoch if it is the best.
+  // Collective. Called when the metrics of an epoch are complete: notes the epoch if it is the
+  // best.
   void note_epoch();
 
   // Those of the best epoch, with load_best_on_end, as far as they are known.
@@ -113,7 +114,9 @@ class Checkpointer {
   Restored restore(const checkpoint::Loaded& loaded);
   void keep_lrs(const StateDict& snapshot);
   bool is_best(double score) const;
-  void find_best_of_history(const std::filesystem::path& best_file);
+  StateDict copy_for_use() const;
+  StateDict loaded_for_use(const StateDict& snapshot) const;
+  void find_best_of_history(const checkpoint::Loaded& loaded);
   StateDict weights_of_best(const std::filesystem::path& best_file) const;
 
   CheckpointerParts parts_;

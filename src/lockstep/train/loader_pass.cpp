@@ -234,17 +234,29 @@ void LoaderPass::run_phase(const Place& at, std::size_t phase, UpdateMetrics& of
   if (step != nullptr && step->due(last)) update(phase, of_updates);
 }
 
+// Null if no callback wants the gradients of this update.
+TrainStep::Observe LoaderPass::gradient_observer() {
+  std::vector<CallbackPtr> observers;
+  for (const auto& callback : callbacks_) {
+    if (callback->wants_gradients(state_)) observers.push_back(callback);
+  }
+  if (observers.empty()) return {};
+  return [this, observers = std::move(observers)](const SummedGradients& gradients) {
+    for (const auto& callback : observers) callback->on_gradients(state_, gradients);
+  };
+}
+
 void LoaderPass::update(std::size_t phase, UpdateMetrics& of_updates) {
   if (has_phases()) {
     const std::string suffix = "/" + settings_.phases[phase].name;
     UpdateMetrics own;
-    steps_[phase].update(own.now, own.late);
+    steps_[phase].update(own.now, own.late, gradient_observer());
     for (const auto& [name, value] : own.now) of_updates.now[name + suffix] = value;
     for (auto& [name, value] : own.late) {
       of_updates.late.push_back({.name = name + suffix, .value = std::move(value)});
     }
   } else {
-    steps_[phase].update(of_updates.now, of_updates.late);
+    steps_[phase].update(of_updates.now, of_updates.late, gradient_observer());
   }
   for (const auto& name : settings_.phases[phase].optimizers) state_.stepped.push_back(name);
   if (phase == counted_phase_) state_.progress.update_step += 1;

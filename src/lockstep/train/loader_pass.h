@@ -106,6 +106,7 @@ class LoaderPass {
   void handle_shard(const Place& at, std::size_t phase);
   void forward();
   void update(std::size_t phase, UpdateMetrics& of_updates);
+  TrainStep::Observe gradient_observer();
   bool between_steps() const;
   void set_modes();
   static Metrics arrived(UpdateMetrics metrics);

@@ -16,6 +16,7 @@
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
 #include "lockstep/state/hash.h"
+#include "lockstep/train/batch_norm_pass.h"
 #include "lockstep/train/combined_model.h"
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
@@ -304,6 +305,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
   state_.change_model = [this](const std::function<void()>& change) {
     training_->replicas.change(change);
   };
+  averaged_ = std::make_unique<AveragedWeights>(state_);
+  state_.averaged = averaged_.get();
   checkpointer_ =
       std::make_unique<Checkpointer>(CheckpointerParts{.state = state_,
                                                        .callbacks = plan_.callbacks,
@@ -348,6 +351,7 @@ TrainResult Loop::run() {
     if (checkpointer_) checkpointer_->need_files(false);
     finish_point();
     keep_run();
+    if (averaged_) averaged_->use();  // for on_run_end, and for the result
   } catch (const Interrupted&) {
     fail();
     if (comm_.is_primary()) report_interruption(state_, plan_.options);
@@ -714,23 +718,60 @@ void Loop::run_epoch() {
     if (!plan_.length.has_pass(name, state_.progress)) state_.skipped_loaders.insert(name);
   }
   for (; loader_index_ < names.size(); ++loader_index_) {
-    const std::int64_t first_batch = std::exchange(first_batch_, 0);
     // An evaluation has one loader, which cannot be left out.
-    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) continue;
-    const auto start = Clock::now();
-    const std::int64_t samples_before = state_.progress.sample_step;
-    comm_.set_alone(false);
-    pass_->run({.loader = names[loader_index_],
-                .index = static_cast<std::int64_t>(loader_index_),
-                .window = plan_.length.window(names[loader_index_], state_, first_batch)});
-    comm_.set_alone(true);
-    if (state_.is_train) {
-      totals_.train_seconds += seconds_since(start);
-      totals_.train_samples += state_.progress.sample_step - samples_before;
+    if (training_ && state_.skipped_loaders.contains(names[loader_index_])) {
+      first_batch_ = 0;
+    } else {
+      run_pass(names[loader_index_]);
     }
-    finish_loader();
   }
   finish_epoch();
+}
+
+void Loop::run_pass(const std::string& loader) {
+  const std::int64_t first_batch = std::exchange(first_batch_, 0);
+  const auto start = Clock::now();
+  const std::int64_t samples_before = state_.progress.sample_step;
+  comm_.set_alone(false);
+  if (averaged_ && !is_train_loader(loader)) averaged_->use();
+  pass_->run({.loader = loader,
+              .index = static_cast<std::int64_t>(loader_index_),
+              .window = plan_.length.window(loader, state_, first_batch)});
+  if (averaged_) averaged_->release();
+  if (state_.is_train) {
+    totals_.train_seconds += seconds_since(start);
+    totals_.train_samples += state_.progress.sample_step - samples_before;
+  }
+  const bool was_last = averaged_ && is_last_train_loader(state_, loader);
+  if (was_last && averaged_->needs_batch_norm()) remake_batch_norm();
+  comm_.set_alone(true);
+  finish_loader();
+}
+
+// Collective, after the last train loader of an epoch: the average gets statistics of batch norm of
+// its own, over the train data of this epoch.
+void Loop::remake_batch_norm() {
+  BatchNormPass pass{.state = state_,
+                     .callbacks = plan_.callbacks,
+                     .handle_batch = plan_.handle_batch,
+                     .phases = plan_.phases,
+                     .untrained = untrained_.networks(),
+                     .shards = plan_.step.shards};
+  const auto names = state_.loaders.names();
+  for (std::size_t i = 0; i <= loader_index_; ++i) {
+    if (!is_train_loader(names[i]) || state_.skipped_loaders.contains(names[i])) continue;
+    // Of the loader that was just finished, the batches that it had.
+    const bool is_current = i == loader_index_;
+    const std::int64_t done = is_current ? state_.loader_batch : 0;
+    data::WindowOptions window = plan_.length.window(names[i], state_, done);
+    window.first_batch = 0;
+    if (is_current) window.batches = done;
+    pass.loaders.push_back(
+        {.name = names[i], .index = static_cast<std::int64_t>(i), .window = window});
+  }
+  averaged_->use();
+  averaged_->note_batch_norm(lockstep::remake_batch_norm(pass));
+  averaged_->release();
 }
 
 void Loop::finish_loader() {

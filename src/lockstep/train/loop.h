@@ -16,6 +16,7 @@
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/train/agreement.h"
+#include "lockstep/train/averaged_weights.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/device_copies.h"
 #include "lockstep/train/loader_pass.h"
@@ -100,6 +101,8 @@ class Loop {
   void report_recovery();
   bool is_restarted(const std::exception& error);
   void run_epoch();
+  void run_pass(const std::string& loader);
+  void remake_batch_norm();
   void finish_loader();
   void record_epoch();
   void finish_epoch();
@@ -125,6 +128,7 @@ class Loop {
   Profiler profiler_;
   std::string operators_;  // the table of OperatorProfile, if it was asked for
   std::unique_ptr<LoaderPass> pass_;
+  std::unique_ptr<AveragedWeights> averaged_;   // none when evaluating
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;
 

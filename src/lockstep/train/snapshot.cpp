@@ -8,12 +8,16 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/data/sharding.h"
+#include "lockstep/train/averaged_weights.h"
 #include "lockstep/train/mixed_precision.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kFormat = 1;
+constexpr std::int64_t kFormat = 2;
+// Of a checkpoint without averaged weights, which older versions can resume, too.
+constexpr std::int64_t kPlainFormat = 1;
+constexpr const char* kTrained = "raw_model_state_dict";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
 // so that a callback has the same number on every rank.
@@ -197,6 +201,19 @@ StateValue states_of(const Named<T*>& parts, bool several, StateDict (T::*state)
   return all;
 }
 
+// The model goes on with the trained weights. The average goes on, too, if a callback asks for it.
+void restore_weights(const StateDict& snapshot, const State& state) {
+  auto weights = snapshot.get<StateDict>("model_state_dict");
+  const auto trained = snapshot.get_or<StateDict>(kTrained, {});
+  StateDict averaged;
+  for (const auto& [name, value] : trained) {
+    averaged.set(name, weights.at(name));
+    weights.set(name, value);
+  }
+  state.model.load_state(weights);
+  if (state.averaged != nullptr) state.averaged->load(std::move(averaged));
+}
+
 // Inside an epoch, samples that were used already must not be used again, so nothing that changes
 // their order may change.
 void check_position(const StateDict& run, const Position& position, const State& state) {
@@ -245,11 +262,14 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
                         const std::vector<CallbackPtr>& callbacks) {
   const Position& position = parts.position;
   const bool several = state.optimizers.size() > 1;
-  StateDict snapshot{{"lockstep", kFormat},
-                     {"model_state_dict", state.model.view_state()},
-                     {"criterion_state_dict", criterions_state(state)},
-                     {"optimizer_state_dict",
-                      states_of(state.optimizers, several, &optim::Optimizer::view_state)}};
+  StateDict trained;
+  if (state.averaged != nullptr) trained = state.averaged->trained();
+  StateDict snapshot{{"lockstep", trained.size() > 0 ? kFormat : kPlainFormat},
+                     {"model_state_dict", weights_for_use(state)}};
+  if (trained.size() > 0) snapshot.set(kTrained, std::move(trained));
+  snapshot.set("criterion_state_dict", criterions_state(state));
+  snapshot.set("optimizer_state_dict",
+               states_of(state.optimizers, several, &optim::Optimizer::view_state));
   if (!state.schedulers.empty()) {
     snapshot.set("scheduler_state_dict",
                  states_of(state.schedulers, several, &optim::Scheduler::state));
@@ -316,9 +336,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   check_steps_per_epoch(run, restored.position, rules);
   check_phases(run, restored.position, rules.phases, state.comm->is_primary());
 
-  if (state.comm->is_primary()) {
-    state.model.load_state(snapshot.get<StateDict>("model_state_dict"));
-  }
+  if (state.comm->is_primary()) restore_weights(snapshot, state);
   restore_criterions(snapshot.get<StateDict>("criterion_state_dict"), state);
   restore_optimizers(snapshot, state);
   restore_schedulers(snapshot, state);
@@ -366,6 +384,8 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
   for (const char* const key : {"model_state_dict", "documents"}) {
     if (small.contains(key)) small.erase(key);
   }
+  // The key stays, because has_averaged_weights() must be the same on all ranks.
+  if (small.contains(kTrained)) small.set(kTrained, StateDict());
   if (!snapshot.contains("optimizer_state_dict")) return small;
   const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
   StateDict kept = saved;
@@ -378,6 +398,10 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
   }
   small.set("optimizer_state_dict", std::move(kept));
   return small;
+}
+
+bool has_averaged_weights(const StateDict& snapshot) {
+  return snapshot.contains(kTrained);
 }
 
 std::uint64_t snapshot_seed(const StateDict& snapshot) {

@@ -71,6 +71,10 @@ void add_unsaved(StateDict& snapshot, const std::vector<CallbackPtr>& callbacks)
 // tensors are not in it: Replicas::send() sends them, without a second copy.
 StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers);
 
+// Whether the model's weights in the snapshot are averages, and the trained weights are beside
+// them.
+bool has_averaged_weights(const StateDict& snapshot);
+
 // The seed of the run that made the snapshot.
 std::uint64_t snapshot_seed(const StateDict& snapshot);
 

@@ -89,6 +89,15 @@ bool is_train_loader(std::string_view name) {
   return name.starts_with("train");
 }
 
+bool is_last_train_loader(const State& state, std::string_view name) {
+  if (!is_train_loader(name)) return false;
+  const auto names = state.loaders.names();
+  const auto later = std::ranges::find(names, name) + 1;
+  return std::none_of(later, names.end(), [&](const std::string& other) {
+    return is_train_loader(other) && !state.skipped_loaders.contains(other);
+  });
+}
+
 void check_metric_key(const RunState& run, const MetricKey& key, std::string_view asked_by) {
   if (!run.loaders.contains(key.loader)) {
     throw ConfigError("{}: there is no loader '{}'; {}", asked_by, key.loader,

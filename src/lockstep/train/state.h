@@ -40,6 +40,7 @@
 
 namespace lockstep {
 
+class AveragedWeights;
 class Checkpointer;
 
 // The user or the system requested the process to end (Ctrl-C, SIGTERM).
@@ -91,6 +92,10 @@ struct RunState {
 
   // Saves the run and knows its best epoch (train/checkpointer.h). Null when evaluating.
   Checkpointer* checkpointer = nullptr;
+
+  // What is evaluated and saved instead of the trained weights, if a callback averages them
+  // (train/averaged_weights.h). Null when evaluating.
+  AveragedWeights* averaged = nullptr;
 
   // Collective: changes the model's parameters and buffers by `change`, which every rank passes.
   // `change` is called once for each copy of the parameters, so only on rank 0 if all workers share
@@ -210,6 +215,8 @@ Metrics hyper_metrics(const RunState& run);
 
 // Whether the model is trained on a loader of this name, or evaluated.
 bool is_train_loader(std::string_view name);
+// Whether no later loader of the current epoch is trained on. For train().
+bool is_last_train_loader(const State& state, std::string_view name);
 
 // Throws ConfigError if there is no such loader, or if it is known that no callback or runner
 // computes such a metric. The message names `asked_by`, which needs the metric, and the nearest

@@ -158,13 +158,13 @@ double TrainStep::scale_of(std::span<const double> weights) const {
   return total > 0 ? 1.0 / (total / static_cast<double>(batch_.batch_size)) : 0.0;
 }
 
-void TrainStep::update(Metrics& metrics) {
+void TrainStep::update(Metrics& metrics, const Observe& observe) {
   std::vector<LateMetric> late;
-  update(metrics, late);
+  update(metrics, late, observe);
   for (const auto& [name, value] : late) metrics[name] = value->get().item<double>();
 }
 
-void TrainStep::update(Metrics& metrics, std::vector<LateMetric>& late) {
+void TrainStep::update(Metrics& metrics, std::vector<LateMetric>& late, const Observe& observe) {
   parts_.engine.before_step();
   const double unscaled = parts_.scaler == nullptr ? 1.0 : 1.0 / parts_.scaler->scale();
   const double factor = parts_.engine.gradient_factor() * unscaled;
@@ -178,6 +178,7 @@ void TrainStep::update(Metrics& metrics, std::vector<LateMetric>& late) {
        .norm_stays = parts_.copies != nullptr,
        .skip_non_finite = parts_.scaler != nullptr,
        .clip = settings_.clip_grad,
+       .observe = observe,
        .buffers = &parts_.buffers});
   constexpr const char* kNorm = "gradient/norm";
   if (result.norm) metrics[kNorm] = *result.norm;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -77,12 +78,14 @@ class TrainStep {
   // With a scaler, the update is skipped on all ranks if the sum of the gradients is not finite.
   // Adds "gradient/scale", with which the gradients were computed, and "gradient/skipped", 0 or 1.
   // A skipped update has no norm. The caller adjusts the scaler when the updates of all phases are
-  // done.
+  // done. `observe`, if all ranks pass it, is as in Replica::Update; it is not called for a skipped
+  // update.
   //
   // If the parts have copies of the device, the norm is added to `late` instead.
-  void update(Metrics& metrics, std::vector<LateMetric>& late);
+  using Observe = std::function<void(const SummedGradients& gradients)>;
+  void update(Metrics& metrics, std::vector<LateMetric>& late, const Observe& observe = {});
   // The same, but waits for late metrics.
-  void update(Metrics& metrics);
+  void update(Metrics& metrics, const Observe& observe = {});
 
   // Whether gradients are reduced while backward() runs. This may change when a parameter is
   // unfrozen.

@@ -1,0 +1,158 @@
+#include "lockstep/train/averaged_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/warn.h"
+#include "lockstep/optim/blend.h"
+#include "lockstep/train/combined_model.h"
+#include "lockstep/train/state.h"
+
+namespace lockstep {
+namespace {
+
+// The networks that an optimizer trains. One that was given as .optimizer trains all of them.
+std::vector<std::string> trained_networks(const RunState& run) {
+  std::vector<std::string> trained;
+  for (const auto& [name, network] : run.models) {
+    if (run.optimizers.contains(name)) trained.push_back(name);
+  }
+  return trained.empty() ? run.models.names() : trained;
+}
+
+}  // namespace
+
+void AveragedWeights::check(const Request& request, const RunState& run) {
+  for (const std::string& name : request.networks) {
+    if (run.models.contains(name)) continue;
+    throw ConfigError("{}: networks: there is no network '{}'; {}", request.asked_by, name,
+                      suggest(name, run.models.names()));
+  }
+}
+
+NamedTensors AveragedWeights::chosen(const Request& request) const {
+  const auto networks = request.networks.empty() ? trained_networks(run_) : request.networks;
+  if (networks.size() == run_.models.size()) return run_.model.weights();
+  NamedTensors tensors;
+  for (const std::string& name : networks) {
+    for (auto& item : in_network(name, run_.models[name].weights())) {
+      tensors.push_back(std::move(item));
+    }
+  }
+  return tensors;
+}
+
+void AveragedWeights::open(const Request& request) {
+  if (!owner_.empty()) {
+    throw ConfigError(
+        "{}: {} averages the weights already; a run has one average, so use one of them",
+        request.asked_by, owner_);
+  }
+  check(request, run_);
+  tensors_ = chosen(request);
+  owner_ = request.asked_by;
+  remakes_batch_norm_ =
+      request.remake_batch_norm && std::ranges::any_of(run_.model.buffers(), [](const auto& item) {
+        return item.second.is_floating_point();
+      });
+  for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].first] = i;
+  const bool has_loaded = run_.comm->is_primary() && take_loaded();
+  exists_ = run_.comm->vote(has_loaded ? 1 : 0).front() == 1;
+}
+
+// Whether the checkpoint has an average of the same weights.
+bool AveragedWeights::take_loaded() {
+  const StateDict loaded = std::exchange(loaded_, {});
+  if (loaded.size() == 0) return false;
+  const auto fits = [&](const NamedTensors::value_type& item) {
+    const auto* const saved =
+        loaded.contains(item.first) ? loaded.at(item.first).get_if<torch::Tensor>() : nullptr;
+    return saved != nullptr && saved->sizes() == item.second.sizes();
+  };
+  if (loaded.size() != tensors_.size() || !std::ranges::all_of(tensors_, fits)) {
+    warn(fmt::format(
+        "resume: {}: the checkpoint has an average of other networks: a new average begins",
+        owner_));
+    return false;
+  }
+  for (const auto& [name, tensor] : tensors_) {
+    values_.push_back(torch::empty_like(tensor.detach()));
+    values_.back().copy_(loaded.get<torch::Tensor>(name));
+  }
+  return true;
+}
+
+void AveragedWeights::add(double weight) {
+  if (is_used_) throw Error("{}: the average cannot change while it is evaluated", owner_);
+  if (run_.comm->is_primary()) {
+    const bool is_first = values_.empty();
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const torch::Tensor trained = tensors_[i].second.detach();
+      if (is_first) {
+        values_.push_back(trained.clone());
+      } else {
+        optim::blend(values_[i], trained, weight);
+      }
+    }
+  }
+  exists_ = true;
+  needs_batch_norm_ = remakes_batch_norm_;
+}
+
+void AveragedWeights::swap() {
+  if (!run_.comm->is_primary()) return;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const torch::Tensor model = tensors_[i].second.detach();
+    const torch::Tensor before = model.clone();
+    model.copy_(values_[i]);
+    values_[i].copy_(before);
+  }
+}
+
+void AveragedWeights::use() {
+  if (!exists_ || is_used_) return;
+  run_.change_model([this] { swap(); });
+  is_used_ = true;
+}
+
+void AveragedWeights::release() {
+  if (!is_used_) return;
+  run_.change_model([this] { swap(); });
+  is_used_ = false;
+}
+
+void AveragedWeights::note_batch_norm(bool has_batch_norm) {
+  needs_batch_norm_ = false;
+  if (!has_batch_norm) remakes_batch_norm_ = false;
+}
+
+StateDict AveragedWeights::for_use() const {
+  const StateDict model = run_.model.view_state();
+  if (!exists_ || is_used_) return model;
+  std::vector<StateDict::Entry> entries;
+  for (const auto& [name, value] : model) {
+    const auto found = index_.find(name);
+    entries.emplace_back(name, found == index_.end() ? value : StateValue(values_[found->second]));
+  }
+  return StateDict(std::move(entries));
+}
+
+StateDict AveragedWeights::trained() const {
+  if (!exists_) return {};
+  std::vector<StateDict::Entry> entries;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    entries.emplace_back(tensors_[i].first, is_used_ ? values_[i] : tensors_[i].second.detach());
+  }
+  return StateDict(std::move(entries));
+}
+
+StateDict weights_for_use(const RunState& run) {
+  return run.averaged != nullptr ? run.averaged->for_use() : run.model.view_state();
+}
+
+}  // namespace lockstep

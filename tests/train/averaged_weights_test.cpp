@@ -1,0 +1,119 @@
+#include "lockstep/train/averaged_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/comm/local.h"
+#include "lockstep/state/hash.h"
+#include "tests/support/toy.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+// A run of one process whose only weights are two numbers.
+class AveragedWeightsTest : public testing::Test {
+ protected:
+  AveragedWeightsTest() {
+    torch::nn::Linear linear(torch::nn::LinearOptions(2, 1).bias(false));
+    model_ = torch::nn::Sequential(linear);
+    state_.model = model_;
+    state_.models = {{"model", model_}};
+    state_.comm = &alone_;
+    state_.change_model = [this](const std::function<void()>& change) {
+      ++changes_;
+      change();
+    };
+    set(1, 2);
+  }
+
+  void set(float first, float second) {
+    const torch::NoGradGuard no_grad;
+    model_.parameters()[0].second.copy_(torch::tensor({{first, second}}));
+  }
+  static std::vector<float> numbers(const StateDict& weights) {
+    const torch::Tensor tensor = weights.get<torch::Tensor>("0.weight");
+    return {tensor[0][0].item<float>(), tensor[0][1].item<float>()};
+  }
+  std::vector<float> of_model() { return numbers(model_.state()); }
+
+  comm::Local alone_;
+  Model model_;
+  State state_;
+  int changes_ = 0;
+};
+
+using Numbers = std::vector<float>;
+
+TEST_F(AveragedWeightsTest, TheModelHasOneOfBoth) {
+  AveragedWeights averaged(state_);
+  averaged.open({.asked_by = "test"});
+  averaged.use();
+  EXPECT_FALSE(averaged.is_used()) << "there is no average yet";
+  EXPECT_EQ(averaged.trained().size(), 0U);
+  averaged.add(0.5);  // the first one is a copy
+  set(3, 6);
+  averaged.add(0.5);
+  EXPECT_EQ(numbers(averaged.for_use()), Numbers({2, 4}));
+  EXPECT_EQ(numbers(averaged.trained()), Numbers({3, 6}));
+  EXPECT_EQ(of_model(), Numbers({3, 6}));
+  averaged.use();
+  EXPECT_EQ(of_model(), Numbers({2, 4}));
+  EXPECT_EQ(numbers(averaged.for_use()), Numbers({2, 4}));
+  EXPECT_EQ(numbers(averaged.trained()), Numbers({3, 6}));
+  EXPECT_THAT(toy::error_of([&] { averaged.add(0.5); }), HasSubstr("cannot change while"));
+  averaged.release();
+  averaged.release();
+  EXPECT_EQ(of_model(), Numbers({3, 6}));
+  EXPECT_EQ(changes_, 2);
+}
+
+TEST_F(AveragedWeightsTest, GoesOnFromACheckpoint) {
+  AveragedWeights averaged(state_);
+  averaged.load({{"0.weight", torch::tensor({{5.0F, 7.0F}})}});
+  EXPECT_FALSE(averaged.exists()) << "no callback asks for it";
+  averaged.open({.asked_by = "test"});
+  EXPECT_TRUE(averaged.exists());
+  averaged.add(0.5);
+  EXPECT_EQ(numbers(averaged.for_use()), Numbers({3, 4.5}));
+}
+
+TEST_F(AveragedWeightsTest, AnAverageOfOtherWeightsIsNotTaken) {
+  toy::Warnings warnings;
+  AveragedWeights averaged(state_);
+  averaged.load({{"1.weight", torch::ones({1, 2})}});
+  averaged.open({.asked_by = "test"});
+  EXPECT_FALSE(averaged.exists());
+  EXPECT_THAT(warnings.texts, Contains(HasSubstr("a new average begins")));
+}
+
+TEST_F(AveragedWeightsTest, BatchNormIsRemadeOnlyIfThereAreBuffers) {
+  AveragedWeights averaged(state_);
+  averaged.open({.asked_by = "test", .remake_batch_norm = true});
+  averaged.add(1);
+  EXPECT_FALSE(averaged.needs_batch_norm());
+  state_.model = toy::model();
+  AveragedWeights other(state_);
+  other.open({.asked_by = "test", .remake_batch_norm = true});
+  other.add(1);
+  EXPECT_TRUE(other.needs_batch_norm());
+  other.note_batch_norm(/*has_batch_norm=*/false);
+  other.add(1);
+  EXPECT_FALSE(other.needs_batch_norm()) << "its buffers are not those of a batch norm";
+}
+
+TEST_F(AveragedWeightsTest, OneCallbackOnly) {
+  AveragedWeights averaged(state_);
+  averaged.open({.asked_by = "first"});
+  EXPECT_THAT(toy::error_of([&] { averaged.open({.asked_by = "second"}); }),
+              HasSubstr("second: first averages the weights already"));
+}
+
+TEST_F(AveragedWeightsTest, WithoutAnAverageTheWeightsForUseAreTheModels) {
+  EXPECT_EQ(content_hash(weights_for_use(state_)), content_hash(model_.state()));
+}
+
+}  // namespace
+}  // namespace lockstep
