@@ -40,5 +40,25 @@ TEST(ProtoReader, DamagedMessagesAreRefused) {
   EXPECT_THROW(read_all(std::string(1, '\x08') + std::string(11, '\xff')), DataError);
 }
 
+TEST(ProtoReader, ReadsTheFieldsThatAreComplete) {
+  ProtoMessage message;
+  message.integer(1, -2).float32(2, 1.0f).float64(30, 1.0).bytes(4, "testing");
+  const std::string encoded = message.encoded();
+  const auto fields = read_proto(encoded);
+  ASSERT_EQ(fields.size(), 4u);
+  EXPECT_EQ(fields[0].number, 1);
+  EXPECT_EQ(fields[0].integer(), -2);
+  EXPECT_EQ(fields[1].raw, 0x3f800000u);
+  EXPECT_EQ(fields[2].number, 30);
+  EXPECT_EQ(fields[2].raw, 0x3ff0000000000000u);
+  EXPECT_EQ(fields[3].bytes, "testing");
+  // A part of it has the fields that are complete.
+  for (std::size_t size = 0; size < encoded.size(); ++size) {
+    EXPECT_LT(read_proto(std::string_view(encoded).substr(0, size)).size(), 4u) << size;
+  }
+  EXPECT_TRUE(read_proto("\x0b").empty()) << "a type that is not used any more";
+  EXPECT_TRUE(read_proto("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x").empty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -37,26 +37,6 @@ TEST(Proto, MergeAddsTheFields) {
   EXPECT_EQ(message.encoded(), "\x08\x01\x10\x02"s);
 }
 
-TEST(Proto, WhatWasWrittenIsRead) {
-  ProtoMessage message;
-  message.integer(1, -2).float32(2, 1.0f).float64(30, 1.0).bytes(4, "testing");
-  const std::string encoded = message.encoded();
-  const auto fields = read_proto(encoded);
-  ASSERT_EQ(fields.size(), 4u);
-  EXPECT_EQ(fields[0].number, 1);
-  EXPECT_EQ(static_cast<std::int64_t>(fields[0].value), -2);
-  EXPECT_EQ(fields[1].value, 0x3f800000u);
-  EXPECT_EQ(fields[2].number, 30);
-  EXPECT_EQ(fields[2].value, 0x3ff0000000000000u);
-  EXPECT_EQ(fields[3].bytes, "testing");
-  // A part of it has the fields that are complete.
-  for (std::size_t size = 0; size < encoded.size(); ++size) {
-    EXPECT_LT(read_proto(std::string_view(encoded).substr(0, size)).size(), 4u) << size;
-  }
-  EXPECT_TRUE(read_proto("\x0b").empty()) << "a type that is not used any more";
-  EXPECT_TRUE(read_proto("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x").empty());
-}
-
 TEST(Proto, BytesOfAnInteger) {
   std::string bytes;
   append_little_endian(bytes, 0x01020384, 4);

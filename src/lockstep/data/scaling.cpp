@@ -31,7 +31,7 @@ torch::Tensor changed(const torch::Tensor& values, std::int64_t channels, const 
   return out;
 }
 
-std::string describe(const ChannelScaling& scaling) {
+std::string describe_channels(const ChannelScaling& scaling) {
   return fmt::format("{} shift [{}] scale [{}]", name_of(scaling.kind),
                      fmt::join(scaling.shift, ", "), fmt::join(scaling.scale, ", "));
 }
@@ -118,8 +118,8 @@ torch::Tensor ChannelScaling::undo(const torch::Tensor& rows) const {
 
 std::string describe(const Scaling& scaling) {
   if (scaling.is_none()) return "none";
-  return fmt::format("features: {}; targets: {}", describe(scaling.features),
-                     describe(scaling.targets));
+  return fmt::format("features: {}; targets: {}", describe_channels(scaling.features),
+                     describe_channels(scaling.targets));
 }
 
 Scaling scaling_of(const Dataset& dataset) {

@@ -31,17 +31,6 @@ class ProtoMessage {
   std::string encoded_;
 };
 
-// A field of an encoded message.
-struct ProtoField {
-  int number = 0;
-  std::uint64_t value = 0;      // of int32, int64, bool, enums; the bits of float32 and float64
-  std::string_view bytes = {};  // of string, bytes and messages
-};
-
-// The fields of an encoded message, up to the first one that cannot be read. They refer to
-// `encoded`.
-std::vector<ProtoField> read_proto(std::string_view encoded);
-
 // Appends the low `count` bytes of the value, the lowest first.
 void append_little_endian(std::string& out, std::uint64_t value, int count);
 // The value of up to 8 bytes, the lowest first.

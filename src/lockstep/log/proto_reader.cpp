@@ -3,19 +3,9 @@
 #include <bit>
 
 #include "lockstep/base/error.h"
+#include "lockstep/log/proto.h"
 
 namespace lockstep {
-namespace {
-
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) {
-    value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  }
-  return value;
-}
-
-}  // namespace
 
 float ProtoField::float32() const {
   return std::bit_cast<float>(static_cast<std::uint32_t>(raw));
@@ -35,14 +25,14 @@ std::optional<ProtoField> ProtoReader::next() {
       field.raw = varint();
       break;
     case kFixed64:
-      field.raw = little_endian(take(8));
+      field.raw = read_little_endian(take(8));
       break;
     case kLengthDelimited:
       field.bytes = take(varint());
       field.is_bytes = true;
       break;
     case kFixed32:
-      field.raw = little_endian(take(4));
+      field.raw = read_little_endian(take(4));
       break;
     default:
       throw DataError("protobuf: field {} has the unknown wire type {}", field.number, key & 7);
@@ -69,6 +59,17 @@ std::string_view ProtoReader::take(std::uint64_t count) {
   const std::string_view taken = rest_.substr(0, count);
   rest_.remove_prefix(count);
   return taken;
+}
+
+std::vector<ProtoField> read_proto(std::string_view encoded) {
+  std::vector<ProtoField> fields;
+  ProtoReader reader(encoded);
+  try {
+    while (const auto field = reader.next()) fields.push_back(*field);
+  } catch (const DataError&) {
+    // The rest is damaged or was never written.
+  }
+  return fields;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -35,5 +36,9 @@ class ProtoReader {
 
   std::string_view rest_;
 };
+
+// The fields of an encoded message, up to the first one that cannot be read. They refer to
+// `encoded`.
+std::vector<ProtoField> read_proto(std::string_view encoded);
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "lockstep/log/proto_reader.h"
+
 namespace lockstep::proto {
 namespace {
 
@@ -66,7 +68,7 @@ std::int64_t data_type(const HParam& hparam) {
 
 bool is_start(std::string_view session_log) {
   return std::ranges::any_of(read_proto(session_log), [](const ProtoField& field) {
-    return field.number == kStatus && field.value == kStart;
+    return field.number == kStatus && field.raw == kStart;
   });
 }
 
@@ -162,7 +164,7 @@ ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricNam
 EventContent read_event(std::string_view encoded) {
   EventContent content;
   for (const ProtoField& field : read_proto(encoded)) {
-    if (field.number == kEventStep) content.step = static_cast<std::int64_t>(field.value);
+    if (field.number == kEventStep) content.step = field.integer();
     if (field.number == kEventSessionLog) content.is_session_start = is_start(field.bytes);
     if (field.number != kEventSummary) continue;
     for (const ProtoField& value : read_proto(field.bytes)) {
