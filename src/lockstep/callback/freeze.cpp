@@ -70,7 +70,7 @@ void FreezeCallback::on_loader_start(State& state) {
     bool has_parameters = false;
     for (const auto& [name, parameter] : parameters) {
       if (!module.empty() && !name.starts_with(module + ".")) continue;
-      if (!matches(name)) return false;
+      if (!matches_any(options_.names, name)) return false;
       has_parameters = true;
     }
     return has_parameters;
