@@ -5,6 +5,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/state/hash.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -102,6 +103,83 @@ TEST(CheckpointCallback, SavesInsideEpochsOnlyWhereARunCanGoOn) {
   options.callbacks = {watch, CheckpointCallback({.save_every_batches = 1})};
   toy::train(options);
   EXPECT_THAT(saved, testing::ElementsAre(3, 6, 7)) << "seven batches: updates after 3, 6, 7";
+}
+
+TEST(CheckpointCallback, SavesEveryNthEpochAndTheLastOne) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.num_epochs = 5;
+  options.callbacks = {scripted({5, 4, 3, 2, 1}),
+                       CheckpointCallback({.save_n_best = 9, .save_every_epochs = 2})};
+  const auto result = toy::train(options);
+  EXPECT_THAT(files(folder / "run/checkpoints"),
+              UnorderedElementsAre("best.pth", "last.pth", "epoch.0002.pth", "epoch.0004.pth",
+                                   "epoch.0005.pth", "_metrics.json"));
+  EXPECT_EQ(result.best_checkpoint, folder / "run/checkpoints/best.pth");
+
+  // The epoch after which a callback stops the run is the last one, too.
+  auto stop = std::make_shared<toy::Hooks>();
+  stop->epoch_end = [](State& s) {
+    if (s.progress.epoch == 3) s.request_stop("enough");
+  };
+  options.logdir = folder / "stopped";
+  options.callbacks = {stop, CheckpointCallback({.save_every_epochs = 0})};
+  toy::train(options);
+  EXPECT_THAT(files(folder / "stopped/checkpoints"),
+              UnorderedElementsAre("best.pth", "last.pth", "epoch.0003.pth", "_metrics.json"));
+}
+
+TEST(CheckpointCallback, SavesNothingIfAskedTo) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.callbacks = {CheckpointCallback({.mode = CheckpointMode::kNone})};
+  const auto result = toy::train(options);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints"));
+  EXPECT_FALSE(result.last_checkpoint.has_value());
+}
+
+TEST(CheckpointCallback, KeepsEverySaveUnderTheNameOfAPattern) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();  // 7 batches per epoch
+  options.logdir = folder / "run";
+  options.num_epochs = 2;
+  const auto callbacks = [] {
+    return Callbacks{scripted({0.5, 0.25}),
+                     CheckpointCallback({.keep_all = true,
+                                         .save_every_steps = 5,
+                                         .filename = "m.{epoch:02d}.{step}-{valid_loss:.2f}"})};
+  };
+  options.callbacks = callbacks();
+  const auto result = toy::train(options);
+  const std::vector<std::string> expected{"best.pth",        "last.pth",        "_metrics.json",
+                                          "m.01.5-nan.pth",  "m.01.7-0.50.pth", "m.02.10-nan.pth",
+                                          "m.02.14-0.25.pth"};
+  EXPECT_THAT(files(folder / "run/checkpoints"), testing::UnorderedElementsAreArray(expected));
+  EXPECT_EQ(content_hash(checkpoint::load(folder / "run/checkpoints/best.pth")),
+            content_hash(checkpoint::load(folder / "run/checkpoints/m.02.14-0.25.pth")));
+
+  // A resume by such a name goes on with the same files, and the same bits.
+  options.callbacks = callbacks();
+  options.resume = "m.01.5-nan";
+  EXPECT_EQ(toy::train(options).weights_hash, result.weights_hash);
+  EXPECT_THAT(files(folder / "run/checkpoints"), testing::UnorderedElementsAreArray(expected));
+}
+
+TEST(CheckpointCallback, ASmallGainDoesNotChangeTheBest) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.num_epochs = 3;
+  options.callbacks = {scripted({0.5, 0.45, 0.3}), CheckpointCallback({.min_delta = 0.1})};
+  toy::train(options);
+  EXPECT_THAT(files(folder / "run/checkpoints"),
+              UnorderedElementsAre("best.pth", "last.pth", "epoch.0003.pth", "_metrics.json"));
+  options.num_epochs = 2;
+  options.logdir = folder / "two";
+  toy::train(options);
+  EXPECT_TRUE(std::filesystem::exists(folder / "two/checkpoints/epoch.0001.pth"));
 }
 
 TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {

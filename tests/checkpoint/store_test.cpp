@@ -224,6 +224,72 @@ TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
   EXPECT_EQ(epoch_of(again.best_path()), 1);
 }
 
+TEST(Store, ASmallGainDoesNotChangeTheBest) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 2, .min_delta = 0.1});
+  save_epochs(store, {0.5, 0.45, 0.48});
+  EXPECT_EQ(epoch_of(store.best_path()), 1);
+  EXPECT_THAT(files(folder.path()), ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth",
+                                                "epoch.0002.pth", "last.pth"));
+  Store again({.folder = folder.path(), .keep_best = 2, .min_delta = 0.1});
+  again.load_state(load(folder / "last.pth").get<StateDict>("store"), by_loss);
+  EXPECT_EQ(again.best_epoch()->epoch, 1) << "also after a resume";
+  again.decide_epoch({.epoch = 4, .score = 0.39})(StateDict{{"epoch", 4}});
+  EXPECT_EQ(epoch_of(again.best_path()), 4);
+  EXPECT_EQ(again.best()[1].epoch, 2) << "the others are in the order of their scores";
+}
+
+TEST(Store, KeepsAllAndListsThem) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path(), .keep_best = 1, .keep_all = true});
+  save_epochs(store, {0.5, std::numeric_limits<double>::quiet_NaN(), 0.3});
+  EXPECT_EQ(epoch_of(store.best_path()), 3);
+  store.decide_step({.epoch = 4, .step = 70})(StateDict{{"epoch", 3}, {"store", store.state()}});
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth", "epoch.0002.pth",
+                          "epoch.0003.pth", "last.pth", "step.00000070.pth"));
+  const auto index = nlohmann::json::parse(read_file(folder / "_metrics.json"));
+  ASSERT_EQ(index["kept"].size(), 4u);
+  EXPECT_EQ(index["kept"][3]["step"], 70);
+
+  // A resume from epoch 3 goes back before the step.
+  Store again({.folder = folder.path(), .keep_all = true});
+  again.load_state(load(folder / "epoch.0003.pth").get<StateDict>("store"), by_loss);
+  EXPECT_EQ(again.best().size(), 3u);
+  again.decide_last()(StateDict{{"epoch", 3}});
+  EXPECT_FALSE(fs::exists(folder / "step.00000070.pth"));
+  EXPECT_TRUE(fs::exists(folder / "epoch.0002.pth"));
+}
+
+TEST(Store, FilesWithOtherNamesAreKeptAndRemovedLikeTheUsualOnes) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  const auto save_named = [&](Store& to, std::int64_t epoch, double score, const char* name) {
+    const auto write = to.decide_epoch(
+        {.epoch = epoch, .score = score, .metrics = {{"valid", {{"loss", score}}}}, .path = name});
+    write(StateDict{{"epoch", epoch}, {"store", to.state()}});
+  };
+  save_named(store, 1, 0.5, "a.1.pth");
+  save_named(store, 2, 0.4, "a.2.pth");
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "a.2.pth", "best.pth", "last.pth"));
+  const StateDict second = store.state();
+  save_named(store, 3, 0.3, "a.3.pth");
+  fs::copy_file(folder / "a.3.pth", folder / "mine.pth");
+  Store again({.folder = folder.path()});
+  again.load_state(second, by_loss);
+  EXPECT_TRUE(again.best().empty()) << "its file is gone";
+  save_named(again, 3, 0.6, "a.3-again.pth");
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "a.3-again.pth", "best.pth", "last.pth", "mine.pth"))
+      << "files of the user stay";
+  EXPECT_EQ(load_by_name("a.3-again", folder.path()).state.get<std::int64_t>("epoch"), 3);
+  fs::resize_file(folder / "last.pth", 10);
+  const auto before = set_warning_handler([](const std::string&) {});
+  EXPECT_EQ(load_by_name("last", folder.path()).path, folder / "a.3-again.pth");
+  set_warning_handler(before);
+}
+
 TEST(LoadByName, FindsPathsAndNames) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path()});

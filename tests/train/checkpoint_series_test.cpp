@@ -52,6 +52,32 @@ TEST(CheckCheckpoints, RefuseWhatMakesNoSense) {
   EXPECT_THROW(check_checkpoints({.save_every_batches = 1, .mode = CheckpointMode::kModel}),
                ConfigError);
   EXPECT_NO_THROW(check_checkpoints({.save_every_batches = 1}));
+  EXPECT_THROW(check_checkpoints({.min_delta = -0.1}), ConfigError);
+  EXPECT_THROW(check_checkpoints({.save_every_epochs = -1}), ConfigError);
+  EXPECT_THROW(check_checkpoints({.save_every_steps = -1}), ConfigError);
+  EXPECT_THROW(check_checkpoints({.filename = "model"}), ConfigError);
+  EXPECT_THROW(check_checkpoints({.keep_all = true, .save_every_steps = 2, .filename = "m{epoch}"}),
+               ConfigError);
+  EXPECT_NO_THROW(
+      check_checkpoints({.keep_all = true, .save_every_steps = 2, .filename = "m{step}"}));
+  EXPECT_NO_THROW(
+      check_checkpoints({.keep_all = true, .save_every_steps = 2, .mode = CheckpointMode::kModel}));
+}
+
+TEST(CheckCheckpoints, KnowTheLoadersAndMetricsOfAFileName) {
+  State state = state_with_loss();
+  state.logdir = "run";
+  const auto refusal = [&](const char* name) {
+    return toy::error_of([&] { check_checkpoints({.filename = name}, state); });
+  };
+  EXPECT_EQ(refusal("m.{epoch:02d}-{valid_loss:.2f}-{score}"), "");
+  EXPECT_THAT(refusal("m.{epoch}-{val_loss}"),
+              HasSubstr("filename: {val_loss}: expected epoch, step, score, or a loader"));
+  EXPECT_THAT(refusal("m.{epoch}-{valid_los}"), HasSubstr("'loss'"));
+  EXPECT_THAT(toy::error_of([&] { check_checkpoints({.min_delta = 0.1}, state); }),
+              HasSubstr("min_delta: expected a metric"));
+  state.logdir.reset();
+  EXPECT_EQ(toy::error_of([&] { check_checkpoints({.mode = CheckpointMode::kNone}, state); }), "");
 }
 
 // A callback of the user's opens its own series and decides when it saves.

@@ -6,6 +6,14 @@
 #include "lockstep/train/checkpointer.h"
 
 namespace lockstep {
+namespace {
+
+const char* mode_name(CheckpointMode mode) {
+  if (mode == CheckpointMode::kNone) return "none";
+  return mode == CheckpointMode::kFull ? "full" : "model";
+}
+
+}  // namespace
 
 CheckpointCallback::CheckpointCallback(CheckpointCallbackOptions options)
     : options_(std::move(options)) {
@@ -16,9 +24,14 @@ std::string CheckpointCallback::agreed_options() const {
   return OptionText()
       .with("metric", describe(options_.metric))
       .with("minimize", options_.minimize)
+      .with("min_delta", options_.min_delta)
       .with("save_n_best", options_.save_n_best)
+      .with("keep_all", options_.keep_all)
+      .with("save_every_epochs", options_.save_every_epochs)
       .with("save_every_batches", options_.save_every_batches)
-      .with("mode", options_.mode == CheckpointMode::kFull ? "full" : "model")
+      .with("save_every_steps", options_.save_every_steps)
+      .with("filename", options_.filename.value_or("default"))
+      .with("mode", mode_name(options_.mode))
       .str();
 }
 

@@ -1,5 +1,6 @@
-// Saves the run: last and best after every epoch, and last inside epochs if requested. train() adds
-// this callback itself if there is a logdir.
+// Saves the run: last and best after every epoch, or after some epochs or steps. train() adds this
+// callback itself if there is a logdir; CheckpointCallback({.mode = CheckpointMode::kNone})
+// prevents that.
 #pragma once
 
 #include <filesystem>

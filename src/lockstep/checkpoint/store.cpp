@@ -20,34 +20,75 @@ namespace {
 constexpr const char* kBestName = "best.pth";
 constexpr const char* kLastName = "last.pth";
 
+constexpr const char* kIndexName = "_metrics.json";
+
 std::string epoch_name(std::int64_t epoch) {
   return fmt::format("epoch.{:04}.pth", epoch);
+}
+
+std::string usual_name(const Kept& kept) {
+  return kept.step ? fmt::format("step.{:08}.pth", *kept.step) : epoch_name(kept.epoch);
+}
+
+std::string file_name(const Kept& kept) {
+  return kept.path.empty() ? usual_name(kept) : kept.path.filename().string();
 }
 
 nlohmann::json to_json(const Kept& kept) {
   nlohmann::json metrics = nlohmann::json::object();
   for (const auto& [loader, values] : kept.metrics) metrics[loader] = values;
-  return {{"epoch", kept.epoch},
-          {"_score_", kept.score},
-          {"metrics", metrics},
-          {"checkpoint", kept.path.filename().string()}};
+  nlohmann::json entry{{"epoch", kept.epoch},
+                       {"_score_", kept.score},
+                       {"metrics", metrics},
+                       {"checkpoint", kept.path.filename().string()}};
+  if (kept.step) entry["step"] = *kept.step;
+  return entry;
 }
 
-// Checkpoints in the folder other than `except`: last.pth first, then the epochs, newest first.
+using Moment = std::pair<std::int64_t, std::int64_t>;  // epoch, and step inside of it
+
+// The files that the index of the folder lists, with the newest last. A file that the user named
+// can only be found in this way. An index that cannot be read lists nothing.
+std::vector<std::pair<Moment, fs::path>> listed_files(const fs::path& folder) {
+  std::vector<std::pair<Moment, fs::path>> files;
+  if (!fs::exists(folder / kIndexName)) return files;
+  const auto index = nlohmann::json::parse(read_file(folder / kIndexName), nullptr, false);
+  if (!index.is_object() || !index.contains("kept") || !index["kept"].is_array()) return files;
+  for (const auto& entry : index["kept"]) {
+    if (!entry.is_object()) continue;
+    const auto name = entry.find("checkpoint"), epoch = entry.find("epoch");
+    if (name == entry.end() || !name->is_string()) continue;
+    if (epoch == entry.end() || !epoch->is_number_integer()) continue;
+    const fs::path path = folder / fs::path(name->get<std::string>()).filename();
+    const auto step = entry.find("step");
+    const bool is_inside = step != entry.end() && step->is_number_integer();
+    // A step is before the end of its epoch.
+    const Moment moment{epoch->get<std::int64_t>(), is_inside
+                                                        ? step->get<std::int64_t>()
+                                                        : std::numeric_limits<std::int64_t>::max()};
+    if (fs::exists(path)) files.emplace_back(moment, path);
+  }
+  return files;
+}
+
+// Checkpoints in the folder other than `except`: last.pth first, then the others, newest first.
 // best.pth is not listed, because it is another name for one of these.
 std::vector<fs::path> others(const fs::path& folder, const fs::path& except) {
-  std::map<std::int64_t, fs::path, std::greater<>> by_epoch;
+  constexpr auto kNewest = std::numeric_limits<std::int64_t>::max();
+  std::map<Moment, fs::path, std::greater<>> by_moment;
+  for (const auto& [moment, path] : listed_files(folder)) by_moment[moment] = path;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (entry.path() == except) continue;
-    if (name == kLastName) by_epoch[std::numeric_limits<std::int64_t>::max()] = entry.path();
+    if (name == kLastName) by_moment[{kNewest, kNewest}] = entry.path();
     int epoch = 0;
     if (std::sscanf(name.c_str(), "epoch.%d.pth", &epoch) == 1 && name == epoch_name(epoch)) {
-      by_epoch[epoch] = entry.path();
+      by_moment[{epoch, kNewest}] = entry.path();
     }
   }
   std::vector<fs::path> paths;
-  for (auto& [epoch, path] : by_epoch) paths.push_back(path);
+  for (auto& [moment, path] : by_moment) {
+    if (path != except) paths.push_back(path);
+  }
   return paths;
 }
 
@@ -56,12 +97,19 @@ struct FolderFiles {
   fs::path folder;
   std::vector<Kept> best;               // of all epochs, the best one first
   std::optional<Kept> last;             // the last epoch
+  std::vector<Kept> steps = {};         // saved inside epochs
   std::vector<fs::path> unlisted = {};  // files of other epochs that must go
 };
 
+// Without a score it is not the best, although it may be kept.
+const Kept* best_of(const std::vector<Kept>& epochs) {
+  return epochs.empty() || std::isnan(epochs.front().score) ? nullptr : &epochs.front();
+}
+
 void write_index(const FolderFiles& files) {
   nlohmann::json index;
-  index["best"] = files.best.empty() ? nlohmann::json() : to_json(files.best.front());
+  const Kept* const best = best_of(files.best);
+  index["best"] = best == nullptr ? nlohmann::json() : to_json(*best);
   index["last"] = nlohmann::json();
   if (files.last) {
     Kept last = *files.last;
@@ -69,16 +117,18 @@ void write_index(const FolderFiles& files) {
     index["last"] = to_json(last);
   }
   index["kept"] = nlohmann::json::array();
-  for (const auto& kept : files.best) index["kept"].push_back(to_json(kept));
-  write_file_atomically(files.folder / "_metrics.json", index.dump(2) + "\n");
+  for (const auto* const list : {&files.best, &files.steps}) {
+    for (const auto& kept : *list) index["kept"].push_back(to_json(kept));
+  }
+  write_file_atomically(files.folder / kIndexName, index.dump(2) + "\n");
 }
 
 // If the process is killed in between, all files that last.pth or its predecessor lists are there.
 void update_folder(const FolderFiles& files) {
-  if (files.best.empty()) {
-    fs::remove(files.folder / kBestName);
+  if (const Kept* const best = best_of(files.best)) {
+    link_file_atomically(best->path, files.folder / kBestName);
   } else {
-    link_file_atomically(files.best.front().path, files.folder / kBestName);
+    fs::remove(files.folder / kBestName);
   }
   write_index(files);
   for (const auto& path : files.unlisted) fs::remove(path);
@@ -119,17 +169,23 @@ Store::Store(StoreOptions options) : options_(std::move(options)) {
 
 Store::Write Store::decide_epoch(const Kept& epoch) {
   Kept kept = epoch;
-  kept.path = options_.folder / epoch_name(epoch.epoch);
+  kept.path = options_.folder / file_name(epoch);
   // An epoch that runs again after a resume replaces its earlier result.
-  std::erase_if(best_, [&](const Kept& other) { return other.epoch == kept.epoch; });
-  if (!std::isnan(kept.score)) insert(kept);
+  std::erase_if(best_, [&](const Kept& other) {
+    if (other.epoch == kept.epoch) dropped_.insert(other.path);
+    return other.epoch == kept.epoch;
+  });
+  if (!std::isnan(kept.score) || options_.keep_all) insert(kept);
   keep_best();
   last_ = kept;
   is_behind_ = false;
   const bool among_best = std::ranges::count(best_, kept.epoch, &Kept::epoch) > 0;
   if (!among_best) dropped_.insert(kept.path);  // may exist from before a resume
-  const FolderFiles files{
-      .folder = options_.folder, .best = best_, .last = last_, .unlisted = unlisted()};
+  const FolderFiles files{.folder = options_.folder,
+                          .best = best_,
+                          .last = last_,
+                          .steps = steps_,
+                          .unlisted = unlisted()};
   for (const auto& path : files.unlisted) dropped_.erase(path);
   return [files, among_best](const StateDict& state) {
     if (among_best) save(files.last->path, state);
@@ -139,6 +195,7 @@ Store::Write Store::decide_epoch(const Kept& epoch) {
 }
 
 void Store::keep_best() {
+  if (options_.keep_all) return;
   while (best_.size() > static_cast<std::size_t>(options_.keep_best)) {
     dropped_.insert(best_.back().path);
     best_.pop_back();
@@ -151,31 +208,85 @@ std::vector<fs::path> Store::unlisted() const {
   if (is_resumed_) {
     for (const auto& path : others(options_.folder, last_path())) paths.insert(path);
   }
-  for (const Kept& kept : best_) paths.erase(kept.path);
+  for (const auto* const list : {&best_, &steps_}) {
+    for (const Kept& kept : *list) paths.erase(kept.path);
+  }
   for (const fs::path& path : needed_) paths.erase(path);
   return {paths.begin(), paths.end()};
 }
 
-// Inserted after those with the same score, so the first epoch that reached it stays the best.
+// The best stays in front until another one is better by more than min_delta. The others are in the
+// order of their scores.
 void Store::insert(const Kept& kept) {
-  const auto better = [this](const Kept& a, const Kept& b) {
-    return is_better(a.score, b.score, options_.better);
+  const double delta =
+      options_.better == Better::kSmaller ? -options_.min_delta : options_.min_delta;
+  const Kept* const best = best_of(best_);
+  const bool is_best =
+      !std::isnan(kept.score) &&
+      (best == nullptr || is_better(kept.score, best->score + delta, options_.better));
+  if (!is_best && !best_.empty()) return insert_by_score(kept);
+  std::optional<Kept> earlier;
+  if (best != nullptr) {
+    earlier = *best;
+    best_.erase(best_.begin());
+  }
+  best_.insert(best_.begin(), kept);
+  if (earlier) insert_by_score(*earlier);
+}
+
+// Not before the first one. Of equal scores, that of the earlier epoch comes first; those without a
+// score come last.
+void Store::insert_by_score(const Kept& kept) {
+  const auto comes_before = [this](const Kept& a, const Kept& b) {
+    if (std::isnan(a.score) != std::isnan(b.score)) return std::isnan(b.score);
+    if (is_better(a.score, b.score, options_.better)) return true;
+    return !is_better(b.score, a.score, options_.better) && a.epoch < b.epoch;
   };
-  best_.insert(std::ranges::upper_bound(best_, kept, better), kept);
+  const auto first = best_.begin() + 1;
+  best_.insert(std::upper_bound(first, best_.end(), kept, comes_before), kept);
 }
 
 Store::Write Store::decide_last() {
-  const FolderFiles files{
-      .folder = options_.folder, .best = best_, .last = last_, .unlisted = unlisted()};
+  const FolderFiles files{.folder = options_.folder,
+                          .best = best_,
+                          .last = last_,
+                          .steps = steps_,
+                          .unlisted = unlisted()};
   return [files, was_behind = std::exchange(is_behind_, false)](const StateDict& state) {
     save(files.folder / kLastName, state);
     if (was_behind) update_folder(files);
   };
 }
 
+Store::Write Store::decide_step(const Kept& step) {
+  Kept kept = step;
+  kept.score = std::numeric_limits<double>::quiet_NaN();
+  kept.path = options_.folder / file_name(step);
+  std::erase_if(steps_, [&](const Kept& other) { return other.step == kept.step; });
+  steps_.push_back(kept);
+  is_behind_ = false;
+  const FolderFiles files{.folder = options_.folder,
+                          .best = best_,
+                          .last = last_,
+                          .steps = steps_,
+                          .unlisted = unlisted()};
+  for (const auto& path : files.unlisted) dropped_.erase(path);
+  return [files](const StateDict& state) {
+    save(files.steps.back().path, state);
+    save(files.folder / kLastName, state);
+    update_folder(files);
+  };
+}
+
+const Kept* Store::best_epoch() const {
+  return best_of(best_);
+}
+
 void Store::need_listed() {
   std::vector<fs::path> listed;
-  for (const Kept& kept : best_) listed.push_back(kept.path);
+  for (const auto* const list : {&best_, &steps_}) {
+    for (const Kept& kept : *list) listed.push_back(kept.path);
+  }
   need(std::move(listed));
 }
 
@@ -189,53 +300,74 @@ void Store::need(std::vector<fs::path> paths) {
 }
 
 std::optional<fs::path> Store::best_file() const {
-  if (best_.empty()) return std::nullopt;
+  const Kept* const best = best_epoch();
+  if (best == nullptr) return std::nullopt;
   std::error_code ignored;
-  const bool is_linked = !is_behind_ || fs::equivalent(best_path(), best_.front().path, ignored);
-  return is_linked ? best_path() : best_.front().path;
+  const bool is_linked = !is_behind_ || fs::equivalent(best_path(), best->path, ignored);
+  return is_linked ? best_path() : best->path;
 }
 
 namespace {
 
 StateDict entry_of(const Kept& kept) {
-  return {{"epoch", kept.epoch}, {"metrics", to_state(kept.metrics)}};
+  StateDict entry{{"epoch", kept.epoch}, {"metrics", to_state(kept.metrics)}};
+  if (kept.step) entry.set("step", *kept.step);
+  const std::string name = kept.path.filename().string();
+  if (name != usual_name(kept)) entry.set("file", name);
+  return entry;
 }
 
 Kept kept_from(const StateDict& entry, const fs::path& folder) {
   Kept kept;
   kept.epoch = entry.get<std::int64_t>("epoch");
+  kept.score = std::numeric_limits<double>::quiet_NaN();
   kept.metrics = metrics_from_state(entry.get<StateDict>("metrics"));
-  kept.path = folder / epoch_name(kept.epoch);
+  if (entry.contains("step")) kept.step = entry.get<std::int64_t>("step");
+  // Only the name: a file of unknown origin must not make the run use files of other folders.
+  kept.path = folder / fs::path(entry.get_or("file", usual_name(kept))).filename();
   return kept;
+}
+
+StateList list_of(const std::vector<Kept>& all) {
+  StateList entries;
+  for (const Kept& kept : all) entries.push_back(entry_of(kept));
+  return entries;
+}
+
+// Those whose files still exist.
+std::vector<Kept> existing(const StateList& entries, const fs::path& folder, const char* what) {
+  std::vector<Kept> all;
+  for (const auto& value : entries) {
+    const auto* entry = value.get_if<StateDict>();
+    if (entry == nullptr) throw CheckpointError("{}: expected dictionaries in the list", what);
+    Kept kept = kept_from(*entry, folder);
+    if (fs::exists(kept.path)) all.push_back(std::move(kept));
+  }
+  return all;
 }
 
 }  // namespace
 
 StateDict Store::state() const {
-  StateList kept;
-  for (const auto& entry : best_) kept.push_back(entry_of(entry));
-  StateDict state{{"best", kept}};
+  StateDict state{{"best", list_of(best_)}};
   if (last_) state.set("last", entry_of(*last_));
+  if (!steps_.empty()) state.set("steps", list_of(steps_));
   return state;
 }
 
 void Store::load_state(const StateDict& state, const Score& score) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
   best_.clear();
-  for (const auto& value : state.get<StateList>("best")) {
-    const auto* entry = value.get_if<StateDict>();
-    if (entry == nullptr) throw CheckpointError("best: expected dictionaries in the list");
-    Kept kept = kept_from(*entry, options_.folder);
-    const auto scored = score(kept.epoch, kept.metrics);
-    if (!scored || std::isnan(*scored) || !fs::exists(kept.path)) continue;
-    kept.score = *scored;
-    insert(kept);
+  for (Kept& kept : existing(state.get<StateList>("best"), options_.folder, "best")) {
+    kept.score = score(kept.epoch, kept.metrics).value_or(none);
+    if (!std::isnan(kept.score) || options_.keep_all) insert(kept);
   }
   keep_best();
+  steps_ = existing(state.get_or<StateList>("steps", {}), options_.folder, "steps");
   last_.reset();
   if (state.contains("last")) {  // an older file does not have it
     last_ = kept_from(state.get<StateDict>("last"), options_.folder);
-    last_->score =
-        score(last_->epoch, last_->metrics).value_or(std::numeric_limits<double>::quiet_NaN());
+    last_->score = score(last_->epoch, last_->metrics).value_or(none);
   }
   is_behind_ = is_resumed_ = true;
 }
@@ -249,7 +381,8 @@ Loaded load_by_name(const std::string& name, const std::optional<fs::path>& fold
         "checkpoint of that name",
         name);
   }
-  const fs::path wanted = *folder / (name.ends_with(".pth") ? name : name + ".pth");
+  fs::path wanted = *folder / name;
+  if (!fs::is_regular_file(wanted, ignored) && !name.ends_with(".pth")) wanted += ".pth";
   if (!fs::is_regular_file(wanted, ignored)) {
     throw CheckpointError(
         "resume '{}': no such file, and no {}; expected a path, or 'best' or "

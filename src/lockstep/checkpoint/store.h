@@ -1,9 +1,12 @@
 // The folder of a run's checkpoints:
 //
-//   last.pth         the last epoch (or batch) that was saved; a separate file
-//   epoch.0007.pth   the n best epochs, never more
-//   best.pth         another name for the best of them
-//   _metrics.json    the metrics of each of them
+//   last.pth             the last epoch (or batch) that was saved; a separate file
+//   epoch.0007.pth       the n best epochs, never more; or all that were saved
+//   step.00001200.pth    saved inside an epoch, if all are kept
+//   best.pth             another name for the best epoch's file
+//   _metrics.json        the metrics of each of them
+//
+// The files of epochs and steps may have other names, which the caller gives.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +26,16 @@ struct StoreOptions {
   std::filesystem::path folder;
   std::int64_t keep_best = 1;        // epochs to keep; 0 keeps only the last one
   Better better = Better::kSmaller;  // which of two scores is the better one
+  double min_delta = 0.0;            // the best changes only for a score better by more than this
+  bool keep_all = false;             // keeps every epoch, whatever its score; keep_best is not used
 };
 
 struct Kept {
   std::int64_t epoch = 0;
   double score = 0;
   EpochMetrics metrics;
-  std::filesystem::path path;
+  std::filesystem::path path;             // only its name counts; empty: the usual name
+  std::optional<std::int64_t> step = {};  // the update inside the epoch after which it was saved
 };
 
 class Store {
@@ -43,12 +49,15 @@ class Store {
 
   // Call it after an epoch. The epoch is kept if it is among the best so far; a score that is NaN
   // never is. Afterwards state() includes the epoch, so that the file can have it. The result
-  // writes last, and the epoch if it is kept, and removes what is not kept any more. `epoch.path`
-  // is not used.
+  // writes last, and the epoch if it is kept, and removes what is not kept any more.
   [[nodiscard]] Write decide_epoch(const Kept& epoch);
 
   // Call it inside an epoch: the result writes only last.
   [[nodiscard]] Write decide_last();
+
+  // Call it inside an epoch: the result writes last and a file that stays, without a score.
+  // `kept.step` is required.
+  [[nodiscard]] Write decide_step(const Kept& kept);
 
   // For a run that may go back to this moment: the files of the epochs that are listed now stay,
   // also if later epochs are better, until one of these functions is called again. There must be no
@@ -56,8 +65,10 @@ class Store {
   void need_listed();
   void need_nothing() { need({}); }
 
-  // Those that are decided; the best one is first. A file exists after it was written.
+  // The epochs that are decided; the best one is first. A file exists after it was written.
   const std::vector<Kept>& best() const { return best_; }
+  // The best one; null if no epoch has a score.
+  const Kept* best_epoch() const;
   std::filesystem::path best_path() const { return options_.folder / "best.pth"; }
   // The file of the best one: best_path(), unless that is still another epoch's after load_state().
   std::optional<std::filesystem::path> best_file() const;
@@ -74,12 +85,14 @@ class Store {
 
  private:
   void insert(const Kept& kept);
+  void insert_by_score(const Kept& kept);
   void keep_best();
   void need(std::vector<std::filesystem::path> paths);
   std::vector<std::filesystem::path> unlisted() const;
 
   StoreOptions options_;
   std::vector<Kept> best_;
+  std::vector<Kept> steps_;                    // saved inside epochs, in the order of time
   std::optional<Kept> last_;                   // the last epoch; its path is not used
   std::vector<std::filesystem::path> needed_;  // files that stay although they are not listed
   std::set<std::filesystem::path> dropped_;    // files that are not listed any more
@@ -92,7 +105,8 @@ struct Loaded {
   std::filesystem::path path;
 };
 
-// Resolves `name`, a path to a file or "best", "last", "epoch.0007" in `folder`, and loads it. If
+// Resolves `name`, a path to a file or the name of one in `folder` with or without .pth ("best",
+// "last", "epoch.0007"), and loads it. If
 // `name` is not a path and that file is damaged, warns and loads the newest other undamaged
 // checkpoint of the folder; throws CheckpointError if there is none.
 Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);

@@ -197,10 +197,17 @@ void add_callbacks(Targets& targets) {
       {{"folder", &C::folder, "default: logdir/checkpoints"},
        {"metric", &C::metric, "decides what is best; default: valid_loader's valid_metric"},
        {"minimize", &C::minimize, "whether smaller is better; default: the metric's own direction"},
+       {"min_delta", &C::min_delta, "best.pth changes only if the metric is better by more"},
        {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
+       {"keep_all", &C::keep_all, "keep the file of every save; save_n_best is not used then"},
+       {"save_every_epochs", &C::save_every_epochs, "and after the last one; 0: only then"},
        {"save_every_batches", &C::save_every_batches,
         "also save last.pth inside epochs, after this many batches; 0: never"},
-       {"mode", &C::mode, "full: all that is needed to resume; model: only the weights"}});
+       {"save_every_steps", &C::save_every_steps, "the same, after this many updates of the model"},
+       {"filename", &C::filename,
+        "of files that are kept: \"model.{epoch:02d}-{valid_loss:.2f}\"; .pth is added"},
+       {"mode", &C::mode,
+        "full: all that is needed to resume; model: only the weights; none: save nothing"}});
   using S = SchedulerCallbackOptions;
   add<SchedulerCallback, S>(targets, "SchedulerCallback",
                             "Sets the metric that ReduceLROnPlateau observes.",

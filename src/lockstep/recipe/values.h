@@ -65,7 +65,9 @@ struct EnumNames<TripletMining> {
 template <>
 struct EnumNames<CheckpointMode> {
   static constexpr std::pair<CheckpointMode, const char*> names[] = {
-      {CheckpointMode::kFull, "full"}, {CheckpointMode::kModel, "model"}};
+      {CheckpointMode::kFull, "full"},
+      {CheckpointMode::kModel, "model"},
+      {CheckpointMode::kNone, "none"}};
 };
 
 template <>

@@ -74,6 +74,12 @@ void Checkpointer::report_written() {
   for (const auto& series : series_) series->report_written();
 }
 
+void Checkpointer::save_last_epoch() {
+  state_.can_snapshot = true;
+  for (const auto& series : series_) series->after_run();
+  state_.can_snapshot = false;
+}
+
 bool Checkpointer::is_writing() const {
   return std::ranges::any_of(series_, [](const auto& series) { return series->is_writing(); });
 }

@@ -89,6 +89,10 @@ class Checkpointer {
   // and the metrics of the moment at which it was saved.
   void notify_written(const CheckpointSeries& series, const SavedAt& at);
 
+  // Not collective. Call it when all epochs are done: saves the last one where that is still to be
+  // done (CheckpointOptions::save_every_epochs).
+  void save_last_epoch();
+
   // Not collective. Checkpoints are written beside training. report_written() calls on_checkpoint
   // for files that are there now; finish_writing() waits for all files first. Both throw what the
   // writing threw. The loop calls the first after each batch, and the second before a run ends.

@@ -347,6 +347,7 @@ TrainResult Loop::run() {
   try {
     begin();
     run_measured();
+    if (checkpointer_) checkpointer_->save_last_epoch();
     if (checkpointer_) checkpointer_->finish_writing();
     if (checkpointer_) checkpointer_->need_files(false);
     finish_point();
