@@ -93,6 +93,12 @@ TEST(Snapshot, PythonContinuesWithTheWeights) {
          "model.load_state_dict(state['model_state_dict'])\n"
          "value = model.eval()(torch.ones(1, 4)).sum().item()\n"
          "assert abs(value - float(sys.argv[2])) < 1e-5, value\n"
+         "optimizer = torch.optim.Adam(model.parameters())\n"
+         "optimizer.load_state_dict(state['optimizer_state_dict'])\n"
+         "steps = state['run']['update_step']\n"
+         "assert all(optimizer.state[p]['step'] == steps for p in model.parameters())\n"
+         "model.train()(torch.ones(2, 4)).sum().backward()\n"
+         "optimizer.step()\n"
          "assert state['run']['epoch'] == 3\n";
   const auto command = fmt::format("/usr/bin/python3 {} {} {}", (folder / "read.py").string(),
                                    (folder / "run/checkpoints/last.pth").string(), expected);
