@@ -30,7 +30,8 @@ struct ExportCommandOptions {
   std::optional<std::string> model;
   std::vector<std::string> input_shapes;
   std::optional<std::int64_t> opset;       // default: that of OnnxOptions
-  std::optional<bool> dynamic_batch;       // default: true
+  bool any_size = false;                   // --dynamic-batch, the default
+  bool one_size = false;                   // --no-dynamic-batch
   std::optional<std::int64_t> batch_size;  // without dynamic_batch; default: 1
 };
 
@@ -61,7 +62,7 @@ void check_output(const ExportCommandOptions& options, const std::string& format
   }
   // An option that would have no effect is a mistake.
   const bool has_inputs =
-      !options.input_shapes.empty() || options.dynamic_batch || options.batch_size;
+      !options.input_shapes.empty() || options.any_size || options.one_size || options.batch_size;
   if (is_plain && has_inputs) {
     throw ConfigError(
         "--input-shape, --dynamic-batch and --batch-size: a file of weights has no inputs; leave "
@@ -70,7 +71,7 @@ void check_output(const ExportCommandOptions& options, const std::string& format
   if (options.opset && format != "onnx") {
     throw ConfigError("--opset: only ONNX has operator sets, and the format is {}", format);
   }
-  if (options.batch_size && options.dynamic_batch.value_or(true)) {
+  if (options.batch_size && !options.one_size) {
     throw ConfigError(
         "--batch-size: it is the only size that the file takes; give "
         "--no-dynamic-batch, too");
@@ -197,7 +198,7 @@ int export_model(const ExportCommandOptions& options) {
   const recipe::Evaluation& what = run.evaluation;
   const Model& model = chosen_model(options, what);
   const ModelKeys keys = keys_of(*what.runner);
-  const bool is_dynamic = options.dynamic_batch.value_or(true);
+  const bool is_dynamic = !options.one_size;
   model.to(torch::kCPU);
   Batch inputs = example_inputs(options, what, model, keys);
   if (!is_dynamic) inputs = exporting::with_batch_size(inputs, options.batch_size.value_or(1));
@@ -250,8 +251,10 @@ Examples:
                    "bool; once per input")
       ->allow_extra_args(false);
   command->add_option("--opset", options->opset, "ONNX's operator set, 13 to 21; default: 17");
-  command->add_flag("--dynamic-batch,!--no-dynamic-batch", options->dynamic_batch,
-                    "The file takes batches of any size (default), or of one size");
+  auto* const any_size = command->add_flag("--dynamic-batch", options->any_size,
+                                           "The file takes batches of any size; the default");
+  command->add_flag("--no-dynamic-batch", options->one_size, "The file takes batches of one size")
+      ->excludes(any_size);
   command->add_option("--batch-size", options->batch_size,
                       "That size, with --no-dynamic-batch; default: 1");
   command->callback([options, &chosen] { chosen = [options] { return export_model(*options); }; });
