@@ -5,8 +5,8 @@
 . "$(dirname "$0")/../support/example.sh"
 
 result '[01]\.[0-9]+ of the images are right after the first epoch, [01]\.[0-9]+ after the last one'
-awk '{ exit !($12 > $2 && $12 > 0.9) }' <<< "$line" || fail "'$line': expected more than 0.9 in the end"
-grep -q 'stripes.pth: 12 of 14 weights, converted from Half to Float' out.txt ||
+awk '{ exit !($12 > $2 && $12 > 0.75) }' <<< "$line" || fail "'$line': expected more than 0.75 in the end"
+grep -q 'stripes.pth: 14 of 16 weights, converted from Half to Float' out.txt ||
   fail "the run does not say what it took"
 grep -q 'The model keeps its own head.weight, head.bias. Not taken from the file: fc.weight, fc.bias.' out.txt ||
   fail "the run does not say what it left"
