@@ -8,6 +8,7 @@
 namespace lockstep::exporting {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -26,7 +27,9 @@ TEST(Trace, ASequentialIsItsLayers) {
   const Model model = torch::nn::Sequential(torch::nn::Linear(4, 3), torch::nn::ReLU(),
                                             checkpointed(torch::nn::Linear(3, 2)));
   const Trace traced = trace(model, {{"x", torch::randn({2, 4})}});
-  EXPECT_THAT(operations(traced), ElementsAre("aten::linear", "aten::relu", "aten::linear"));
+  // A linear layer is one operation or two, as LibTorch decides.
+  const auto is_product = ::testing::AnyOf("aten::linear", "aten::addmm");
+  EXPECT_THAT(operations(traced), AllOf(Contains(is_product).Times(2), Contains("aten::relu")));
   EXPECT_THAT(traced.outputs, ElementsAre("output"));
   EXPECT_TRUE(model.is_training());
 }
@@ -37,12 +40,15 @@ TEST(Trace, WeightsHaveTheirNames) {
   std::vector<std::string> names;
   for (const auto& item : traced.weights.named_parameters()) names.push_back(item.name);
   EXPECT_THAT(names, ElementsAre("0.weight", "0.bias", "1.weight", "1.bias"));
+  bool is_found = false;
   for (const torch::jit::Node* const node : traced.graph->nodes()) {
-    if (node->kind() == c10::aten::linear) {
-      EXPECT_EQ(weight_name(*node->input(1)), "0.weight");
+    for (const torch::jit::Value* const input : node->inputs()) {
+      if (weight_name(*input) != "0.weight") continue;
+      is_found = true;
       EXPECT_EQ(layer_of(*node), "layer '0'");
     }
   }
+  EXPECT_TRUE(is_found);
 }
 
 TEST(Trace, OperationsInPlaceMayBeRecordedAsOthers) {

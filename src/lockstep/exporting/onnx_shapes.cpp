@@ -329,7 +329,7 @@ void pad_around(Call& call) {
 
 // (self, pad, mode, value); the mode is a word, or its number.
 void pad(Call& call) {
-  static const std::vector<std::string> kModes = {"constant", "reflect", "replicate", "circular"};
+  static const std::vector<std::string> kModes = {"reflect", "replicate", "circular", "constant"};
   const OnnxValue& given = call.value(2);
   const bool is_number = given.known && given.known->isInt();
   const std::string mode =
