@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/describe.h"
 
 namespace lockstep::exporting {
@@ -14,6 +15,20 @@ std::vector<torch::Tensor> tensors_of(const Batch& inputs) {
   std::vector<torch::Tensor> tensors;
   for (const auto& [key, tensor] : inputs) tensors.push_back(tensor);
   return tensors;
+}
+
+// An error of LibTorch says nothing about the inputs.
+Outputs outputs_of(const Model& model, const Batch& inputs) {
+  try {
+    return model.takes_batch() ? model.outputs(inputs) : model.outputs(tensors_of(inputs));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::vector<std::string> given;
+    for (const auto& [key, tensor] : inputs) given.push_back(key + " " + data::describe(tensor));
+    throw ConfigError("export: the model does not take the inputs {}: {}", join(given, ", "),
+                      message_of(error));
+  }
 }
 
 NamedOutputs named(const Batch& outputs) {
@@ -50,8 +65,7 @@ Batch with_batch_size(const Batch& inputs, std::int64_t samples) {
 }
 
 NamedOutputs call(const Model& model, const Batch& inputs, const std::vector<std::string>& names) {
-  const Outputs outputs =
-      model.takes_batch() ? model.outputs(inputs) : model.outputs(tensors_of(inputs));
+  const Outputs outputs = outputs_of(model, inputs);
   if (outputs.is_named()) return named(outputs.to_batch(names));
   NamedOutputs result;
   for (std::size_t i = 0; i < outputs.count(); ++i) {
