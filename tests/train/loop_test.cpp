@@ -1,5 +1,8 @@
 #include "lockstep/train/loop.h"
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -813,6 +816,33 @@ TEST(Loop, BeginsWithGivenWeights) {
   EXPECT_EQ(tuned.history.size(), 1u) << "a new run";
   second.model = torch::nn::Sequential(torch::nn::Linear(4, 3));
   EXPECT_THAT(toy::error_of([&] { toy::train(second); }), HasSubstr("last.pth: "));
+}
+
+TEST(Loop, AStopThatWasRequestedInsideAnEpochSurvivesARecovery) {
+  const auto run = [](bool fails) {
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = [fails](State& s) {
+      if (s.is_train && s.loader_batch == 1) s.request_stop("enough");
+      // Meanwhile a point becomes due, so that the run goes back to a moment after the request.
+      if (fails) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      const bool is_here = s.loader == "valid" && s.loader_batch == 2 && s.comm->rank() == 1;
+      if (fails && is_here && s.restarts == 0) throw Error("cut");
+    };
+    TrainOptions options = toy::options();
+    options.ddp = true;
+    options.workers = 2;
+    options.max_restarts = 1;
+    options.callbacks.add(hooks);
+    return toy::train(options);
+  };
+  const TrainResult straight = run(false);
+  toy::Warnings of_the_recovery;
+  const TrainResult recovered = run(true);
+  EXPECT_EQ(recovered.recoveries, 1);
+  EXPECT_EQ(recovered.history.size(), 1U);
+  EXPECT_EQ(recovered.history, straight.history);
+  EXPECT_EQ(recovered.weights_hash, straight.weights_hash);
+  EXPECT_EQ(recovered.stop_reason, "enough");
 }
 
 }  // namespace

@@ -660,7 +660,11 @@ void Loop::run_epochs() {
         steps ? "num_steps" : "num_epochs", steps.value_or(state_.progress.num_epochs)));
   }
   // An evaluation is one epoch, which a request of a callback cannot skip.
-  const auto is_stopped = [this] { return training_ != nullptr && state_.stop_reason.has_value(); };
+  const auto is_stopped = [this] {
+    // A point inside an epoch may have a request, which ends the run after that epoch.
+    const bool goes_on_inside = state_.restarts > 0 && state_.inside_epoch;
+    return training_ != nullptr && state_.stop_reason.has_value() && !goes_on_inside;
+  };
   while (state_.progress.epoch < state_.progress.num_epochs && !is_stopped()) {
     state_.progress.epoch += 1;
     run_epoch();
