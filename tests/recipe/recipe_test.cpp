@@ -287,26 +287,6 @@ TEST(Recipe, LeavesOutWeightsOfAFile) {
               HasSubstr("weights_skip: set weights, too"));
 }
 
-TEST(Recipe, WeightsAreAPathOrAMapping) {
-  const auto weights = [](const std::string& text) {
-    return read_recipe(config_with({"weights=" + text})).stages[0].options.weights;
-  };
-  EXPECT_EQ(weights("a.pth").path(), "a.pth");
-  const Weights mapped = weights(
-      "{path: b.pth, strict: false, remove_prefix: backbone., rename: {b.*: c.*, a.*: d.*}, "
-      "add_prefix: net., skip: fc.*}");
-  EXPECT_EQ(mapped.path(), "b.pth");
-  EXPECT_EQ(mapped.describe(),
-            "a file (strict=false, remove_prefix=backbone., rename=[b.* -> c.*, a.* -> d.*], "
-            "add_prefix=net., skip=[fc.*])");
-  EXPECT_THAT(error_of([&] { weights("{strict: false}"); }), HasSubstr("path is missing"));
-  EXPECT_THAT(error_of([&] { weights("{path: b.pth, rename: {a: b.*}}"); }),
-              HasSubstr("rename: expected at most 0 * in 'b.*'"));
-  const auto several =
-      read_recipe(config_with({"network_weights={model: {path: b.pth, strict: false}}"}));
-  EXPECT_FALSE(several.stages[0].options.network_weights["model"].options().strict);
-}
-
 TEST(Autoresume, AStageThatStoppedEarlyIsNotTrainedAgain) {
   const TemporaryDirectory folder;
   const auto recipe_of = [&] {

@@ -44,5 +44,26 @@ TEST(Values, AListOfTransformsIsAChain) {
   EXPECT_FLOAT_EQ(out[0][0][0][0].item<float>(), 0.25f);
 }
 
+TEST(Values, WeightsAreAPathOrAMapping) {
+  const auto weights = [](const std::string& text) {
+    return config::Value<Weights>::read(node(text));
+  };
+  EXPECT_EQ(weights("a.pth").path(), "a.pth");
+  const Weights mapped = weights(
+      "{path: b.pth, strict: false, remove_prefix: backbone., rename: {b.*: c.*, a.*: d.*}, "
+      "add_prefix: net., skip: fc.*}");
+  EXPECT_EQ(mapped.path(), "b.pth");
+  EXPECT_EQ(mapped.describe(),
+            "a file (strict=false, remove_prefix=backbone., rename=[b.* -> c.*, a.* -> d.*], "
+            "add_prefix=net., skip=[fc.*])");
+  EXPECT_THAT(error_of([&] { weights("{strict: false}"); }), HasSubstr("path is missing"));
+  EXPECT_THAT(error_of([&] { weights("{path: b.pth, rename: {a: b.*}}"); }),
+              HasSubstr("rename: expected at most 0 * in 'b.*'"));
+  const auto several =
+      config::Value<Named<Weights>>::read(node("{a: {path: b.pth, strict: false}, b: c.pth}"));
+  EXPECT_FALSE(several["a"].options().strict);
+  EXPECT_EQ(several["b"].path(), "c.pth");
+}
+
 }  // namespace
 }  // namespace lockstep::recipe

@@ -205,12 +205,12 @@ TEST(FirstWeights, ASecondNameOfAWeightIsIgnored) {
   tied.set("head.weight", tied.get<torch::Tensor>("2.weight") + 1);
   checkpoint::save(options.weights.path(), StateDict{{"model_state_dict", tied}});
   EXPECT_THAT(toy::error_of([&] { first_weights(options.model, options.weights); }),
-              HasSubstr("'head.weight'"));
+              HasSubstr("not in the model: head.weight;"));
   tied.erase("head.weight");
   tied.set("head.bias", tied.get<torch::Tensor>("2.bias").clone());
   checkpoint::save(options.weights.path(), StateDict{{"model_state_dict", tied}});
   EXPECT_THAT(toy::error_of([&] { first_weights(options.model, options.weights); }),
-              HasSubstr("'head.bias'"))
+              HasSubstr("not in the model: head.bias;"))
       << "vectors are often equal by chance";
 }
 
