@@ -143,6 +143,28 @@ TEST_F(MlflowLoggerTest, AResumedRunGoesOn) {
   EXPECT_EQ(run(false, 1), "abc1") << "a new run in the same folder is another run";
 }
 
+TEST_F(MlflowLoggerTest, AResumedRunSendsWhatIsMissing) {
+  const TemporaryDirectory logdir;
+  {
+    MlflowLogger logger({.uri = server_.uri()});
+    logger.start({.logdir = logdir.path()});
+    logger.log_metrics(loss(1, 1));
+    logger.end({});
+  }
+  server_.forget_calls();
+  MlflowLogger logger({.uri = server_.uri()});
+  logger.start({.progress = {.epoch = 2},
+                .resumed = true,
+                .history = {{1, {{"train", {{"loss", 1}}}}},
+                            {2, {{"train", {{"loss", 2}}}, {kEpochKey, {{"lr", 0.1}}}}}},
+                .logdir = logdir.path()});
+  logger.flush();
+  EXPECT_THAT(server_.metrics(), Contains(Key("train/loss 2")));
+  EXPECT_THAT(server_.metrics(), Contains(Key("lr 2")));
+  EXPECT_THAT(server_.metrics(), ::testing::Not(Contains(Key("train/loss 1"))));
+  logger.end({});
+}
+
 TEST_F(MlflowLoggerTest, IfTheRunIsGoneAnotherOneIsStarted) {
   const TemporaryDirectory logdir;
   make_directories(logdir / "logs");

@@ -39,9 +39,13 @@ class MlflowServer {
                   for (const auto& [key, value] : parameters_[id]) {
                     params.push_back({{"key", key}, {"value", value}});
                   }
+                  Json metrics = Json::array();
+                  for (const auto& [key, step] : last_steps_[id]) {
+                    metrics.push_back({{"key", key}, {"value", 0}, {"step", step}});
+                  }
                   answer(response, {{"run",
                                      {{"info", {{"run_id", id}, {"artifact_uri", artifact_uri_}}},
-                                      {"data", {{"params", params}}}}}});
+                                      {"data", {{"params", params}, {"metrics", metrics}}}}}});
                 });
     server_.Post(R"(/api/2\.0/mlflow/(.+))",
                  [this](const httplib::Request& request, httplib::Response& response) {
@@ -157,6 +161,9 @@ class MlflowServer {
     for (const Json& item : body.value("params", Json::array())) {
       parameters_[body["run_id"]][item["key"]] = item["value"];
     }
+    for (const Json& item : body.value("metrics", Json::array())) {
+      last_steps_[body["run_id"]][item["key"]] = item["step"];
+    }
     if (name == "experiments/create") answer(response, {{"experiment_id", "8"}});
     if (name == "runs/update") statuses_[body["run_id"]] = body["status"];
     if (name != "runs/create") return;
@@ -180,6 +187,7 @@ class MlflowServer {
   std::map<std::string, std::string> artifacts_;
   std::map<std::string, std::map<std::string, std::string>> parameters_;
   std::map<std::string, std::string> statuses_;
+  std::map<std::string, std::map<std::string, std::int64_t>> last_steps_;
   httplib::Server server_;
   int port_ = 0;
   std::thread thread_;

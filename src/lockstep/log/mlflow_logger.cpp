@@ -158,6 +158,21 @@ void MlflowLogger::introduce() {
     documents.erase(documents.begin());
   }
   is_introduced_ = true;
+  take_missing();
+}
+
+// The process before this one may have ended, or lost the server, before it sent the last epochs.
+void MlflowLogger::take_missing() {
+  for (const auto& [epoch, loaders] : start_.history) {
+    for (const auto& [loader, metrics] : loaders) {
+      Record missing{.loader = loader, .progress = {.epoch = epoch}};
+      for (const auto& [name, value] : metrics) {
+        const auto last = run_->last_step(metric_name(missing, name));
+        if (!last || *last < epoch) missing.metrics[name] = value;
+      }
+      log_metrics(missing);
+    }
+  }
 }
 
 void MlflowLogger::lose(const std::string& why) {

@@ -35,8 +35,8 @@ struct MlflowLoggerOptions {
 //
 // The MLflow run is FINISHED, or FAILED if an exception ended the training, or KILLED after a
 // signal. A run that is resumed in its folder goes on with its MLflow run, whose id is in
-// logs/mlflow.json. Points of epochs that are trained again are then in MLflow twice, with equal
-// values.
+// logs/mlflow.json. It sends the metrics of finished epochs that MLflow does not have. Points of
+// epochs that are trained again are then in MLflow twice, with equal values.
 class MlflowLogger : public Logger {
  public:
   // Nothing is sent before start(). Throws ConfigError if there is no address of a server.
@@ -67,6 +67,7 @@ class MlflowLogger : public Logger {
   bool try_to(const std::function<void(MlflowRun&)>& work);
   void open();
   void introduce();
+  void take_missing();
   void send_artifact(const Artifact& artifact);
   void lose(const std::string& why);
   void finish(const char* status);

@@ -226,6 +226,9 @@ void MlflowRun::go_on(const std::string& id) {
         for (const json& item : data.value("params", json::array())) {
           parameters_[item.at("key").get<std::string>()] = item.at("value").get<std::string>();
         }
+        for (const json& item : data.value("metrics", json::array())) {
+          last_steps_[item.at("key").get<std::string>()] = item.value("step", std::int64_t{0});
+        }
         return 0;
       });
   server_->call("runs/update", {{"run_id", id_}, {"status", "RUNNING"}});
@@ -287,6 +290,11 @@ void MlflowRun::log_parameters(const HParams& parameters) {
         "because they are too long: {}",
         uri_, list_some(refused)));
   }
+}
+
+std::optional<std::int64_t> MlflowRun::last_step(const std::string& metric) {
+  const auto found = last_steps_.find(metric_names_.accepted(metric));
+  return found != last_steps_.end() ? std::optional(found->second) : std::nullopt;
 }
 
 void MlflowRun::log_metrics(std::span<const MlflowMetric> metrics) {
