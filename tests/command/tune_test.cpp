@@ -141,7 +141,7 @@ TEST_F(Tune, BadTrialsAreStoppedEarly) {
 }
 
 TEST_F(Tune, ATrialThatFailsDoesNotEndTheSearch) {
-  const Ran ran = tune({"--param", "optimizer.lr=choice(1e30, 0.1)", "--method", "grid", "--logdir",
+  const Ran ran = tune({"--param", "optimizer.lr=choice(1e38, 0.1)", "--method", "grid", "--logdir",
                         path("search"), "terminate_on_nan=true"});
   EXPECT_EQ(ran.code, kDone) << ran.errors;
   EXPECT_THAT(results("search"), AllOf(HasSubstr("\n1,failed,"), HasSubstr("\n2,finished,")));
@@ -151,6 +151,7 @@ TEST_F(Tune, MistakesAreNamed) {
   const auto errors = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"--logdir", path("search")});
     const Ran ran = tune(words);
+    fs::remove_all(folder_ / "search");
     EXPECT_EQ(ran.code, kBadUsage);
     return ran.errors;
   };

@@ -99,7 +99,8 @@ void sort_words(RunOptions& options, const std::vector<std::string>& words) {
   std::vector<std::string> configs;
   for (const auto* const list : {&std::as_const(options.configs), &words}) {
     for (const std::string& word : *list) {
-      const bool is_file = !config::is_override(word) || fs::exists(word);
+      std::error_code too_long;  // then it is no file
+      const bool is_file = !config::is_override(word) || fs::exists(word, too_long);
       (is_file ? configs : options.overrides).push_back(word);
     }
   }

@@ -94,7 +94,8 @@ void load_document(const TuneOptions& options, Node& document) {
   std::vector<std::string> configs, overrides;
   for (const auto* const list : {&options.configs, &options.words}) {
     for (const std::string& word : *list) {
-      const bool is_file = !config::is_override(word) || fs::exists(word);
+      std::error_code too_long;  // then it is no file
+      const bool is_file = !config::is_override(word) || fs::exists(word, too_long);
       (is_file ? configs : overrides).push_back(word);
     }
   }
