@@ -230,7 +230,13 @@ struct LatePassTest : PassTest {
   }
 
   void train(bool late) {
-    weight = torch::tensor({1.0F, -2.0F}).requires_grad_();
+    const torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+    {
+      const torch::NoGradGuard no_grad;
+      layer->weight.copy_(torch::tensor({{1.0F, -2.0F}}));
+    }
+    state.model = torch::nn::Sequential(layer);
+    weight = layer->weight;
     seen.clear();
     copies.events.clear();
     settings.copies = late ? &copies : nullptr;
