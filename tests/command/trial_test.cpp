@@ -112,6 +112,7 @@ TEST_F(MedianRuleTest, WaitsForTrialsAndEpochs) {
   observe({9, 9, 9, 9}, {.warmup_trials = 4});
   EXPECT_FALSE(state_.stop_reason);
   state_.progress.epoch = 0;
+  state_.history.clear();
   observe({9, 9, 9, 9}, {.warmup_trials = 3, .warmup_epochs = 3});
   EXPECT_EQ(state_.progress.epoch, 3);
 }

@@ -70,7 +70,7 @@ TEST(Callbacks, RefuseWhatCannotBe) {
   };
   EXPECT_THAT(error("PrecisionRecallF1SupportCallback"), HasSubstr("num_classes is missing"));
   EXPECT_THAT(error("{CheckpointCallback: {mode: half}}"),
-              HasSubstr("expected full, model or none, got 'half'"));
+              HasSubstr("expected full or model or none, got 'half'"));
   EXPECT_THAT(error("{EarlyStoppingCallback: {patience: 0}}"), HasSubstr("patience"));
   EXPECT_THAT(error("{CriterionCallback: {criterion: L2Loss}}"),
               HasSubstr("unknown criterion 'L2Loss'"));

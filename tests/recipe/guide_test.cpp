@@ -159,6 +159,8 @@ TEST_F(Guide, EveryYamlBlockIsAConfigOrAPartOfOne) {
   EXPECT_GE(blocks.size(), 9u);
   for (const Block& block : blocks) {
     if (block.text.starts_with("runner: Gan\n")) continue;  // needs a plugin; see below
+    // Needs a file of weights with these names; Recipe.WeightsAreAPathOrAMapping tests the mapping.
+    if (block.text.starts_with("weights:\n  path: simclr.pth\n")) continue;
     EXPECT_NO_THROW(read_recipe(document_of(block))) << block.page << ":\n" << block.text;
   }
 }
