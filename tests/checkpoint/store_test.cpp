@@ -108,7 +108,7 @@ TEST(Store, DecidesFirstAndWritesLater) {
   const auto next = store.decide_epoch({.epoch = 3, .score = 0.1});
   write(StateDict{{"epoch", 2}});
   EXPECT_EQ(epoch_of(store.best_path()), 2) << "a later decision must not change an earlier one";
-  next(StateDict{{"epoch", 3}});
+  next(StateDict{{"epoch", std::int64_t{3}}});
   EXPECT_EQ(epoch_of(store.best_path()), 3);
   store.decide_last()(StateDict{{"epoch", 4}});
   EXPECT_EQ(epoch_of(store.last_path()), 4);
@@ -256,7 +256,7 @@ TEST(Store, KeepsAllAndListsThem) {
   Store again({.folder = folder.path(), .keep_all = true});
   again.load_state(load(folder / "epoch.0003.pth").get<StateDict>("store"), by_loss);
   EXPECT_EQ(again.best().size(), 3u);
-  again.decide_last()(StateDict{{"epoch", 3}});
+  again.decide_last()(StateDict{{"epoch", std::int64_t{3}}});
   EXPECT_FALSE(fs::exists(folder / "step.00000070.pth"));
   EXPECT_TRUE(fs::exists(folder / "epoch.0002.pth"));
 }
@@ -344,6 +344,29 @@ TEST(LoadByName, WithNothingWholeItSaysWhatIsWrongWithEach) {
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("last.pth"));
     EXPECT_THAT(error.what(), HasSubstr("epoch.0001.pth"));
+  }
+}
+
+// Python changes a checkpoint and saves it again, without our checksum.
+TEST(LoadByName, TakesACheckpointThatPythonSavedAgain) {
+  const TemporaryDirectory folder;
+  const StateDict weights{{"weight", torch::ones({2})}};
+  const auto write = [&](const char* name, const StateDict& state) {
+    const auto path = folder.path() / name;
+    write_file_atomically(path, [&](const WriteBytes& bytes) { write_pickle(state, bytes); });
+    return path.string();
+  };
+  const auto changed = write("changed.pth", {{"model_state_dict", weights},
+                                             {"run", StateDict{{"epoch", std::int64_t{3}}}}});
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(load_by_name(changed, std::nullopt).state.contains("run"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("has no checksum"));
+  const auto alone = write("alone.pth", {{"model_state_dict", weights}});
+  try {
+    load_by_name(alone, std::nullopt);
+    FAIL() << "expected an error";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("set weights instead of resume"));
   }
 }
 

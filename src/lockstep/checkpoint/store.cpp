@@ -372,9 +372,31 @@ void Store::load_state(const StateDict& state, const Score& score) {
   is_behind_ = is_resumed_ = true;
 }
 
+namespace {
+
+// A file that the user named. Python may have changed a checkpoint of ours and saved it again; then
+// it has no checksum.
+StateDict load_named_file(const fs::path& path) {
+  auto [state, is_ours] = read(path);
+  if (is_ours) return std::move(state);
+  if (!state.contains("run") || !state.contains("model_state_dict")) {
+    throw CheckpointError(
+        "checkpoint {}: was not written by Lockstep: it has no 'run', which says where the run "
+        "continues; to begin a run with its weights, set weights instead of resume",
+        path.string());
+  }
+  warn(
+      fmt::format("checkpoint {}: has no checksum, because Lockstep did not write it; its content "
+                  "is taken as it is",
+                  path.string()));
+  return std::move(state);
+}
+
+}  // namespace
+
 Loaded load_by_name(const std::string& name, const std::optional<fs::path>& folder) {
   std::error_code ignored;  // for a path without access, reading it reports the reason
-  if (fs::is_regular_file(name, ignored)) return {load(name), name};
+  if (fs::is_regular_file(name, ignored)) return {load_named_file(name), name};
   if (!folder) {
     throw CheckpointError(
         "resume '{}': no such file, and there is no logdir to look for a "
