@@ -21,7 +21,7 @@ struct CmcCallbackOptions {
 
 struct ReidCmcCallbackOptions {
   std::string embeddings_key = "embeddings";  // the model's outputs in the batch, [N, size]
-  std::string pids_key = "pids";              // who is on the image, [N]
+  std::string pids_key = "pids";              // the person on the image, [N]
   std::string cids_key = "cids";              // the camera, [N]
   std::string is_query_key = "is_query";      // [N]: 1 for a query, 0 for a sample of the gallery
   std::vector<std::int64_t> topk = {1};       // for which k

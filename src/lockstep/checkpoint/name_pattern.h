@@ -33,7 +33,7 @@ class NamePattern {
   struct Piece {
     std::string text;
     std::string field;   // empty: none follows
-    std::string format;  // what is after the colon
+    std::string format;  // the text after the colon
   };
 
   std::string pattern_;

@@ -103,7 +103,7 @@ int export_weights(const ExportCommandOptions& options) {
   return kDone;
 }
 
-// What goes into the model, and the names of its outputs.
+// The inputs of the model, and the names of its outputs.
 struct ModelKeys {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;

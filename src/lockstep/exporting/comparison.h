@@ -20,7 +20,7 @@ struct Port {
   std::vector<std::optional<std::int64_t>> sizes;
 };
 
-// What was exported, for the user.
+// Describes the exported file to the user.
 struct Exported {
   std::vector<Port> inputs;
   std::vector<Port> outputs;

@@ -59,7 +59,7 @@ class OnnxBuilder {
   std::map<std::string, std::string> small_constants_;  // by their content
 };
 
-// What a value of the traced graph is in ONNX.
+// The counterpart in ONNX of a value of the traced graph.
 struct OnnxValue {
   std::string name = {};                     // of a tensor, or of an integer that is computed
   std::optional<c10::IValue> known = {};     // a constant: a number, text, None, or a tensor

@@ -78,7 +78,7 @@ double to_number(const std::string& cell, const std::filesystem::path& path) {
   return value;
 }
 
-// What to do with a line that is no row of this table.
+// How a line is treated that is no row of this table.
 enum class Unreadable { kError, kLeaveOut };
 
 std::vector<Row> read_rows(const std::filesystem::path& path,

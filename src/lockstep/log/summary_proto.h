@@ -45,7 +45,7 @@ struct MetricName {
 // The columns of the HParams tab.
 ProtoMessage hparams_experiment(const HParams& hparams, const std::set<MetricName>& metrics);
 
-// What an encoded Event contains, as far as it is needed to know what a file has.
+// The content of an encoded Event, as far as it is needed to know what a file has.
 struct EventContent {
   std::int64_t step = 0;
   bool is_session_start = false;
