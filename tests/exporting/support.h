@@ -54,7 +54,7 @@ inline void expect_translated(const FunctionImpl::Function& function, const torc
   EXPECT_NO_THROW(to_onnx(Model(Function(function)), {{"x", input}}, folder / "model.onnx"));
 }
 
-// What one node of ONNX computes.
+// The computation of one node of ONNX.
 inline std::vector<torch::Tensor> run_node(const std::string& op,
                                            const std::vector<torch::Tensor>& inputs,
                                            const OnnxAttributes& attributes = {},

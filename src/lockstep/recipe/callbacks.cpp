@@ -113,7 +113,7 @@ void add_averages(Targets& targets) {
        {"copy_at_start", &U::copy_at_start, "the target begins as a copy of the source"}});
 }
 
-// What shows the gradients of the model.
+// Observers of the gradients of the model.
 void add_gradients(Targets& targets) {
   using G = GradientNormsCallbackOptions;
   add<GradientNormsCallback, G>(

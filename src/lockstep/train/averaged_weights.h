@@ -22,7 +22,7 @@ struct RunState;
 // has the numbers: the other ranks know whether there are any.
 class AveragedWeights {
  public:
-  // What a callback wants.
+  // The request of a callback.
   struct Request {
     std::string asked_by;                    // its name, for messages
     std::vector<std::string> networks = {};  // empty: all that an optimizer trains

@@ -204,7 +204,7 @@ class WeightsFit {
   const FileWeights file_;
   FirstWeights made_;
   std::vector<const FileWeight*> taken_;
-  std::vector<std::string> misfits_;     // what is wrong with them
+  std::vector<std::string> misfits_;     // their faults, as text
   std::vector<std::string> missing_;     // in the file
   std::vector<std::string> unexpected_;  // in the file
 };
