@@ -88,7 +88,7 @@ int main(int argc, char** argv) try {
   app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   CustomRunner runner(settings);
   const auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Flatten(), nn::Linear(28 * 28, 10)),

@@ -57,7 +57,7 @@ int main(int argc, char** argv) try {
   const Flags flags = read_flags(
       argc, argv, "Trains a large network, and a small one with the large one as its teacher.", 30);
 
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   const ls::data::Loader train(spirals(3000), {.shuffle = true, .global_batch_size = 100});
   const ls::data::Loader valid(spirals(1000), {.global_batch_size = 250});
   const auto teacher = make_network(64);

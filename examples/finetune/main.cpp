@@ -68,7 +68,7 @@ int main(int argc, char** argv) try {
                  {{"--weights",
                    "A state_dict of Python; default: the one beside this program's source", file}});
 
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   const ls::data::Loader train(patterns(600), {.shuffle = true, .global_batch_size = 20});
   const ls::data::Loader valid(patterns(600), {.global_batch_size = 100});
   ls::Callbacks callbacks = flags.callbacks();

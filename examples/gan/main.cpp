@@ -29,7 +29,7 @@ struct Quality {
 Quality quality(const ls::Model& generator) {
   constexpr std::int64_t kPoints = 2000;
   const torch::NoGradGuard no_grad;
-  torch::manual_seed(1);
+  lockstep::manual_seed(1);
   const auto distances = torch::cdist(generator(torch::randn({kPoints, kNoise})), centers());
   const auto [distance, blob] = distances.min(1);
   const auto near = distance < 0.5;
@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
         backend},
        {"--timeout", "Seconds that a worker waits for other workers; default: 300", timeout}});
 
-  torch::manual_seed(42);
+  lockstep::manual_seed(42);
   const auto data = real_points(4096);
   const auto generator = make_generator();
   const auto discriminator = make_discriminator();

@@ -57,7 +57,7 @@ void make_colors(const fs::path& folder, std::int64_t per_class) {
 }
 
 void make_colors(const fs::path& root) {
-  torch::manual_seed(1);
+  ls::manual_seed(1);
   make_colors(root / "train", 120);
   make_colors(root / "valid", 30);
 }
@@ -102,7 +102,7 @@ int main(int argc, char** argv) try {
       load(folder / "train", data::RandomResizedCrop({.size = {kSide}, .scale = {0.5, 1.0}}));
   const auto valid = load(folder / "valid", data::Resize({.size = {kSide, kSide}}));
 
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   ls::Callbacks callbacks = flags.callbacks();
   callbacks.add(ls::AccuracyCallback({.input_key = "logits", .target_key = "targets"}));
   ls::SupervisedRunner runner;

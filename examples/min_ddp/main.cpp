@@ -36,7 +36,7 @@ void print_arguments(const Arguments& args, int world_size) {
 
 // The data is the same on every worker, because all draw it from the same seed.
 ls::data::DatasetPtr make_dataset(const Arguments& args) {
-  torch::manual_seed(0);
+  ls::manual_seed(0);
   return std::make_shared<ls::data::TensorDataset>(
       torch::randn({args.data_size, kFeatures}),
       torch::randint(args.n_classes, {args.data_size}, torch::kInt64));

@@ -87,7 +87,7 @@ int main(int argc, char** argv) try {
   app.add_flag("--quiet", quiet, "Show no progress bar");
   CLI11_PARSE(app, argc, argv);
 
-  torch::manual_seed(seed.value_or(42));
+  ls::manual_seed(seed.value_or(42));
   ls::Callbacks callbacks = {
       ls::AccuracyCallback({.input_key = "logits", .target_key = "targets", .num_classes = 10}),
       ls::PrecisionRecallF1SupportCallback({.num_classes = 10}),

@@ -16,7 +16,7 @@ constexpr std::int64_t kClasses = 3;  // background, disc, square
 
 // Images with a disc and a square of the same brightness. A target is the class of each pixel.
 ls::data::DatasetPtr make_shapes(std::int64_t count, std::uint64_t seed) {
-  torch::manual_seed(seed);
+  ls::manual_seed(seed);
   const auto centers = torch::rand({count, 2, 2}) * (kSide - 8) + 4;  // image, shape, coordinate
   const auto radii = torch::rand({count, 2, 1, 1}) * 4 + 4;
   const auto pixels = torch::arange(kSide, torch::kFloat32);
@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
   ls::Callbacks callbacks = flags.callbacks();
   callbacks.add(ls::PixelAccuracyCallback({.num_classes = kClasses}));
   callbacks.add(ls::IOUCallback({.num_classes = kClasses, .per_class = true}));
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   ls::SupervisedRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = ls::network::UNet(

@@ -17,7 +17,7 @@ constexpr std::int64_t kLargest = 9;
 class Numbers : public ls::data::Dataset {
  public:
   Numbers(std::int64_t count, std::uint64_t seed) {
-    torch::manual_seed(seed);
+    ls::manual_seed(seed);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto length = torch::randint(3, 25, {1}, torch::kInt64).item<std::int64_t>();
       sequences_.push_back(torch::randint(0, kLargest + 1, {length}, torch::kInt64));
@@ -76,7 +76,7 @@ int main(int argc, char** argv) try {
 
   const auto train = std::make_shared<Numbers>(2000, 1), valid = std::make_shared<Numbers>(400, 2);
   const auto padded = ls::data::pad({.keys = {"numbers", "is_larger"}, .mask_suffix = "_mask"});
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   TaggerRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = make_tagger(),

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kSide = 12;
 
 ls::data::DatasetPtr make_data(std::int64_t count, std::uint64_t seed) {
-  torch::manual_seed(seed);
+  ls::manual_seed(seed);
   const auto label = torch::randint(0, 3, {count}, torch::kInt64);
   const auto phase = torch::rand({count, 1, 1}) * 1.5;
   const auto vector = torch::stack({torch::rand({count}) + 0.5, torch::rand({count}) - 0.5}, 1);
@@ -66,7 +66,7 @@ int main(int argc, char** argv) try {
       read_flags(argc, argv, "Trains a network with two inputs and two outputs.", 10);
 
   const auto train = make_data(2000, 1), valid = make_data(400, 2);
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   ls::Callbacks callbacks = flags.callbacks();
   callbacks.add(
       ls::AccuracyCallback({.input_key = "class", .target_key = "label", .num_classes = 3}));

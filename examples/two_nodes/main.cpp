@@ -108,7 +108,7 @@ void worker(const Arguments& args) {
   const ls::data::Loader test_loader(
       test, {.batch_size = 128, .sampler = dist::data_sampler(test, {.pad = false})});
 
-  torch::manual_seed(42 + static_cast<std::uint64_t>(args.rank));
+  ls::manual_seed(42 + static_cast<std::uint64_t>(args.rank));
   ls::SupervisedRunner runner;
   const auto result = runner.train(ls::TrainOptions{
       .model = nn::Sequential(nn::Linear(784, 100), nn::ReLU(), nn::Linear(100, 10)),

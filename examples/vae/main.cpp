@@ -70,7 +70,7 @@ class Vae : public ls::Runner {
 int main(int argc, char** argv) try {
   const Flags flags = read_flags(argc, argv, "Trains a variational autoencoder.", 30);
 
-  torch::manual_seed(42);
+  ls::manual_seed(42);
   const auto train = ls::data::tensor_dataset({{"images", discs(2048)}});
   const auto valid = ls::data::tensor_dataset({{"images", discs(256)}});
   Encoder encoder;
