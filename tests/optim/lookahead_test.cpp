@@ -94,6 +94,45 @@ TEST(Lookahead, BeginsWithTheValuesOfTheFirstStep) {
   EXPECT_EQ(late[0].item<double>(), 7.0);   // half of the way from 8 to 6
 }
 
+// A weight that is frozen between two updates of the slow weights stays where it is. Both kinds of
+// optimizers, and the first, the middle and the last parameter.
+TEST(Lookahead, AFrozenWeightDoesNotMove) {
+  const auto torchs = [](const std::vector<torch::Tensor>& parameters) {
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(1.0));
+  };
+  for (const OptimizerSpec& inner : {OptimizerSpec(SGD{.lr = 1.0}), OptimizerSpec(torchs)}) {
+    for (std::size_t frozen = 0; frozen < 3; ++frozen) {
+      std::vector<torch::Tensor> weights;
+      for (int i = 0; i < 3; ++i) weights.push_back(torch::full({2}, 4.0).requires_grad_());
+      FlatParameters flat({{"a", weights[0]}, {"b", weights[1]}, {"c", weights[2]}});
+      const auto optimizer =
+          OptimizerSpec(Lookahead{.optimizer = inner, .k = 2, .alpha = 0.5}).make(flat);
+      const auto step = [&] {
+        torch::Tensor loss = torch::zeros({1});
+        for (const torch::Tensor& weight : weights) {
+          if (weight.requires_grad()) loss = loss + weight.sum();
+        }
+        loss.backward();
+        optimizer->step();
+      };
+      step();
+      weights[frozen].requires_grad_(false);
+      step();
+      for (std::size_t i = 0; i < 3; ++i) {
+        // Half of the way from 4 to 2, or the value after the first step. Both are 3.
+        EXPECT_EQ(weights[i][0].item<double>(), 3.0);
+      }
+      step();
+      weights[frozen].requires_grad_();
+      step();
+      for (std::size_t i = 0; i < 3; ++i) {
+        // Thawed, it goes half of the way from the slow weight, 4, to 2.
+        EXPECT_EQ(weights[i][1].item<double>(), i == frozen ? 3.0 : 2.0);
+      }
+    }
+  }
+}
+
 TEST(Lookahead, IsDescribedWithAllNumbers) {
   const OptimizerSpec spec = Lookahead{.optimizer = Lion{.lr = 0.5}, .k = 3};
   const Training training(spec, torch::kFloat32);

@@ -29,6 +29,27 @@ void check_lookahead(const Lookahead& options) {
   check.fraction("alpha", options.alpha);
 }
 
+// The elements of a buffer, within a range, of the parameters that take part in the next update.
+// The padding after a parameter belongs to it.
+std::vector<ElementRange> used_ranges(const FlatParameters::Buffer& buffer,
+                                      const ElementRange& within) {
+  std::vector<ElementRange> ranges;
+  for (std::size_t j = 0; j < buffer.slices.size(); ++j) {
+    if (!buffer.slices[j].used) continue;
+    const bool is_last = j + 1 == buffer.slices.size();
+    const std::int64_t next = is_last ? buffer.values.numel() : buffer.slices[j + 1].offset;
+    const ElementRange range{.begin = std::max(within.begin, buffer.slices[j].offset),
+                             .end = std::min(within.end, next)};
+    if (range.size() <= 0) continue;
+    if (!ranges.empty() && ranges.back().end == range.begin) {
+      ranges.back().end = range.end;
+    } else {
+      ranges.push_back(range);
+    }
+  }
+  return ranges;
+}
+
 class LookaheadOptimizer final : public Optimizer {
  public:
   LookaheadOptimizer(const Lookahead& options, FlatParameters& parameters)
@@ -54,16 +75,12 @@ class LookaheadOptimizer final : public Optimizer {
       make_room(i);
       if (!std::exchange(slow_[i].has_begun, true)) copy_values(i, options.part);
     }
+    const bool is_sync = (num_steps_ + 1) % options_.k == 0;
+    std::vector<std::vector<ElementRange>> used;
+    if (is_sync) used = find_used(options.part);  // the step forgets it
     optimizer_->step(options);
     ++num_steps_;
-    if (num_steps_ % options_.k != 0) return;
-    for (std::size_t i = 0; i < slow_.size(); ++i) {
-      const auto& buffer = parameters_.buffers()[i];
-      if (!buffer.is_trainable()) continue;
-      apply_best(LookaheadUpdate{.alpha = options_.alpha},
-                 {.values = buffer.values, .grads = buffer.grads, .state = {slow_[i].flat}},
-                 range_of(options.part, buffer.values.numel()));
-    }
+    if (is_sync) sync(used);
   }
 
   bool steps_in_parts() const override { return optimizer_->steps_in_parts(); }
@@ -140,6 +157,30 @@ class LookaheadOptimizer final : public Optimizer {
   }
 
  private:
+  // By buffer, the elements of a part that take part in this step. A parameter that was frozen
+  // since the last update of the slow weights must not move, as with every other optimizer.
+  std::vector<std::vector<ElementRange>> find_used(const Part& part) {
+    if (part.count == 1) parameters_.collect_grads();
+    std::vector<std::vector<ElementRange>> used;
+    for (const auto& buffer : parameters_.buffers()) {
+      used.emplace_back();
+      if (!buffer.is_trainable()) continue;
+      used.back() = used_ranges(buffer, range_of(part, buffer.values.numel()));
+    }
+    return used;
+  }
+
+  void sync(const std::vector<std::vector<ElementRange>>& used) {
+    for (std::size_t i = 0; i < slow_.size(); ++i) {
+      const auto& buffer = parameters_.buffers()[i];
+      for (const ElementRange& range : used[i]) {
+        apply_best(LookaheadUpdate{.alpha = options_.alpha},
+                   {.values = buffer.values, .grads = buffer.grads, .state = {slow_[i].flat}},
+                   range);
+      }
+    }
+  }
+
   // Python's torch has no Lookahead. A state of Python is that of the optimizer in it.
   static bool is_of_python(const StateDict& state) {
     return !state.contains("name") && has_torch_layout(state);

@@ -322,8 +322,10 @@ class OptimizerSpec {
 
 struct Lookahead {
   OptimizerSpec optimizer;  // any of Lockstep's or torch's, or your own; required
-  std::int64_t k = 5;       // its steps between two updates of the slow weights
-  double alpha = 0.5;       // how far the slow weights move to the optimizer's
+  // Its steps between two updates of the slow weights. A parameter that takes no part in the step
+  // of such an update, because it is frozen, for example, keeps its value.
+  std::int64_t k = 5;
+  double alpha = 0.5;  // how far the slow weights move to the optimizer's
 };
 
 }  // namespace lockstep::optim
