@@ -147,6 +147,24 @@ TEST_F(Tune, ATrialThatFailsDoesNotEndTheSearch) {
   EXPECT_THAT(results("search"), AllOf(HasSubstr("\n1,failed,"), HasSubstr("\n2,finished,")));
 }
 
+// The values of a trial may not fit together, or be out of range.
+TEST_F(Tune, AMistakeInTheValuesOfATrialDoesNotEndTheSearch) {
+  const std::vector<std::string> words = {
+      "--param", "optimizer.lr=choice(-1, 0.1)", "--method", "grid", "--logdir", path("search")};
+  const Ran ran = tune(words);
+  EXPECT_EQ(ran.code, kDone) << ran.errors;
+  EXPECT_THAT(results("search"), AllOf(HasSubstr("\n1,failed,"), HasSubstr("\n2,finished,")));
+  EXPECT_THAT(tune(words).output, HasSubstr("Trial 1 of 2 was done before: failed"));
+}
+
+TEST_F(Tune, TheSameMistakeInAllTrialsIsTheConfigs) {
+  const Ran ran = tune({"--param", "optimizer.lr=choice(-1, -2, -3, 0.1)", "--method", "grid",
+                        "--logdir", path("search")});
+  EXPECT_EQ(ran.code, kBadUsage);
+  EXPECT_THAT(ran.errors, HasSubstr("-1"));
+  EXPECT_FALSE(fs::exists(folder_ / "search/trial.1/trial.json"));
+}
+
 TEST_F(Tune, MistakesAreNamed) {
   const auto errors = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"--logdir", path("search")});

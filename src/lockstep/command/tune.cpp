@@ -273,8 +273,13 @@ void claim_folder(const Search& search) {
   }
 }
 
+struct TrialEnd {
+  Trial trial;
+  std::exception_ptr mistake = {};  // a ConfigError: the config, or these values of it, are wrong
+};
+
 // Trains one trial, or goes on with it.
-Trial run_trial(const Search& search, std::int64_t number, const std::vector<Trial>& before) {
+TrialEnd run_trial(const Search& search, std::int64_t number, const std::vector<Trial>& before) {
   const TuneSettings& settings = search.settings;
   const TrialValues values = settings.method == SearchMethod::kGrid
                                  ? search.space.grid_point(number - 1)
@@ -300,20 +305,20 @@ Trial run_trial(const Search& search, std::int64_t number, const std::vector<Tri
                       .warmup_epochs = settings.warmup_epochs};
   }
   const auto observer = std::make_shared<TrialCallback>(rule, before);
-  PreparedRun run = prepare_run(document, {.autoresume = "last"});
-  TrainOptions& options = run.recipe.stages.front().options;
-  options.callbacks.add(observer);
-  options.console = search.verbose;
   Trial trial;
+  std::exception_ptr mistake;
   try {
+    PreparedRun run = prepare_run(document, {.autoresume = "last"});
+    TrainOptions& options = run.recipe.stages.front().options;
+    options.callbacks.add(observer);
+    options.console = search.verbose;
     const TrainResult result = train(run);
     trial = observer->trial();
     trial.weights_hash = result.weights_hash;
-  } catch (const ConfigError&) {
-    throw;  // the same mistake would end every trial
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
+    if (dynamic_cast<const ConfigError*>(&error) != nullptr) mistake = std::current_exception();
     trial = observer->trial();
     trial.status = Trial::Status::kFailed;
     trial.best_epoch = 0;
@@ -321,9 +326,36 @@ Trial run_trial(const Search& search, std::int64_t number, const std::vector<Tri
   }
   trial.number = number;
   trial.values = std::move(shown);
-  write_trial(folder, trial);
-  return trial;
+  return {std::move(trial), mistake};
 }
+
+// Decides whether a ConfigError is a mistake in the config, which would end every trial, or in the
+// values of one trial: if the first trials all have one, the search ends with the first error.
+class FirstMistakes {
+ public:
+  explicit FirstMistakes(std::int64_t trials) : most_(std::min<std::int64_t>(3, trials)) {}
+
+  // Trials with a mistake are written when another trial has had none.
+  void note(const Search& search, TrialEnd end) {
+    if (end.mistake && !has_trained_) {
+      if (!first_) first_ = end.mistake;
+      unwritten_.push_back(std::move(end.trial));
+      if (static_cast<std::int64_t>(unwritten_.size()) == most_) std::rethrow_exception(first_);
+      return;
+    }
+    has_trained_ = true;
+    unwritten_.push_back(std::move(end.trial));
+    for (const Trial& trial : std::exchange(unwritten_, {})) {
+      write_trial(search.folder / trial_name(trial.number), trial);
+    }
+  }
+
+ private:
+  std::int64_t most_;
+  bool has_trained_ = false;
+  std::exception_ptr first_;
+  std::vector<Trial> unwritten_;
+};
 
 std::string outcome(const Trial& trial, const std::string& metric) {
   if (trial.status == Trial::Status::kFailed) return "failed: " + trial.error;
@@ -348,10 +380,17 @@ int tune(const TuneOptions& options) {
   const FolderLock lock(search.folder);
   claim_folder(search);
   std::vector<Trial> trials;
+  FirstMistakes mistakes(search.trials);
   for (std::int64_t number = 1; number <= search.trials; ++number) {
     auto trial = read_trial(search.folder / trial_name(number));
     const bool is_old = trial.has_value();
-    if (!is_old) trial = run_trial(search, number, trials);
+    if (is_old) {
+      mistakes.note(search, {*trial});
+    } else {
+      TrialEnd end = run_trial(search, number, trials);
+      trial = end.trial;
+      mistakes.note(search, std::move(end));
+    }
     std::cout << fmt::format("Trial {} of {} {}{}", number, search.trials,
                              is_old ? "was done before: " : "", outcome(*trial, search.metric))
               << std::endl;
