@@ -58,6 +58,21 @@ TEST_F(Export, EachFormatHasTheTrainedWeights) {
   }
 }
 
+TEST_F(Export, TheFormatAloneNamesAFileInTheRun) {
+  train();
+  for (const auto& [format, file] : {std::pair("onnx", "run/model.onnx"),
+                                     {"torchscript", "run/model.pt"},
+                                     {"safetensors", "run/model.safetensors"},
+                                     {"pth", "run/model.pth"}}) {
+    const Ran ran = run_export({"--format", format});
+    EXPECT_EQ(ran.code, kDone) << ran.errors;
+    EXPECT_TRUE(std::filesystem::exists(path(file))) << file;
+  }
+  const Ran neither = run_export({});
+  EXPECT_EQ(neither.code, kBadUsage);
+  EXPECT_THAT(neither.errors, HasSubstr("--format"));
+}
+
 TEST_F(Export, AFileOfOneBatchSize) {
   train();
   const Ran ran = run_export({"--output", path("model.bin"), "--format", "onnx",

@@ -1,4 +1,5 @@
 // lockstep export: writes a trained model as TorchScript, ONNX, safetensors or a plain .pth.
+#include <algorithm>
 #include <array>
 #include <iostream>
 
@@ -189,7 +190,21 @@ void print(const ExportCommandOptions& options, const std::string& format,
   for (const auto& port : exported.outputs) std::cout << "  output  " << describe(port) << '\n';
 }
 
-int export_model(const ExportCommandOptions& options) {
+// Without --output, the file is model.<ending> in the folder of the run, or beside the checkpoint.
+std::string output_of(const ExportCommandOptions& options) {
+  if (!options.output.empty()) return options.output;
+  if (!options.format) {
+    throw ConfigError("expected --output FILE, or --format for model.<ending> in {}",
+                      options.run.run);
+  }
+  const fs::path run(options.run.run);
+  const auto chosen = std::ranges::find(
+      kFormats, *options.format, [](const auto& format) { return std::string(format.first); });
+  return ((fs::is_directory(run) ? run : run.parent_path()) / "model").string() + chosen->second;
+}
+
+int export_model(ExportCommandOptions options) {
+  options.output = output_of(options);
   const std::string format = format_of(options);
   check_output(options, format);
   if (format == "safetensors" || format == "pth") return export_weights(options);
@@ -229,6 +244,7 @@ TorchScript and ONNX are kept only if what was written computes the same as the 
 of the largest output. The inputs are samples of the loader; --input-shape replaces them.
 
 Examples:
+  lockstep export logs --format onnx          # logs/model.onnx
   lockstep export logs --output model.onnx
   lockstep export logs --output model.onnx --opset 15 --no-dynamic-batch --batch-size 8
   lockstep export logs --output model.bin --format torchscript --checkpoint last
@@ -237,7 +253,8 @@ Examples:
   lockstep export logs --output tagger.onnx --input-shape tokens=16:long --input-shape lengths=:long)");
   auto options = std::make_shared<ExportCommandOptions>();
   add_run_options(*command, options->run);
-  command->add_option("-o,--output", options->output, "File to write")->required();
+  command->add_option("-o,--output", options->output,
+                      "File to write; default: with --format, model.<ending> in the run's folder");
   std::vector<std::string> formats;
   for (const auto& [name, ending] : kFormats) formats.emplace_back(name);
   command
