@@ -49,12 +49,18 @@ torch::Tensor flat(const torch::Tensor& tensor) {
 }
 
 // The part of the elements that a rank sums: all parts have one length, but the last ones may be
-// shorter or empty.
+// shorter or empty. Parts begin at multiples of 128 bytes, because NCCL copies bytes one by one
+// that are not aligned.
 struct ElementParts {
   std::int64_t count = 0;
   int ranks = 1;
+  std::int64_t element_size = 1;
 
-  std::int64_t length() const { return (count + ranks - 1) / ranks; }
+  std::int64_t length() const {
+    const std::int64_t step = std::max<std::int64_t>(1, 128 / element_size);
+    const std::int64_t least = (count + ranks - 1) / ranks;
+    return (least + step - 1) / step * step;
+  }
   torch::Tensor of(const torch::Tensor& tensor, int rank) const {
     const std::int64_t begin = std::min(rank * length(), count);
     return tensor.narrow(0, begin, std::min(length(), count - begin));
@@ -116,7 +122,11 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
           } else {
             reduce_by_parts(reduction, nodes, sum);
           }
-          if (reduction.op == ReduceOp::kMean) sum.div_(control_.size());
+          // By a tensor: CUDA would multiply by the reciprocal of a number, which is not rounded in
+          // the same way.
+          if (reduction.op == ReduceOp::kMean) {
+            sum.div_(torch::full({}, control_.size(), sum.options()));
+          }
           if (!in_place) torch::Tensor(out).copy_(sum.view(out.sizes()));
         });
   }
@@ -220,7 +230,8 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   // Each rank sums one part of the elements for all ranks.
   void reduce_by_parts(const DeviceReduction& reduction, const Nodes& nodes,
                        const torch::Tensor& sum) {
-    const ElementParts parts{.count = sum.numel(), .ranks = control_.size()};
+    const ElementParts parts{
+        .count = sum.numel(), .ranks = control_.size(), .element_size = sum.element_size()};
     const int me = control_.rank();
     const std::int64_t own = parts.of(sum, me).numel();
     const auto& theirs = reduction.plan.nodes;

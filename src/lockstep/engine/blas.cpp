@@ -17,6 +17,11 @@ namespace {
 // is set before main(). A value of the user's stays.
 [[maybe_unused]] const int mkl_setting = ::setenv("MKL_CBWR", "AUTO,STRICT", /*replace=*/0);
 
+// The same for cuBLAS, whose results may otherwise depend on the stream. With deterministic
+// algorithms, LibTorch refuses matrix products on a GPU without it.
+[[maybe_unused]] const int cublas_setting =
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
+
 }  // namespace
 
 std::optional<std::string> find_reference_blas() {
