@@ -107,6 +107,11 @@ TEST_F(MlflowLoggerTest, SaysHowTheRunEnded) {
               }
             }),
             "FAILED");
+  try {
+    throw std::runtime_error("an earlier run");
+  } catch (const std::exception&) {  // the logger is made here
+    EXPECT_EQ(status_after([](auto& logger) { logger.close(); }), "FINISHED");
+  }
 }
 
 TEST_F(MlflowLoggerTest, WithoutCloseTheDestructorEndsTheRun) {

@@ -159,6 +159,7 @@ TEST(MlflowOptions, TakesMlflowsVariables) {
   const process::Environment environment = {{"MLFLOW_TRACKING_URI", "http://me:secret@host:5000/"},
                                             {"MLFLOW_EXPERIMENT_NAME", "mnist"},
                                             {"MLFLOW_RUN_ID", "abc"},
+                                            {"MLFLOW_RUN_NAME", "first"},
                                             {"MLFLOW_TRACKING_TOKEN", "t0ken"}};
   const MlflowOptions taken = with_environment({}, environment);
   EXPECT_EQ(taken.uri, "http://host:5000");
@@ -166,12 +167,14 @@ TEST(MlflowOptions, TakesMlflowsVariables) {
   EXPECT_EQ(taken.password, "secret");
   EXPECT_EQ(taken.experiment, "mnist");
   EXPECT_EQ(taken.run_id, "abc");
+  EXPECT_EQ(taken.run_name, "first");
   EXPECT_EQ(taken.token, "t0ken");
-  const MlflowOptions given =
-      with_environment({.uri = "https://other", .experiment = "x", .run_id = "y"}, environment);
+  const MlflowOptions given = with_environment(
+      {.uri = "https://other", .experiment = "x", .run_name = "z", .run_id = "y"}, environment);
   EXPECT_EQ(given.uri, "https://other");
   EXPECT_EQ(given.experiment, "x");
   EXPECT_EQ(given.run_id, "y");
+  EXPECT_EQ(given.run_name, "z");
   EXPECT_EQ(with_environment({.uri = "http://a"}, {}).experiment, "lockstep");
 }
 

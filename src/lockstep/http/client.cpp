@@ -103,14 +103,17 @@ class Client::Connection {
     }
   }
 
-  // A large file may take long, so only the time without progress is limited.
+  // A large file may take long, so only the time without progress is limited. After the last byte
+  // the server may be silent while it stores the file, so the limit is longer than that of other
+  // requests.
   void set_file(const OpenedFile& file, double timeout) {
     set(CURLOPT_UPLOAD, 1L);
     set(CURLOPT_READFUNCTION, &give_file);
     set(CURLOPT_READDATA, &file.descriptor);
     set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(file.size));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(timeout)));
+    constexpr double kStoring = 12;
+    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(kStoring * timeout)));
   }
 
   const CurlLibrary& library_ = curl_library();

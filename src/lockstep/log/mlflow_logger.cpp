@@ -77,7 +77,8 @@ const char* status_name(RunEnd::Status status) {
 MlflowLogger::MlflowLogger(MlflowOptions options, MlflowLoggerOptions logger_options)
     : options_(with_environment(std::move(options), process::current_environment())),
       logger_options_(logger_options),
-      exceptions_(std::uncaught_exceptions()) {}
+      exceptions_(std::uncaught_exceptions()),
+      handled_(std::current_exception()) {}
 
 MlflowLogger::~MlflowLogger() {
   if (!started_ || ::getpid() != owner_) return;
@@ -244,8 +245,10 @@ void MlflowLogger::close() {
   if (!started_) return;
   next_try_ = {};
   flush();
+  // The logger may have been made where an earlier exception is handled: that one does not count.
+  const std::exception_ptr handled = std::current_exception();
   const bool has_failed =
-      std::uncaught_exceptions() > exceptions_ || std::current_exception() != nullptr;
+      std::uncaught_exceptions() > exceptions_ || (handled != nullptr && handled != handled_);
   finish(has_failed ? "FAILED" : "FINISHED");
 }
 

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -84,6 +85,7 @@ class MlflowLogger : public Logger {
   bool started_ = false;
   bool is_introduced_ = false;  // the MLflow run has the run's parameters and documents
   int exceptions_ = 0;          // under way when the logger was made
+  std::exception_ptr handled_;  // the exception that was handled when this was made
   pid_t owner_ = 0;             // a forked child must not end the run
 };
 

@@ -90,6 +90,7 @@ MlflowOptions with_environment(MlflowOptions options, const process::Environment
   or_variable(options.username, "MLFLOW_TRACKING_USERNAME");
   or_variable(options.password, "MLFLOW_TRACKING_PASSWORD");
   or_variable(options.run_id, "MLFLOW_RUN_ID");
+  or_variable(options.run_name, "MLFLOW_RUN_NAME");
   or_variable(options.experiment, "MLFLOW_EXPERIMENT_NAME");
   if (!options.experiment) options.experiment = "lockstep";
   return options;

@@ -23,7 +23,8 @@ struct MlflowOptions {
   std::string uri = {};
   // Made if it does not exist. Default: MLFLOW_EXPERIMENT_NAME, else "lockstep".
   std::optional<std::string> experiment = {};
-  std::optional<std::string> run_name = {};  // default: that of the run's folder, else the server's
+  // Default: MLFLOW_RUN_NAME, else the name of the run's folder, else the server chooses one.
+  std::optional<std::string> run_name = {};
   std::optional<std::string> parent_run_id = {};  // this run is shown below that one
   // To log in to the server. Default: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and
   // _PASSWORD.
