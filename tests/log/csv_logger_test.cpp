@@ -45,14 +45,43 @@ TEST(CsvLogger, ImagesAndArtifactsAreFiles) {
   EXPECT_EQ(read_file(logdir / "artifacts/tables/worst.csv"), "1,2");
 }
 
-TEST(CsvLogger, BatchesAreNotWritten) {
+Record batch_record(const std::string& loader, std::int64_t step, double loss) {
+  return {.scope = Scope::kBatch,
+          .loader = loader,
+          .progress = {.epoch = 1, .sample_step = step},
+          .metrics = {{"loss", loss}}};
+}
+
+TEST(CsvLogger, BatchesAreNotWrittenByDefault) {
   TemporaryDirectory logdir;
   CsvLogger logger(logdir.path());
   logger.start({});
-  Record record = loader_record("train", 1, {{"loss", 0.5}});
-  record.scope = Scope::kBatch;
-  logger.log_metrics(record);
+  logger.log_metrics(batch_record("train", 8, 0.5));
   EXPECT_FALSE(std::filesystem::exists(logdir / "logs/train.csv"));
+  EXPECT_FALSE(std::filesystem::exists(logdir / "logs/batches"));
+}
+
+TEST(CsvLogger, BatchesHaveAFileOfTheirOwn) {
+  TemporaryDirectory logdir;
+  const auto run = [&](const RunStart& start, const std::vector<Record>& records) {
+    CsvLogger logger(logdir.path(), {.log_batches = true});
+    logger.start(start);
+    for (const Record& record : records) logger.log_metrics(record);
+    logger.close();
+  };
+  Record valid = batch_record("valid", 24, 0.25);
+  valid.step = 5;  // samples of this loader
+  run({}, {batch_record("train", 8, 1), batch_record("train", 16, 2), batch_record("train", 24, 3),
+           valid, loader_record("train", 1, {{"loss", 2}})});
+  EXPECT_EQ(read_file(logdir / "logs/batches/train.csv"), "step,loss\n8,1\n16,2\n24,3\n");
+  EXPECT_EQ(read_file(logdir / "logs/batches/valid.csv"), "step,loss\n5,0.25\n");
+  EXPECT_EQ(read_file(logdir / "logs/train.csv"), "step,loss\n1,2\n");
+  // The checkpoint was made after 16 samples: the third batch is run again.
+  run({.progress = {.sample_step = 16}, .resumed = true},
+      {batch_record("train", 24, 4), batch_record("train", 32, 5)});
+  EXPECT_EQ(read_file(logdir / "logs/batches/train.csv"), "step,loss\n8,1\n16,2\n24,4\n32,5\n");
+  run({}, {batch_record("train", 8, 6)});
+  EXPECT_EQ(read_file(logdir / "logs/batches/train.csv"), "step,loss\n8,6\n");
 }
 
 TEST(CsvLogger, AFreshRunBeginsAnewAndAResumedOneGoesOn) {

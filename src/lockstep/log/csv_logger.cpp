@@ -13,21 +13,40 @@ void CsvLogger::start(const RunStart& run) {
   make_directories(folder_);
   write_file_atomically(folder_ / "hparams.yml", to_yaml(run.hparams));
   if (!run.resumed) return;
-  for (auto& [loader, rows] : by_loader(run.history)) open(loader, std::move(rows));
+  for (auto& [loader, rows] : by_loader(run.history)) {
+    open(loader, {.keep_until = finished_epochs_, .rows = std::move(rows)});
+  }
 }
 
 void CsvLogger::log_metrics(const Record& record) {
-  if (record.scope == Scope::kBatch || record.metrics.empty()) return;
+  if (record.metrics.empty()) return;
+  if (record.scope == Scope::kBatch) return log_batch(record);
   const std::string& name = file_name_of(record);
   const auto found = tables_.find(name);
-  CsvTable& table = found != tables_.end() ? found->second : open(name, {});
+  CsvTable& table =
+      found != tables_.end() ? found->second : open(name, {.keep_until = finished_epochs_});
   table.add(record.progress.epoch, record.metrics);
 }
 
-CsvTable& CsvLogger::open(const std::string& name, std::map<std::int64_t, Metrics> rows) {
-  make_directories(folder_);
-  const CsvTableOptions options{.keep_until = finished_epochs_, .rows = std::move(rows)};
-  return tables_.try_emplace(name, folder_ / (name + ".csv"), options).first->second;
+void CsvLogger::log_batch(const Record& record) {
+  if (!options_.log_batches) return;
+  const std::int64_t step = record.step.value_or(record.progress.sample_step);
+  const std::string name = "batches/" + file_name_of(record);
+  auto found = tables_.find(name);
+  if (found == tables_.end()) {
+    // What an earlier run logged from this step on is run again.
+    CsvTableOptions options;
+    if (finished_epochs_) options.keep_until = step - 1;
+    open(name, options);
+    found = tables_.find(name);
+  }
+  found->second.add(step, record.metrics);
+}
+
+CsvTable& CsvLogger::open(const std::string& name, const CsvTableOptions& options) {
+  const std::filesystem::path path = folder_ / (name + ".csv");
+  make_directories(path.parent_path());
+  return tables_.try_emplace(name, path, options).first->second;
 }
 
 void CsvLogger::log_image(const std::string& loader, const std::string& tag, const Image& image,

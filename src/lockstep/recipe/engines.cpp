@@ -12,11 +12,8 @@
 namespace lockstep::recipe {
 namespace {
 
-struct CsvOptions {
-  std::filesystem::path logdir;
-};
-
-struct BoardOptions {
+// Of a logger that writes to a folder.
+struct FolderOptions {
   std::filesystem::path logdir;
   bool log_batches = false;
 };
@@ -27,15 +24,17 @@ struct MlflowTarget {
 };
 
 void add_loggers(Targets& targets) {
-  using C = CsvOptions;
-  targets.loggers.add<C>("CsvLogger", "logs/<loader>.csv; a run with a logdir has one already.",
-                         {config::required("logdir", &C::logdir, "folder to write to")},
-                         [](const C& o) { return std::make_shared<CsvLogger>(o.logdir); });
-  using B = BoardOptions;
-  targets.loggers.add<B>("TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
-                         {config::required("logdir", &B::logdir, "folder to write to"),
-                          {"log_batches", &B::log_batches, "also the metrics of every batch"}},
-                         [](const B& o) {
+  using F = FolderOptions;
+  const std::vector<config::Field<F>> fields = {
+      config::required("logdir", &F::logdir, "folder to write to"),
+      {"log_batches", &F::log_batches, "also the metrics of every batch"}};
+  targets.loggers.add<F>("CsvLogger", "logs/<loader>.csv; a run with a logdir has one already.",
+                         fields, [](const F& o) {
+                           return std::make_shared<CsvLogger>(
+                               o.logdir, CsvLoggerOptions{.log_batches = o.log_batches});
+                         });
+  targets.loggers.add<F>("TensorBoardLogger", "tensorboard/; a run with a logdir has one already.",
+                         fields, [](const F& o) {
                            return std::make_shared<TensorBoardLogger>(
                                o.logdir, TensorBoardOptions{.log_batches = o.log_batches});
                          });
@@ -50,7 +49,8 @@ void add_loggers(Targets& targets) {
        Server("experiment", &S::experiment,
               "made if it does not exist; default: MLFLOW_EXPERIMENT_NAME, else lockstep")
            .inside(&M::server),
-       Server("run_name", &S::run_name, "default: the name of the logdir").inside(&M::server),
+       Server("run_name", &S::run_name, "default: MLFLOW_RUN_NAME, else the name of the logdir")
+           .inside(&M::server),
        Server("run_id", &S::run_id, "goes on with this run; default: MLFLOW_RUN_ID")
            .inside(&M::server),
        Server("parent_run_id", &S::parent_run_id, "the run is shown below that one")
