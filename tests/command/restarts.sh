@@ -90,4 +90,28 @@ kill -TERM $launcher
 code=0; wait $launcher || code=$?
 [ $code -eq 143 ] || fail "a signal while it waits ends with $code"
 [ $(($(now) - start)) -lt "$(scaled 1000)" ] || fail "a signal did not end the wait"
+
+# --- Rank 0 decides from where a run continues: the other ranks may have a disk of their own.
+cat > stages.yml <<'YAML'
+model: [Flatten, {Linear: {out_features: 3}}]
+criterion: CrossEntropyLoss
+optimizer: {SGD: {lr: 0.1}}
+loaders:
+  train: {dataset: {_target_: Noise, samples: 64, shape: [2, 4], classes: 3, seed: 1}, batch_size: 8, shuffle: true}
+stages: {one: {num_epochs: 2}, two: {num_epochs: 3}}
+YAML
+"$lockstep" run -C stages.yml --logdir straight --ddp --workers 2 > out 2> err || fail "two stages do not train"
+want=$(hash_of straight/two)
+# on_two_disks OVERRIDES...
+on_two_disks() {
+  timeout "$(scaled 60)" "$lockstep" launch --nproc-per-node 2 bash -c \
+    '"$0" run -C stages.yml --ddp --autoresume last --logdir "disk$RANK" "$@"' "$lockstep" "$@" > out 2> err ||
+    fail "two ranks with a disk each do not train: $*"
+}
+on_two_disks 'stages={one: {num_epochs: 1}}'
+on_two_disks 'stages={one: {num_epochs: 2}}'
+on_two_disks stages.two.num_epochs=1
+on_two_disks
+[ "$(hash_of disk0/two)" = "$want" ] || fail "continued by two ranks: $(hash_of disk0/two), expected $want"
+[ ! -e disk1/one/checkpoints ] || fail "rank 1 has checkpoints"
 echo "restarts.sh: all as expected"

@@ -63,7 +63,10 @@ PreparedRun prepare_run(Node document, const PrepareOptions& options) {
   PreparedRun run{.document = std::move(document), .recipe = {}};
   run.recipe = recipe::read_recipe(run.document);
   write_shards(run.recipe, run.document);
-  if (options.autoresume) resume_stages(run.recipe.stages, *options.autoresume);
+  if (options.autoresume) {
+    resume_stages(run.recipe.stages, *options.autoresume,
+                  run.recipe.stages.front().options.engine.get());
+  }
   write_seed(run.recipe, run.document);
   recipe::record_fitted(run.recipe, run.document);
   return run;

@@ -161,6 +161,7 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
   longer.weights = {};
   longer.weights_skip.clear();
   longer.network_weights = {};
+  longer.restore = {};
   longer.dry_run = false;  // it is done
   const Reset<CurrentStage> reset{stage_};
   stage_ = {.name = last_stage_, .keeps_model = true};
@@ -227,7 +228,11 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
 TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions& options) {
   check_stages(stages);
   share_models(stages);
-  if (options.resume) resume_stages(stages, *options.resume);
+  if (options.resume) {
+    const TrainOptions first = options_of(stages.front());
+    const Borrowed borrowed(options_, first);
+    resume_stages(stages, *options.resume, engine_of(first).get());
+  }
   std::optional<TrainResult> result;
   for (const Stage& stage : stages) {
     const Reset<CurrentStage> reset{stage_};

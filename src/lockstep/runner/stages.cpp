@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/train/merge.h"
 #include "lockstep/train/snapshot.h"
 
 namespace lockstep {
@@ -54,14 +55,23 @@ void share_models(std::vector<Stage>& stages) {
   }
 }
 
-void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
-  share_models(stages);
+namespace {
+
+// Where an earlier run stands.
+struct EarlierRun {
+  std::size_t finished = 0;                // stages that are not run again
+  bool resumes = false;                    // the stage after them has begun
+  std::filesystem::path weights = {};      // else: with which it begins, if any stage was finished
+  std::optional<std::uint64_t> seed = {};  // of the earlier run
+};
+
+EarlierRun find_earlier(const std::vector<Stage>& stages) {
   std::optional<std::size_t> last;  // the last stage that the earlier run has started
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (std::filesystem::exists(checkpoints_of(stages[i]) / "last.pth")) last = i;
   }
-  if (!last) return;
-  TrainOptions& options = stages[*last].options;
+  if (!last) return {};
+  const TrainOptions& options = stages[*last].options;
   const auto folder = checkpoints_of(stages[*last]);
   const auto saved = checkpoint::load_by_name("last", folder);
   const auto run = saved.state.get<StateDict>("run");
@@ -69,27 +79,71 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint) {
       options.num_steps
           ? run.get_or("update_step", run.get<std::int64_t>("batch_step")) >= *options.num_steps
           : run.get<std::int64_t>("epoch") >= options.num_epochs;
+  EarlierRun earlier{.finished = *last, .resumes = true, .seed = snapshot_seed(saved.state)};
+  if (!is_finished || *last + 1 == stages.size()) return earlier;
+  // The weights with which the finished stage ended.
+  const bool ends_with_best =
+      options.load_best_on_end && std::filesystem::exists(folder / "best.pth");
+  earlier.finished += 1;
+  earlier.resumes = false;
+  earlier.weights = ends_with_best ? folder / "best.pth" : saved.path;
+  return earlier;
+}
+
+// What rank 0 finds holds for all processes of a launcher: the others may not have its disk.
+EarlierRun agreed_earlier(const std::vector<Stage>& stages, Engine* engine) {
+  const bool is_launched = engine != nullptr && engine->restarts() == Engine::Restarts::kByLauncher;
+  if (!is_launched || engine->workers() < 2) return find_earlier(stages);
+  EarlierRun earlier;
+  engine->run({.prepare = [] {},
+               .work =
+                   [&](comm::Communicator& comm) {
+                     StateDict found;
+                     if (comm.is_primary()) {
+                       earlier = find_earlier(stages);
+                       found = {{"finished", static_cast<std::int64_t>(earlier.finished)},
+                                {"resumes", earlier.resumes},
+                                {"weights", earlier.weights.string()}};
+                       if (earlier.seed)
+                         found.set("seed", static_cast<std::int64_t>(*earlier.seed));
+                     }
+                     found = broadcast(found, comm);
+                     if (comm.is_primary()) return;
+                     earlier.finished =
+                         static_cast<std::size_t>(found.get<std::int64_t>("finished"));
+                     earlier.resumes = found.get<bool>("resumes");
+                     earlier.weights = found.get<std::string>("weights");
+                     if (found.contains("seed")) {
+                       earlier.seed = static_cast<std::uint64_t>(found.get<std::int64_t>("seed"));
+                     }
+                   }});
+  return earlier;
+}
+
+}  // namespace
+
+void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint, Engine* engine) {
+  share_models(stages);
+  for (const Stage& stage : stages) checkpoints_of(stage);  // throws if one has no logdir
+  const EarlierRun earlier = agreed_earlier(stages, engine);
+  if (!earlier.seed) return;
+  TrainOptions& options = stages[earlier.finished].options;
   // A seed of the earlier run's command line was the seed of all stages.
-  if (!options.seed) {
-    for (std::size_t i = *last; i < stages.size(); ++i) {
+  const std::size_t last = earlier.resumes ? earlier.finished : earlier.finished - 1;
+  if (!stages[last].options.seed) {
+    for (std::size_t i = last; i < stages.size(); ++i) {
       auto& seed = stages[i].options.seed;
-      if (!seed) seed = snapshot_seed(saved.state);
+      if (!seed) seed = earlier.seed;
     }
   }
-  std::size_t first = *last;
-  if (is_finished && *last + 1 < stages.size()) {
-    // The weights with which the finished stage ended.
-    const bool ends_with_best =
-        options.load_best_on_end && std::filesystem::exists(folder / "best.pth");
-    first += 1;
-    stages[first].options.weights_skip.clear();
-    stages[first].options.network_weights = {};
-    stages[first].options.weights = ends_with_best ? folder / "best.pth" : saved.path;
+  if (earlier.resumes) {
+    options.resume = checkpoint;  // if the stage had stopped early, it stops again immediately
   } else {
-    // If the stage had stopped early, it stops again immediately.
-    options.resume = checkpoint;
+    options.weights_skip.clear();
+    options.network_weights = {};
+    options.weights = earlier.weights;
   }
-  stages.erase(stages.begin(), stages.begin() + static_cast<std::ptrdiff_t>(first));
+  stages.erase(stages.begin(), stages.begin() + static_cast<std::ptrdiff_t>(earlier.finished));
 }
 
 }  // namespace lockstep
