@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/local.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
@@ -101,6 +102,27 @@ TEST(RunMemory, ARecoveryIsCompleteWithTheNextBatch) {
 }
 
 // A failure before the ranks are connected is known only as an exception.
+// As under a launcher, which starts the program again after each failure.
+TEST(RunMemory, RecoveriesBetweenTwoPointsAreCounted) {
+  const auto file = std::make_shared<process::MemoryFile>();
+  comm::Local alone;
+  const auto failed = Clock::now() - std::chrono::seconds(5);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    file->begin_attempt({.attempt = attempt, .failed = failed});
+    RunMemory memory(5, StoredRun(file, 0), "run");
+    memory.take_over(alone);
+    const auto recovery = memory.complete_recovery();
+    EXPECT_EQ(recovery.has_value(), attempt > 0);
+    EXPECT_EQ(memory.recoveries(), attempt);
+    if (recovery) {
+      const auto ago = std::chrono::system_clock::now() - recovery->time;
+      EXPECT_NEAR(std::chrono::duration<double>(ago).count(), 5, 1) << "the time of the failure";
+    }
+    memory.begin_logs();
+    file->note_failure({.attempt = attempt, .rank = 0, .kind = FailureKind::kLost, .reason = "x"});
+  }
+}
+
 TEST(RunMemory, AFailureOutsideOfTheLoopIsDecidedLater) {
   RunMemory memory(5);
   EXPECT_TRUE(memory.try_again({.error = std::make_exception_ptr(CommError("no route"))}));

@@ -45,7 +45,25 @@ RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
   }
   decision_.reset();
   if (unfinished_) unfinished_->repeated_batches.reset();  // the process that counted them is gone
-  if (const auto failed = stored_->file().attempt_start().failed) failed_at_ = *failed;
+  if (const auto failed = stored_->file().attempt_start().failed) {
+    failed_at_ = *failed;
+    // The launcher noted when the attempt failed. Since then it has started this program.
+    if (unfinished_) {
+      unfinished_->time -= std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          Clock::now() - failed_at_);
+    }
+  }
+}
+
+void RunMemory::take(const process::StoredPoint& point) {
+  try {
+    stored_->take(point);
+  } catch (const std::exception& error) {
+    warn_once(fmt::format(
+        "a point of the run could not be stored on this host, so it cannot replace another host: "
+        "{}",
+        message_of(error)));
+  }
 }
 
 void RunMemory::take_over(comm::Communicator& comm) {
@@ -62,7 +80,7 @@ void RunMemory::take_over(comm::Communicator& comm) {
   std::string bytes = owner == comm.rank() ? std::move(own->bytes) : std::string();
   if (owner != 0) bytes = comm.broadcast_bytes(bytes, owner);
   if (comm.topology().local_rank == 0 && owner != 0) {
-    stored_->take({.sequence = *newest, .bytes = bytes});
+    take({.sequence = *newest, .bytes = bytes});
   }
   stored_->set_sequence(*newest);
   if (!comm.is_primary()) return;
@@ -72,7 +90,7 @@ void RunMemory::take_over(comm::Communicator& comm) {
   if (content.identity != identity_) return;
   is_finished_ = content.is_finished;
   point_ = std::move(content.point);
-  totals = content.totals;
+  totals = stored_totals_ = content.totals;
   recoveries_ = content.recoveries;
   has_begun_logs_ = true;
 }
@@ -83,7 +101,7 @@ void RunMemory::share_point(comm::Communicator& comm) {
   if (const auto own = stored_->stored(); own && comm.is_primary()) bytes = own->bytes;
   bytes = comm.broadcast_bytes(bytes);
   if (comm.topology().local_rank != 0 || comm.is_primary() || bytes.empty()) return;
-  stored_->take({.sequence = sequence, .bytes = bytes});
+  take({.sequence = sequence, .bytes = bytes});
 }
 
 void RunMemory::begin_logs() {
@@ -92,11 +110,16 @@ void RunMemory::begin_logs() {
 }
 
 void RunMemory::store() {
+  stored_totals_ = totals;
+  store_again();
+}
+
+void RunMemory::store_again() {
   try {
     stored_->write({.identity = identity_,
                     .is_finished = is_finished_,
                     .point = point_,
-                    .totals = totals,
+                    .totals = stored_totals_,
                     .recoveries = recoveries_});
   } catch (const std::exception& error) {
     warn_once(fmt::format("a point of the run could not be stored, so the one before stays: {}",
@@ -171,6 +194,7 @@ std::optional<Recovery> RunMemory::complete_recovery() {
   if (!unfinished_) return std::nullopt;
   recoveries_ += 1;
   unfinished_->seconds = std::chrono::duration<double>(Clock::now() - failed_at_).count();
+  if (stored_) store_again();  // another failure may come before the next point
   return std::exchange(unfinished_, std::nullopt);
 }
 

@@ -141,8 +141,13 @@ class RunMemory {
 
  private:
   void store();
+  // Stores the same point again, with the recoveries of now.
+  void store_again();
+  // Stores a point of another host. Warns if that is not possible.
+  void take(const process::StoredPoint& point);
 
   RestartPolicy policy_;
+  RunTotals stored_totals_;  // those of the stored point
   std::optional<StoredRun> stored_;
   std::string identity_;
   bool has_begun_logs_ = false;
