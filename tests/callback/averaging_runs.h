@@ -4,6 +4,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,15 +59,31 @@ inline std::shared_ptr<Hooks> cut_in(const std::string& loader) {
   return cut;
 }
 
+// The same at the end of the pass: a checkpoint after every batch has all its batches, and nothing
+// of what follows them.
+inline std::shared_ptr<Hooks> cut_after(const std::string& loader) {
+  auto cut = std::make_shared<Hooks>();
+  cut->loader_end = [loader](State& s) {
+    const bool is_here =
+        s.progress.epoch == 3 && s.loader == loader && s.comm->rank() == s.comm->size() - 1;
+    if (is_here && s.restarts == 0) throw Error("cut");
+  };
+  return cut;
+}
+
 // The weights for use and all metrics are the same, to the bit, for 1, 2 and 3 workers, for a run
-// that was resumed between epochs, inside the training and inside the validation, and for a run
-// that recovered there.
+// that was resumed between epochs, inside the training, after its last batch and inside the
+// validation, and for a run that recovered there.
 inline void expect_same_average(const MakeCallback& make) {
   const Ended straight = ended(averaged_options(make));
   for (const int workers : {2, 3}) {
     EXPECT_EQ(ended(averaged_options(make, workers)), straight) << workers << " workers";
   }
-  for (const std::string loader : {"train", "valid"}) {
+  const std::vector<std::pair<std::string, std::function<std::shared_ptr<Hooks>()>>> cuts = {
+      {"inside of train", [] { return cut_in("train"); }},
+      {"after train", [] { return cut_after("train"); }},
+      {"inside of valid", [] { return cut_in("valid"); }}};
+  for (const auto& [where, make_cut] : cuts) {
     TemporaryDirectory folder;
     const auto resumable = [&](int workers) {
       TrainOptions options = averaged_options(make, workers);
@@ -73,17 +92,17 @@ inline void expect_same_average(const MakeCallback& make) {
       return options;
     };
     TrainOptions first = resumable(1);
-    first.callbacks.add(cut_in(loader));
+    first.callbacks.add(make_cut());
     EXPECT_THAT(error_of([&] { train(first); }), testing::HasSubstr("cut"));
     TrainOptions second = resumable(2);
     second.resume = "last";
-    EXPECT_EQ(ended(second), straight) << "resumed inside of " << loader;
+    EXPECT_EQ(ended(second), straight) << "resumed " << where;
 
     Warnings of_the_recovery;
     TrainOptions recovered = averaged_options(make, 2);
     recovered.max_restarts = 1;
-    recovered.callbacks.add(cut_in(loader));
-    EXPECT_EQ(ended(recovered), straight) << "recovered inside of " << loader;
+    recovered.callbacks.add(make_cut());
+    EXPECT_EQ(ended(recovered), straight) << "recovered " << where;
   }
   TemporaryDirectory folder;
   TrainOptions first = averaged_options(make);

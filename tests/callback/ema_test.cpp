@@ -89,6 +89,15 @@ TEST(Ema, SameBitsForAnyNumberOfWorkersAndResumedAndRecovered) {
   toy::expect_same_average(kAverage);
 }
 
+// Epochs have three steps. The second one of the last epoch changes the average, and the third one
+// does not.
+TEST(Ema, SameBitsIfBatchNormIsMadeAnew) {
+  toy::expect_same_average([] {
+    return std::make_shared<EmaCallback>(
+        EmaCallbackOptions{.decay = 0.8, .every = 2, .remake_batch_norm = true});
+  });
+}
+
 TEST(Ema, CheckpointsHaveBothWeights) {
   const TemporaryDirectory folder;
   TrainOptions options = toy::options();

@@ -6,6 +6,8 @@ lockstep=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
+# The projects are compiled without optimisation, in half the time.
+export CMAKE_BUILD_TYPE=None
 fail() { echo "create.sh: $*" >&2; tail -n 30 "$work/out" "$work/err" >&2; exit 1; }
 
 # --- A runner and a config.

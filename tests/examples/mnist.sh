@@ -26,6 +26,20 @@ run --epochs 2 --logdir twice --resume last || fail "resumed: $(cat err.txt)"
 [ "$(hash_of twice)" = "$want" ] || fail "resumed between epochs: $(hash_of twice), expected $want"
 [ "$(wc -l < twice/logs/valid.csv)" -eq 3 ] || fail "valid.csv: $(cat twice/logs/valid.csv)"
 
+# Mixed precision: one hash for any number of workers, about the accuracy of fp32, and at most one warning.
+accuracy_of() { sed -nE 's/.*"accuracy01": *([0-9.]+).*/\1/p' "$1/summary.json" | tail -n 1; }
+for precision in fp32 bf16; do
+  for workers in 1 2; do
+    run --epochs 2 --shards 2 --workers $workers --precision $precision --logdir $precision-$workers ||
+      fail "$precision with $workers workers: $(cat err.txt)"
+    [ "$(grep -c 'bf16' err.txt)" -le 1 ] || fail "$precision warns more than once: $(cat err.txt)"
+  done
+  [ "$(hash_of $precision-1)" = "$(hash_of $precision-2)" ] || fail "$precision: 1 and 2 workers differ"
+done
+[ "$(hash_of bf16-1)" != "$(hash_of fp32-1)" ] || fail "bf16 has the weights of fp32"
+awk -v a="$(accuracy_of fp32-1)" -v b="$(accuracy_of bf16-1)" 'BEGIN { exit !(a > 0.7 && b > a - 0.01) }' ||
+  fail "accuracy $(accuracy_of bf16-1) with bf16, $(accuracy_of fp32-1) with fp32"
+
 # Killed without warning, inside an epoch.
 kill_when_saved killed "$mnist" --batch-size 256 --quiet --epochs 2 --logdir killed --save-every 10 ||
   fail "the run was over before it could be killed: $(cat err.txt)"

@@ -50,13 +50,18 @@ TEST(Example, WrongInputsAreRefused) {
 }
 
 TEST(Example, TheModelKeepsItsMode) {
-  const Model model = torch::nn::Dropout(0.5);
+  torch::nn::Sequential net(torch::nn::BatchNorm1d(2), torch::nn::Dropout(0.5));
+  net[0]->eval();  // as FreezeCallback does
+  const Model model = net;
   {
     const EvaluationMode mode(model);
     EXPECT_FALSE(model.is_training());
+    EXPECT_FALSE(net[1]->is_training());
     EXPECT_FALSE(torch::GradMode::is_enabled());
   }
   EXPECT_TRUE(model.is_training());
+  EXPECT_TRUE(net[1]->is_training());
+  EXPECT_FALSE(net[0]->is_training());
   EXPECT_TRUE(torch::GradMode::is_enabled());
 }
 

@@ -1,5 +1,7 @@
 #include "lockstep/optim/flat_optimizer.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
 #include "tests/optim/problem.h"
@@ -265,9 +267,14 @@ TEST(FlatOptimizer, ResumesFromASmallStateAndTensorsThatAreSent) {
     const Changing second;
     FlatParameters flat_again(second.parameters());
     const auto other = spec.make(flat_again);
+    for (const torch::Tensor& tensor : other->tensors()) torch::Tensor(tensor).fill_(3);
+    const auto before = other->tensors();
     other->load_state(small);
-    for (const torch::Tensor& tensor : other->tensors()) {
-      EXPECT_TRUE(tensor.eq(0).all().item<bool>()) << "memory that another rank may have filled";
+    for (const torch::Tensor& tensor : before) {
+      EXPECT_TRUE(tensor.eq(3).all().item<bool>()) << "memory that another rank may have filled";
+      EXPECT_TRUE(std::ranges::any_of(other->tensors(), [&](const torch::Tensor& kept) {
+        return kept.data_ptr() == tensor.data_ptr();
+      })) << "the memory is used again";
     }
     const auto sent = reader->tensors(), received = other->tensors();
     ASSERT_EQ(sent.size(), received.size());

@@ -37,6 +37,14 @@ TEST(Callbacks, EachCanBeMade) {
         "mode: weighted_mean, scope: loader, multiplier: 100}}",
         "{BatchTransformCallback: {transform: {Normalize: {mean: 1, std: 2}}, "
         "scope: on_forward, input_key: image, output_key: small}}",
+        "{EmaCallback: {decay: 0.9, every: 2, start_step: 3, warmup: true, networks: [net]}}",
+        "{SwaCallback: {start_epoch: 2, lr: 0.1, anneal_epochs: 0, anneal: linear}}",
+        "{SoftUpdateCallback: {source: student, target: teacher, tau: 0.5}}",
+        "{GradientNormsCallback: {by: module, names: 0.*, every: 2}}",
+        "{HistogramsCallback: {names: 0.*, gradients: false, every_steps: 10}}",
+        "{LRFinderCallback: {first_lr: 0.001, final_lr: 1, num_steps: 20, scale: linear}}",
+        "{CmcCallback: {embeddings_key: features, topk: [1, 5]}}",
+        "{ReidCmcCallback: {pids_key: person, cids_key: camera, topk: 1}}",
         "ProgressBarCallback"}) {
     EXPECT_NE(targets().callbacks.make(node(text)), nullptr) << text;
   }

@@ -14,6 +14,7 @@
 #include "lockstep/recipe/noise.h"
 #include "lockstep/recipe/shorthand.h"
 #include "lockstep/runner/supervised.h"
+#include "lockstep/state/hash.h"
 #include "lockstep/transform/mix.h"
 #include "tests/recipe/support.h"
 
@@ -91,6 +92,63 @@ TEST(Recipe, TrainsToTheBitsOfTheSameProgramInCpp) {
 }
 
 // The sizes of layers are taken from the data, as for a SupervisedRunner.
+TEST(Recipe, AveragedWeightsAreEvaluatedAndSaved) {
+  const TemporaryDirectory folder;
+  const auto metrics_with = [&](const std::string& callbacks, const std::string& name) {
+    return run_recipe(read_recipe(config_with({"callbacks=" + callbacks, "num_epochs=3",
+                                               "logdir=" + (folder / name).string()})))
+        .last_metrics.at("valid");
+  };
+  const Metrics plain = metrics_with("[]", "plain");
+  const Metrics ema = metrics_with("[{EmaCallback: {decay: 0.9}}]", "ema");
+  const Metrics swa = metrics_with("[{SwaCallback: {start_epoch: 2}}]", "swa");
+  EXPECT_NE(plain.at("loss"), ema.at("loss"));
+  EXPECT_NE(plain.at("loss"), swa.at("loss"));
+  const StateDict last = checkpoint::load(folder / "ema/checkpoints/last.pth");
+  // The trained weights are those of the run without an average.
+  EXPECT_EQ(content_hash(last.get<StateDict>("raw_model_state_dict")),
+            content_hash(checkpoint::load(folder / "plain/checkpoints/last.pth")
+                             .get<StateDict>("model_state_dict")));
+}
+
+TEST(Recipe, GradientsAreMeasured) {
+  const TemporaryDirectory folder;
+  const auto result = run_recipe(read_recipe(
+      config_with({"callbacks=[{GradientNormsCallback: {names: 1.*}}, {HistogramsCallback: {}}]",
+                   "num_epochs=1", "logdir=" + (folder / "run").string()})));
+  std::vector<std::string> norms;
+  for (const auto& [name, value] : result.last_metrics.at("train")) {
+    if (name.find("1.weight") == std::string::npos) continue;
+    norms.push_back(name);
+    EXPECT_GT(value, 0) << name;
+  }
+  EXPECT_FALSE(norms.empty());
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/tensorboard/train/histograms"))
+      << "no folder of histograms";
+}
+
+TEST(Recipe, ABatchCanEndARun) {
+  const auto result = run_recipe(read_recipe(config_with(
+      {"callbacks=[{EarlyStoppingCallback: {metric: train/loss, patience: 1, min_delta: 100, per: "
+       "batch}}]",
+       "num_epochs=5"})));
+  EXPECT_EQ(result.history.size(), 1u);
+}
+
+TEST(Recipe, PartsOfACheckpointAreRestored) {
+  const TemporaryDirectory folder;
+  const std::string logdir = (folder / "run").string();
+  run_recipe(read_recipe(config_with({"logdir=" + logdir})));
+  const std::string file = logdir + "/checkpoints/last.pth";
+  const auto hash_with = [&](const std::string& restore) {
+    return run_recipe(read_recipe(config_with({"weights=" + file, "restore=" + restore})))
+        .weights_hash;
+  };
+  EXPECT_NE(hash_with("{}"), hash_with("{optimizer: " + file + "}"));
+  EXPECT_THAT(error_of([&] { hash_with("{optimizer: none.pth}"); }),
+              AllOf(HasSubstr("restore: "), HasSubstr("none.pth")));
+}
+
 TEST(Recipe, TrainsWithoutTargets) {
   config::Node document = config_with({"callbacks="});
   const config::Node other = config::parse_yaml(

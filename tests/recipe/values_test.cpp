@@ -44,6 +44,16 @@ TEST(Values, AListOfTransformsIsAChain) {
   EXPECT_FLOAT_EQ(out[0][0][0][0].item<float>(), 0.25f);
 }
 
+TEST(Values, PartsToRestoreAreAMapping) {
+  const auto parts = [](const std::string& text) {
+    return config::Value<RestoreOptions>::read(node(text));
+  };
+  EXPECT_EQ(parts("{optimizer: a.pth, criterion: b.pth}").describe(), "optimizer, criterion");
+  EXPECT_EQ(parts("{scheduler: c.pth}").scheduler, "c.pth");
+  EXPECT_FALSE(parts("{}"));
+  EXPECT_THAT(error_of([&] { parts("{optimiser: a.pth}"); }), HasSubstr("optimizer"));
+}
+
 TEST(Values, WeightsAreAPathOrAMapping) {
   const auto weights = [](const std::string& text) {
     return config::Value<Weights>::read(node(text));

@@ -104,6 +104,20 @@ TEST_F(AveragedWeightsTest, BatchNormIsRemadeOnlyIfThereAreBuffers) {
   EXPECT_FALSE(other.needs_batch_norm()) << "its buffers are not those of a batch norm";
 }
 
+TEST_F(AveragedWeightsTest, ACheckpointSaysWhetherBatchNormIsRemade) {
+  state_.model = toy::model();
+  const auto needs_after = [&](bool was_needed, bool remakes) {
+    AveragedWeights averaged(state_);
+    averaged.load(state_.model.state(), was_needed);
+    averaged.open({.asked_by = "test", .remake_batch_norm = remakes});
+    EXPECT_TRUE(averaged.exists());
+    return averaged.needs_batch_norm();
+  };
+  EXPECT_TRUE(needs_after(true, true));
+  EXPECT_FALSE(needs_after(false, true));
+  EXPECT_FALSE(needs_after(true, false)) << "the callback does not ask for it any more";
+}
+
 TEST_F(AveragedWeightsTest, OneCallbackOnly) {
   AveragedWeights averaged(state_);
   averaged.open({.asked_by = "first"});

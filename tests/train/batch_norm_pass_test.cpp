@@ -34,12 +34,14 @@ class BatchNormPassTest : public testing::Test {
     const std::vector<Phase> phases = {Phase{}};
     BatchNormPass pass{
         .state = state_, .callbacks = callbacks, .handle_batch = handle, .phases = phases};
+    pass.modes = modes_;
     pass.loaders.push_back({.name = "train"});
     return remake_batch_norm(pass);
   }
 
   comm::Local alone_;
   State state_;
+  Model::Modes modes_;
   std::vector<torch::Tensor> seen_;
 };
 
@@ -55,6 +57,30 @@ TEST_F(BatchNormPassTest, ChangesOnlyTheStatistics) {
   }
   EXPECT_EQ(state_.loader, "valid");
   EXPECT_TRUE(state_.batch.contains("mine"));
+}
+
+TEST_F(BatchNormPassTest, ABatchNormInEvaluationModeKeepsItsStatistics) {
+  const StateDict before = state_.model.state();
+  modes_ = state_.model.modes();
+  modes_.at("1") = false;
+  EXPECT_TRUE(run()) << "it may be trained in a later epoch";
+  EXPECT_EQ(state_.model.modes(), modes_);
+  const StateDict after = state_.model.state();
+  for (const auto& [name, value] : before) {
+    EXPECT_TRUE(after.get<torch::Tensor>(name).equal(*value.get_if<torch::Tensor>())) << name;
+  }
+}
+
+// A callback may leave the model in evaluation mode at the end of the training.
+TEST_F(BatchNormPassTest, TheModesAreThoseOfTheTraining) {
+  modes_ = state_.model.modes();
+  const StateDict before = state_.model.state();
+  state_.model.train(false);
+  EXPECT_TRUE(run());
+  EXPECT_EQ(state_.model.modes(), modes_);
+  EXPECT_FALSE(state_.model.state()
+                   .get<torch::Tensor>("1.running_mean")
+                   .equal(before.get<torch::Tensor>("1.running_mean")));
 }
 
 TEST_F(BatchNormPassTest, IsTheSameEveryTime) {

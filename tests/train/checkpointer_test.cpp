@@ -1,17 +1,68 @@
 #include "lockstep/train/checkpointer.h"
 
+#include <cstdint>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/state/hash.h"
+#include "tests/support/slowdown.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
+
+// A line of /proc/self/status, in bytes: VmRSS is the memory in use, VmHWM its peak.
+std::uint64_t memory_now(const std::string& line) {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    std::uint64_t kilobytes = 0;
+    if (word == line + ":" && file >> kilobytes) return kilobytes << 10;
+  }
+  throw Error("/proc/self/status has no line {}", line);
+}
+
+// With Adam, a run needs its weights, gradients and two moments: 4/3 of its checkpoint. While it
+// reads the file, the gradients are not in use yet, and the moments are loaded where they stay.
+TEST(Checkpointer, AResumeNeedsAboutTwiceTheSizeOfItsFile) {
+  if (kHasAddressSanitizer || kHasThreadSanitizer) {
+    GTEST_SKIP() << "sanitizers need memory for themselves";
+  }
+  constexpr std::int64_t kSide = 3000;  // 36 MB, so that freed memory goes back to the system
+  const TemporaryDirectory folder;
+  const auto run = [&](std::int64_t num_epochs) {
+    TrainOptions options = toy::options();
+    options.model = torch::nn::Sequential(torch::nn::Linear(4, kSide), torch::nn::ReLU(),
+                                          torch::nn::Linear(kSide, kSide), torch::nn::ReLU(),
+                                          torch::nn::Linear(kSide, 3));
+    options.loaders = {{"train", {toy::points(16), {.batch_size = 8}}}};
+    options.valid_loader.reset();
+    options.logdir = folder / "run";
+    options.num_epochs = num_epochs;
+    return options;
+  };
+  toy::train(run(1));
+  const std::uint64_t file = std::filesystem::file_size(folder / "run/checkpoints/last.pth");
+  const std::uint64_t before = memory_now("VmRSS");
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  if (memory_now("VmHWM") > before + file / 10) {
+    GTEST_SKIP() << "the peak of the memory cannot be reset here";
+  }
+  TrainOptions options = run(2);
+  options.resume = "last";
+  std::uint64_t peak = 0;
+  const auto hooks = std::make_shared<toy::Hooks>();
+  hooks->run_start = [&](State&) { peak = memory_now("VmHWM"); };
+  options.callbacks = {hooks};
+  toy::train(options);
+  EXPECT_LT(static_cast<double>(peak - before), 2.2 * static_cast<double>(file));
+}
 
 TEST(Checkpointer, ASnapshotOfAFinishedEpochIsWhatACheckpointHolds) {
   const TemporaryDirectory folder;

@@ -176,6 +176,20 @@ TEST(Model, SomeModulesAreEvaluated) {
   EXPECT_TRUE(inner[0]->is_training());
 }
 
+TEST(Model, ModesOfModulesAreBroughtBack) {
+  torch::nn::Sequential net{torch::nn::Dropout(), torch::nn::Dropout()};
+  const Model combined = Model::combine({{"a", net}, {"b", torch::nn::Linear(1, 1)}});
+  net[1]->eval();
+  const Model::Modes modes = combined.modes();
+  EXPECT_THAT(modes, testing::ElementsAre(testing::Pair("a", true), testing::Pair("a.0", true),
+                                          testing::Pair("a.1", false), testing::Pair("b", true)));
+  for (const bool on : {false, true}) {
+    combined.train(on);
+    combined.set_modes(modes);
+    EXPECT_EQ(combined.modes(), modes);
+  }
+}
+
 TEST(Model, NamesWeightsAsPythonDoes) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : Model(toy::model()).weights()) names.push_back(name);

@@ -101,13 +101,12 @@ void check_on_cpu(const Model& model, const Batch& inputs) {
   for (const auto& [name, tensor] : model.weights()) check_device(name, tensor);
 }
 
-EvaluationMode::EvaluationMode(Model model)
-    : model_(std::move(model)), was_training_(model_.is_training()) {
-  if (was_training_) model_.train(false);
+EvaluationMode::EvaluationMode(Model model) : model_(std::move(model)), modes_(model_.modes()) {
+  model_.train(false);
 }
 
 EvaluationMode::~EvaluationMode() {
-  if (was_training_) model_.train(true);
+  model_.set_modes(modes_);
 }
 
 }  // namespace lockstep::exporting

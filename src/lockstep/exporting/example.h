@@ -34,7 +34,8 @@ void check_example(const Batch& inputs);
 // on a device.
 void check_on_cpu(const Model& model, const Batch& inputs);
 
-// Switches the model to evaluation mode without gradients while the object lives.
+// Switches the model to evaluation mode without gradients while the object lives. Afterwards every
+// module has its own mode again.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Model model);
@@ -44,7 +45,7 @@ class EvaluationMode {
 
  private:
   Model model_;
-  bool was_training_;
+  Model::Modes modes_;  // before
   torch::NoGradGuard no_grad_;
 };
 

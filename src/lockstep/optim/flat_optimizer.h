@@ -137,7 +137,10 @@ class FlatOptimizer : public Optimizer {
     StateDict tensors;  // by parameter
     bool sent = false;
   };
-  Slot load_slot(Slot slot, const SavedSlot& saved, const Accounts& accounts) const;
+  // Throws CheckpointError if the saved slot does not fit. The result has room for its numbers.
+  Slot checked_slot(Slot slot, const SavedSlot& saved, const Accounts& accounts) const;
+  // Gives a checked slot the numbers of `tensors`, by parameter; the others are initial ones.
+  void fill_slot(const Slot& slot, const StateDict& tensors) const;
 
   FlatParameters& parameters_;
   std::vector<ParameterSettings> settings_;

@@ -307,8 +307,8 @@ FlatOptimizer::Accounts FlatOptimizer::load_accounts(const StateDict& state) con
   return accounts;
 }
 
-FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
-                                             const Accounts& accounts) const {
+FlatOptimizer::Slot FlatOptimizer::checked_slot(Slot slot, const SavedSlot& saved,
+                                                const Accounts& accounts) const {
   const std::string name = slot.name;
   const std::optional<Part> filled = saved.sent ? std::nullopt : std::optional(Part());
   slot.in_use = true;
@@ -327,7 +327,6 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
                               this->name(), name, slice.name);
       }
       if (saved.sent) continue;
-      const torch::Tensor& flat = slot.flat[i];
       const auto tensor = saved.tensors.get<torch::Tensor>(slice.name);
       if (tensor.sizes() != slice.parameter.sizes() ||
           tensor.scalar_type() != slice.parameter.scalar_type()) {
@@ -335,7 +334,6 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
                               name, slice.name, type_and_shape(slice.parameter),
                               type_and_shape(tensor));
       }
-      slice_view(slice, flat).copy_(tensor);
     }
   }
   for (const std::string& key : saved.tensors.keys()) {
@@ -347,6 +345,20 @@ FlatOptimizer::Slot FlatOptimizer::load_slot(Slot slot, const SavedSlot& saved,
   return slot;
 }
 
+void FlatOptimizer::fill_slot(const Slot& slot, const StateDict& tensors) const {
+  for (std::size_t i = 0; i < parameters_.buffers().size(); ++i) {
+    if (!slot.flat[i].defined()) continue;
+    for (const auto& slice : parameters_.buffers()[i].slices) {
+      const torch::Tensor values = slice_view(slice, slot.flat[i]);
+      if (tensors.contains(slice.name)) {
+        values.copy_(tensors.get<torch::Tensor>(slice.name));
+      } else {
+        values.fill_(slot.initial);
+      }
+    }
+  }
+}
+
 void FlatOptimizer::load_state(const StateDict& saved) {
   const StateDict state = by_slot(saved);
   const auto found = state.get<std::string>("name");
@@ -356,13 +368,16 @@ void FlatOptimizer::load_state(const StateDict& saved) {
   const auto num_steps = state.get<std::int64_t>("step");
   torch::NoGradGuard no_grad;
   Accounts accounts = load_accounts(state);
+  const bool sent = state.contains(kSent);
   std::vector<Slot> slots;
   for (const Slot& known : slots_) {
     Slot slot{.name = known.name, .initial = initial_in(state, slots.size())};
     if (state.contains(slot.name)) {
-      slot = load_slot(std::move(slot),
-                       {.tensors = state.get<StateDict>(known.name), .sent = state.contains(kSent)},
-                       accounts);
+      // The memory is used again: a second one would double the peak of a resume. If it is shared,
+      // every rank has made its optimizer by now, and does not fill it any more.
+      slot.flat = known.flat;
+      slot = checked_slot(std::move(slot),
+                          {.tensors = state.get<StateDict>(known.name), .sent = sent}, accounts);
     }
     slots.push_back(std::move(slot));
   }
@@ -370,6 +385,10 @@ void FlatOptimizer::load_state(const StateDict& saved) {
     set_hyper_parameters(state, slots);
   } catch (const ConfigError& error) {
     throw CheckpointError("in the state of an optimizer: {}", error.what());
+  }
+  // Nothing throws from here on.
+  for (const Slot& slot : slots) {
+    if (slot.in_use && !sent) fill_slot(slot, state.get<StateDict>(slot.name));
   }
   slots_ = std::move(slots);
   accounts_ = std::move(accounts);

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <new>
 #include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -176,9 +178,17 @@ std::int64_t aligned(std::int64_t elements, std::int64_t element_size) {
   return (elements * element_size + kAlignment - 1) / kAlignment * kAlignment / element_size;
 }
 
-// The default of FlatOptions::memory.
+// The default of FlatOptions::memory. The kernel clears the pages of a large buffer when they are
+// first used, so gradients take no memory before the first batch, while a checkpoint is read.
 torch::Tensor own_memory(std::int64_t count, const torch::TensorOptions& like) {
-  return torch::zeros({count}, like);
+  constexpr std::size_t kLarge = std::size_t{1} << 20;
+  const std::size_t bytes = static_cast<std::size_t>(count) * like.dtype().itemsize();
+  if (!like.device().is_cpu() || bytes < kLarge) return torch::zeros({count}, like);
+  void* const pages =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return torch::from_blob(
+      pages, {count}, [bytes](void* begin) { ::munmap(begin, bytes); }, like);
 }
 
 void move_into(Buffer& buffer, const FlatOptions& how) {

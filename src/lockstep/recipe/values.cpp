@@ -159,6 +159,15 @@ Named<Weights> Value<Named<Weights>>::read(const Node& node) {
   return all;
 }
 
+RestoreOptions Value<RestoreOptions>::read(const Node& node) {
+  using R = RestoreOptions;
+  static const std::vector<Field<R>> fields = {
+      {"optimizer", &R::optimizer, "a checkpoint with the state of the optimizer"},
+      {"scheduler", &R::scheduler, "a checkpoint with the place in the schedule"},
+      {"criterion", &R::criterion, "a checkpoint with the weights of the loss"}};
+  return read_fields(node, fields);
+}
+
 optim::GradScalerOptions Value<optim::GradScalerOptions>::read(const Node& node) {
   using G = optim::GradScalerOptions;
   static const std::vector<Field<G>> fields = {

@@ -22,6 +22,7 @@
 #include "lockstep/optim/scheduler.h"
 #include "lockstep/recipe/targets.h"
 #include "lockstep/train/phase.h"
+#include "lockstep/train/restore.h"
 #include "lockstep/train/state.h"
 #include "lockstep/train/supervised_keys.h"
 #include "lockstep/train/weights.h"
@@ -180,6 +181,14 @@ struct Value<Named<Weights>> {
   static std::string type() { return "mapping of networks to weights"; }
   static Named<Weights> read(const Node& node);
   static std::string show(const Named<Weights>&) { return "{}"; }
+};
+
+// A mapping of its fields.
+template <>
+struct Value<RestoreOptions> {
+  static std::string type() { return "paths of checkpoints (optimizer, scheduler, criterion)"; }
+  static RestoreOptions read(const Node& node);
+  static std::string show(const RestoreOptions&) { return "{}"; }
 };
 
 template <>

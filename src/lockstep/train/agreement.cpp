@@ -110,6 +110,7 @@ void add_options(Agreement& agreement, const TrainOptions& options) {
                     {"weights", options.weights.describe()},
                     {"weights_skip", fmt::format("{}", fmt::join(options.weights_skip, ", "))},
                     {"network_weights", describe(options.network_weights)},
+                    {"restore", options.restore.describe()},
                     {"valid_loader", text_of(options.valid_loader)},
                     {"valid_metric", text_of(options.valid_metric)},
                     {"minimize_valid_metric", text_of(options.minimize_valid_metric)},

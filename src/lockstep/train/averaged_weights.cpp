@@ -1,6 +1,7 @@
 #include "lockstep/train/averaged_weights.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include <torch/utils.h>
@@ -61,7 +62,13 @@ void AveragedWeights::open(const Request& request) {
       });
   for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].first] = i;
   const bool has_loaded = run_.comm->is_primary() && take_loaded();
-  exists_ = run_.comm->vote(has_loaded ? 1 : 0).front() == 1;
+  constexpr std::uint64_t kExists = 1;
+  constexpr std::uint64_t kNeedsBatchNorm = 2;
+  std::uint64_t loaded = has_loaded ? kExists : 0;
+  if (has_loaded && loaded_needs_batch_norm_) loaded |= kNeedsBatchNorm;
+  loaded = run_.comm->vote(loaded).front();
+  exists_ = (loaded & kExists) != 0;
+  needs_batch_norm_ = remakes_batch_norm_ && (loaded & kNeedsBatchNorm) != 0;
 }
 
 // Whether the checkpoint has an average of the same weights.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -67,8 +68,11 @@ class AveragedWeights {
   StateDict for_use() const;
   StateDict trained() const;
 
-  // Before open(), on rank 0: the average of a checkpoint.
-  void load(StateDict averaged) { loaded_ = std::move(averaged); }
+  // Before open(), on rank 0: the average of a checkpoint, and what needs_batch_norm() was there.
+  void load(StateDict averaged, bool needs_batch_norm = false) {
+    loaded_ = std::move(averaged);
+    loaded_needs_batch_norm_ = needs_batch_norm;
+  }
 
  private:
   NamedTensors chosen(const Request& request) const;
@@ -81,6 +85,7 @@ class AveragedWeights {
   std::vector<torch::Tensor> values_;  // on rank 0: the average, or the trained weights if is_used_
   std::unordered_map<std::string, std::size_t> index_;  // of a name in tensors_
   StateDict loaded_;
+  bool loaded_needs_batch_norm_ = false;
   bool remakes_batch_norm_ = false;
   bool needs_batch_norm_ = false;
   bool exists_ = false;

@@ -99,6 +99,18 @@ void run_over(const BatchNormPass& pass, const BatchNormPass::Source& source,
   }
 }
 
+// Gives the modules the modes that they had in training. Returns whether some that could be trained
+// are in evaluation mode, for example those that FreezeCallback freezes in this epoch.
+bool set_modes(const BatchNormPass& pass) {
+  const Model& model = pass.state.model;
+  model.train(true);
+  for (const Model& network : pass.untrained) network.train(false);
+  if (pass.modes.empty()) return false;
+  const Model::Modes all_trained = model.modes();
+  model.set_modes(pass.modes);
+  return model.modes() != all_trained;
+}
+
 }  // namespace
 
 bool remake_batch_norm(const BatchNormPass& pass) {
@@ -108,14 +120,16 @@ bool remake_batch_norm(const BatchNormPass& pass) {
   std::vector<torch::Tensor> before;
   for (const auto& [name, buffer] : buffers) before.push_back(buffer.clone());
   BatchNormStatistics statistics(buffers, *state.comm, static_cast<int>(pass.shards));
+  bool has_evaluated = false;
   {
     const PassScope scope(state);
-    state.model.train(true);
-    for (const Model& network : pass.untrained) network.train(false);
+    has_evaluated = set_modes(pass);
     for (const auto& source : pass.loaders) run_over(pass, source, statistics);
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].second.copy_(before[i]);
-  return statistics.write();
+  const bool has_batch_norm = statistics.write();
+  // All ranks must return the same.
+  return state.comm->vote((has_batch_norm || has_evaluated) ? 1 : 0).front() == 1;
 }
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@ struct BatchNormPass {
   const std::function<void(State&)>& handle_batch;
   const std::vector<Phase>& phases;   // each has a forward pass for every batch
   std::vector<Model> untrained = {};  // networks that stay in evaluation mode
+  Model::Modes modes = {};            // of the modules in training; empty: all are trained
   std::int64_t shards = 1;            // parts of every batch, over all workers
 
   struct Source {
@@ -32,10 +33,11 @@ struct BatchNormPass {
   std::vector<Source> loaders = {};
 };
 
-// Collective. The networks are in training mode, also afterwards, and no gradients are recorded.
-// Samples and random numbers are those of the training in the same epoch. Every shard of a batch
-// counts as a batch, so the statistics are the same for any number of workers. Returns whether the
-// model has a batch norm with running statistics.
+// Collective. The modules have the modes of the training, also afterwards, and no gradients are
+// recorded: a batch norm that a callback keeps in evaluation mode keeps its statistics. Samples and
+// random numbers are those of the training in the same epoch. Every shard of a batch counts as a
+// batch, so the statistics are the same for any number of workers. Returns whether the model has a
+// batch norm with running statistics, or may have one among the modules in evaluation mode.
 bool remake_batch_norm(const BatchNormPass& pass);
 
 }  // namespace lockstep

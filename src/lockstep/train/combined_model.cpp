@@ -53,6 +53,14 @@ struct Model::Combined final : Model::Interface {
       });
     }
   }
+  void change_modes(const ChooseMode& mode_of) override {
+    for (const auto& [network_name, network] : networks) {
+      const std::string& outer = network_name;
+      network.impl_->change_modes([&](const std::string& name, bool is_training) {
+        return mode_of(name.empty() ? outer : outer + "." + name, is_training);
+      });
+    }
+  }
   void to(torch::Device device) override {
     for (const auto& [name, network] : networks) network.to(device);
   }

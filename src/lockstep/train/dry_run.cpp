@@ -15,6 +15,7 @@
 #include "lockstep/train/first_weights.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/random.h"
+#include "lockstep/train/restore.h"
 #include "lockstep/train/train_step.h"
 
 namespace lockstep {
@@ -86,6 +87,7 @@ class Trial {
     if (options_.files) {
       check_resume();
       check_weights();
+      check_restore();
     }
   }
 
@@ -273,6 +275,10 @@ class Trial {
     for (const PlannedWeights& file : files) {
       in_part(named_part(file.option), [&] { first_weights(file.model, file.weights); });
     }
+  }
+
+  void check_restore() const {
+    in_part(named_part("restore"), [&] { read_parts(plan_.options.restore); });
   }
 
   void check_resume() const {

@@ -90,6 +90,7 @@ void LoaderPass::run(const Start& start) {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_all(callbacks_, &Callback::on_loader_start, state_);
   }
+  if (state_.is_train) train_modes_ = state_.model.modes();
 
   decide();  // a callback may have requested the end already, on one rank
   auto stream = epoch.stream({.first_shard = shards_.begin, .count = shards_.count()});

@@ -62,6 +62,9 @@ class LoaderPass {
   // state.loader_metrics.
   void run(const Start& start);
 
+  // The modes of the modules in the last pass that trained, after on_loader_start.
+  const Model::Modes& train_modes() const { return train_modes_; }
+
   // "loader 'train', epoch 2, batch 3" after run() threw inside a batch; else empty.
   const std::string& failed_in() const { return failed_in_; }
 
@@ -153,6 +156,7 @@ class LoaderPass {
   LateLosses losses_;
   std::vector<LateCheck> late_checks_;
   SideTraining side_training_;
+  Model::Modes train_modes_;
   std::string failed_in_;
   bool warned_of_loss_ = false;  // a loss that is not finite; once per run
   bool warned_of_wait_ = false;  // a slow loader; once per run

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <malloc.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
@@ -21,9 +23,12 @@
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/first_weights.h"
+#include "lockstep/train/merge.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/operator_profile.h"
 #include "lockstep/train/report.h"
+#include "lockstep/train/restore.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep {
 namespace {
@@ -462,6 +467,7 @@ void Loop::begin_training() {
     if (comm_.is_primary()) warn_of_mixed_samples(plan_);
   }
   take_weights();
+  take_parts();
   const bool continued = resume() || has_begun_before();
   state_.progress.num_epochs = plan_.length.last_epoch(state_);
   if (comm_.is_primary()) prepare_logging(continued);
@@ -553,10 +559,30 @@ void Loop::take_weights() {
   training_->replicas.send(training_->optimizers);
 }
 
+void Loop::take_parts() {
+  const RestoreOptions& restore = plan_.options.restore;
+  // A run that continues another one has that one's parts.
+  if (!restore || plan_.options.resume || plan_.goes_on_from) return;
+  const bool is_replaced = memory_ != nullptr && memory_->point() != nullptr;
+  StateDict parts;
+  if (comm_.is_primary() && !is_replaced) parts = read_parts(restore);
+  StateDict small = broadcast(without_tensors(parts, state_.optimizers), comm_);
+  try {
+    restore_parts(comm_.is_primary() ? parts : small, state_);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError("restore: {}", error.what());
+  }
+  training_->replicas.send(training_->optimizers);
+  if (comm_.is_primary() && !has_begun_before()) {
+    say(plan_.options, fmt::format("=> Restoring parts: {}", restore.describe()));
+  }
+}
+
 // Returns whether the run continues in the files of the run that it resumes.
 bool Loop::resume() {
   const auto point = checkpointer_->resume();
   if (!point) return false;
+  ::malloc_trim(0);  // what was needed to read the file goes back to the system
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
   if (point->is_restart) return true;
@@ -604,7 +630,8 @@ void Loop::open_loggers(bool continued) {
       say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
                                logdir.moved_to->string()));
     }
-    state_.loggers.push_back(std::make_shared<CsvLogger>(*options.logdir));
+    state_.loggers.push_back(std::make_shared<CsvLogger>(
+        *options.logdir, CsvLoggerOptions{.log_batches = options.log_batches}));
     state_.loggers.push_back(std::make_shared<TensorBoardLogger>(
         *options.logdir, TensorBoardOptions{.log_batches = options.log_batches}));
   }
@@ -761,6 +788,7 @@ void Loop::remake_batch_norm() {
                      .handle_batch = plan_.handle_batch,
                      .phases = plan_.phases,
                      .untrained = untrained_.networks(),
+                     .modes = pass_->train_modes(),
                      .shards = plan_.step.shards};
   const auto names = state_.loaders.names();
   for (std::size_t i = 0; i <= loader_index_; ++i) {

@@ -85,6 +85,7 @@ class Loop {
   bool has_begun_before() const;
   void prepare_logging(bool continued);
   void take_weights();
+  void take_parts();
   bool resume();
   void run_measured();
   void run_epochs();

@@ -105,6 +105,14 @@ void Model::NativeBase::eval_modules(const ChooseModule& chosen) {
   }
 }
 
+void Model::NativeBase::change_modes(const ChooseMode& mode_of) {
+  for (const auto& item : module->named_modules()) {
+    const bool is_training = item.value()->is_training();
+    const bool mode = mode_of(item.key(), is_training);
+    if (mode != is_training) item.value()->train(mode);
+  }
+}
+
 void Model::NativeBase::to(torch::Device device) {
   module->to(device);
 }
@@ -257,6 +265,13 @@ struct Model::Script final : Model::Interface {
       if (chosen(item.name)) item.value.eval();
     }
   }
+  void change_modes(const ChooseMode& mode_of) override {
+    for (auto item : module.named_modules()) {
+      const bool is_training = item.value.is_training();
+      const bool mode = mode_of(item.name, is_training);
+      if (mode != is_training) item.value.train(mode);
+    }
+  }
   void to(torch::Device device) override { module.to(device); }
 
   template <typename List>
@@ -293,6 +308,22 @@ NamedTensors Model::weights() const {
   NamedTensors all = parameters();
   for (auto& buffer : buffers()) all.push_back(std::move(buffer));
   return all;
+}
+
+Model::Modes Model::modes() const {
+  Modes modes;
+  impl_->change_modes([&](const std::string& name, bool is_training) {
+    modes[name] = is_training;
+    return is_training;
+  });
+  return modes;
+}
+
+void Model::set_modes(const Modes& modes) const {
+  impl_->change_modes([&](const std::string& name, bool is_training) {
+    const auto found = modes.find(name);
+    return found == modes.end() ? is_training : found->second;
+  });
 }
 
 StateDict Model::state() const {

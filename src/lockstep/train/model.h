@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <istream>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -159,6 +160,11 @@ class Model {
   // `chosen` returns true. The model itself has the name "". The next train() undoes it.
   using ChooseModule = std::function<bool(const std::string& name)>;
   void eval_modules(const ChooseModule& chosen) const { impl_->eval_modules(chosen); }
+  // Whether each module is in training mode, by its name as above. set_modes() brings these modes
+  // back; modules that are not in `modes` keep theirs, unless a module around them is changed.
+  using Modes = std::map<std::string, bool>;
+  Modes modes() const;
+  void set_modes(const Modes& modes) const;
   void to(torch::Device device) const { impl_->to(device); }
 
   // Copies of the weights by name; load_state() copies them back into the same tensors. A name,
@@ -171,6 +177,10 @@ class Model {
   void check_state(const StateDict& state) const;  // throws as load_state() does, changes nothing
 
  private:
+  // Called for every module, before those inside of it, with its mode. Returns the mode that it
+  // gets, with everything inside of it, if it has another one.
+  using ChooseMode = std::function<bool(const std::string& name, bool is_training)>;
+
   struct Interface {
     virtual ~Interface() = default;
     virtual torch::Tensor forward(const torch::Tensor& input) = 0;
@@ -186,6 +196,7 @@ class Model {
     virtual void train(bool on) = 0;
     virtual bool is_training() const = 0;
     virtual void eval_modules(const ChooseModule& chosen) = 0;
+    virtual void change_modes(const ChooseMode& mode_of) = 0;
     virtual void to(torch::Device device) = 0;
 
    protected:
@@ -201,6 +212,7 @@ class Model {
     void train(bool on) override;
     bool is_training() const override;
     void eval_modules(const ChooseModule& chosen) override;
+    void change_modes(const ChooseMode& mode_of) override;
     void to(torch::Device device) override;
 
     std::shared_ptr<torch::nn::Module> module;

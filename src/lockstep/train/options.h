@@ -24,6 +24,7 @@
 #include "lockstep/train/criterion.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/phase.h"
+#include "lockstep/train/restore.h"
 #include "lockstep/train/step_settings.h"
 #include "lockstep/train/weights.h"
 
@@ -70,6 +71,9 @@ struct TrainOptions {
   // Instead of `weights`: files for some of the networks, by the network's name. The names of
   // weights in such a file are those of the network alone.
   Named<Weights> network_weights;
+  // Other parts of earlier runs with which this one begins: the optimizer's state, for example. A
+  // run with `resume` does not read them.
+  RestoreOptions restore;
   std::optional<std::string> valid_loader;  // its metric decides the best epoch; none: the newest
   std::optional<std::string> valid_metric;  // default "loss"
   // Whether a smaller valid_metric is better. By default the metric decides: a loss is better when
@@ -129,7 +133,7 @@ struct TrainOptions {
   Callbacks callbacks;
   std::vector<std::shared_ptr<Logger>> loggers;  // in addition to those of logdir
   bool console = true;                           // one line per loader and epoch on standard output
-  bool log_batches = false;                      // TensorBoard gets every batch's metrics, too
+  bool log_batches = false;  // TensorBoard, CSV and MLflow get every batch's metrics, too
 
   // Where the run takes place.
   bool ddp = false;            // several workers: one per core or GPU of this machine

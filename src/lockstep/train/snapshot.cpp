@@ -18,6 +18,8 @@ constexpr std::int64_t kFormat = 2;
 // Of a checkpoint without averaged weights, which older versions can resume, too.
 constexpr std::int64_t kPlainFormat = 1;
 constexpr const char* kTrained = "raw_model_state_dict";
+// In "run": the average has changed since its statistics of batch norm were computed.
+constexpr const char* kAverageNeedsBatchNorm = "average_needs_batch_norm";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
 // so that a callback has the same number on every rank.
@@ -109,23 +111,23 @@ StateDict of_optimizer(const StateDict& saved, const std::string& name,
                        const std::vector<std::string>& all) {
   if (all.size() == 1) return saved;
   if (!saved.contains(name) || saved.at(name).get_if<StateDict>() == nullptr) {
-    throw CheckpointError("resume: the checkpoint has no state of an optimizer '{}'; it has: {}",
-                          name, join(saved.keys(), ", "));
+    throw CheckpointError("the checkpoint has no state of an optimizer '{}'; it has: {}", name,
+                          join(saved.keys(), ", "));
   }
   return saved.get<StateDict>(name);
 }
 
 void restore_optimizers(const StateDict& snapshot, const State& state) {
   const auto names = state.optimizers.names();
-  const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
+  const auto saved = snapshot.get<StateDict>(kOptimizerPart);
   const bool saved_several =
-      snapshot.get<StateDict>("run").get_or<std::int64_t>("optimizers", 1) > 1;
+      snapshot.get_or<StateDict>("run", {}).get_or<std::int64_t>("optimizers", 1) > 1;
   const bool alike = names.size() > 1
                          ? saved_several && std::ranges::is_permutation(saved.keys(), names)
                          : !saved_several;
   if (!alike) {
     throw CheckpointError(
-        "resume: the checkpoint's run had {}, this run has the optimizers {}",
+        "the checkpoint's run had {}, this run has the optimizers {}",
         saved_several ? "the optimizers " + join(saved.keys(), ", ") : "one optimizer",
         join(names, ", "));
   }
@@ -136,7 +138,7 @@ void restore_optimizers(const StateDict& snapshot, const State& state) {
 
 void restore_schedulers(const StateDict& snapshot, const State& state) {
   const auto names = state.optimizers.names();
-  const auto saved = snapshot.get_or<StateDict>("scheduler_state_dict", {});
+  const auto saved = snapshot.get_or<StateDict>(kSchedulerPart, {});
   for (const std::string& name : names) {
     const bool is_saved = names.size() > 1 ? saved.contains(name) : saved.size() > 0;
     const bool is_here = state.schedulers.contains(name);
@@ -211,7 +213,11 @@ void restore_weights(const StateDict& snapshot, const State& state) {
     weights.set(name, value);
   }
   state.model.load_state(weights);
-  if (state.averaged != nullptr) state.averaged->load(std::move(averaged));
+  if (state.averaged == nullptr) return;
+  // An older checkpoint does not say it.
+  const bool needs_batch_norm =
+      snapshot.get<StateDict>("run").get_or<bool>(kAverageNeedsBatchNorm, false);
+  state.averaged->load(std::move(averaged), needs_batch_norm);
 }
 
 // Inside an epoch, samples that were used already must not be used again, so nothing that changes
@@ -267,12 +273,10 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   StateDict snapshot{{"lockstep", trained.size() > 0 ? kFormat : kPlainFormat},
                      {"model_state_dict", weights_for_use(state)}};
   if (trained.size() > 0) snapshot.set(kTrained, std::move(trained));
-  snapshot.set("criterion_state_dict", criterions_state(state));
-  snapshot.set("optimizer_state_dict",
-               states_of(state.optimizers, several, &optim::Optimizer::view_state));
+  snapshot.set(kCriterionPart, criterions_state(state));
+  snapshot.set(kOptimizerPart, states_of(state.optimizers, several, &optim::Optimizer::view_state));
   if (!state.schedulers.empty()) {
-    snapshot.set("scheduler_state_dict",
-                 states_of(state.schedulers, several, &optim::Scheduler::state));
+    snapshot.set(kSchedulerPart, states_of(state.schedulers, several, &optim::Scheduler::state));
   }
   if (state.scaler != nullptr) snapshot.set("scaler_state_dict", state.scaler->state());
   const LoaderSizes sizes = loader_sizes(state);
@@ -297,6 +301,9 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   const std::string phases = describe(rules.phases);
   if (!phases.empty()) run.set("phases", phases);
   if (several) run.set("optimizers", static_cast<std::int64_t>(state.optimizers.size()));
+  if (state.averaged != nullptr && state.averaged->needs_batch_norm()) {
+    run.set(kAverageNeedsBatchNorm, true);
+  }
   snapshot.set("run", std::move(run));
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
   snapshot.set("history", history_state(state.history));
@@ -316,7 +323,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
 
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks, const EpochRules& rules) {
-  if (!snapshot.contains("run") || !snapshot.contains("optimizer_state_dict")) {
+  if (!snapshot.contains("run") || !snapshot.contains(kOptimizerPart)) {
     throw CheckpointError(
         "resume: the checkpoint holds weights only; resume from a full checkpoint, or use weights "
         "instead of resume to start a new run");
@@ -337,7 +344,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   check_phases(run, restored.position, rules.phases, state.comm->is_primary());
 
   if (state.comm->is_primary()) restore_weights(snapshot, state);
-  restore_criterions(snapshot.get<StateDict>("criterion_state_dict"), state);
+  restore_criterions(snapshot.get<StateDict>(kCriterionPart), state);
   restore_optimizers(snapshot, state);
   restore_schedulers(snapshot, state);
   check_same_precision(snapshot, state);
@@ -360,6 +367,34 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.user.load_state(snapshot.get_or<StateDict>("user_state", {}));
   restored.averages = snapshot.get<StateDict>("averages");
   return restored;
+}
+
+void restore_parts(const StateDict& parts, State& state) {
+  if (parts.contains(kCriterionPart)) {
+    restore_criterions(parts.get<StateDict>(kCriterionPart), state);
+  }
+  const bool has_schedules = parts.contains(kSchedulerPart);
+  if (parts.contains(kOptimizerPart)) {
+    struct Pace {
+      double lr;
+      std::optional<double> momentum;
+    };
+    Named<Pace> before;
+    for (const auto& [name, optimizer] : state.optimizers) {
+      before.set(name, {.lr = optimizer->lr(), .momentum = optimizer->momentum()});
+    }
+    restore_optimizers(parts, state);
+    for (const auto& [name, optimizer] : state.optimizers) {
+      if (has_schedules) break;
+      optimizer->set_lr(before[name].lr);
+      if (before[name].momentum) optimizer->set_momentum(*before[name].momentum);
+    }
+  }
+  if (!has_schedules) return;
+  if (state.schedulers.empty()) {
+    throw CheckpointError("scheduler: the checkpoint has one, this run has none");
+  }
+  restore_schedulers(parts, state);
 }
 
 void forget_unsaved(const StateDict& snapshot, const std::vector<CallbackPtr>& callbacks) {
@@ -386,8 +421,8 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
   }
   // The key stays, because has_averaged_weights() must be the same on all ranks.
   if (small.contains(kTrained)) small.set(kTrained, StateDict());
-  if (!snapshot.contains("optimizer_state_dict")) return small;
-  const auto saved = snapshot.get<StateDict>("optimizer_state_dict");
+  if (!snapshot.contains(kOptimizerPart)) return small;
+  const auto saved = snapshot.get<StateDict>(kOptimizerPart);
   StateDict kept = saved;
   for (const auto& [name, optimizer] : optimizers) {
     if (optimizers.size() == 1) {
@@ -396,7 +431,7 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
       kept.set(name, optimizer->without_tensors(saved.get<StateDict>(name)));
     }
   }
-  small.set("optimizer_state_dict", std::move(kept));
+  small.set(kOptimizerPart, std::move(kept));
   return small;
 }
 

@@ -17,6 +17,11 @@
 
 namespace lockstep {
 
+// Keys of the parts that a new run can take from a checkpoint (train/restore.h).
+inline constexpr const char* kOptimizerPart = "optimizer_state_dict";
+inline constexpr const char* kSchedulerPart = "scheduler_state_dict";
+inline constexpr const char* kCriterionPart = "criterion_state_dict";
+
 // Where a run stopped, beyond what State contains.
 struct Position {
   std::int64_t finished_epochs = 0;
@@ -60,6 +65,11 @@ struct Restored {
 };
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks, const EpochRules& rules);
+
+// For a new run: restores the states of optimizers, schedulers and criterions that `parts` has. The
+// optimizers keep their learning rates and momentum, unless the schedulers are restored, too.
+// Throws CheckpointError, naming what does not fit.
+void restore_parts(const StateDict& parts, State& state);
 
 // For a run that goes back to a snapshot with the callbacks of a failed attempt: a callback that
 // remembered nothing at the snapshot, and does now, forgets it: load_state() gets an empty state.

@@ -5,32 +5,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/state/copy.h"
 
 namespace lockstep {
-namespace {
-
-StateDict copied(const StateDict& values);
-
-// Without the tensors of the other copy: the run may change those in place.
-StateValue copied(const StateValue& value) {
-  if (const auto* const tensor = value.get_if<torch::Tensor>()) {
-    return tensor->defined() ? StateValue(tensor->detach().clone()) : value;
-  }
-  if (const auto* const values = value.get_if<StateDict>()) return copied(*values);
-  const auto* const list = value.get_if<StateList>();
-  if (list == nullptr) return value;
-  StateList items;
-  for (const StateValue& item : *list) items.push_back(copied(item));
-  return items;
-}
-
-StateDict copied(const StateDict& values) {
-  StateDict all;
-  for (const auto& [key, value] : values) all.set(key, copied(value));
-  return all;
-}
-
-}  // namespace
 
 void UserValues::set_saved(const std::string& key, StateValue value) {
   others_.erase(key);
