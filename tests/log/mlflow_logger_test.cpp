@@ -227,6 +227,41 @@ TEST_F(MlflowLoggerTest, AServerThatComesLaterGetsEverything) {
   EXPECT_THAT(server_.metrics(), Contains(Key("train/loss 1")));
 }
 
+TEST_F(MlflowLoggerTest, AFailingArtifactStoreHoldsUpNoMetrics) {
+  server_.set_failing("artifacts");
+  MlflowLogger logger({.uri = server_.uri()});
+  logger.start({.hparams = {{"lr", 0.1}}, .documents = {{"config", "a"}, {"environment", "{}"}}});
+  EXPECT_EQ(server_.parameters("abc").at("lr"), "0.1");
+  logger.log_metrics(loss(1, 1));
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1000; ++i) logger.flush();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1))
+      << "it does not send the documents again at once";
+  EXPECT_THAT(server_.metrics(), Contains(Key("train/loss 1")));
+  server_.set_failing("");
+  logger.end({});
+  EXPECT_EQ(artifact("documents/config.yml"), "a") << "documents wait";
+  EXPECT_EQ(artifact("documents/environment.json"), "{}");
+  EXPECT_EQ(server_.status("abc"), "FINISHED");
+  ASSERT_EQ(warnings_.size(), 1u) << "one warning for all";
+  EXPECT_THAT(warnings_[0], HasSubstr("out of disk; training goes on"));
+}
+
+TEST_F(MlflowLoggerTest, AFailingArtifactStoreDoesNotKeepTheRunRunning) {
+  const TemporaryDirectory logdir;
+  write_file_atomically(logdir / "summary.json", "{}");
+  write_file_atomically(logdir / "best.pth", "weights");
+  MlflowLogger logger({.uri = server_.uri()});
+  logger.start({});
+  logger.log_metrics(loss(1, 1));
+  server_.set_failing("artifacts");
+  logger.end({.summary = logdir / "summary.json", .model = logdir / "best.pth"});
+  EXPECT_THAT(server_.metrics(), Contains(Key("train/loss 1")));
+  EXPECT_EQ(server_.status("abc"), "FINISHED");
+  ASSERT_EQ(warnings_.size(), 2u);
+  EXPECT_THAT(warnings_[1], HasSubstr("0 metrics and 2 artifacts were not sent"));
+}
+
 TEST_F(MlflowLoggerTest, WhatIsRefusedIsCounted) {
   MlflowLogger logger({.uri = server_.uri()});
   logger.start({});

@@ -55,6 +55,7 @@ class MlflowServer {
     server_.Put(R"(/api/2\.0/mlflow-artifacts/artifacts/(.+))",
                 [this](const httplib::Request& request, httplib::Response& response) {
                   const std::lock_guard lock(mutex_);
+                  if (failing_ == "artifacts") return fail(response);
                   if (refused_ == "artifacts") return refuse(response, 400, "no");
                   artifacts_[request.matches[1]] = request.body;
                 });
@@ -108,7 +109,7 @@ class MlflowServer {
     calls_.clear();
   }
 
-  // How it behaves.
+  // How it behaves. A call is "runs/create" and so on, or "artifacts".
   void set_known(bool known) { set(known_, known); }                  // the experiment
   void set_failing(const std::string& call) { set(failing_, call); }  // answers 500
   void set_refused(const std::string& call) { set(refused_, call); }  // answers 400
@@ -134,15 +135,17 @@ class MlflowServer {
     response.set_content(Json({{"error_code", why}}).dump(), "application/json");
   }
 
+  static void fail(httplib::Response& response) {
+    response.status = 500;
+    response.set_content("out of disk", "text/plain");
+  }
+
   void post(const std::string& name, const httplib::Request& request, httplib::Response& response) {
     authorization_ = request.get_header_value("Authorization");
     if (request.get_header_value("Content-Type") != "application/json") {
       return refuse(response, 415, "expected JSON");
     }
-    if (name == failing_) {
-      response.status = 500;
-      return response.set_content("out of disk", "text/plain");
-    }
+    if (name == failing_) return fail(response);
     if (failures_ > 0) {
       failures_ -= 1;
       return refuse(response, 503, "TEMPORARILY_UNAVAILABLE");

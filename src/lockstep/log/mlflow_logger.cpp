@@ -18,11 +18,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A run waits for a server that does not answer for at most one part in 20 of its time.
+// A run waits for a server that does not answer for at most one part in 20 of its time, and for an
+// artifact store that fails for another one.
 constexpr int kWaitShare = 20;
 constexpr std::chrono::seconds kShortestPause(1);
 // Metrics that wait for the server. A run would need hours to collect as many.
 constexpr std::size_t kMostWaiting = 200'000;
+
+// When to try again after an attempt that has failed just now.
+Clock::time_point next_after(Clock::time_point began) {
+  const auto now = Clock::now();
+  return now + std::max<Clock::duration>(kShortestPause, kWaitShare * (now - began));
+}
 
 // The documents of a config's run have no extension, but MLflow shows files by theirs.
 std::string document_name(const std::string& name, const std::string& content) {
@@ -100,8 +107,10 @@ void MlflowLogger::start(const RunStart& run) {
   unsent_ = {};
   metrics_.clear();
   next_try_ = {};
+  next_artifact_ = {};
   if (run.resumed) run_id_ = run.logdir ? noted_run(*run.logdir, options_.uri) : before;
   try_to([](MlflowRun&) {});
+  send_documents();
 }
 
 // Calls `work` with the MLflow run, which is started if it is not there. Returns whether the server
@@ -119,8 +128,7 @@ bool MlflowLogger::try_to(const std::function<void(MlflowRun&)>& work) {
     const bool is_answered = run_ != nullptr && dynamic_cast<const MlflowRefusal*>(&error);
     if (is_answered) return true;
   }
-  const auto now = Clock::now();
-  next_try_ = now + std::max<Clock::duration>(kShortestPause, kWaitShare * (now - began));
+  next_try_ = next_after(began);
   return false;
 }
 
@@ -144,22 +152,24 @@ void MlflowLogger::open() {
   if (start_.logdir) note_run(*start_.logdir, *run_);
 }
 
-// Sends what is known of the run when it starts.
+// Sends the parameters, and takes the metrics of earlier epochs.
 void MlflowLogger::introduce() {
   run_->log_parameters(start_.hparams);
+  is_introduced_ = true;
+  take_missing();
+}
+
+// Those that could not be sent are kept for the next call.
+void MlflowLogger::send_documents() {
   auto& documents = start_.documents;
   while (!documents.empty()) {
     const auto& [name, content] = *documents.begin();
-    try {
-      run_->log_artifact({.name = document_name(name, content), .content = content});
-    } catch (const MlflowRefusal& error) {
-      unsent_.artifacts += 1;
-      lose(message_of(error));
-    }
+    const Sending sending =
+        try_artifact({.name = document_name(name, content), .content = content});
+    if (sending == Sending::kFailed) return;
+    if (sending == Sending::kRefused) unsent_.artifacts += 1;
     documents.erase(documents.begin());
   }
-  is_introduced_ = true;
-  take_missing();
 }
 
 // The process before this one may have ended, or lost the server, before it sent the last epochs.
@@ -207,13 +217,29 @@ void MlflowLogger::log_artifact(const Artifact& artifact, const Progress&) {
   send_artifact(artifact);
 }
 
-void MlflowLogger::send_artifact(const Artifact& artifact) {
-  bool is_sent = false;
+// The store of the artifacts may fail while the server takes everything else. So a failure delays
+// only the next artifact.
+MlflowLogger::Sending MlflowLogger::try_artifact(const Artifact& artifact) {
+  Sending sending = Sending::kFailed;
+  if (Clock::now() < next_artifact_) return sending;
   try_to([&](MlflowRun& run) {
-    run.log_artifact(artifact);
-    is_sent = true;
+    const auto began = Clock::now();
+    try {
+      run.log_artifact(artifact);
+      sending = Sending::kSent;
+    } catch (const MlflowRefusal&) {
+      sending = Sending::kRefused;
+      throw;
+    } catch (const std::exception& error) {
+      lose(message_of(error));
+      next_artifact_ = next_after(began);
+    }
   });
-  if (!is_sent) unsent_.artifacts += 1;
+  return sending;
+}
+
+void MlflowLogger::send_artifact(const Artifact& artifact) {
+  if (try_artifact(artifact) != Sending::kSent) unsent_.artifacts += 1;
 }
 
 void MlflowLogger::flush() {
@@ -224,16 +250,23 @@ void MlflowLogger::flush() {
       run.log_metrics(std::span(metrics_).first(count));
       is_sent = true;
     });
-    if (!is_reached) return;
+    if (!is_reached) break;
     if (!is_sent) unsent_.metrics += static_cast<std::int64_t>(count);
     metrics_.erase(metrics_.begin(), metrics_.begin() + static_cast<std::ptrdiff_t>(count));
   }
+  send_documents();
+}
+
+// The run ends: this is the last chance, also if the server has failed just before.
+void MlflowLogger::flush_at_last() {
+  next_try_ = {};
+  next_artifact_ = {};
+  flush();
 }
 
 void MlflowLogger::end(const RunEnd& run) {
   if (!started_) return;
-  next_try_ = {};  // the last chance
-  flush();
+  flush_at_last();
   if (run.summary) send_artifact({.path = run.summary});
   if (run.model && logger_options_.log_model) {
     send_artifact({.name = "checkpoints/" + run.model->filename().string(), .path = run.model});
@@ -243,8 +276,7 @@ void MlflowLogger::end(const RunEnd& run) {
 
 void MlflowLogger::close() {
   if (!started_) return;
-  next_try_ = {};
-  flush();
+  flush_at_last();
   // The logger may have been made where an earlier exception is handled: that one does not count.
   const std::exception_ptr handled = std::current_exception();
   const bool has_failed =
@@ -260,6 +292,8 @@ void MlflowLogger::finish(const char* status) {
   });
   unsent_.metrics += static_cast<std::int64_t>(metrics_.size());
   metrics_.clear();
+  unsent_.artifacts += std::ssize(start_.documents);
+  start_.documents.clear();
   started_ = false;
   const bool is_all = is_ended && unsent_.metrics == 0 && unsent_.artifacts == 0;
   if (is_all) return;

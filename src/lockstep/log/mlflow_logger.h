@@ -31,8 +31,9 @@ struct MlflowLoggerOptions {
 
 // Training never ends because of the server, and does not wait long for it: a request is repeated
 // for a short time, then one warning says what is wrong. Metrics are kept and sent later, and the
-// next attempt is made when the run has gone on for 20 times as long as it has waited. close()
-// warns of what could not be sent.
+// next attempt is made when the run has gone on for 20 times as long as it has waited. If only the
+// store of the artifacts fails, metrics and the status are sent all the same. close() warns of what
+// could not be sent.
 //
 // The MLflow run is FINISHED, or FAILED if an exception ended the training, or KILLED after a
 // signal. A run that is resumed in its folder goes on with its MLflow run, whose id is in
@@ -64,12 +65,16 @@ class MlflowLogger : public Logger {
     std::int64_t metrics = 0;
     std::int64_t artifacts = 0;
   };
+  enum class Sending { kSent, kRefused, kFailed };
 
   bool try_to(const std::function<void(MlflowRun&)>& work);
   void open();
   void introduce();
   void take_missing();
+  void send_documents();
+  Sending try_artifact(const Artifact& artifact);
   void send_artifact(const Artifact& artifact);
+  void flush_at_last();
   void lose(const std::string& why);
   void finish(const char* status);
 
@@ -81,9 +86,10 @@ class MlflowLogger : public Logger {
   std::vector<MlflowMetric> metrics_;  // not sent yet
   Unsent unsent_;
   std::chrono::steady_clock::time_point next_try_ = {};
+  std::chrono::steady_clock::time_point next_artifact_ = {};
   bool warned_ = false;
   bool started_ = false;
-  bool is_introduced_ = false;  // the MLflow run has the run's parameters and documents
+  bool is_introduced_ = false;  // the MLflow run has the run's parameters
   int exceptions_ = 0;          // under way when the logger was made
   std::exception_ptr handled_;  // the exception that was handled when this was made
   pid_t owner_ = 0;             // a forked child must not end the run
