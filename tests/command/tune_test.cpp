@@ -115,6 +115,23 @@ TEST_F(Tune, AnInterruptedTrialGoesOn) {
             read_file(folder_ / "calm/trial.0002/trial.json"));
 }
 
+TEST_F(Tune, AnInterruptedTrialThatSavesWeightsOnlyBeginsAnew) {
+  const std::vector<std::string> words = {
+      "--param",  "optimizer.lr=uniform(0.1, 0.5)",
+      "--trials", "2",
+      "--logdir", path("search"),
+      "--set",    "callbacks=[{CheckpointCallback: {mode: model}}]"};
+  ASSERT_EQ(tune(words).code, kDone);
+  const std::string straight = results("search");
+  // As if it had been killed after its last checkpoint.
+  ASSERT_TRUE(fs::exists(folder_ / "search/trial.0002/checkpoints/last.pth"));
+  ASSERT_TRUE(fs::remove(folder_ / "search/trial.0002/trial.json"));
+  const Ran rest = tune(words);
+  EXPECT_EQ(rest.code, kDone) << rest.errors;
+  EXPECT_THAT(rest.output, Not(HasSubstr("failed")));
+  EXPECT_EQ(results("search"), straight);
+}
+
 TEST_F(Tune, AGridOfTheConfigsSection) {
   write_file_atomically(folder_ / "grid.yml",
                         "tune:\n"
@@ -162,7 +179,9 @@ TEST_F(Tune, TheSameMistakeInAllTrialsIsTheConfigs) {
                         "--logdir", path("search")});
   EXPECT_EQ(ran.code, kBadUsage);
   EXPECT_THAT(ran.errors, HasSubstr("-1"));
-  EXPECT_FALSE(fs::exists(folder_ / "search/trial.1/trial.json"));
+  for (const char* const trial : {"trial.0001", "trial.0002", "trial.0003"}) {
+    EXPECT_FALSE(fs::exists(folder_ / "search" / trial / "trial.json")) << trial;
+  }
 }
 
 TEST_F(Tune, MistakesAreNamed) {

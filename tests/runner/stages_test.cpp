@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/file.h"
+#include "lockstep/callback/checkpoint.h"
 #include "lockstep/callback/lambda.h"
 #include "tests/support/toy.h"
 
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -160,6 +162,18 @@ TEST(Stages, RefusesNamesThatCannotBe) {
   EXPECT_THAT(error({{"a", {}}, {"a", {}}}), HasSubstr("two of them are called 'a'"));
   EXPECT_THAT(error({{"a/b", {}}}), HasSubstr("'a/b'"));
   EXPECT_THAT(error({{"", {}}, {"a", {}}}), HasSubstr("a name that a folder can have"));
+}
+
+TEST(Stages, ResumeNeedsMoreThanWeights) {
+  const TemporaryDirectory folder;
+  std::vector<Stage> stages = two_stages(folder / "run");
+  for (Stage& stage : stages) {
+    stage.options.callbacks = {CheckpointCallback({.mode = CheckpointMode::kModel})};
+  }
+  Staged().train_stages(stages);
+  EXPECT_THAT(toy::error_of([&] { Staged().train_stages(stages, {.resume = "last"}); }),
+              AllOf(HasSubstr("second/checkpoints/last.pth: holds weights only"),
+                    HasSubstr("mode 'full' of CheckpointCallback")));
 }
 
 TEST(Stages, ResumeNeedsTheLogdir) {

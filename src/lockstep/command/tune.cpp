@@ -7,6 +7,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/store.h"
 #include "lockstep/command/command.h"
 #include "lockstep/command/document.h"
 #include "lockstep/command/search_space.h"
@@ -19,6 +20,7 @@
 #include "lockstep/log/folder_lock.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/recipe/shorthand.h"
+#include "lockstep/train/snapshot.h"
 
 namespace lockstep::command {
 
@@ -278,6 +280,14 @@ struct TrialEnd {
   std::exception_ptr mistake = {};  // a ConfigError: the config, or these values of it, are wrong
 };
 
+// Whether a trial that is not over can be resumed. If it saves weights only (CheckpointCallback:
+// {mode: model}), or has saved nothing yet, it begins anew.
+bool can_go_on(const fs::path& folder) {
+  const fs::path checkpoints = checkpoint::folder_in(folder);
+  return fs::exists(checkpoints / "last.pth") &&
+         is_resumable(checkpoint::load_by_name("last", checkpoints).state);
+}
+
 // Trains one trial, or goes on with it.
 TrialEnd run_trial(const Search& search, std::int64_t number, const std::vector<Trial>& before) {
   const TuneSettings& settings = search.settings;
@@ -308,7 +318,9 @@ TrialEnd run_trial(const Search& search, std::int64_t number, const std::vector<
   Trial trial;
   std::exception_ptr mistake;
   try {
-    PreparedRun run = prepare_run(document, {.autoresume = "last"});
+    PrepareOptions prepare;
+    if (can_go_on(folder)) prepare.autoresume = "last";
+    PreparedRun run = prepare_run(document, prepare);
     TrainOptions& options = run.recipe.stages.front().options;
     options.callbacks.add(observer);
     options.console = search.verbose;

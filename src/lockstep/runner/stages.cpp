@@ -74,6 +74,13 @@ EarlierRun find_earlier(const std::vector<Stage>& stages) {
   const TrainOptions& options = stages[*last].options;
   const auto folder = checkpoints_of(stages[*last]);
   const auto saved = checkpoint::load_by_name("last", folder);
+  if (!is_resumable(saved.state)) {
+    throw CheckpointError(
+        "checkpoint {}: holds weights only, so the earlier run cannot be resumed; to train anew, "
+        "start without resume, and to be able to resume, save with the mode 'full' of "
+        "CheckpointCallback",
+        saved.path.string());
+  }
   const auto run = saved.state.get<StateDict>("run");
   const bool is_finished =
       options.num_steps

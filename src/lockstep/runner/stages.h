@@ -39,7 +39,8 @@ TrainOptions options_of(const Stage& stage);
 void share_models(std::vector<Stage>& stages);
 
 // Changes the stages to those that are left of an earlier run, as StagesOptions::resume says.
-// Throws ConfigError if a stage has no logdir. If a launcher has started several processes, this is
+// Throws ConfigError if a stage has no logdir, and CheckpointError if the earlier run has saved
+// weights only. If a launcher has started several processes, this is
 // collective: rank 0 looks at its disk and decides for all. `engine` is that of the first stage.
 void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint,
                    Engine* engine = nullptr);

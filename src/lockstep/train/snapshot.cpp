@@ -323,7 +323,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
 
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks, const EpochRules& rules) {
-  if (!snapshot.contains("run") || !snapshot.contains(kOptimizerPart)) {
+  if (!is_resumable(snapshot)) {
     throw CheckpointError(
         "resume: the checkpoint holds weights only; resume from a full checkpoint, or use weights "
         "instead of resume to start a new run");
@@ -437,6 +437,10 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
 
 bool has_averaged_weights(const StateDict& snapshot) {
   return snapshot.contains(kTrained);
+}
+
+bool is_resumable(const StateDict& checkpoint) {
+  return checkpoint.contains("run") && checkpoint.contains(kOptimizerPart);
 }
 
 std::uint64_t snapshot_seed(const StateDict& snapshot) {

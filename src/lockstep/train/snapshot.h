@@ -85,6 +85,9 @@ StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimize
 // them.
 bool has_averaged_weights(const StateDict& snapshot);
 
+// Whether a checkpoint has all that a run needs to continue, and not only weights.
+bool is_resumable(const StateDict& checkpoint);
+
 // The seed of the run that made the snapshot.
 std::uint64_t snapshot_seed(const StateDict& snapshot);
 
