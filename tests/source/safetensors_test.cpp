@@ -1,5 +1,8 @@
 #include "lockstep/source/safetensors.h"
 
+#include <chrono>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
@@ -7,6 +10,7 @@
 #include "tests/data/error_text.h"
 #include "tests/source/safetensors_files.h"
 #include "tests/support/damage.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::data {
 namespace {
@@ -69,6 +73,22 @@ TEST(Safetensors, ATensorLivesLongerThanTheFile) {
   const torch::Tensor y = SafetensorsFile(folder / "a.safetensors").read("y");
   std::filesystem::remove(folder / "a.safetensors");
   EXPECT_TRUE(torch::equal(y, torch::tensor({7L, 8L})));
+}
+
+TEST(Safetensors, ManyTensorsAreReadInLinearTime) {
+  constexpr int kCount = 50'000;
+  std::string header = "{";
+  for (int i = 0; i < kCount; ++i) {
+    header += fmt::format(R"({}"w{:05}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})",
+                          i > 0 ? "," : "", i, i, i + 1);
+  }
+  const TemporaryDirectory folder;
+  write_file_atomically(folder / "a.safetensors",
+                        safetensors_file(header + "}", std::string(kCount, '\7')));
+  const SafetensorsFile file(folder / "a.safetensors");
+  const auto began = std::chrono::steady_clock::now();
+  for (const std::string& name : file.names()) ASSERT_EQ(file.read(name).numel(), 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, scaled(std::chrono::seconds(2)));
 }
 
 TEST(Safetensors, RefusesPlacesOutsideTheFileOrShared) {

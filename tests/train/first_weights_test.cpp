@@ -212,6 +212,11 @@ TEST(FirstWeights, ASecondNameOfAWeightIsIgnored) {
   EXPECT_THAT(toy::error_of([&] { first_weights(options.model, options.weights); }),
               HasSubstr("not in the model: head.bias;"))
       << "vectors are often equal by chance";
+  tied.erase("head.bias");
+  tied.set("2.weight", torch::zeros_like(tied.get<torch::Tensor>("2.weight")));
+  tied.set("head.weight", tied.get<torch::Tensor>("2.weight").clone());
+  EXPECT_THAT(error_with(options.model, tied), HasSubstr("not in the model: head.weight;"))
+      << "and so are matrices that begin as zero";
 }
 
 }  // namespace

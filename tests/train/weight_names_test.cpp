@@ -48,6 +48,19 @@ TEST(WeightNames, AreChangedInTheOrderOfTheOptions) {
       ElementsAre("net.stem.weight", "net.norm.1.bias", "net.fc.weight"));
 }
 
+TEST(WeightNames, AMatrixThatIsEqualToAnotherIsTheSameWeight) {
+  const torch::Tensor matrix = torch::arange(6, torch::kFloat32).view({2, 3});
+  EXPECT_TRUE(is_same_weight(matrix, matrix.clone()));
+  EXPECT_TRUE(is_same_weight(matrix.to(torch::kHalf), matrix.to(torch::kHalf)));
+  EXPECT_FALSE(is_same_weight(matrix, matrix + 1));
+  EXPECT_FALSE(is_same_weight(matrix, matrix.to(torch::kFloat64)));
+  EXPECT_FALSE(is_same_weight(matrix, matrix.view({3, 2})));
+  for (const torch::Tensor& common :
+       {matrix.flatten(), torch::zeros({2, 3}), torch::ones({2, 3}), torch::zeros({0, 3})}) {
+    EXPECT_FALSE(is_same_weight(common, common.clone())) << "may be equal by chance";
+  }
+}
+
 TEST(WeightNames, WhatFitsNothingIsNamed) {
   const auto error = [](const WeightsOptions& options) {
     return toy::error_of([&] { names_with(options); });

@@ -160,6 +160,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     const auto text = file_->part(kLengthBytes, length, "the header");
     data_ = kLengthBytes + length;
     entries_ = Header::read({text.data(), text.size()}, file_->bytes().size() - data_);
+    for (std::size_t i = 0; i < entries_.size(); ++i) places_.emplace(entries_[i].name, i);
   });
 }
 
@@ -170,23 +171,24 @@ std::vector<std::string> SafetensorsFile::names() const {
 }
 
 torch::Tensor SafetensorsFile::read(const std::string& name, Alignment alignment) const {
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  if (found == entries_.end()) {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
     throw DataError("{}: there is no tensor '{}'; {}", file_->path().string(), name,
                     suggest(name, names()));
   }
+  const Entry& entry = entries_[found->second];
   const std::filesystem::path where =
       fmt::format("{}: tensor '{}'", file_->path().string(), printable(name));
   return reading<DataError>({.path = where}, [&] {
-    const auto number = safetensors_number(found->type);
+    const auto number = safetensors_number(entry.type);
     if (!number) {
       throw DataError(
           "its type is '{}': expected BOOL, U8 to U64, I8 to I64, BF16, F16, F32, F64 or C64",
-          excerpt(found->type));
+          excerpt(entry.type));
     }
     return tensor_of({.number = *number,
-                      .shape = found->shape,
-                      .bytes = file_->part(data_ + found->begin, found->end - found->begin, "it"),
+                      .shape = entry.shape,
+                      .bytes = file_->part(data_ + entry.begin, entry.end - entry.begin, "it"),
                       .owner = file_},
                      alignment);
   });

@@ -57,6 +57,7 @@ class SafetensorsFile {
   std::shared_ptr<const MappedFile> file_;
   std::uint64_t data_ = 0;  // where the bytes after the header begin
   std::vector<Entry> entries_;
+  std::map<std::string, std::size_t> places_;  // of the names in entries_
 };
 
 }  // namespace lockstep::data

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -42,14 +43,10 @@ torch::Tensor converted_to(torch::ScalarType type, const FileWeight& weight) {
                         c10::toString(type));
 }
 
-// Whether the file has this matrix under another name, too. Vectors may be equal by chance.
-bool is_second_name(const FileWeight& weight, const std::vector<const FileWeight*>& taken) {
-  const torch::Tensor& tensor = weight.tensor;
-  if (tensor.dim() < 2) return false;
-  return std::ranges::any_of(taken, [&](const FileWeight* other) {
-    return other->tensor.sizes() == tensor.sizes() &&
-           other->tensor.scalar_type() == tensor.scalar_type() && other->tensor.equal(tensor);
-  });
+// Whether the file has this weight under another name, too.
+bool is_second_name(const FileWeight& weight, const std::set<const FileWeight*>& taken) {
+  return std::ranges::any_of(
+      taken, [&](const FileWeight* other) { return is_same_weight(other->tensor, weight.tensor); });
 }
 
 using FileWeights = std::vector<FileWeight>;
@@ -113,12 +110,16 @@ class WeightsFit {
   }
 
   void check_skip() const {
+    if (options_.skip.empty()) return;
     std::vector<std::string> names;  // of the model, then of the file
-    for (const auto& [name, tensor] : own_) names.push_back(name);
+    std::set<std::string> known;
+    const auto add = [&](const std::string& name) {
+      if (known.insert(name).second) names.push_back(name);
+    };
+    for (const auto& [name, tensor] : own_) add(name);
     for (const FileWeight& weight : file_) {
-      for (const std::string& name : {weight.in_file, weight.name}) {
-        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-      }
+      add(weight.in_file);
+      add(weight.name);
     }
     for (const std::string& pattern : options_.skip) {
       const auto fits = [&](const std::string& name) { return matches_pattern(pattern, name); };
@@ -139,7 +140,7 @@ class WeightsFit {
       made_.converted.insert(fmt::format("{} to {}", c10::toString(from), c10::toString(type)));
     }
     made_.state.set(name, from == type ? weight.tensor : converted(type, weight));
-    taken_.push_back(&weight);
+    taken_.insert(&weight);
     ++made_.taken;
     return true;
   }
@@ -158,14 +159,14 @@ class WeightsFit {
   }
 
   void note_unused() {
+    std::set<std::string> own_names;
+    for (const auto& [name, tensor] : own_) own_names.insert(name);
     for (const FileWeight& weight : file_) {
-      if (std::ranges::find(taken_, &weight) != taken_.end() || is_second_name(weight, taken_)) {
-        continue;
-      }
+      if (taken_.contains(&weight) || is_second_name(weight, taken_)) continue;
       made_.unused.push_back(weight.in_file);
-      const bool has_place =
-          std::ranges::any_of(own_, [&](const auto& item) { return item.first == weight.name; });
-      if (!has_place && !is_skipped(weight)) unexpected_.push_back(weight.in_file);
+      if (!own_names.contains(weight.name) && !is_skipped(weight)) {
+        unexpected_.push_back(weight.in_file);
+      }
     }
   }
 
@@ -203,7 +204,7 @@ class WeightsFit {
   const NamedTensors own_;
   const FileWeights file_;
   FirstWeights made_;
-  std::vector<const FileWeight*> taken_;
+  std::set<const FileWeight*> taken_;
   std::vector<std::string> misfits_;     // their faults, as text
   std::vector<std::string> missing_;     // in the file
   std::vector<std::string> unexpected_;  // in the file

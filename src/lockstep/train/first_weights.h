@@ -31,7 +31,7 @@ struct FirstWeights {
 // type of the model, and always if nothing can be taken. Throws ConfigError if a pattern or prefix
 // of the options fits no weight. A file without num_batches_tracked (of torchvision, for example)
 // fits: the model keeps its own. A second name of a weight (tied weights, which Python saves twice)
-// is ignored.
+// is ignored: a matrix that is equal to one that was taken, unless all its numbers are the same.
 FirstWeights first_weights(const Model& model, const Weights& weights);
 // The same for a file that was read already.
 FirstWeights first_weights(const Model& model, const Weights& weights, const StateDict& file);

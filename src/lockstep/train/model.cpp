@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/compute/planned_sequential.h"
 #include "lockstep/data/describe.h"
+#include "lockstep/train/weight_names.h"
 
 namespace lockstep {
 namespace {
@@ -15,17 +16,6 @@ namespace {
 std::string describe(const torch::Tensor& tensor) {
   return fmt::format("{} of shape [{}]", c10::toString(tensor.scalar_type()),
                      fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
-}
-
-// Whether two values of a file are one weight that Python saved under two names, for example
-// lm_head.weight of nanoGPT, which is its embedding. Vectors may be equal by chance: biases are
-// often all zero.
-bool is_same_weight(const StateValue& one, const StateValue& other) {
-  const auto* const a = one.get_if<torch::Tensor>();
-  const auto* const b = other.get_if<torch::Tensor>();
-  if (a == nullptr || b == nullptr) return false;
-  return a->dim() > 1 && a->sizes() == b->sizes() && a->scalar_type() == b->scalar_type() &&
-         a->equal(*b);
 }
 
 std::string describe_all(std::span<const torch::Tensor> tensors) {
@@ -349,9 +339,10 @@ void Model::check_state(const StateDict& state) const {
   }
   for (const auto& key : state.keys()) {
     if (std::ranges::any_of(own, [&](const auto& weight) { return weight.first == key; })) continue;
-    const bool is_tied = std::ranges::any_of(own, [&](const auto& weight) {
-      return is_same_weight(state.at(weight.first), state.at(key));
-    });
+    const auto* const tensor = state.at(key).get_if<torch::Tensor>();
+    const bool is_tied = tensor != nullptr && std::ranges::any_of(own, [&](const auto& weight) {
+                           return is_same_weight(state.get<torch::Tensor>(weight.first), *tensor);
+                         });
     if (is_tied) continue;
     throw CheckpointError("the checkpoint has a weight '{}', the model does not", key);
   }

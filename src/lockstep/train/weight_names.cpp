@@ -50,6 +50,12 @@ void refuse_one_name_of_two(const std::vector<FileWeight>& all, const Weights& w
 
 }  // namespace
 
+bool is_same_weight(const torch::Tensor& one, const torch::Tensor& other) {
+  if (one.dim() < 2 || one.numel() == 0) return false;
+  if (one.sizes() != other.sizes() || one.scalar_type() != other.scalar_type()) return false;
+  return one.equal(other) && one.ne(one.flatten()[0]).any().item<bool>();
+}
+
 std::optional<std::string> renamed(const WeightRename& rename, const std::string& name) {
   std::vector<std::string_view> stars;
   if (!fits(rename.from, name, stars)) return std::nullopt;
@@ -73,13 +79,18 @@ std::vector<FileWeight> renamed_weights(const StateDict& file, const Weights& we
   std::vector<std::string> names;  // without the prefix
   bool has_prefix = prefix.empty();
   std::vector<bool> fitting(options.rename.size(), false);
-  for (const std::string& in_file : file.keys()) {
+  for (const auto& [in_file, value] : file) {
+    const auto* const tensor = value.get_if<torch::Tensor>();
+    if (tensor == nullptr) {
+      throw CheckpointError("{}: '{}' is {}, expected a tensor", path, printable(in_file),
+                            value.kind());
+    }
     const bool is_longer = in_file.size() > prefix.size() && in_file.starts_with(prefix);
     has_prefix = has_prefix || is_longer;
     names.push_back(is_longer ? in_file.substr(prefix.size()) : in_file);
     all.push_back({.in_file = in_file,
                    .name = options.add_prefix + rename_by(options.rename, names.back(), fitting),
-                   .tensor = file.get<torch::Tensor>(in_file)});
+                   .tensor = *tensor});
   }
   if (!has_prefix) {
     throw ConfigError("weights: remove_prefix: no weight of {} begins with '{}'; it has {}", path,

@@ -23,6 +23,11 @@ struct FileWeight {
 // name.
 std::vector<FileWeight> renamed_weights(const StateDict& file, const Weights& weights);
 
+// Whether two tensors of a file are one weight that Python saved under two names, for example
+// lm_head.weight of nanoGPT, which is its embedding. Vectors, and matrices of one number, may be
+// equal by chance: many are zero when training begins.
+bool is_same_weight(const torch::Tensor& one, const torch::Tensor& other);
+
 // The new name, if the pattern `rename.from` fits `name`.
 std::optional<std::string> renamed(const WeightRename& rename, const std::string& name);
 
