@@ -53,9 +53,12 @@ TEST(Programs, HandOnTheirLinesWithTheirRank) {
 }
 
 TEST(Programs, TheFirstFailureEndsTheOthersSoon) {
-  // The other ranks ignore SIGTERM.
+  // The other ranks ignore SIGTERM. Rank 1 fails when they do.
+  const TemporaryDirectory folder;
   ProgramsOptions options = ranks(
-      "if [ $RANK = 1 ]; then echo oops >&2; exit 7; fi; trap '' TERM; sleep 60 & wait; sleep 60",
+      fmt::format("cd {}; if [ $RANK = 1 ]; then until [ -e 0 -a -e 2 ]; do sleep 0.01; done; "
+                  "echo oops >&2; exit 7; fi; trap '' TERM; touch $RANK; sleep 60 & wait; sleep 60",
+                  folder.path().string()),
       3);
   options.grace = std::chrono::milliseconds(300);
   OrphanReaper reaper;
