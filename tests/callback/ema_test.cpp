@@ -170,6 +170,26 @@ TEST(Ema, OneOfSeveralNetworks) {
   EXPECT_NE(hash_of(1, true), hash_of(1, false));
 }
 
+// Both networks are trained. The pass that makes the statistics of the student's average anew also
+// runs the other network, whose own must stay as they were trained.
+TEST(Ema, StatisticsOfNetworksThatAreNotAveragedStay) {
+  const auto trained = [](bool averages) {
+    TrainOptions options = toy::two_networks();
+    options.optimizers = {{"student", optim::Adam{.lr = 0.01}},
+                          {"teacher", optim::Adam{.lr = 0.01}}};
+    if (averages) {
+      options.callbacks.add(
+          EmaCallback({.decay = 0.9, .networks = {"student"}, .remake_batch_norm = true}));
+    }
+    return toy::TwoNetworks().train(options);
+  };
+  const TrainResult with = trained(true), without = trained(false);
+  EXPECT_EQ(weights_hash(with.models["teacher"].weights()),
+            weights_hash(without.models["teacher"].weights()));
+  EXPECT_NE(weights_hash(with.models["student"].buffers()),
+            weights_hash(without.models["student"].buffers()));
+}
+
 TEST(Ema, WhatCannotWorkIsRefused) {
   const auto error = [](const EmaCallbackOptions& ema) {
     return toy::error_of([&] {

@@ -46,6 +46,32 @@ TEST(SoftUpdate, TheTargetFollowsTheSource) {
   }
 }
 
+// A layer that is used twice, and has two names.
+struct UsedTwice : torch::nn::Module {
+  UsedTwice() {
+    register_module("first", layer);
+    register_module("second", layer);
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return layer->forward(layer->forward(x)).narrow(1, 0, 3);
+  }
+
+  torch::nn::Linear layer{4, 4};
+};
+
+TEST(SoftUpdate, TiedWeightsMoveOnce) {
+  TrainOptions options = following({.source = "student", .target = "teacher", .tau = 0.5});
+  options.models = {{"student", std::make_shared<UsedTwice>()},
+                    {"teacher", std::make_shared<UsedTwice>()}};
+  const auto weight = [](const Model& model) { return model.parameters()[0].second.detach(); };
+  torch::Tensor expected = weight(options.models["teacher"]).clone();
+  options.callbacks.add(on_step([&](State& s) {
+    if (s.is_train) expected = expected * 0.5 + weight(s.models["student"]) * 0.5;
+  }));
+  const TrainResult result = toy::TwoNetworks().train(options);
+  EXPECT_TRUE(weight(result.models["teacher"]).allclose(expected, 1e-5, 1e-6));
+}
+
 TEST(SoftUpdate, CopyAtStartAndATauOfOneMakeCopies) {
   TrainOptions options = following(
       {.source = "student", .target = "teacher", .tau = 1, .every = 1000, .copy_at_start = true});

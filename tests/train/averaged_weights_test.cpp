@@ -118,6 +118,56 @@ TEST_F(AveragedWeightsTest, ACheckpointSaysWhetherBatchNormIsRemade) {
   EXPECT_FALSE(needs_after(true, false)) << "the callback does not ask for it any more";
 }
 
+// One tensor under two names.
+struct TiedNumbers : torch::nn::Module {
+  TiedNumbers() {
+    register_parameter("encoder", weight);
+    register_parameter("decoder", weight);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return x * weight * weight; }
+
+  torch::Tensor weight = torch::zeros({1});
+};
+
+// The number that both names have.
+float tied_number(const StateDict& weights) {
+  EXPECT_EQ(weights.keys(), (std::vector<std::string>{"encoder", "decoder"}));
+  const torch::Tensor encoder = weights.get<torch::Tensor>("encoder");
+  EXPECT_TRUE(encoder.equal(weights.get<torch::Tensor>("decoder")));
+  return encoder.item<float>();
+}
+
+TEST_F(AveragedWeightsTest, TiedWeightsAreOneWeightWithTwoNames) {
+  const auto net = std::make_shared<TiedNumbers>();
+  const auto set_number = [&](double value) {
+    const torch::NoGradGuard no_grad;
+    net->weight.fill_(value);
+  };
+  state_.model = net;
+  state_.models = {{"model", state_.model}};
+  AveragedWeights averaged(state_);
+  averaged.open({.asked_by = "test"});
+  set_number(1);
+  averaged.add(1);
+  set_number(3);
+  averaged.add(0.5);
+  EXPECT_EQ(tied_number(averaged.for_use()), 2);
+  EXPECT_EQ(tied_number(averaged.trained()), 3);
+  averaged.use();
+  EXPECT_EQ(net->weight.item<float>(), 2);
+  EXPECT_EQ(tied_number(averaged.for_use()), 2);
+  EXPECT_EQ(tied_number(averaged.trained()), 3);
+  averaged.release();
+  EXPECT_EQ(net->weight.item<float>(), 3) << "training goes on with the trained weights";
+
+  AveragedWeights resumed(state_);
+  resumed.load(averaged.for_use());
+  resumed.open({.asked_by = "test"});
+  ASSERT_TRUE(resumed.exists());
+  resumed.add(0.5);
+  EXPECT_EQ(tied_number(resumed.for_use()), 2.5);
+}
+
 TEST_F(AveragedWeightsTest, OneCallbackOnly) {
   AveragedWeights averaged(state_);
   averaged.open({.asked_by = "first"});

@@ -1,5 +1,7 @@
 #include "lockstep/train/batch_norm_pass.h"
 
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +36,7 @@ class BatchNormPassTest : public testing::Test {
     const std::vector<Phase> phases = {Phase{}};
     BatchNormPass pass{
         .state = state_, .callbacks = callbacks, .handle_batch = handle, .phases = phases};
+    pass.buffers = buffers_ ? *buffers_ : state_.model.buffers();
     pass.modes = modes_;
     pass.loaders.push_back({.name = "train"});
     return remake_batch_norm(pass);
@@ -41,6 +44,7 @@ class BatchNormPassTest : public testing::Test {
 
   comm::Local alone_;
   State state_;
+  std::optional<NamedTensors> buffers_;  // none: all
   Model::Modes modes_;
   std::vector<torch::Tensor> seen_;
 };
@@ -68,6 +72,19 @@ TEST_F(BatchNormPassTest, ABatchNormInEvaluationModeKeepsItsStatistics) {
   const StateDict after = state_.model.state();
   for (const auto& [name, value] : before) {
     EXPECT_TRUE(after.get<torch::Tensor>(name).equal(*value.get_if<torch::Tensor>())) << name;
+  }
+}
+
+TEST_F(BatchNormPassTest, OtherBuffersStay) {
+  const StateDict before = state_.model.state();
+  buffers_ = NamedTensors{state_.model.buffers()[0]};
+  ASSERT_EQ(buffers_->front().first, "1.running_mean");
+  EXPECT_TRUE(run());
+  const StateDict after = state_.model.state();
+  for (const auto& [name, value] : before) {
+    EXPECT_EQ(after.get<torch::Tensor>(name).equal(*value.get_if<torch::Tensor>()),
+              name != "1.running_mean")
+        << name;
   }
 }
 

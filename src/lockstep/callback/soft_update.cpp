@@ -1,5 +1,6 @@
 #include "lockstep/callback/soft_update.h"
 
+#include <set>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -93,7 +94,9 @@ void SoftUpdateCallback::on_step(State& state) {
 void SoftUpdateCallback::move(const State& state, double weight) const {
   const NamedTensors source = state.models[options_.source].weights();
   const NamedTensors target = state.models[options_.target].weights();
+  std::set<const c10::TensorImpl*> seen;  // a tied weight has several names, and moves once
   for (std::size_t i = 0; i < target.size(); ++i) {
+    if (!seen.insert(target[i].second.unsafeGetTensorImpl()).second) continue;
     optim::blend(target[i].second.detach(), source[i].second.detach(), weight);
   }
 }

@@ -35,16 +35,17 @@ void AveragedWeights::check(const Request& request, const RunState& run) {
   }
 }
 
-NamedTensors AveragedWeights::chosen(const Request& request) const {
+NamedTensors AveragedWeights::chosen(const Request& request,
+                                     NamedTensors (Model::*tensors)() const) const {
   const auto networks = request.networks.empty() ? trained_networks(run_) : request.networks;
-  if (networks.size() == run_.models.size()) return run_.model.weights();
-  NamedTensors tensors;
+  if (networks.size() == run_.models.size()) return (run_.model.*tensors)();
+  NamedTensors found;
   for (const std::string& name : networks) {
-    for (auto& item : in_network(name, run_.models[name].weights())) {
-      tensors.push_back(std::move(item));
+    for (auto& item : in_network(name, (run_.models[name].*tensors)())) {
+      found.push_back(std::move(item));
     }
   }
-  return tensors;
+  return found;
 }
 
 void AveragedWeights::open(const Request& request) {
@@ -54,13 +55,19 @@ void AveragedWeights::open(const Request& request) {
         request.asked_by, owner_);
   }
   check(request, run_);
-  tensors_ = chosen(request);
+  std::unordered_map<const c10::TensorImpl*, std::size_t> seen;
+  for (const auto& [name, tensor] : chosen(request, &Model::weights)) {
+    const auto [place, is_new] = seen.try_emplace(tensor.unsafeGetTensorImpl(), tensors_.size());
+    if (is_new) tensors_.push_back(tensor);
+    names_.emplace_back(name, place->second);
+  }
+  index_.insert(names_.begin(), names_.end());
+  buffers_ = chosen(request, &Model::buffers);
   owner_ = request.asked_by;
   remakes_batch_norm_ =
-      request.remake_batch_norm && std::ranges::any_of(run_.model.buffers(), [](const auto& item) {
+      request.remake_batch_norm && std::ranges::any_of(buffers_, [](const auto& item) {
         return item.second.is_floating_point();
       });
-  for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].first] = i;
   const bool has_loaded = run_.comm->is_primary() && take_loaded();
   constexpr std::uint64_t kExists = 1;
   constexpr std::uint64_t kNeedsBatchNorm = 2;
@@ -75,20 +82,22 @@ void AveragedWeights::open(const Request& request) {
 bool AveragedWeights::take_loaded() {
   const StateDict loaded = std::exchange(loaded_, {});
   if (loaded.size() == 0) return false;
-  const auto fits = [&](const NamedTensors::value_type& item) {
+  const auto fits = [&](const std::pair<std::string, std::size_t>& item) {
     const auto* const saved =
         loaded.contains(item.first) ? loaded.at(item.first).get_if<torch::Tensor>() : nullptr;
-    return saved != nullptr && saved->sizes() == item.second.sizes();
+    return saved != nullptr && saved->sizes() == tensors_[item.second].sizes();
   };
-  if (loaded.size() != tensors_.size() || !std::ranges::all_of(tensors_, fits)) {
+  if (loaded.size() != names_.size() || !std::ranges::all_of(names_, fits)) {
     warn(fmt::format(
         "resume: {}: the checkpoint has an average of other networks: a new average begins",
         owner_));
     return false;
   }
-  for (const auto& [name, tensor] : tensors_) {
+  for (const torch::Tensor& tensor : tensors_) {
     values_.push_back(torch::empty_like(tensor.detach()));
-    values_.back().copy_(loaded.get<torch::Tensor>(name));
+  }
+  for (const auto& [name, index] : names_) {
+    values_[index].copy_(loaded.get<torch::Tensor>(name));
   }
   return true;
 }
@@ -98,7 +107,7 @@ void AveragedWeights::add(double weight) {
   if (run_.comm->is_primary()) {
     const bool is_first = values_.empty();
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const torch::Tensor trained = tensors_[i].second.detach();
+      const torch::Tensor trained = tensors_[i].detach();
       if (is_first) {
         values_.push_back(trained.clone());
       } else {
@@ -114,7 +123,7 @@ void AveragedWeights::swap() {
   if (!run_.comm->is_primary()) return;
   const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const torch::Tensor model = tensors_[i].second.detach();
+    const torch::Tensor model = tensors_[i].detach();
     const torch::Tensor before = model.clone();
     model.copy_(values_[i]);
     values_[i].copy_(before);
@@ -152,8 +161,8 @@ StateDict AveragedWeights::for_use() const {
 StateDict AveragedWeights::trained() const {
   if (!exists_) return {};
   std::vector<StateDict::Entry> entries;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    entries.emplace_back(tensors_[i].first, is_used_ ? values_[i] : tensors_[i].second.detach());
+  for (const auto& [name, index] : names_) {
+    entries.emplace_back(name, is_used_ ? values_[index] : tensors_[index].detach());
   }
   return StateDict(std::move(entries));
 }

@@ -17,6 +17,7 @@
 
 namespace lockstep {
 
+class Model;
 struct RunState;
 
 // The loop owns one, which callbacks reach by state.averaged. Every rank has one, but only rank 0
@@ -60,6 +61,8 @@ class AveragedWeights {
 
   // Whether the average has changed, and its statistics of batch norm must be computed.
   bool needs_batch_norm() const { return needs_batch_norm_; }
+  // Those of the averaged networks: the pass must leave the buffers of the others alone.
+  const NamedTensors& buffers() const { return buffers_; }
   // They were computed, if there is a batch norm at all.
   void note_batch_norm(bool has_batch_norm);
 
@@ -75,15 +78,18 @@ class AveragedWeights {
   }
 
  private:
-  NamedTensors chosen(const Request& request) const;
+  NamedTensors chosen(const Request& request, NamedTensors (Model::*tensors)() const) const;
   bool take_loaded();
   void swap();
 
   const RunState& run_;
-  std::string owner_;                  // the callback that called open(); empty: none did
-  NamedTensors tensors_;               // the model's own
+  std::string owner_;                   // the callback that called open(); empty: none did
+  std::vector<torch::Tensor> tensors_;  // the model's own, each once
   std::vector<torch::Tensor> values_;  // on rank 0: the average, or the trained weights if is_used_
-  std::unordered_map<std::string, std::size_t> index_;  // of a name in tensors_
+  // The names of tensors_, in the model's order, with their indices. A tied weight has several.
+  std::vector<std::pair<std::string, std::size_t>> names_;
+  std::unordered_map<std::string, std::size_t> index_;  // the same, to look up a name
+  NamedTensors buffers_;
   StateDict loaded_;
   bool loaded_needs_batch_norm_ = false;
   bool remakes_batch_norm_ = false;

@@ -116,17 +116,17 @@ bool set_modes(const BatchNormPass& pass) {
 bool remake_batch_norm(const BatchNormPass& pass) {
   State& state = pass.state;
   const torch::NoGradGuard no_grad;
-  const NamedTensors buffers = state.model.buffers();
+  const NamedTensors all = state.model.buffers();
   std::vector<torch::Tensor> before;
-  for (const auto& [name, buffer] : buffers) before.push_back(buffer.clone());
-  BatchNormStatistics statistics(buffers, *state.comm, static_cast<int>(pass.shards));
+  for (const auto& [name, buffer] : all) before.push_back(buffer.clone());
+  BatchNormStatistics statistics(pass.buffers, *state.comm, static_cast<int>(pass.shards));
   bool has_evaluated = false;
   {
     const PassScope scope(state);
     has_evaluated = set_modes(pass);
     for (const auto& source : pass.loaders) run_over(pass, source, statistics);
   }
-  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].second.copy_(before[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].second.copy_(before[i]);
   const bool has_batch_norm = statistics.write();
   // All ranks must return the same.
   return state.comm->vote((has_batch_norm || has_evaluated) ? 1 : 0).front() == 1;

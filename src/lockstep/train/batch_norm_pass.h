@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/batch_window.h"
+#include "lockstep/state/named_tensors.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/phase.h"
@@ -21,6 +22,7 @@ struct BatchNormPass {
   const std::vector<CallbackPtr>& callbacks;
   const std::function<void(State&)>& handle_batch;
   const std::vector<Phase>& phases;   // each has a forward pass for every batch
+  NamedTensors buffers = {};          // of the networks whose statistics are computed
   std::vector<Model> untrained = {};  // networks that stay in evaluation mode
   Model::Modes modes = {};            // of the modules in training; empty: all are trained
   std::int64_t shards = 1;            // parts of every batch, over all workers
@@ -36,8 +38,9 @@ struct BatchNormPass {
 // Collective. The modules have the modes of the training, also afterwards, and no gradients are
 // recorded: a batch norm that a callback keeps in evaluation mode keeps its statistics. Samples and
 // random numbers are those of the training in the same epoch. Every shard of a batch counts as a
-// batch, so the statistics are the same for any number of workers. Returns whether the model has a
-// batch norm with running statistics, or may have one among the modules in evaluation mode.
+// batch, so the statistics are the same for any number of workers. Returns whether a batch norm has
+// running statistics among pass.buffers, or may have them later: some modules that could be trained
+// are in evaluation mode.
 bool remake_batch_norm(const BatchNormPass& pass);
 
 }  // namespace lockstep

@@ -787,6 +787,7 @@ void Loop::remake_batch_norm() {
                      .callbacks = plan_.callbacks,
                      .handle_batch = plan_.handle_batch,
                      .phases = plan_.phases,
+                     .buffers = averaged_->buffers(),
                      .untrained = untrained_.networks(),
                      .modes = pass_->train_modes(),
                      .shards = plan_.step.shards};

@@ -10,8 +10,8 @@
 
 namespace lockstep::checkpoint {
 
-// As save_weights() of checkpoint/weights_file.h, without a copy of the weights. Tied weights are
-// written once, under the first of their names.
+// As save_weights() of checkpoint/weights_file.h, without a copy of the weights. A tensor that the
+// model registers under two names has both names in a .pth file, and safetensors refuses it.
 inline void save_weights(const std::filesystem::path& path, const Model& model) {
   save_weights(path, model.view_state());
 }
