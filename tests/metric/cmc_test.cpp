@@ -1,6 +1,7 @@
 #include "lockstep/metric/cmc.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,6 +42,26 @@ TEST(Cmc, IgnoresTheQuerysOwnCamera) {
   other.update(torch::tensor({{0.0F}, {1.0F}}),
                torch::tensor({{1, 1, 1}, {1, 0, 1}}, torch::kInt64));
   EXPECT_EQ(other.compute(), (Metrics{{"cmc01", 0.0}}));
+}
+
+// A network that gives all samples the same embedding must not look perfect.
+TEST(Cmc, EqualDistancesCountAgainstTheQuery) {
+  Cmc cmc({.topk = {1, 2, 3}});
+  cmc.update(torch::ones({4, 2}), torch::tensor({{1, 1}, {1, 0}, {2, 0}, {3, 0}}, torch::kInt64));
+  EXPECT_EQ(cmc.compute(), (Metrics{{"cmc01", 0.0}, {"cmc02", 0.0}, {"cmc03", 1.0}}));
+}
+
+TEST(Cmc, EmbeddingsMustBeFinite) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    torch::Tensor embeddings = torch::ones({2, 3});
+    embeddings[1][2] = bad;
+    Cmc cmc;
+    EXPECT_THAT(
+        [&] {
+          cmc.update(embeddings, torch::tensor({{1, 1}, {1, 0}}, torch::kInt64));
+        },
+        testing::ThrowsMessage<DataError>(testing::HasSubstr("in sample 1")));
+  }
 }
 
 TEST(Cmc, PartsOfSeveralRanksGiveTheSame) {

@@ -32,8 +32,8 @@ torch::Tensor equal_in(std::int64_t column, const torch::Tensor& queries,
   return queries.select(1, column).unsqueeze(1) == gallery.select(1, column).unsqueeze(0);
 }
 
-// For each query, the number of samples with other labels that are nearer than the nearest one with
-// its label; as many as possible if there is none.
+// For each query, the number of samples with other labels that are at most as far as the nearest
+// one with its label; as many as possible if there is none.
 torch::Tensor ranks_of(const Embeddings& queries, const Embeddings& gallery) {
   const double infinity = std::numeric_limits<double>::infinity();
   const torch::Tensor distances = torch::cdist(queries.rows, gallery.rows, 2.0, kDirect);
@@ -44,10 +44,10 @@ torch::Tensor ranks_of(const Embeddings& queries, const Embeddings& gallery) {
   }
   const torch::Tensor nearest = std::get<0>(
       distances.masked_fill(matches.logical_not(), infinity).min(/*dim=*/1, /*keepdim=*/true));
-  const torch::Tensor nearer = (distances < nearest).logical_and(alike.logical_not()).sum(1);
+  const torch::Tensor before = (distances <= nearest).logical_and(alike.logical_not()).sum(1);
   const torch::Tensor has_match = matches.any(1);
-  return torch::where(has_match, nearer,
-                      torch::full_like(nearer, std::numeric_limits<std::int64_t>::max()));
+  return torch::where(has_match, before,
+                      torch::full_like(before, std::numeric_limits<std::int64_t>::max()));
 }
 
 }  // namespace
@@ -74,6 +74,11 @@ void Cmc::update(const torch::Tensor& outputs, const torch::Tensor& targets) {
   if (outputs.dim() != 2) {
     throw DataError("Cmc: expected embeddings [N, size], got [{}]",
                     fmt::join(outputs.sizes(), ", "));
+  }
+  const torch::Tensor finite = outputs.isfinite().all(1);
+  if (!finite.all().item<bool>()) {
+    throw DataError("Cmc: expected finite embeddings, got NaN or infinity in sample {}",
+                    finite.logical_not().nonzero()[0].item<std::int64_t>());
   }
   const bool fits = targets.dim() == 2 && (targets.size(1) == 2 || targets.size(1) == 3) &&
                     !targets.is_floating_point();

@@ -18,9 +18,9 @@ struct CmcOptions {
 };
 
 // `cmc01`, `cmc05`, … for each k: the share of queries for which fewer than k samples of the
-// gallery with another label are nearer than the nearest one with the query's label. Distances are
-// Euclidean, computed in double. A query whose label the gallery does not have is a miss. NaN if
-// there is no query or no gallery.
+// gallery with another label are nearer than the nearest one with the query's label, or equally
+// near: embeddings that are all equal find nothing. Distances are Euclidean, computed in double. A
+// query whose label the gallery does not have is a miss. NaN if there is no query or no gallery.
 //
 // Targets are integers, [N, 2] or [N, 3]: the label, whether the sample is a query (1) or in the
 // gallery (0), and the camera. With cameras, as in person re-identification, a query ignores
@@ -33,6 +33,7 @@ class Cmc final : public OutputMetric {
   explicit Cmc(CmcOptions options = {});
 
   void begin(const Place& place) override { rows_.begin(place); }
+  // Throws DataError for an embedding with NaN or infinity, too.
   void update(const torch::Tensor& outputs, const torch::Tensor& targets) override;
 
   std::vector<std::string> names() const override;
