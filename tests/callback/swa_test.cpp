@@ -108,9 +108,11 @@ TEST(Swa, TheLearningRateIsAnnealedAndThenConstant) {
     TrainOptions options = without_dropout(swa);
     options.num_epochs = 5;
     options.scheduler = scheduler;
-    std::vector<double> lrs;
-    options.callbacks.add(on_loader_start([&](State& s) {
-      if (s.is_train) lrs.push_back(s.optimizer->lr());
+    std::vector<double> lrs;  // of the last batch of each epoch
+    options.callbacks.add(on_batch_start([&](State& s) {
+      if (!s.is_train) return;
+      lrs.resize(static_cast<std::size_t>(s.progress.epoch));
+      lrs.back() = s.optimizer->lr();
     }));
     toy::train(options);
     return lrs;
@@ -129,6 +131,25 @@ TEST(Swa, TheLearningRateIsAnnealedAndThenConstant) {
                      optim::ExponentialLR{.gamma = 0.5, .per = optim::Per::kBatch})
                   .back(),
               0.05);
+}
+
+// Three quarters of 8 epochs end after the 6th, but averaging began in the 4th.
+TEST(Swa, AResumedRunWithMoreEpochsKeepsTheStart) {
+  const SwaCallbackOptions swa{.lr = 0.05, .anneal_epochs = 4, .anneal = optim::Anneal::kLinear};
+  SwaCallbackOptions from_four = swa;
+  from_four.start_epoch = 4;
+  TrainOptions whole = without_dropout(from_four);
+  whole.num_epochs = 8;
+  const std::string hash = toy::train(whole).weights_hash;
+  const TemporaryDirectory folder;
+  TrainOptions first = without_dropout(swa);
+  first.logdir = folder / "run";
+  toy::train(first);
+  TrainOptions rest = without_dropout(swa);
+  rest.num_epochs = 8;
+  rest.logdir = folder / "run";
+  rest.resume = "last";
+  EXPECT_EQ(toy::train(rest).weights_hash, hash);
 }
 
 TEST(Swa, SameBitsForAnyNumberOfWorkersAndResumedAndRecovered) {

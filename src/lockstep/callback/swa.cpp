@@ -66,10 +66,14 @@ void SwaCallback::on_run_start(State& state) {
   const bool is_resumed =
       std::exchange(has_loaded_, false) && (state.progress.epoch > 0 || state.inside_epoch);
   if (!state.averaged->exists()) count_ = 0;
-  if (!is_resumed) first_lrs_ = {};
+  if (!is_resumed) {
+    first_lrs_ = {};
+    first_epoch_ = {};
+  }
 }
 
 std::int64_t SwaCallback::first_epoch(const State& state) const {
+  if (first_epoch_) return *first_epoch_;
   return options_.start_epoch.value_or(3 * state.progress.num_epochs / 4 + 1);
 }
 
@@ -79,7 +83,10 @@ bool SwaCallback::has_begun(const State& state) const {
 }
 
 void SwaCallback::on_epoch_start(State& state) {
-  if (!options_.lr || state.progress.epoch < first_epoch(state)) return;
+  if (state.progress.epoch < first_epoch(state)) return;
+  // A resumed run may have more epochs, of which three quarters are a later epoch.
+  first_epoch_ = first_epoch(state);
+  if (!options_.lr) return;
   if (first_lrs_.size() == 0) {
     for (const auto& [name, optimizer] : state.optimizers) first_lrs_.set(name, optimizer->lr());
   }
@@ -128,13 +135,18 @@ void SwaCallback::on_run_end(State& state) {
 
 StateDict SwaCallback::state() const {
   if (count_ == 0 && first_lrs_.size() == 0) return {};
-  return {{"count", count_}, {"first_lrs", first_lrs_}};
+  StateDict state{{"count", count_}, {"first_lrs", first_lrs_}};
+  if (first_epoch_) state.set("first_epoch", *first_epoch_);
+  return state;
 }
 
 void SwaCallback::load_state(const StateDict& state) {
   has_loaded_ = state.size() > 0;
   count_ = state.get_or<std::int64_t>("count", 0);
   first_lrs_ = state.get_or<StateDict>("first_lrs", {});
+  first_epoch_ = {};
+  // Older checkpoints do not have it.
+  if (state.contains("first_epoch")) first_epoch_ = state.get<std::int64_t>("first_epoch");
 }
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace lockstep {
 
 struct SwaCallbackOptions {
   // The first epoch whose weights are averaged. Default: the first one after three quarters of the
-  // epochs.
+  // epochs. Once it has begun, a resumed run keeps it, also if it has more epochs.
   std::optional<std::int64_t> start_epoch = {};
   std::int64_t start_step = 1;  // the first update of the run after which it averages
   // Averages after every n-th update of the model. Default: after the training of every epoch.
@@ -56,8 +56,8 @@ class SwaCallback : public Callback {
   void on_loader_end(State& state) override;
   void on_run_end(State& state) override;
 
-  // How many weights the mean is made of, and the learning rates before start_epoch. The mean
-  // itself is in the checkpoint, too.
+  // How many weights the mean is made of, the learning rates before start_epoch, and start_epoch.
+  // The mean itself is in the checkpoint, too.
   StateDict state() const override;
   void load_state(const StateDict& state) override;
 
@@ -69,9 +69,10 @@ class SwaCallback : public Callback {
   void set_lr(State& state) const;
 
   SwaCallbackOptions options_;
-  std::int64_t count_ = 0;   // weights in the mean
-  StateDict first_lrs_;      // of the optimizers, when start_epoch began
-  bool has_loaded_ = false;  // load_state() was called for the next run
+  std::int64_t count_ = 0;                   // weights in the mean
+  StateDict first_lrs_;                      // of the optimizers, when start_epoch began
+  std::optional<std::int64_t> first_epoch_;  // start_epoch, once it has begun
+  bool has_loaded_ = false;                  // load_state() was called for the next run
 };
 
 }  // namespace lockstep
