@@ -62,6 +62,23 @@ TEST(Freeze, SeveralCallbacksAddUp) {
   EXPECT_THAT(epochs_that_change("0.weight", frozen_by({three, one})), ElementsAre(4));
 }
 
+// In epoch 2 the parameter is frozen by one of them, and the other one needs it frozen in epoch 3.
+TEST(Freeze, TheOrderOfCallbacksDoesNotMatter) {
+  const FreezeCallbackOptions early = {.names = {"0.*"}, .epochs = 2};
+  const FreezeCallbackOptions late = {.names = {"0.*"}, .from_epoch = 2, .epochs = 2};
+  EXPECT_THAT(epochs_that_change("0.weight", frozen_by({early, late})), ElementsAre(4));
+  EXPECT_THAT(epochs_that_change("0.weight", frozen_by({late, early})), ElementsAre(4));
+  const TemporaryDirectory folder;
+  TrainOptions begin = frozen_by({late, early});
+  begin.num_epochs = 2;
+  begin.logdir = folder / "run";
+  toy::train(begin);
+  TrainOptions rest = frozen_by({late, early});
+  rest.logdir = folder / "run";
+  rest.resume = "last";
+  EXPECT_EQ(toy::train(rest).weights_hash, toy::train(frozen_by({late, early})).weights_hash);
+}
+
 TEST(Freeze, ParametersAreAfterTheRunAsBefore) {
   TrainOptions options = frozen_by({{.names = {"0.*", "1.*"}}});
   parameter_of(options.model, "1.bias").set_requires_grad(false);

@@ -54,7 +54,7 @@ void FreezeCallback::on_run_start(State&) {
 }
 
 void FreezeCallback::on_epoch_start(State& state) {
-  if (!is_frozen_in(state.progress.epoch)) return thaw();
+  if (!is_frozen_in(state.progress.epoch)) return;
   for (auto& [name, parameter] : state.model.parameters()) {
     if (!parameter.requires_grad() || !matches_any(options_.names, name)) continue;
     parameter.set_requires_grad(false);
@@ -75,6 +75,12 @@ void FreezeCallback::on_loader_start(State& state) {
     }
     return has_parameters;
   });
+}
+
+// All callbacks thaw before one of them freezes for the next epoch. So none of them thaws what
+// another one, which found it frozen already, needs frozen in that epoch.
+void FreezeCallback::on_epoch_end(State&) {
+  thaw();
 }
 
 void FreezeCallback::on_run_end(State&) {

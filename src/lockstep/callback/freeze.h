@@ -28,9 +28,9 @@ struct FreezeCallbackOptions {
 };
 
 // A frozen parameter has no gradient, and the optimizer leaves it alone. Buffers, such as the
-// running mean of batch norm, still follow the data, unless `eval` is set. After the run,
-// parameters require gradients as before it. If several callbacks freeze a parameter, it is frozen
-// in the epochs of all of them.
+// running mean of batch norm, still follow the data, unless `eval` is set. Between epochs and after
+// the run, parameters require gradients as before it. If several callbacks freeze a parameter, it
+// is frozen in the epochs of all of them, whatever their order is.
 class FreezeCallback : public Callback {
  public:
   // Throws ConfigError if there is no name, or if a number is not positive.
@@ -49,6 +49,7 @@ class FreezeCallback : public Callback {
   void on_run_start(State& state) override;
   void on_epoch_start(State& state) override;
   void on_loader_start(State& state) override;
+  void on_epoch_end(State& state) override;
   void on_run_end(State& state) override;
 
  private:
@@ -56,7 +57,7 @@ class FreezeCallback : public Callback {
   void thaw();
 
   FreezeCallbackOptions options_;
-  std::vector<torch::Tensor> frozen_;  // those that this callback froze
+  std::vector<torch::Tensor> frozen_;  // those that this callback froze in this epoch
 };
 
 }  // namespace lockstep
