@@ -1,5 +1,6 @@
 #include "lockstep/loss/embedding_loss.h"
 
+#include "lockstep/compute/autocast.h"
 #include "tests/loss/golden.h"
 
 namespace lockstep {
@@ -67,6 +68,32 @@ TEST(EmbeddingLoss, OfBatchesWithoutPairsIsFinite) {
   const auto rows = torch::ones({1, 4}).requires_grad_();
   BarlowTwinsLoss()->forward(rows, rows.detach()).backward();
   EXPECT_TRUE(rows.grad().isfinite().all().item<bool>());
+}
+
+// Products of matrices have 16 bits then, so values differ by some parts in a hundred.
+TEST(EmbeddingLoss, RunsInMixedPrecision) {
+  torch::manual_seed(3);
+  const torch::Tensor rows = torch::randn({8, 4}), other = torch::randn({8, 4});
+  const torch::Tensor labels = torch::tensor({0, 0, 1, 1, 2, 2, 3, 3});
+  const auto expect_near = [&](const auto& loss, const torch::Tensor& targets) {
+    const auto exact = loss->forward(rows, targets).template item<double>();
+    const torch::Tensor embeddings = rows.clone().requires_grad_();
+    torch::Tensor value;
+    {
+      const AutocastScope scope("bf16", torch::kCPU);
+      value = loss->forward(embeddings, targets);
+    }
+    EXPECT_EQ(value.scalar_type(), torch::kFloat32) << c10::str(*loss);
+    EXPECT_NEAR(value.template item<double>(), exact, 0.2) << c10::str(*loss);
+    value.backward();
+    EXPECT_TRUE(embeddings.grad().isfinite().all().template item<bool>()) << c10::str(*loss);
+  };
+  expect_near(ContrastiveLoss(), labels);
+  expect_near(TripletLoss(), labels);
+  expect_near(TripletLoss(TripletLossOptions{.mining = TripletMining::kAll}), labels);
+  expect_near(MarginLoss(), labels);
+  expect_near(SupervisedContrastiveLoss(), labels);
+  expect_near(BarlowTwinsLoss(), other);
 }
 
 TEST(EmbeddingLoss, RefusesOtherShapesAndValues) {

@@ -7,6 +7,7 @@
 #include <torch/nn/functional/normalization.h>
 
 #include "lockstep/base/check.h"
+#include "lockstep/compute/autocast.h"
 #include "lockstep/data/describe.h"
 
 namespace lockstep {
@@ -127,7 +128,8 @@ torch::Tensor SupervisedContrastiveLossImpl::forward(const torch::Tensor& embedd
   namespace F = torch::nn::functional;
   const torch::Tensor rows = F::normalize(embeddings, F::NormalizeFuncOptions().dim(1));
   const torch::Tensor others = not_itself(labels);
-  const torch::Tensor similarities = rows.mm(rows.t()) / options_.temperature;
+  // In mixed precision the product has 16 bits.
+  const torch::Tensor similarities = widened(rows.mm(rows.t())) / options_.temperature;
   // The smallest number instead of -infinity, because 0 times infinity below would be NaN.
   const double nothing = std::numeric_limits<float>::lowest();
   const torch::Tensor logs = torch::log_softmax(similarities.masked_fill(~others, nothing), 1);
@@ -159,8 +161,9 @@ torch::Tensor BarlowTwinsLossImpl::forward(const torch::Tensor& left,
     const torch::Tensor centered = rows - rows.mean(0);
     return centered * (centered.square().mean(0) + options_.eps).rsqrt();
   };
+  // In mixed precision the product has 16 bits, which are too few for the difference of sums below.
   const torch::Tensor correlations =
-      standardized(left).t().mm(standardized(right)) / static_cast<double>(left.size(0));
+      widened(standardized(left).t().mm(standardized(right))) / static_cast<double>(left.size(0));
   const torch::Tensor diagonal = correlations.diagonal();
   const torch::Tensor rest = correlations.square().sum() - diagonal.square().sum();
   return (1 - diagonal).square().sum() + options_.off_diagonal * rest;
