@@ -94,6 +94,26 @@ TEST(Segmentation, AbsentClassesCountAsZeroDivision) {
   }
 }
 
+// The first two positions do not count. Of the others, the first 1 is found and the second is not.
+TEST(Segmentation, AClassThatIsIgnoredIsLeftOut) {
+  const torch::Tensor labels = torch::tensor({{0, 0, 1, 1, 2, 2}});
+  const torch::Tensor guess = torch::tensor({{0, 1, 1, 0, 2, 2}});
+  SegmentationOptions options{.num_classes = 3, .ignore_index = 0, .per_class = true};
+  const Metrics iou = values(IoU(options), guess, labels);
+  EXPECT_EQ(iou, (Metrics{{"iou", 0.75},
+                          {"iou/_macro", 0.75},
+                          {"iou/_micro", 0.6},
+                          {"iou/_weighted", 0.75},
+                          {"iou/class_01", 0.5},
+                          {"iou/class_02", 1.0}}));
+  EXPECT_DOUBLE_EQ(values(Dice(options), guess, labels).at("dice"), (2.0 / 3 + 1) / 2);
+  const Metrics pixels = values(PixelAccuracy(options), guess, labels);
+  EXPECT_EQ(pixels.at("pixel_accuracy"), 0.75);
+  EXPECT_EQ(pixels.at("pixel_accuracy/_macro"), 0.75);
+  options.weights = {5, 1, 3};
+  EXPECT_EQ(values(IoU(options), guess, labels).at("iou/_weighted"), (1 * 0.5 + 3 * 1) / 4);
+}
+
 TEST(Segmentation, LargerIsBetter) {
   EXPECT_EQ(IoU({.num_classes = 2}).better("iou"), Better::kLarger);
   EXPECT_EQ(PixelAccuracy({.num_classes = 2}).better("pixel_accuracy/_macro"), Better::kLarger);

@@ -63,10 +63,15 @@ std::string SegmentationMetric::name(const std::string& tail) const {
                      tail);
 }
 
+// With a threshold, ignore_index may be a value of a flag instead of a class.
+bool SegmentationMetric::is_ignored(std::size_t c) const {
+  return has_labels() && options_.ignore_index == static_cast<std::int64_t>(c);
+}
+
 std::vector<std::string> SegmentationMetric::names() const {
   std::vector<std::string> names = {name(), name("_micro"), name("_macro"), name("_weighted")};
   for (std::size_t c = 0; options_.per_class && c < counts_.classes().size(); ++c) {
-    names.push_back(name(class_label(c)));
+    if (!is_ignored(c)) names.push_back(name(class_label(c)));
   }
   return names;
 }
@@ -74,18 +79,20 @@ std::vector<std::string> SegmentationMetric::names() const {
 Metrics SegmentationMetric::compute() const {
   const std::vector<ClassCount>& classes = counts_.classes();
   Metrics metrics;
-  double sum = 0, weighted = 0, weights = 0;
+  double sum = 0, weighted = 0, weights = 0, counted = 0;
   for (std::size_t c = 0; c < classes.size(); ++c) {
+    if (is_ignored(c)) continue;
     const double value = score(classes[c]);
     const double weight =
         options_.weights.empty() ? static_cast<double>(classes[c].support) : options_.weights[c];
     if (options_.per_class) metrics[name(class_label(c))] = value;
     sum += value;
+    ++counted;
     weighted += value * weight;
     weights += weight;
   }
   metrics[name("_micro")] = score(counts_.total());
-  metrics[name("_macro")] = sum / static_cast<double>(classes.size());
+  metrics[name("_macro")] = sum / counted;
   metrics[name("_weighted")] = weights == 0 ? options_.zero_division : weighted / weights;
   metrics[name()] = metrics[name(plain_average())];
   return metrics;

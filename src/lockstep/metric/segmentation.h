@@ -23,7 +23,8 @@ struct SegmentationOptions {
   std::optional<double> threshold = std::nullopt;
   // What the outputs are, with a threshold.
   ScoreKind scores = ScoreKind::kLogits;
-  // A target that does not count, 255 for example.
+  // A target that does not count, 255 for example. Without a threshold, a class that is ignored, 0
+  // for example, has no value of its own and is left out of the means over the classes.
   std::optional<std::int64_t> ignore_index = std::nullopt;
   // Whether to report each class in addition to the averages.
   bool per_class = false;
@@ -57,6 +58,7 @@ class SegmentationMetric : public CountedMetric {
   // Which average has the plain name.
   virtual const char* plain_average() const { return "_macro"; }
   std::string name(const std::string& tail = "") const;
+  bool is_ignored(std::size_t c) const;  // the class is ignore_index
 
   std::string name_;
   SegmentationOptions options_;
