@@ -21,6 +21,23 @@ TEST(Functional, ClassesAreThoseOfTheGoldens) {
       confusion_matrix(scores, labels, 10).equal(matrix_of<std::int64_t>(set.at("confusion"))));
 }
 
+// Class 0: precision 1, recall 1/2. Class 1: precision 1/2, recall 1. Class 2 is not there.
+TEST(Functional, FBetaWeightsRecall) {
+  const torch::Tensor guess = torch::tensor({0, 1, 1}), labels = torch::tensor({0, 0, 1});
+  EXPECT_DOUBLE_EQ(fbeta(guess, labels, {.num_classes = 3}), f1(guess, labels, 3));
+  EXPECT_DOUBLE_EQ(fbeta(guess, labels, {.num_classes = 3, .beta = 2}),
+                   (5 * 0.5 / 4.5 + 5 * 0.5 / 3) / 3);
+  EXPECT_THROW(fbeta(guess, labels, {.num_classes = 3, .beta = 0}), ConfigError);
+}
+
+// The nearest to 2 is 3, which has another label, and the second nearest is 0.
+TEST(Functional, EmbeddingsAreThoseOfTheClass) {
+  const torch::Tensor points = torch::tensor({{2.0F}, {0.0F}, {3.0F}});
+  const torch::Tensor targets = torch::tensor({{1, 1}, {1, 0}, {2, 0}}, torch::kInt64);
+  EXPECT_EQ(cmc(points, targets), 0);
+  EXPECT_EQ(cmc(points, targets, 2), 1);
+}
+
 TEST(Functional, BinaryAndMultilabelAreThoseOfTheGoldens) {
   const auto& set = catalogue().at("binary");
   const torch::Tensor logits = vector_of<float>(set.at("logits"));

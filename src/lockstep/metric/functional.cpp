@@ -96,6 +96,26 @@ double f1(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64
   return of_classes(outputs, targets, num_classes).at("f1/_macro");
 }
 
+double fbeta(const torch::Tensor& outputs, const torch::Tensor& targets,
+             const FBetaOptions& options) {
+  if (!(options.beta > 0)) {
+    throw ConfigError("fbeta: beta: expected a positive number, got {}", options.beta);
+  }
+  const Metrics metrics =
+      evaluate(PrecisionRecallF1Support({.num_classes = options.num_classes, .per_class = true}),
+               outputs, targets);
+  const double square = options.beta * options.beta;
+  const auto classes = static_cast<std::size_t>(options.num_classes);
+  double sum = 0;
+  for (std::size_t c = 0; c < classes; ++c) {
+    const double precision = metrics.at("precision/" + class_label(c));
+    const double recall = metrics.at("recall/" + class_label(c));
+    const double all = square * precision + recall;
+    if (all > 0) sum += (1 + square) * precision * recall / all;
+  }
+  return sum / static_cast<double>(classes);
+}
+
 double auc(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return evaluate(AUC(AUCOptions{}), outputs, targets).at("auc");
 }
@@ -186,6 +206,10 @@ double mean_average_precision(const torch::Tensor& outputs, const torch::Tensor&
 
 double ndcg(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t k) {
   return of_list(outputs, targets, "ndcg", k);
+}
+
+double cmc(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t k) {
+  return evaluate(Cmc({.topk = {k}}), outputs, targets).at(fmt::format("cmc{:02}", k));
 }
 
 }  // namespace lockstep::metric

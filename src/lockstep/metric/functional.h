@@ -13,6 +13,7 @@
 #include "lockstep/metric/accuracy.h"
 #include "lockstep/metric/auc.h"
 #include "lockstep/metric/calibration.h"
+#include "lockstep/metric/cmc.h"
 #include "lockstep/metric/confusion_matrix.h"
 #include "lockstep/metric/log_loss.h"
 #include "lockstep/metric/multilabel_accuracy.h"
@@ -54,6 +55,12 @@ double precision(const torch::Tensor& outputs, const torch::Tensor& targets,
                  std::int64_t num_classes);
 double recall(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t num_classes);
 double f1(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t num_classes);
+struct FBetaOptions {
+  std::int64_t num_classes = 0;  // required
+  double beta = 1;               // recall is worth this many times as much as precision
+};
+double fbeta(const torch::Tensor& outputs, const torch::Tensor& targets,
+             const FBetaOptions& options);
 double auc(const torch::Tensor& outputs, const torch::Tensor& targets);
 // int64 [num_classes, num_classes], rows true, columns predicted.
 torch::Tensor confusion_matrix(const torch::Tensor& outputs, const torch::Tensor& targets,
@@ -90,5 +97,8 @@ double mrr(const torch::Tensor& outputs, const torch::Tensor& targets, std::int6
 double mean_average_precision(const torch::Tensor& outputs, const torch::Tensor& targets,
                               std::int64_t k);
 double ndcg(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t k);
+
+// Embeddings, with the targets of Cmc.
+double cmc(const torch::Tensor& outputs, const torch::Tensor& targets, std::int64_t k = 1);
 
 }  // namespace lockstep::metric
