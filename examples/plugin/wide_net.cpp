@@ -1,4 +1,5 @@
-// A custom model for `lockstep run --plugin libwide_net.so`.
+// A custom model, and a metric from a function, for `lockstep run --plugin libwide_net.so`.
+#include <lockstep/callback/function_metric.h>
 #include <lockstep/recipe/plugin.h>
 #include <torch/nn.h>
 
@@ -25,6 +26,11 @@ class WideNetImpl : public nn::Module {
 };
 TORCH_MODULE(WideNet);
 
+// The probability of the predicted class, for each sample.
+torch::Tensor confidence(const torch::Tensor& outputs, const torch::Tensor& /*targets*/) {
+  return outputs.softmax(1).amax(1);
+}
+
 LOCKSTEP_PLUGIN(targets) {
   targets.models.add<WideNetOptions>(
       "WideNet", "One wide layer.",
@@ -33,4 +39,8 @@ LOCKSTEP_PLUGIN(targets) {
       [](const WideNetOptions& options, const ls::recipe::Example& example) {
         return ls::Model(WideNet(options, example.input.flatten(1).size(1)));
       });
+  targets.callbacks.add("ConfidenceCallback", "The mean probability of the predicted class.", [] {
+    return std::make_shared<ls::BatchFunctionCallback>(
+        ls::BatchFunctionCallbackOptions{.name = "confidence", .function = confidence});
+  });
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plugins of a user, built as their documentation says: a model, and the runner and the data of a GAN.
+# Plugins of a user, built as their documentation says: a model and a metric, and the runner and the data of a GAN.
 # usage: plugin.sh PATH_TO_LOCKSTEP BUILD_TREE FOLDER_OF_EXAMPLES
 set -euo pipefail
 . "$(dirname "$0")/../support/shell.sh"
@@ -13,8 +13,12 @@ cmake -S "$source" -B build -G Ninja -Dlockstep_DIR="$build" -DCMAKE_BUILD_TYPE=
 cmake --build build > out 2> err || fail "cannot be built"
 "$lockstep" targets WideNet --plugin build/libwide_net.so > out 2> err || fail "is not known"
 grep -q 'width .*integer .*(default: 64)' out || fail "its option is not listed"
-"$lockstep" run -C "$source/config.yml" --plugin build/libwide_net.so --workers 2 --logdir logs > out 2> err || fail "does not train"
+"$lockstep" targets ConfidenceCallback --plugin build/libwide_net.so > out 2> err || fail "its metric is not known"
+grep -q 'mean probability of the predicted class' out || fail "its metric is not described"
+"$lockstep" run -C "$source/config.yml" --plugin build/libwide_net.so --workers 2 --logdir logs 'callbacks=[ConfidenceCallback]' > out 2> err ||
+  fail "does not train"
 grep -q 'weights [0-9a-f]' out || fail "does not train"
+grep -q 'confidence' logs/logs/train.csv || fail "its metric is not logged"
 # The written config names the plugin itself.
 "$lockstep" run -C logs/configs --logdir again > out 2> err || fail "the written config does not run"
 # So does the config in the checkpoint.
