@@ -22,9 +22,10 @@ struct CalibrationErrorOptions {
 };
 
 // `ece`, the expected calibration error: the mean over the bins, weighted by their samples, of
-// |share that is right - mean probability|. `mce`: the largest of these. As torchmetrics' norms l1
-// and max. NaN if there is no sample. A probability on the border of two bins belongs to the upper
-// one.
+// |share that is right - mean probability|. `mce`: the largest of these. NaN if there is no sample.
+// A probability on the border of two bins belongs to the upper one, and 1 belongs to the last bin.
+// They are torchmetrics' norms l1 and max if no probability is on a border: there its versions
+// differ, and newer ones have a further bin for probabilities of exactly 1.
 //
 // Outputs are scores [N, C] with labels [N]: the probability is that of the predicted class. Or one
 // score of being 1 per sample, [N] or [N, 1], with targets 0 and 1: the probability is that of
