@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-OnnxModel sum_of(std::vector<std::optional<std::int64_t>> sizes) {
+OnnxModel sum_of(const std::vector<PortSize>& sizes) {
   const Port x{.name = "x", .sizes = sizes}, y{.name = "y", .sizes = sizes};
   return {.opset = 17,
           .nodes = {{.op = "Add", .name = "sum", .inputs = {"x", "w"}, .outputs = {"y"}}},
@@ -28,13 +28,13 @@ std::string data_error(const OnnxModel& model, const Batch& inputs) {
 }
 
 TEST(OnnxEvaluator, ComputesNodeByNode) {
-  const auto outputs = evaluate(sum_of({std::nullopt, 2}), {{"x", torch::zeros({3, 2})}});
+  const auto outputs = evaluate(sum_of({"batch", 2}), {{"x", torch::zeros({3, 2})}});
   ASSERT_EQ(outputs.size(), 1U);
   EXPECT_TRUE(torch::equal(outputs[0], torch::ones({3, 2})));
 }
 
 TEST(OnnxEvaluator, InputsMustBeThoseOfTheModel) {
-  const OnnxModel model = sum_of({std::nullopt, 2});
+  const OnnxModel model = sum_of({"batch", 2});
   EXPECT_THAT(data_error(model, {{"z", torch::zeros({3, 2})}}), HasSubstr("'x'"));
   EXPECT_THAT(data_error(model, {{"x", torch::zeros({3, 1})}}), HasSubstr("[batch, 2]"));
   EXPECT_THAT(data_error(model, {{"x", torch::zeros({3, 2}, torch::kInt64)}}), HasSubstr("Long"));

@@ -23,8 +23,8 @@ OnnxModel small_model() {
                                 {"fs", std::vector<double>{0.25}},
                                 {"t", torch::ones({2})}}}},
       .initializers = {{"w", torch::arange(6).reshape({2, 3})}, {"s", torch::scalar_tensor(true)}},
-      .inputs = {{.name = "x", .type = torch::kInt64, .sizes = {std::nullopt, 3}}},
-      .outputs = {{.name = "y", .type = torch::kInt64, .sizes = {std::nullopt, 3}}}};
+      .inputs = {{.name = "x", .type = torch::kInt64, .sizes = {"batch", 3}}},
+      .outputs = {{.name = "y", .type = torch::kInt64, .sizes = {"y_dim_0", 3}}}};
 }
 
 TEST(OnnxModel, ReadsWhatItWrites) {
@@ -43,6 +43,7 @@ TEST(OnnxModel, ReadsWhatItWrites) {
   EXPECT_TRUE(torch::equal(read.initializers[0].second, torch::arange(6).reshape({2, 3})));
   EXPECT_EQ(read.initializers[1].second.dim(), 0);
   EXPECT_EQ(describe(read.inputs[0]), "x Long [batch, 3]");
+  EXPECT_EQ(describe(read.outputs[0]), "y Long [y_dim_0, 3]");
 }
 
 TEST(OnnxModel, TheBytesAreThoseOfTheFormat) {

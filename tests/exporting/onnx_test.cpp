@@ -182,6 +182,28 @@ TEST(Onnx, AFixedBatchIsPartOfTheFile) {
   EXPECT_EQ(describe(decode(read_file(folder / "model.onnx")).inputs[0]), "features Float [6, 4]");
 }
 
+// Other programs take sizes with the same name as equal.
+TEST(Onnx, OnlyTheSizeOfTheBatchIsNamedBatch) {
+  const TemporaryDirectory folder;
+  const auto described = [&](const testing::FunctionImpl::Function& function) {
+    const Exported exported = to_onnx(Model(testing::Function(function)),
+                                      {{"x", torch::randn({2, 6})}}, folder / "model.onnx");
+    const OnnxModel file = decode(read_file(folder / "model.onnx"));
+    EXPECT_EQ(describe(file.inputs[0]), "x Float [batch, 6]");
+    EXPECT_EQ(describe(file.outputs[0]), describe(exported.outputs[0]));
+    return describe(file.outputs[0]);
+  };
+  EXPECT_EQ(described([](const auto& x) { return x.t() * 2; }), "output Float [6, batch]");
+  EXPECT_EQ(described([](const auto& x) {
+              return x.view({x.size(0) * 2, 3});
+            }),
+            "output Float [output_dim_0, 3]");
+  EXPECT_EQ(described([](const auto& x) {
+              return x.t().expand({x.size(0) + 1, 6, -1});
+            }),
+            "output Float [output_dim_0, 6, batch]");
+}
+
 TEST(Onnx, AnOperationWithoutTranslationIsNamedWithItsLayer) {
   const TemporaryDirectory folder;
   torch::nn::Sequential model(torch::nn::Linear(4, 4),

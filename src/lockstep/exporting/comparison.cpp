@@ -45,21 +45,29 @@ Difference difference(const torch::Tensor& expected, const torch::Tensor& found)
   return {.error = largest > 0 ? error / largest : error};
 }
 
-Port port_of(const std::string& name, const torch::Tensor& tensor) {
-  return {.name = name,
-          .type = tensor.scalar_type(),
-          .sizes = {tensor.sizes().begin(), tensor.sizes().end()}};
-}
+// The inputs or outputs for one size of a batch.
+struct Values {
+  const NamedOutputs& named;
+  std::int64_t batch_size = 0;
+};
 
-// The dimensions that differ between two sizes of a batch are those of the batch.
-std::vector<Port> ports_of(const std::vector<std::string>& names,
-                           const std::vector<torch::Tensor>& first,
-                           const std::vector<torch::Tensor>& last) {
+// A dimension that differs between two sizes of a batch depends on the batch.
+std::vector<Port> ports_of(const Values& one, const Values& other) {
   std::vector<Port> ports;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    Port port = port_of(names[i], first[i]);
-    for (std::int64_t d = 0; d < std::min(first[i].dim(), last[i].dim()); ++d) {
-      if (first[i].size(d) != last[i].size(d)) port.sizes[static_cast<std::size_t>(d)].reset();
+  for (std::size_t i = 0; i < one.named.names.size(); ++i) {
+    const torch::Tensor &own = one.named.tensors[i], &others = other.named.tensors[i];
+    Port port{.name = one.named.names[i], .type = own.scalar_type(), .sizes = {}};
+    for (std::int64_t d = 0; d < own.dim(); ++d) {
+      const std::int64_t size = own.size(d);
+      const std::int64_t other_size = d < others.dim() ? others.size(d) : size;
+      const bool is_batch = size == one.batch_size && other_size == other.batch_size;
+      if (size == other_size) {
+        port.sizes.emplace_back(size);
+      } else if (is_batch) {
+        port.sizes.emplace_back(kBatchSize);
+      } else {
+        port.sizes.emplace_back(other_size_name(port.name, static_cast<std::size_t>(d)));
+      }
     }
     ports.push_back(std::move(port));
   }
@@ -116,9 +124,16 @@ std::vector<torch::Tensor> run_case(const RunFile& run, const Case& one,
 
 }  // namespace
 
+std::string other_size_name(const std::string& port, std::size_t dimension) {
+  return fmt::format("{}_dim_{}", port, dimension);
+}
+
 std::string describe(const Port& port) {
   std::vector<std::string> sizes;
-  for (const auto& size : port.sizes) sizes.push_back(size ? std::to_string(*size) : "batch");
+  for (const PortSize& size : port.sizes) {
+    const auto* const number = std::get_if<std::int64_t>(&size);
+    sizes.push_back(number != nullptr ? std::to_string(*number) : std::get<std::string>(size));
+  }
   return fmt::format("{} {} [{}]", port.name, c10::toString(port.type), join(sizes, ", "));
 }
 
@@ -145,10 +160,11 @@ Exported compare_outputs(const Model& model, const Batch& example, const RunFile
       exported.largest_error = std::max(exported.largest_error, result.error);
     }
   }
-  const NamedOutputs first = values_of(cases.front().inputs), last = values_of(cases.back().inputs);
-  exported.inputs = ports_of(first.names, first.tensors, last.tensors);
-  exported.outputs = ports_of(cases.front().expected.names, cases.front().expected.tensors,
-                              cases.back().expected.tensors);
+  const Case &first = cases.front(), &last = cases.back();
+  const std::int64_t size = first.inputs.size(), last_size = last.inputs.size();
+  const NamedOutputs inputs = values_of(first.inputs), last_inputs = values_of(last.inputs);
+  exported.inputs = ports_of({inputs, size}, {last_inputs, last_size});
+  exported.outputs = ports_of({first.expected, size}, {last.expected, last_size});
   return exported;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <torch/types.h>
@@ -13,12 +14,21 @@
 
 namespace lockstep::exporting {
 
-// One input or output of an exported model. A dimension without a size is that of the batch.
+// The size of one dimension: a number, or a name if it depends on the size of the batch. Sizes with
+// the same name are equal; "batch" is the size of the batch itself.
+using PortSize = std::variant<std::int64_t, std::string>;
+inline constexpr const char* kBatchSize = "batch";
+
+// One input or output of an exported model.
 struct Port {
   std::string name;
   torch::ScalarType type = torch::kFloat32;
-  std::vector<std::optional<std::int64_t>> sizes;
+  std::vector<PortSize> sizes;
 };
+
+// The name of a size that is not that of the batch but depends on it, for example twice that size.
+// Each dimension of each port has its own: "logits_dim_0".
+std::string other_size_name(const std::string& port, std::size_t dimension);
 
 // Describes the exported file to the user.
 struct Exported {

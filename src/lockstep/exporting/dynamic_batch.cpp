@@ -59,19 +59,24 @@ class Comparison {
     }
   }
 
-  static void leave_out_sizes(jit::Value& value, const jit::Value& other) {
+  void leave_out_sizes(jit::Value& value, const jit::Value& other) const {
     const auto type = value.type()->cast<c10::TensorType>();
     const auto other_type = other.type()->cast<c10::TensorType>();
     if (!type || !other_type) return;
     const auto sizes = type->sizes().sizes(), other_sizes = other_type->sizes().sizes();
     if (!sizes || !other_sizes) return;
     if (sizes->size() != other_sizes->size()) refuse(*value.node(), "the number of dimensions");
-    std::vector<c10::optional<std::int64_t>> kept;
+    std::vector<c10::ShapeSymbol> kept;
     for (std::size_t i = 0; i < sizes->size(); ++i) {
-      const bool is_same = (*sizes)[i] == (*other_sizes)[i];
-      kept.push_back(is_same ? (*sizes)[i] : c10::optional<std::int64_t>());
+      const auto size = (*sizes)[i], other_size = (*other_sizes)[i];
+      if (size && size == other_size) {
+        kept.push_back(c10::ShapeSymbol::fromStaticSize(*size));
+      } else {
+        const bool is_batch = size == size_ && other_size == other_size_;
+        kept.push_back(is_batch ? symbol_ : c10::ShapeSymbol::newSymbol());
+      }
     }
-    value.setType(type->withSymbolicShapes(c10::SymbolicShape(kept)));
+    value.setType(type->withSymbolicShapes(c10::SymbolicShape(std::move(kept))));
   }
 
   void compare(jit::Node& node, const jit::Node& other,
@@ -143,6 +148,7 @@ class Comparison {
   jit::Graph& other_;
   std::int64_t size_, other_size_;
   std::size_t batched_input_;
+  const c10::ShapeSymbol symbol_ = c10::ShapeSymbol::newSymbol();  // the size of the batch in types
   std::unordered_map<const jit::Value*, const jit::Value*> same_;  // of the other graph to this one
   jit::Value* computed_ = nullptr;
 };

@@ -17,7 +17,8 @@ struct TracedGraph {
 
 // Changes `graph.graph`. A number n that is a * (size of the batch) + b for both sizes is computed
 // from the first dimension of input `batched_input`. Sizes in the types of values that differ are
-// left out. Throws ConfigError if the graphs differ in anything else.
+// left out: those that are the size of the batch have one symbol, all others a symbol each. Throws
+// ConfigError if the graphs differ in anything else.
 void make_batch_dynamic(const TracedGraph& graph, const TracedGraph& other,
                         std::size_t batched_input);
 

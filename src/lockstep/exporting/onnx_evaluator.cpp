@@ -23,7 +23,8 @@ void check_input(const Port& port, const torch::Tensor& tensor) {
   bool fits = tensor.scalar_type() == port.type &&
               tensor.dim() == static_cast<std::int64_t>(port.sizes.size());
   for (std::size_t d = 0; fits && d < port.sizes.size(); ++d) {
-    fits = !port.sizes[d] || *port.sizes[d] == tensor.size(static_cast<std::int64_t>(d));
+    const auto* const size = std::get_if<std::int64_t>(&port.sizes[d]);
+    fits = size == nullptr || *size == tensor.size(static_cast<std::int64_t>(d));
   }
   if (!fits) {
     throw DataError("ONNX: expected the input {}, got {}", describe(port), data::describe(tensor));

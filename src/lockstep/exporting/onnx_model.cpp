@@ -110,9 +110,13 @@ ProtoMessage encode_node(const OnnxNode& node) {
 
 ProtoMessage encode_port(const Port& port) {
   ProtoMessage shape;
-  for (const auto& size : port.sizes) {
+  for (const PortSize& size : port.sizes) {
     ProtoMessage dimension;
-    size ? dimension.integer(kDimValue, *size) : dimension.bytes(kDimParam, "batch");
+    if (const auto* const number = std::get_if<std::int64_t>(&size)) {
+      dimension.integer(kDimValue, *number);
+    } else {
+      dimension.bytes(kDimParam, std::get<std::string>(size));
+    }
     shape.message(kDim, dimension);
   }
   ProtoMessage tensor;
@@ -195,15 +199,16 @@ OnnxNode decode_node(std::string_view message) {
   return node;
 }
 
-std::vector<std::optional<std::int64_t>> decode_shape(std::string_view message) {
-  std::vector<std::optional<std::int64_t>> sizes;
+std::vector<PortSize> decode_shape(std::string_view message) {
+  std::vector<PortSize> sizes;
   each_field(message, [&](const ProtoField& dimension) {
     if (dimension.number != kDim) return;
-    std::optional<std::int64_t> size;
+    PortSize size;
     each_field(dimension.bytes, [&](const ProtoField& field) {
       if (field.number == kDimValue) size = field.integer();
+      if (field.number == kDimParam) size = std::string(field.bytes);
     });
-    sizes.push_back(size);
+    sizes.push_back(std::move(size));
   });
   return sizes;
 }

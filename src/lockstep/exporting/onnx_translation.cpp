@@ -346,8 +346,7 @@ OnnxModel Translation::run() {
   const auto inputs = trace_.graph->inputs();
   for (std::size_t i = 0; i < trace_.inputs.size(); ++i) {
     const jit::Value& input = *inputs[i + 1];  // the first one is the module
-    model_.inputs.push_back(
-        {.name = trace_.inputs[i], .type = type_of(input), .sizes = sizes_of(input)});
+    model_.inputs.push_back(port_of(trace_.inputs[i], input));
     set(input, {.name = trace_.inputs[i]});
   }
   for (const jit::Node* const node : trace_.graph->nodes()) translate(*node);
@@ -438,9 +437,33 @@ void Translation::add_outputs() {
                             .name = "result_" + name,
                             .inputs = {name_of(found[i])},
                             .outputs = {name}});
-    const jit::Value& value = *values[i];
-    model_.outputs.push_back({.name = name, .type = type_of(value), .sizes = sizes_of(value)});
+    model_.outputs.push_back(port_of(name, *values[i]));
   }
+}
+
+// Inputs differ only in the size of the batch, so a symbol in the type of an input is that size.
+bool Translation::is_batch_size(const c10::ShapeSymbol& size) const {
+  for (const jit::Value* const input : trace_.graph->inputs().slice(1)) {
+    const auto sizes = input->type()->expectRef<c10::TensorType>().symbolic_sizes().sizes();
+    if (sizes && std::ranges::find(*sizes, size) != sizes->end()) return true;
+  }
+  return false;
+}
+
+Port Translation::port_of(const std::string& name, const jit::Value& value) const {
+  Port port{.name = name, .type = type_of(value), .sizes = {}};
+  const auto sizes = sizes_of(value);
+  const auto& symbols = value.type()->expectRef<c10::TensorType>().symbolic_sizes();
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d]) {
+      port.sizes.emplace_back(*sizes[d]);
+    } else if (is_batch_size(symbols[d])) {
+      port.sizes.emplace_back(kBatchSize);
+    } else {
+      port.sizes.emplace_back(other_size_name(name, d));
+    }
+  }
+  return port;
 }
 
 std::string Translation::name_of(const OnnxValue& value) {

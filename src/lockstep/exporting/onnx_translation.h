@@ -159,6 +159,8 @@ class Translation {
   bool translate_structure(const torch::jit::Node& node);  // lists, constants, attributes
   bool fold(const torch::jit::Node& node);                 // computes an operation on constants now
   void add_outputs();
+  bool is_batch_size(const c10::ShapeSymbol& size) const;
+  Port port_of(const std::string& name, const torch::jit::Value& value) const;
   std::string name_of(const OnnxValue& value);
   const OnnxValue& value(const torch::jit::Value& value) const;
   void set(const torch::jit::Value& value, OnnxValue found);
