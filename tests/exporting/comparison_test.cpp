@@ -32,8 +32,10 @@ TEST(Comparison, SaysWhatWasCompared) {
 }
 
 TEST(Comparison, DifferencesAreRelativeToTheLargestValue) {
-  // The largest output is 8 for five samples, so 4e-5 is half of the tolerance.
-  const auto file = [](const torch::Tensor& x) { return x.size(0) == 1 ? x * 2 : x * 2 + 4e-5; };
+  // The largest output is twice the largest input, so the difference is half of the tolerance.
+  const auto file = [](const torch::Tensor& x) {
+    return x.size(0) == 1 ? x * 2 : x * 2 + x.abs().max() * 1e-5;
+  };
   EXPECT_NEAR(compare(file).largest_error, 5e-6, 1e-6);
   const std::string message = testing::error_of([&] { compare(file, 1e-6); });
   EXPECT_THAT(message, AllOf(HasSubstr("model.onnx is not kept"), HasSubstr("'output'"),
@@ -64,6 +66,60 @@ TEST(Comparison, InfinityAndNanMustBeAtTheSamePlaces) {
   };
   EXPECT_EQ(run(0).largest_error, 0);  // log(-2) is NaN in both
   EXPECT_THAT(testing::error_of([&] { run(3); }), HasSubstr("NaN"));
+}
+
+// What a trace makes of a model: its numbers for the example are constants of the file.
+TEST(Comparison, AFileThatIsRightOnlyForTheExampleIsRefused) {
+  const Model model =
+      testing::Function([](const torch::Tensor& x) { return x / x.abs().max().item<float>(); });
+  const auto baked = [](const Batch& inputs) { return std::vector{inputs["x"] / 4}; };
+  const std::string message = testing::error_of([&] {
+    compare_outputs(model, kPairs, baked, {.file = "model.onnx", .dynamic_batch = false});
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("model.onnx is not kept"), HasSubstr("batch of 2"),
+                             HasSubstr("other values"), HasSubstr("torch::where")));
+  const auto right = [](const Batch& inputs) {
+    return std::vector{inputs["x"] / inputs["x"].abs().max()};
+  };
+  const Exported exported =
+      compare_outputs(model, kPairs, right, {.file = "model.onnx", .dynamic_batch = false});
+  EXPECT_THAT(exported.checked_sizes, ElementsAre(2));
+}
+
+TEST(Comparison, OtherValuesThatTheModelRefusesAreNotCompared) {
+  const Model model = testing::Function([](const torch::Tensor& x) {
+    if (x.max().item<float>() < 4) throw DataError("too small");
+    return x * 2;
+  });
+  const auto run = [](const Batch& inputs) { return std::vector{inputs["x"] * 2}; };
+  EXPECT_EQ(
+      compare_outputs(model, kPairs, run, {.file = "f", .dynamic_batch = false}).largest_error, 0);
+}
+
+// Columns of indices may have different ranges, so then only the rows change places.
+TEST(Comparison, OtherIntegersAreThoseThatTheModelTakes) {
+  const Model model = testing::Function([](const torch::Tensor& x) {
+    if (x.select(1, 0).max().item<std::int64_t>() > 1) throw DataError("out of range");
+    return x * x[0][0].item<std::int64_t>();
+  });
+  const Batch columns = {{"x", torch::tensor({{1, 7, 8, 9}, {0, 5, 6, 4}})}};
+  const auto baked = [](const Batch& inputs) { return std::vector{inputs["x"] * 1}; };
+  EXPECT_THAT(testing::error_of([&] {
+                compare_outputs(model, columns, baked, {.file = "f", .dynamic_batch = false});
+              }),
+              HasSubstr("other values"));
+}
+
+// The tolerance is relative to what the output usually is: a sigmoid may be almost 0.
+TEST(Comparison, TinyOutputsOfOtherValuesNeedNoDigits) {
+  const Model model = testing::Function([](const torch::Tensor& x) { return (x * 9).exp(); });
+  const Batch inputs = {{"x", torch::full({2, 2}, 2.0F)}};
+  const auto run = [](const Batch& given) {
+    return std::vector{(given["x"] * 9).exp() + torch::full({2, 2}, 1e-6F)};
+  };
+  EXPECT_LT(
+      compare_outputs(model, inputs, run, {.file = "f", .dynamic_batch = false}).largest_error,
+      1e-9);
 }
 
 TEST(Comparison, AModelThatRefusesOneSampleIsComparedWithFour) {

@@ -72,5 +72,26 @@ TEST(TorchScript, AFileThatComputesSomethingElseIsNotKept) {
   EXPECT_FALSE(std::filesystem::exists(folder / "model.pt"));
 }
 
+// A trace with one size of a batch is right for its example, whatever the model does.
+TEST(TorchScript, AFixedBatchSizeIsCheckedWithOtherValuesToo) {
+  const TemporaryDirectory folder;
+  const Batch inputs = {{"x", torch::ones({1, 4})}};
+  const auto write = [&](const testing::FunctionImpl::Function& function) {
+    to_torchscript(Model(testing::Function(function)), inputs, folder / "model.pt",
+                   {.dynamic_batch = false});
+  };
+  EXPECT_THAT(testing::error_of(
+                  [&] { write([](const torch::Tensor& x) { return x / x.sum().item<float>(); }); }),
+              HasSubstr("other values"));
+  EXPECT_THAT(
+      testing::error_of([&] {
+        write([](const torch::Tensor& x) { return x.mean().item<float>() > 0 ? x * 2 : x * 3; });
+      }),
+      HasSubstr("other values"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "model.pt"));
+  write([](const torch::Tensor& x) { return x / x.sum(); });
+  EXPECT_TRUE(std::filesystem::exists(folder / "model.pt"));
+}
+
 }  // namespace
 }  // namespace lockstep::exporting

@@ -44,7 +44,8 @@ std::string describe(const Port& port);
 
 struct ComparisonOptions {
   std::string file;           // for messages
-  bool dynamic_batch = true;  // compares two other sizes of a batch than those that were traced
+  bool dynamic_batch = true;  // compares two other sizes of a batch than those that were traced;
+                              // else the example's own
   double tolerance = 1e-5;    // largest difference, relative to the largest value of an output
   std::vector<std::string> output_names = {};  // as in TraceOptions
 };
@@ -52,9 +53,10 @@ struct ComparisonOptions {
 // Computes the outputs of a file, in the order of the model's outputs.
 using RunFile = std::function<std::vector<torch::Tensor>(const Batch& inputs)>;
 
-// Runs model and file and compares their outputs. Throws ConfigError, which names the output and
-// the difference, if they are not the same within the tolerance. NaN and infinity must be at the
-// same places; integers must be equal.
+// Runs model and file and compares their outputs, also for inputs with other values than the
+// example's, unless the model refuses these. Throws ConfigError, which names the output and the
+// difference, if they are not the same within the tolerance. NaN and infinity must be at the same
+// places; integers must be equal.
 Exported compare_outputs(const Model& model, const Batch& example, const RunFile& run,
                          const ComparisonOptions& options);
 

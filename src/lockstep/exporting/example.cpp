@@ -51,15 +51,51 @@ void check_device(const std::string& name, const torch::Tensor& tensor) {
                     name, tensor.device().str());
 }
 
+bool is_batched(const torch::Tensor& tensor, std::int64_t samples) {
+  return tensor.dim() > 0 && tensor.size(0) == samples && samples > 0;
+}
+
+// About as large as before, so that rounding errors are, too. A sum has the other sign, in most
+// cases. Zeros become other numbers.
+torch::Tensor with_other_numbers(const torch::Tensor& tensor) {
+  constexpr double kScale = -0.75, kWave = 0.2;
+  const torch::Tensor own = tensor.to(torch::kFloat64);
+  const double largest = own.nan_to_num(0.0, 0.0, 0.0).abs().max().item<double>();
+  const torch::Tensor wave = torch::arange(own.numel(), torch::kFloat64).cos().view(own.sizes());
+  return (own * kScale + wave * (kWave * (largest > 0 ? largest : 1))).to(tensor.scalar_type());
+}
+
+// Some values of a row twice and others not at all, so that also their sum and maximum may change.
+torch::Tensor with_other_positions(const torch::Tensor& tensor) {
+  const std::int64_t count = tensor.size(-1);
+  const torch::Tensor halves = torch::div(torch::arange(count, torch::kInt64), 2, "floor");
+  return tensor.index_select(-1, (halves + 1).remainder(count));
+}
+
 }  // namespace
 
 Batch with_batch_size(const Batch& inputs, std::int64_t samples) {
   const std::int64_t have = inputs.size();
   Batch result;
   for (const auto& [key, tensor] : inputs) {
-    const bool is_batched = tensor.dim() > 0 && tensor.size(0) == have && have > 0;
     const torch::Tensor rows = torch::arange(samples, torch::kInt64).remainder(have > 0 ? have : 1);
-    result.set(key, is_batched ? tensor.index_select(0, rows) : tensor);
+    result.set(key, is_batched(tensor, have) ? tensor.index_select(0, rows) : tensor);
+  }
+  return result;
+}
+
+Batch with_other_values(const Batch& inputs, const OtherValuesOptions& options) {
+  Batch result;
+  for (const auto& [key, tensor] : inputs) {
+    const bool has_rows = is_batched(tensor, inputs.size());
+    torch::Tensor changed = has_rows ? tensor.roll({1}, {0}) : tensor;
+    if (tensor.is_floating_point() && tensor.numel() > 0) {
+      changed = with_other_numbers(changed);
+    } else if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false) && has_rows &&
+               tensor.dim() > 1 && tensor.numel() > 0 && options.positions) {
+      changed = with_other_positions(changed);
+    }
+    result.set(key, changed);
   }
   return result;
 }

@@ -15,6 +15,17 @@ namespace lockstep::exporting {
 // whose first dimension is not that of the batch are not changed.
 Batch with_batch_size(const Batch& inputs, std::int64_t samples);
 
+struct OtherValuesOptions {
+  // Integers are moved inside of their rows, too. A model may refuse that, for example if each
+  // column has a range of its own.
+  bool positions = true;
+};
+
+// Inputs of the same shapes with other values, the same ones in every call. The rows of a batch
+// change places, and floating-point numbers change their signs and magnitudes. Integers and
+// booleans may be tokens, lengths or masks, so a tensor keeps to the values that it has.
+Batch with_other_values(const Batch& inputs, const OtherValuesOptions& options = {});
+
 // The outputs of a model, each with its name.
 struct NamedOutputs {
   std::vector<std::string> names;
