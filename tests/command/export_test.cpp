@@ -73,6 +73,25 @@ TEST_F(Export, TheFormatAloneNamesAFileInTheRun) {
   EXPECT_THAT(neither.errors, HasSubstr("--format"));
 }
 
+// It would lose the state of the optimizer, and the run could not be resumed.
+TEST_F(Export, TheCheckpointThatIsReadIsNotReplaced) {
+  train();
+  const std::string best = path("run/checkpoints/best.pth"), model = path("model.pth");
+  std::filesystem::copy_file(best, model);
+  const std::string before = read_file(best);
+  const auto refused = [&](const std::vector<std::string>& words) {
+    const Ran ran = run_command(words);
+    EXPECT_EQ(ran.code, kBadUsage);
+    EXPECT_THAT(ran.errors, AllOf(HasSubstr("would be replaced"), HasSubstr("--output")));
+  };
+  refused({"export", model, "--format", "pth"});
+  refused({"export", path("run"), "--output", path("run/../run/checkpoints/best.pth")});
+  refused({"export", best, "--output", best, "--format", "onnx"});
+  EXPECT_EQ(read_file(best), before);
+  EXPECT_EQ(read_file(model), before);
+  EXPECT_EQ(run_command({"export", model, "--output", path("weights.pth")}).code, kDone);
+}
+
 TEST_F(Export, AFileOfOneBatchSize) {
   train();
   const Ran ran = run_export({"--output", path("model.bin"), "--format", "onnx",

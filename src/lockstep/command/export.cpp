@@ -82,6 +82,17 @@ void check_output(const ExportCommandOptions& options, const std::string& format
   }
 }
 
+// A checkpoint has more than the weights. Replaced by an export, it could not be resumed.
+void check_keeps_checkpoint(const ExportCommandOptions& options) {
+  const fs::path checkpoint = find_checkpoint(options.run);
+  std::error_code is_new;
+  if (!fs::equivalent(options.output, checkpoint, is_new)) return;
+  throw ConfigError(
+      "--output {}: this is the checkpoint that is exported, and it would be replaced; give "
+      "--output with another name",
+      options.output);
+}
+
 // The weights of one network, without its name, or all of them.
 StateDict chosen_weights(const StateDict& all, const std::optional<std::string>& model) {
   if (!model) return all;
@@ -207,6 +218,7 @@ int export_model(ExportCommandOptions options) {
   options.output = output_of(options);
   const std::string format = format_of(options);
   check_output(options, format);
+  check_keeps_checkpoint(options);
   if (format == "safetensors" || format == "pth") return export_weights(options);
   const SavedRun run = open_saved_run(options.run);
   if (!run.is_primary) return kDone;
