@@ -1,6 +1,7 @@
 """What the checks of this folder share. Each check is a program of its own, which scripts/interop starts with
   LOCKSTEP  the lockstep program
 and in an empty folder, in which it may write. It ends with 0 if what it says in its first lines is true."""
+import csv
 import os
 import subprocess
 import textwrap
@@ -49,6 +50,19 @@ def checkpoint(logdir, name="last"):
     import torch
 
     return torch.load(f"{logdir}/checkpoints/{name}.pth")
+
+
+def metrics_of(logdir, loader):
+    """The metrics of a loader that the run has in its CSV file: by name, a list of (epoch, value)."""
+    found = {}
+    with open(f"{logdir}/logs/{loader}.csv") as file:
+        for row in csv.DictReader(file):
+            step = int(row.pop("step"))
+            for name, value in row.items():
+                if value:
+                    found.setdefault(name, []).append((step, float(value)))
+    assert found, f"{logdir}/logs/{loader}.csv has no metrics"
+    return found
 
 
 def weights_of(output):

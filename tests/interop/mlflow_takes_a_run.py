@@ -1,4 +1,5 @@
-"""A real MLflow server takes runs: parameters, metrics, files, the model, their end, and a resume."""
+"""A real MLflow server takes runs: parameters, the metrics of our CSV files, files, the model, the end, and a resume."""
+import math
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import time
 import urllib.request
 
 import mlflow
-from common import LOCKSTEP, lockstep, train
+from common import LOCKSTEP, lockstep, metrics_of, train
 
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
@@ -40,8 +41,18 @@ try:
     assert run.info.status == "FINISHED", run.info
     assert run.info.run_name == "run"
     assert run.data.params["optimizer"] == "Adam" and float(run.data.params["lr"]) == 0.01, run.data.params
-    losses = client.get_metric_history(run.info.run_id, "valid/loss")
-    assert [point.step for point in losses] == [1, 2]
+
+    def check_metrics(epochs):
+        for loader in ("train", "valid"):
+            for metric, expected in metrics_of("run", loader).items():
+                key = f"{loader}/{metric.replace('/', '.')}"
+                found = sorted((point.step, point.value) for point in client.get_metric_history(run.info.run_id, key))
+                assert [step for step, _ in found] == [step for step, _ in expected], (key, found, expected)
+                for (_, value), (_, other) in zip(found, expected):
+                    assert math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12), (key, found, expected)
+            assert [step for step, _ in metrics_of("run", loader)["loss"]] == epochs
+
+    check_metrics([1, 2])
 
     def files(folder=None):
         found = []
@@ -63,7 +74,7 @@ try:
     # A resume goes on with the same MLflow run, although a parameter has another value.
     lockstep("run", "-C", "config.yml", "--logdir", "run", "--resume", "last", "--num-epochs", "3", env=env)
     assert len(runs()) == 1
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "valid/loss")] == [1, 2, 3]
+    check_metrics([1, 2, 3])
     assert runs()[0].info.status == "FINISHED"
 
     # Names and values that MLflow does not take do not lose anything else.

@@ -1,10 +1,11 @@
-"""TensorBoard reads what we log: scalars, images, hyper-parameters, text, histograms, and the graph of the model."""
-import csv
+"""TensorBoard reads what we log: the scalars of the CSV files, images, hyper-parameters as text, histograms of the weights,
+and a graph of the model."""
 import glob
+import math
 import os
 
 import tensorboard
-from common import CONFIG, train
+from common import CONFIG, checkpoint, metrics_of, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 train("run", config=CONFIG.replace("callbacks: [", "callbacks: [HistogramsCallback, GraphCallback, "))
@@ -16,19 +17,24 @@ def events(folder):
     return found
 
 
+scalars = 0
+for loader in ("train", "valid"):
+    logged = events(loader)
+    assert "loss" in metrics_of("run", loader)
+    for metric, expected in metrics_of("run", loader).items():
+        points = logged.Scalars(f"{metric}/epoch")
+        assert [point.step for point in points] == [step for step, _ in expected] == [1, 2], (metric, points)
+        for point, (_, value) in zip(points, expected):  # an event has float32
+            assert math.isclose(point.value, value, rel_tol=1e-6, abs_tol=1e-9), (loader, metric, point, value)
+        scalars += 1
 valid = events("valid")
-assert "loss/epoch" in valid.Tags()["scalars"], valid.Tags()
-points = valid.Scalars("loss/epoch")
-assert [point.step for point in points] == [1, 2]
-with open("run/logs/valid.csv") as file:
-    rows = list(csv.DictReader(file))
-for row, point in zip(rows, points):
-    assert abs(float(row["loss"]) - point.value) < 1e-6
 images = valid.Images("confusion_matrix")
 assert [image.step for image in images] == [1, 2]
 assert images[0].encoded_image_string.startswith(b"\x89PNG") and images[0].width > 0
 top = events("")
-assert "hparams/text_summary" in top.Tags()["tensors"] or "hparams" in top.Tags()["tensors"], top.Tags()
+tag = next(tag for tag in ("hparams/text_summary", "hparams") if tag in top.Tags()["tensors"])
+text = top.Tensors(tag)[0].tensor_proto.string_val[0].decode()
+assert "optimizer: Adam" in text and "lr: 0.01" in text, text
 folders = sorted({os.path.relpath(os.path.dirname(file), "run/tensorboard")
                   for file in glob.glob("run/tensorboard/**/*tfevents*", recursive=True)})
 histograms, nodes = {}, []
@@ -38,10 +44,16 @@ for folder in folders:
         histograms[tag] = found.Histograms(tag)
     if found.Tags()["graph"]:
         nodes = [node.name for node in found.Graph().node]
-weight = [tag for tag in histograms if "0.weight" in tag]
-assert weight, (folders, list(histograms))
-last = histograms[weight[0]][-1].histogram_value
-assert last.num == 4 * 8 and last.min <= last.max and abs(sum(last.bucket) - last.num) < 1e-6, last
+# The last histogram of an epoch is that of the weights in its checkpoint.
+weights = checkpoint("run")["model_state_dict"]
+for name in ("0.weight", "0.bias", "3.weight"):
+    assert f"weights/{name}" in histograms and f"gradients/{name}" in histograms, (folders, list(histograms))
+    last = histograms[f"weights/{name}"][-1].histogram_value
+    values = weights[name].double()
+    assert last.num == values.numel() and math.isclose(sum(last.bucket), last.num), (name, last)
+    for found, expected in ((last.min, values.min()), (last.max, values.max()), (last.sum, values.sum()),
+                            (last.sum_squares, values.square().sum())):
+        assert math.isclose(found, expected.item(), rel_tol=1e-5, abs_tol=1e-5), (name, last, expected)
 assert len(nodes) > 4 and len(set(nodes)) == len(nodes), nodes
-print(f"TensorBoard {tensorboard.version.VERSION}: {len(valid.Tags()['scalars'])} scalars, {len(images)} images, "
+print(f"TensorBoard {tensorboard.version.VERSION}: {scalars} scalars, {len(images)} images, "
       f"{len(histograms)} histograms, a graph of {len(nodes)} nodes")
