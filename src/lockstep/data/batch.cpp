@@ -160,11 +160,14 @@ void Batch::erase_other(std::string_view key) {
 Batch Batch::to(torch::Device device) const {
   // From ordinary memory, a copy to a GPU waits for all that the GPU has to do before it. From
   // pinned memory it does not. LibTorch keeps that memory until the copy is done, and then reuses
-  // it.
+  // it. pin_memory() would return a tensor as it is that is pinned already, and the caller may
+  // change that one before the copy is done. It would also fail for an expanded tensor.
   const auto moved_tensor = [&](const torch::Tensor& tensor) {
     const bool pins = device.is_cuda() && tensor.device().is_cpu() &&
                       tensor.layout() == torch::kStrided && tensor.numel() > 0;
-    return (pins ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/true);
+    if (!pins) return tensor.to(device, /*non_blocking=*/true);
+    const torch::Tensor pinned = torch::empty_like(tensor, tensor.options().pinned_memory(true));
+    return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
   };
   Batch moved = *this;
   for (auto& [key, tensor] : moved.entries_) tensor = moved_tensor(tensor);
