@@ -32,7 +32,9 @@ GradientMessage::GradientMessage(std::vector<torch::Tensor> parameters)
   for (const auto& parameter : parameters_) size += parameter.numel();
   const torch::Tensor& first = parameters_.front();
   array_ = torch::zeros({size}, torch::dtype(type_of(first)).device(first.device()));
-  head_ = array_.narrow(0, 0, head).cpu();  // the same memory if the array is there
+  head_ = array_.device().is_cpu()
+              ? array_.narrow(0, 0, head)
+              : torch::zeros({head}, torch::dtype(array_.scalar_type()).pinned_memory(on_gpu()));
   std::int64_t begin = head;
   for (const auto& parameter : parameters_) {
     gradients_.push_back(array_.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
@@ -41,9 +43,10 @@ GradientMessage::GradientMessage(std::vector<torch::Tensor> parameters)
 }
 
 // Waits for the device on which the array is, if it is not on the CPU.
-void GradientMessage::fetch_head() const {
+void GradientMessage::fetch_head() {
+  if (std::exchange(has_sum_, true) || array_.device().is_cpu()) return;
   const torch::NoGradGuard no_grad;
-  if (!array_.device().is_cpu()) torch::Tensor(head_).copy_(array_.narrow(0, 0, head_.numel()));
+  head_.copy_(array_.narrow(0, 0, head_.numel()));
 }
 
 double GradientMessage::number(std::size_t index) const {
@@ -64,8 +67,11 @@ void GradientMessage::write_head(const Head& head) {
   for (std::size_t i = 0; i < head.place.size(); ++i) {
     set_number(kPlace + i, static_cast<double>(head.place[i]));
   }
+  has_sum_ = false;
+  if (array_.device().is_cpu()) return;
   const torch::NoGradGuard no_grad;
-  if (!array_.device().is_cpu()) array_.narrow(0, 0, head_.numel()).copy_(head_);
+  // Does not wait. The copy is done before the sum is, and head_ is written again only after that.
+  array_.narrow(0, 0, head_.numel()).copy_(head_, /*non_blocking=*/on_gpu());
 }
 
 void GradientMessage::write_gradient(std::size_t index, const Contribution& contribution) {
@@ -87,7 +93,7 @@ void GradientMessage::write_gradient(std::size_t index, const Contribution& cont
   if (contribution.weight != 1) written.mul_(contribution.weight);
 }
 
-bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ranks) const {
+bool GradientMessage::has_place(const std::array<std::int64_t, 3>& place, int ranks) {
   fetch_head();
   for (std::size_t i = 0; i < place.size(); ++i) {
     if (number(kPlace + i) != static_cast<double>(place[i]) * ranks) return false;

@@ -44,22 +44,26 @@ class GradientMessage {
   void write_gradient(std::size_t index, const Contribution& contribution);
 
   // After the sum: whether all ranks had this place in their heads.
-  bool has_place(const std::array<std::int64_t, 3>& place, int ranks) const;
+  bool has_place(const std::array<std::int64_t, 3>& place, int ranks);
 
   // After the sum: replaces the gradients of all parameters that have a mark by the mean. A
   // parameter without a gradient gets one. Changes nothing if the sum of all weights is 0.
   void read_means();
 
  private:
-  void fetch_head() const;
+  bool on_gpu() const { return array_.is_cuda(); }
+  void fetch_head();
   double number(std::size_t index) const;
   void set_number(std::size_t index, double value);
 
   std::vector<torch::Tensor> parameters_;
   torch::Tensor array_;
-  torch::Tensor
-      head_;  // the numbers before the gradients: a part of the array, or its copy on the CPU
-  std::vector<torch::Tensor> gradients_;  // views of it, in the shapes of the parameters
+  // The numbers before the gradients: a part of the array, or its copy on the CPU. The copy of an
+  // array on a GPU is in pinned memory, so that backward() does not wait for the GPU when it is
+  // sent.
+  torch::Tensor head_;
+  bool has_sum_ = false;                  // whether head_ was fetched after the sum
+  std::vector<torch::Tensor> gradients_;  // views of the array, in the shapes of the parameters
 };
 
 }  // namespace lockstep::dist
