@@ -178,9 +178,10 @@ class Segment : public torch::CustomClassHolder {
           "inplace(false) in its first layer",
           name_, i);
     }
-    // A forward pass changes few buffers. Only these have to be restored.
+    // A forward pass changes few buffers. Only these have to be restored. On a device all are: the
+    // host would have to wait for the comparison.
     std::erase_if(buffers_, [](const ChangedBuffer& item) {
-      return item.buffer.detach().equal(item.before);
+      return item.buffer.device().is_cpu() && item.buffer.detach().equal(item.before);
     });
     output_requires_grad_.clear();
     for (Tensor& output : outputs) {
