@@ -1,11 +1,14 @@
 #include "lockstep/optim/flat_parameters.h"
 
+#include <cmath>
+#include <limits>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
 #include "tests/optim/problem.h"
+#include "tests/support/allocated_peak.h"
 
 namespace lockstep::optim {
 namespace {
@@ -243,6 +246,29 @@ TEST(FlatParameters, GradNormIsTorchsAndDoesNotDependOnThreads) {
   EXPECT_EQ(alone, together);
   EXPECT_NEAR(flat.grad_norm_tensor().item<double>(), exact, 1e-12 * exact);
   EXPECT_EQ(flat.grad_norm_tensor().scalar_type(), torch::kFloat64);
+}
+
+// As on a GPU: for bfloat16 there are no kernels of our own on the CPU.
+TEST(FlatParameters, GradientsWithoutKernelsAreReadInPieces) {
+  const std::int64_t count = (std::int64_t{1} << 23) + 5;  // two pieces and a bit
+  const torch::Tensor weight = torch::zeros({count}, torch::kBFloat16).requires_grad_();
+  const FlatParameters flat({{"weight", weight}});
+  weight.mutable_grad().fill_(2);
+  double norm = 0;
+  const std::int64_t peak_of_norm =
+      allocated_peak_of([&] { norm = flat.grad_norm_tensor().item<double>(); });
+  EXPECT_DOUBLE_EQ(norm, 2 * std::sqrt(static_cast<double>(count)));
+  EXPECT_LT(peak_of_norm, 5 * count) << "all elements as double are 8 bytes each";
+  bool finite = false;
+  const std::int64_t peak_of_check = allocated_peak_of([&] { finite = flat.all_finite(); });
+  EXPECT_TRUE(finite);
+  EXPECT_LT(peak_of_check, 3 * count) << "isfinite() of all needs 4 bytes each and more";
+  for (const std::int64_t place : {std::int64_t{0}, count / 2 + 7, count - 1}) {
+    weight.mutable_grad()[place] = std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(flat.all_finite()) << place;
+    weight.mutable_grad()[place] = 1;
+  }
+  EXPECT_TRUE(flat.all_finite());
 }
 
 TEST(FlatParameters, WithoutGradientsTheirNormIsZero) {

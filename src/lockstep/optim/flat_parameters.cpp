@@ -304,6 +304,18 @@ bool has_kernels(const torch::Tensor& flat) {
          (flat.scalar_type() == torch::kFloat32 || flat.scalar_type() == torch::kFloat64);
 }
 
+// Calls a function with a range of a flat tensor, piece by piece, for operations of LibTorch whose
+// intermediate results are as large as their input: they would need more memory than the gradients
+// themselves. Where we have kernels, the range is one piece: another order of adding would change
+// the bits.
+template <typename Use>
+void for_pieces(const torch::Tensor& flat, const ElementRange& range, const Use& use) {
+  const std::int64_t most = has_kernels(flat) ? range.size() : std::int64_t{1} << 22;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += most) {
+    use(flat.narrow(0, begin, std::min(most, range.end - begin)));
+  }
+}
+
 void squared_norms_of(const torch::Tensor& flat, const ElementRange& range, double* sums) {
   if (flat.scalar_type() == torch::kFloat32) {
     squared_norms<float>(flat, range, sums);
@@ -437,9 +449,13 @@ void FlatParameters::write_marks(std::size_t buffer, std::int64_t set) {
   } else if (has_kernels(message)) {
     write(message.data_ptr<double>());
   } else {
-    const torch::Tensor marks = torch::empty({static_cast<std::int64_t>(to.slices.size()) + 1});
+    // A copy from ordinary memory would wait for the GPU. LibTorch keeps pinned memory until the
+    // copy is done.
+    const bool pins = message.is_cuda();
+    const torch::Tensor marks = torch::empty({static_cast<std::int64_t>(to.slices.size()) + 1},
+                                             torch::dtype(torch::kFloat32).pinned_memory(pins));
     write(marks.data_ptr<float>());
-    message.narrow(0, 0, marks.numel()).copy_(marks);
+    message.narrow(0, 0, marks.numel()).copy_(marks, /*non_blocking=*/pins);
   }
 }
 
@@ -507,8 +523,12 @@ torch::Tensor FlatParameters::grad_norm_tensor() const {
   torch::Tensor total;
   for (const Buffer& buffer : buffers_) {
     if (!buffer.is_trainable()) continue;
-    const torch::Tensor squares = buffer.grads.norm(2, torch::kFloat64).square();
-    total = total.defined() ? total + squares.to(total.device()) : squares;
+    // The norm converts its input to double.
+    for_pieces(buffer.grads, {.begin = 0, .end = buffer.grads.numel()},
+               [&](const torch::Tensor& piece) {
+                 const torch::Tensor squares = piece.norm(2, torch::kFloat64).square();
+                 total = total.defined() ? total + squares.to(total.device()) : squares;
+               });
   }
   return total.defined() ? total.sqrt() : torch::zeros({}, torch::kFloat64);
 }
@@ -543,7 +563,10 @@ bool FlatParameters::all_finite(const Part& part) const {
     const ElementRange range = range_of(part, buffer.grads.numel());
     bool finite = true;
     if (!has_kernels(buffer.grads)) {
-      finite = buffer.grads.narrow(0, range.begin, range.size()).isfinite().all().item<bool>();
+      const torch::Tensor all = torch::ones({}, buffer.grads.options().dtype(torch::kBool));
+      for_pieces(buffer.grads, range,
+                 [&](const torch::Tensor& piece) { all.logical_and_(piece.isfinite().all()); });
+      finite = all.item<bool>();
     } else if (buffer.grads.scalar_type() == torch::kFloat32) {
       finite = all_finite_in<float, std::uint32_t>(buffer.grads, range, 0x7f800000U);
     } else {
