@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/train/device_copies.h"
 #include "tests/support/gpu.h"
 
@@ -13,7 +14,7 @@ class CopiesOfAGpu : public OneGpu {};
 const torch::Device kGpu(torch::kCUDA, 0);
 
 TEST_F(CopiesOfAGpu, HaveTheValuesOfTheMomentAtWhichTheyBegan) {
-  const auto copies = make_device_copies(kGpu);
+  const auto copies = make_device_copies(kGpu, [] {});
   torch::Tensor x = torch::ones({512, 512}, kGpu);
   for (int i = 0; i < 50; ++i) x = x.matmul(torch::eye(512, kGpu));
   const torch::Tensor sum = x.sum();
@@ -23,8 +24,18 @@ TEST_F(CopiesOfAGpu, HaveTheValuesOfTheMomentAtWhichTheyBegan) {
   EXPECT_TRUE(late->get().device().is_cpu());
 }
 
+TEST_F(CopiesOfAGpu, AWaitEndsIfAnotherRankHasFailed) {
+  const auto copies = make_device_copies(kGpu, [] { throw Error("rank 1 failed"); });
+  torch::Tensor busy = torch::ones({8192, 8192}, kGpu);  // for much longer than 20 ms
+  for (int i = 0; i < 50; ++i) busy = busy.matmul(busy).div_(8192);
+  const auto late = copies->read(busy.sum());
+  EXPECT_THROW(late->get(), Error);
+  torch::cuda::synchronize();
+  EXPECT_EQ(late->get().numel(), 1) << "it has arrived, so there is no wait";
+}
+
 TEST_F(CopiesOfAGpu, ABatchArrivesBeforeTheWorkThatUsesIt) {
-  const auto copies = make_device_copies(kGpu);
+  const auto copies = make_device_copies(kGpu, [] {});
   for (int round = 0; round < 20; ++round) {
     torch::Tensor busy = torch::ones({1024, 1024}, kGpu);
     for (int i = 0; i < 10; ++i) busy = busy.matmul(busy).div_(1024);
@@ -36,6 +47,30 @@ TEST_F(CopiesOfAGpu, ABatchArrivesBeforeTheWorkThatUsesIt) {
     EXPECT_TRUE(moved["features"].eq(round).all().item<bool>());
     EXPECT_EQ(moved.list("boxes")[0].device(), kGpu);
   }
+}
+
+// Such a tensor is what expand() of one row gives: all rows are in the same memory.
+TEST_F(CopiesOfAGpu, AnExpandedTensorIsMoved) {
+  const torch::Tensor row = torch::arange(3);
+  const Batch moved = Batch{{"features", row.expand({4, 3})}}.to(kGpu);
+  EXPECT_TRUE(moved["features"].cpu().equal(row.expand({4, 3})));
+}
+
+TEST_F(CopiesOfAGpu, KeepTheLayoutInMemory) {
+  const torch::Tensor images =
+      torch::randn({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  const Batch moved = Batch{{"features", images}}.to(kGpu);
+  EXPECT_EQ(moved["features"].strides(), images.strides());
+  EXPECT_TRUE(moved["features"].cpu().equal(images));
+}
+
+TEST_F(CopiesOfAGpu, APinnedTensorMayBeChangedAtOnce) {
+  torch::Tensor busy = torch::ones({4096, 4096}, kGpu);
+  for (int i = 0; i < 20; ++i) busy = busy.matmul(busy).div_(4096);
+  const torch::Tensor values = torch::ones({1'000'003}).pin_memory();
+  const Batch moved = Batch{{"features", values}}.to(kGpu);  // behind the work of the stream
+  values.zero_();
+  EXPECT_TRUE(moved["features"].eq(1).all().item<bool>());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 TEST(DeviceCopies, AreNotNeededOnTheCpu) {
-  EXPECT_EQ(make_device_copies(torch::kCPU), nullptr);
+  EXPECT_EQ(make_device_copies(torch::kCPU, [] {}), nullptr);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "lockstep/train/device_copies.h"
 
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -16,20 +17,28 @@ c10::Stream current_stream(const torch::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// The event is polled, because c10::Event of older LibTorch has no function that waits.
-void wait_for(const c10::Event& event) {
+// The event is polled, because c10::Event of older LibTorch has no function that waits, and because
+// such a wait could not be ended if another rank fails.
+void wait_for(const c10::Event& event, const std::function<void()>& check) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kCheckInterval(20);
+  Clock::time_point checked = Clock::now();
   for (int turns = 0; !event.query(); ++turns) {
     if (turns < 1000) {
       std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      continue;
     }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (Clock::now() - checked < kCheckInterval) continue;
+    check();
+    checked = Clock::now();
   }
 }
 
 class StreamTensor final : public LateTensor {
  public:
-  explicit StreamTensor(const torch::Tensor& tensor) : done_(tensor.device().type()) {
+  StreamTensor(const torch::Tensor& tensor, std::function<void()> check)
+      : check_(std::move(check)), done_(tensor.device().type()) {
     const torch::NoGradGuard no_grad;
     // The copy from the device to ordinary memory would wait.
     host_ = torch::empty(
@@ -39,11 +48,12 @@ class StreamTensor final : public LateTensor {
   }
 
   const torch::Tensor& get() override {
-    wait_for(done_);
+    wait_for(done_, check_);
     return host_;
   }
 
  private:
+  std::function<void()> check_;
   torch::Tensor host_;
   c10::Event done_;
 };
@@ -82,12 +92,13 @@ class StreamBatch final : public ArrivingBatch {
 
 class StreamCopies final : public DeviceCopies {
  public:
-  explicit StreamCopies(const torch::Device& device)
-      : stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false)) {
+  StreamCopies(const torch::Device& device, std::function<void()> check)
+      : check_(std::move(check)),
+        stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false)) {
   }
 
   std::unique_ptr<LateTensor> read(const torch::Tensor& tensor) override {
-    return std::make_unique<StreamTensor>(tensor);
+    return std::make_unique<StreamTensor>(tensor, check_);
   }
 
   std::unique_ptr<ArrivingBatch> send(const Batch& batch) override {
@@ -95,14 +106,16 @@ class StreamCopies final : public DeviceCopies {
   }
 
  private:
+  std::function<void()> check_;
   c10::Stream stream_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceCopies> make_device_copies(const torch::Device& device) {
+std::unique_ptr<DeviceCopies> make_device_copies(const torch::Device& device,
+                                                 std::function<void()> check) {
   if (device.is_cpu()) return nullptr;
-  return std::make_unique<StreamCopies>(device);
+  return std::make_unique<StreamCopies>(device, std::move(check));
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 // returns null. Tests have copies of their own, which are late and can fail.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,7 +22,7 @@ class LateTensor {
   virtual ~LateTensor() = default;
 
   // Its values, in memory of the host. Waits until the device has computed and sent them. Throws if
-  // the device reports an error. May be called again.
+  // the device reports an error, or another rank has failed. May be called again.
   virtual const torch::Tensor& get() = 0;
 };
 
@@ -49,8 +50,10 @@ class DeviceCopies {
   virtual std::unique_ptr<ArrivingBatch> send(const Batch& batch) = 0;
 };
 
-// Null for the CPU.
-std::unique_ptr<DeviceCopies> make_device_copies(const torch::Device& device);
+// Null for the CPU. While the host waits for a tensor, it calls `check` again and again, which
+// throws to end the wait.
+std::unique_ptr<DeviceCopies> make_device_copies(const torch::Device& device,
+                                                 std::function<void()> check);
 
 // A metric that the device may still be computing.
 struct LateMetric {

@@ -280,7 +280,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
       state_(state_of(plan_)),
       comm_(communicator),
       untrained_(plan_),
-      copies_(make_device_copies(plan_.engine->device())),
+      copies_(make_device_copies(plan_.engine->device(), [this] { comm_.check(); })),
       profiler_(plan_.options.profile),
       totals_(memory_ != nullptr ? memory_->totals : own_totals_) {
   const TrainOptions& options = plan_.options;
