@@ -79,7 +79,9 @@ TEST(UNet, NeedsLessMemoryIfActivationsAreComputedAgain) {
   };
   const double kept = peak(false);
   const double again = peak(true);
-  // Little: the activations of the largest level exist in any case.
+  // The activations of the largest level exist in any case, so little is saved. How little depends
+  // on the size of the net and on what the convolutions of this LibTorch allocate. The bound is
+  // loose, so that it only fails if nothing is saved; the guide has the figures of a larger net.
   EXPECT_LT(again, 0.98 * kept) << again << " " << kept;
 }
 
