@@ -12,6 +12,7 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/pickle.h"
+#include "lockstep/state/hash.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -361,12 +362,48 @@ TEST(LoadByName, TakesACheckpointThatPythonSavedAgain) {
   testing::internal::CaptureStderr();
   EXPECT_TRUE(load_by_name(changed, std::nullopt).state.contains("run"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("has no checksum"));
+  save(folder / "last.pth", {{"epoch", 1}});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_by_name("changed", folder.path()).path, changed) << "by its name, too";
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("has no checksum"));
   const auto alone = write("alone.pth", {{"model_state_dict", weights}});
   try {
     load_by_name(alone, std::nullopt);
     FAIL() << "expected an error";
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("set weights instead of resume"));
+  }
+}
+
+TEST(LoadByName, AFileWithADamagedNameOfItsChecksumIsDamaged) {
+  const TemporaryDirectory folder;
+  const StateDict state{{"model_state_dict", StateDict{{"weight", torch::ones({2})}}},
+                        {"run", StateDict{{"epoch", 1}}}};
+  save(folder / "epoch.0001.pth", state);
+  save(folder / "last.pth", state);
+  std::string bytes = read_file(folder / "last.pth");
+  bytes.at(bytes.find(kChecksumKey)) ^= 1;
+  write_file_atomically(folder / "last.pth", bytes);
+  std::string warning;
+  const auto before = set_warning_handler([&](const std::string& text) { warning = text; });
+  EXPECT_EQ(load_by_name("last", folder.path()).path, folder / "epoch.0001.pth");
+  set_warning_handler(before);
+  EXPECT_THAT(warning, HasSubstr("last.pth: damaged: its last entry is 'bhecksum'"));
+}
+
+TEST(LoadByName, AnOldChecksumInAFileOfPythonIsNamed) {
+  const TemporaryDirectory folder;
+  StateDict state{{"run", StateDict{{"epoch", 3}}}, {"model_state_dict", StateDict()}};
+  const std::string old = content_hash(state);
+  state.set("run", StateDict{{"epoch", 4}});
+  state.set(kChecksumKey, old);
+  const fs::path path = folder / "python.pth";
+  write_file_atomically(path, to_pickle(state));
+  try {
+    load_by_name(path.string(), std::nullopt);
+    FAIL() << "expected an error";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("remove the entry 'checksum'"));
   }
 }
 

@@ -36,8 +36,10 @@ Content read_content(const std::filesystem::path& path) {
   state.erase(kChecksumKey);
   const std::string found = content_hash(state);
   if (found != expected) {
-    throw CheckpointError("damaged: its content hashes to {}, expected {}", found,
-                          printable(expected));
+    throw CheckpointError(
+        "damaged: its content hashes to {}, expected {}; if Python changed it and saved it again, "
+        "remove the entry '{}' there before saving",
+        found, printable(expected), kChecksumKey);
   }
   return {.state = std::move(state), .is_ours = true};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -374,11 +375,24 @@ void Store::load_state(const StateDict& state, const Score& score) {
 
 namespace {
 
+// The last entry of our files is the checksum. If the name of this entry is damaged, the file must
+// not pass for one without a checksum.
+bool ends_with_hash(const StateDict& state) {
+  if (state.size() == 0) return false;
+  const auto* const text = std::prev(state.end())->second.get_if<std::string>();
+  return text != nullptr && text->size() == 16 &&
+         text->find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 // A file that the user named. Python may have changed a checkpoint of ours and saved it again; then
 // it has no checksum.
 StateDict load_named_file(const fs::path& path) {
   auto [state, is_ours] = read(path);
   if (is_ours) return std::move(state);
+  if (ends_with_hash(state)) {
+    throw CheckpointError("checkpoint {}: damaged: its last entry is '{}', expected '{}'",
+                          path.string(), printable(std::prev(state.end())->first), kChecksumKey);
+  }
   if (!state.contains("run") || !state.contains("model_state_dict")) {
     throw CheckpointError(
         "checkpoint {}: was not written by Lockstep: it has no 'run', which says where the run "
@@ -413,7 +427,7 @@ Loaded load_by_name(const std::string& name, const std::optional<fs::path>& fold
   }
   std::string damage;
   try {
-    return {load(wanted), wanted};
+    return {load_named_file(wanted), wanted};
   } catch (const CheckpointError& error) {
     damage = error.what();
   }

@@ -108,8 +108,8 @@ struct Loaded {
 // Resolves `name`, a path to a file or the name of one in `folder` with or without .pth ("best",
 // "last", "epoch.0007"), and loads it. If `name` is not a path and that file is damaged, warns and
 // loads the newest other undamaged checkpoint of the folder; throws CheckpointError if there is
-// none. A path may be a checkpoint of ours that Python changed and saved again: it has no checksum,
-// and a warning says so.
+// none. The named file may be a checkpoint of ours that Python changed and saved again: it has no
+// checksum, and a warning says so.
 Loaded load_by_name(const std::string& name, const std::optional<std::filesystem::path>& folder);
 
 // The folder of the checkpoints of a run with this logdir.
