@@ -30,12 +30,16 @@ std::vector<std::string> files(const fs::path& folder) {
   return names;
 }
 
+void save_scored(Store& store, std::int64_t epoch, double score) {
+  const EpochMetrics metrics{{"valid", {{"loss", score}}}};
+  const auto write = store.decide_epoch({.epoch = epoch, .score = score, .metrics = metrics});
+  write(
+      StateDict{{"epoch", epoch}, {"epoch_metrics", to_state(metrics)}, {"store", store.state()}});
+}
+
 void save_epochs(Store& store, const std::vector<double>& scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    const auto epoch = static_cast<std::int64_t>(i) + 1;
-    const auto write = store.decide_epoch(
-        {.epoch = epoch, .score = scores[i], .metrics = {{"valid", {{"loss", scores[i]}}}}});
-    write(StateDict{{"epoch", epoch}, {"store", store.state()}});
+    save_scored(store, static_cast<std::int64_t>(i) + 1, scores[i]);
   }
 }
 
@@ -151,6 +155,42 @@ TEST(Store, GoesOnFromItsOwnState) {
       << "the saved state must include the epoch in which it was saved";
   EXPECT_EQ(again.best().front().epoch, 2);
   EXPECT_EQ(again.best().front().metrics.at("valid").at("loss"), 0.3);
+}
+
+// The user copied only last.pth and best.pth to another machine.
+TEST(Store, ABestFileWithoutItsOtherNameStaysTheBest) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder / "a", .keep_best = 2});
+  save_epochs(store, {0.3, 0.5});
+  fs::create_directory(folder / "b");
+  for (const char* const name : {"last.pth", "best.pth"}) {
+    fs::copy_file(folder / "a" / name, folder / "b" / name);
+  }
+  Store again({.folder = folder / "b"});
+  again.load_state(load(folder / "b/last.pth").get<StateDict>("store"), by_loss);
+  ASSERT_EQ(again.best().size(), 1u) << "the file of epoch 2 is gone";
+  EXPECT_EQ(again.best_file(), folder / "b/best.pth");
+  save_scored(again, 3, 0.4);
+  EXPECT_EQ(epoch_of(again.best_path()), 1);
+  EXPECT_THAT(files(folder / "b"),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth", "last.pth"));
+  save_scored(again, 4, 0.2);
+  EXPECT_EQ(epoch_of(again.best_path()), 4);
+  EXPECT_THAT(files(folder / "b"),
+              ElementsAre("_metrics.json", "best.pth", "epoch.0004.pth", "last.pth"));
+}
+
+TEST(Store, ABestFileOfAnotherEpochGetsNoOtherName) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  save_epochs(store, {0.3});
+  const StateDict first = store.state();
+  save_epochs(store, {0.2});  // epoch 1 again, with another result
+  fs::remove(folder / "epoch.0001.pth");
+  Store again({.folder = folder.path()});
+  again.load_state(first, by_loss);
+  EXPECT_TRUE(again.best().empty());
+  EXPECT_FALSE(fs::exists(folder / "epoch.0001.pth"));
 }
 
 TEST(Store, AfterAStepBackItKeepsNoFileOfTheOtherFuture) {

@@ -13,6 +13,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/warn.h"
 #include "lockstep/checkpoint/file.h"
+#include "lockstep/state/hash.h"
 
 namespace lockstep::checkpoint {
 namespace fs = std::filesystem;
@@ -335,16 +336,48 @@ StateList list_of(const std::vector<Kept>& all) {
   return entries;
 }
 
-// Those whose files still exist.
-std::vector<Kept> existing(const StateList& entries, const fs::path& folder, const char* what) {
+std::vector<Kept> kept_in(const StateList& entries, const fs::path& folder, const char* what) {
   std::vector<Kept> all;
   for (const auto& value : entries) {
     const auto* entry = value.get_if<StateDict>();
     if (entry == nullptr) throw CheckpointError("{}: expected dictionaries in the list", what);
-    Kept kept = kept_from(*entry, folder);
-    if (fs::exists(kept.path)) all.push_back(std::move(kept));
+    all.push_back(kept_from(*entry, folder));
   }
   return all;
+}
+
+// Those whose files still exist.
+std::vector<Kept> existing(std::vector<Kept> all) {
+  std::erase_if(all, [](const Kept& kept) { return !fs::exists(kept.path); });
+  return all;
+}
+
+// Whether a file is the checkpoint of that epoch. An epoch that ran again has other metrics.
+bool is_checkpoint_of(const Kept& kept, const StateDict& content) {
+  const StateDict where = content.get_or("run", content);  // weights alone have no run
+  return where.contains("epoch") && where.get<std::int64_t>("epoch") == kept.epoch &&
+         content_hash(content.get_or("epoch_metrics", StateDict())) ==
+             content_hash(to_state(kept.metrics));
+}
+
+// best.pth can be the only name of the best epoch's file: a user may have copied only last.pth and
+// best.pth. The file gets its other name back, so that only a better epoch replaces it.
+void name_best_again(const std::vector<Kept>& all, const fs::path& folder) {
+  const fs::path best = folder / kBestName;
+  const bool is_complete =
+      std::ranges::all_of(all, [](const Kept& kept) { return fs::exists(kept.path); });
+  if (is_complete || !fs::exists(best)) return;
+  StateDict content;
+  try {
+    content = load(best);
+  } catch (const CheckpointError& error) {
+    warn(fmt::format("{}; it does not stay the best", error.what()));
+    return;
+  }
+  for (const Kept& kept : all) {
+    if (fs::exists(kept.path) || !is_checkpoint_of(kept, content)) continue;
+    link_file_atomically(best, kept.path);
+  }
 }
 
 }  // namespace
@@ -358,13 +391,15 @@ StateDict Store::state() const {
 
 void Store::load_state(const StateDict& state, const Score& score) {
   const double none = std::numeric_limits<double>::quiet_NaN();
+  const auto best = kept_in(state.get<StateList>("best"), options_.folder, "best");
+  name_best_again(best, options_.folder);
   best_.clear();
-  for (Kept& kept : existing(state.get<StateList>("best"), options_.folder, "best")) {
+  for (Kept& kept : existing(best)) {
     kept.score = score(kept.epoch, kept.metrics).value_or(none);
     if (!std::isnan(kept.score) || options_.keep_all) insert(kept);
   }
   keep_best();
-  steps_ = existing(state.get_or<StateList>("steps", {}), options_.folder, "steps");
+  steps_ = existing(kept_in(state.get_or<StateList>("steps", {}), options_.folder, "steps"));
   last_.reset();
   if (state.contains("last")) {  // an older file does not have it
     last_ = kept_from(state.get<StateDict>("last"), options_.folder);
