@@ -72,6 +72,33 @@ TEST(CheckpointCallback, AResumedRunKeepsNoMoreThanItShould) {
               UnorderedElementsAre("best.pth", "last.pth", "epoch.0003.pth", "_metrics.json"));
 }
 
+TEST(CheckpointCallback, ARunThatWasCopiedAsLastAndBestKeepsItsBest) {
+  for (const CheckpointMode mode : {CheckpointMode::kFull, CheckpointMode::kModel}) {
+    TemporaryDirectory folder;
+    TrainOptions options = toy::options();
+    options.logdir = folder / "run";
+    options.num_epochs = 2;
+    const auto callbacks = [&](std::vector<double> scores) {
+      return Callbacks{scripted(std::move(scores)), CheckpointCallback(),
+                       CheckpointCallback({.folder = folder / "other", .mode = mode})};
+    };
+    options.callbacks = callbacks({1, 2});
+    toy::train(options);
+    for (const char* const name : {"run/checkpoints", "other"}) {
+      fs::remove(folder / name / "epoch.0001.pth");
+      fs::remove(folder / name / "_metrics.json");
+    }
+    options.num_epochs = 3;
+    options.resume = "last";
+    options.callbacks = callbacks({1, 2, 3});
+    toy::train(options);
+    for (const char* const name : {"run/checkpoints", "other"}) {
+      EXPECT_THAT(files(folder / name),
+                  UnorderedElementsAre("best.pth", "last.pth", "epoch.0001.pth", "_metrics.json"));
+    }
+  }
+}
+
 TEST(CheckpointCallback, WeightsAloneAreSmallAndEnoughToEvaluate) {
   TemporaryDirectory folder;
   TrainOptions options = toy::options();
@@ -178,8 +205,29 @@ TEST(CheckpointCallback, ASmallGainDoesNotChangeTheBest) {
               UnorderedElementsAre("best.pth", "last.pth", "epoch.0003.pth", "_metrics.json"));
   options.num_epochs = 2;
   options.logdir = folder / "two";
-  toy::train(options);
+  const auto result = toy::train(options);
   EXPECT_TRUE(std::filesystem::exists(folder / "two/checkpoints/epoch.0001.pth"));
+  EXPECT_EQ(result.best_epoch, 2);
+  EXPECT_EQ(result.best_checkpoint, folder / "two/checkpoints/best.pth") << "of epoch 1";
+}
+
+TEST(CheckpointCallback, TheBestFileIsNamedAlsoIfTheBestEpochWasNotSaved) {
+  TemporaryDirectory folder;
+  TrainOptions options = toy::options();
+  options.logdir = folder / "run";
+  options.num_epochs = 4;
+  options.callbacks = {scripted({4, 2, 1, 3}), CheckpointCallback({.save_every_epochs = 2})};
+  const auto result = toy::train(options);
+  EXPECT_EQ(result.best_epoch, 3);
+  ASSERT_EQ(result.best_checkpoint, folder / "run/checkpoints/best.pth");
+  EXPECT_EQ(
+      checkpoint::load(*result.best_checkpoint).get<StateDict>("run").get<std::int64_t>("epoch"),
+      2);
+
+  // But not if it was chosen in another way.
+  options.logdir = folder / "other";
+  options.callbacks = {scripted({4, 2, 1, 3}), CheckpointCallback({.minimize = false})};
+  EXPECT_EQ(toy::train(options).best_checkpoint, std::nullopt);
 }
 
 TEST(CheckpointCallback, SaysWhatIsWrongWithIt) {

@@ -266,11 +266,14 @@ void CheckpointSeries::finish_writing() {
   checkpointer_.notify_written(*this, written->at);
 }
 
-// The run may choose its best epoch by another metric. Its checkpoint is named only if both have
-// the same best epoch.
+// The best of the files. If it is chosen as the run chooses its best epoch, it may still be of
+// another epoch: because of min_delta, or because the best epoch was not saved here. If it is
+// chosen by another metric, it is named only if both have the same best epoch.
 std::optional<std::filesystem::path> CheckpointSeries::best_of_run() const {
   const checkpoint::Kept* const best = store_->best_epoch();
-  if (best == nullptr || best->epoch != state_.best.epoch) return std::nullopt;
+  const Selection& of_run = state_.selection;
+  const bool is_same = selection_.key == of_run.key && selection_.better() == of_run.better();
+  if (best == nullptr || (!is_same && best->epoch != state_.best.epoch)) return std::nullopt;
   return store_->best_file();
 }
 

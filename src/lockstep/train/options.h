@@ -162,6 +162,8 @@ struct TrainResult {
   std::int64_t epochs = 0;                       // trained by this call
   std::int64_t steps = 0;                        // updates of the model by this call
   std::map<std::int64_t, EpochMetrics> history;  // of every finished epoch, also before a resume
+  // The best of the saved files. It is of another epoch than best_epoch if that was not saved, or
+  // was not better by min_delta. None if the files are chosen by another metric and differ.
   std::optional<std::filesystem::path> best_checkpoint;
   std::optional<std::filesystem::path> last_checkpoint;
   std::optional<std::string> stop_reason;  // why it ended before num_epochs, if it did

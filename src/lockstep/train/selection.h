@@ -14,6 +14,8 @@ namespace lockstep {
 struct MetricKey {
   std::string loader;
   std::string metric = "loss";
+
+  friend bool operator==(const MetricKey&, const MetricKey&) = default;
 };
 
 // "valid/loss"; "default" for nothing.
