@@ -24,7 +24,7 @@ namespace lockstep::checkpoint {
 
 struct StoreOptions {
   std::filesystem::path folder;
-  std::int64_t keep_best = 1;        // epochs to keep; 0 keeps only the last one
+  std::int64_t keep_best = 1;        // epochs to keep; 0 keeps only last.pth, and no best.pth
   Better better = Better::kSmaller;  // which of two scores is the better one
   double min_delta = 0.0;            // the best changes only for a score better by more than this
   bool keep_all = false;             // keeps every epoch, whatever its score; keep_best is not used
@@ -77,7 +77,8 @@ class Store {
   // The list of the best, for a checkpoint. Loading computes the scores of the epochs again with
   // `score`; an epoch without a score is dropped, and so is one whose file does not exist any more.
   // It changes no file: if the folder has the files of a later moment, last.pth is of that moment
-  // and lists them. The first Write replaces last.pth and then removes what it does not list.
+  // and lists them. The first Write replaces last.pth and then removes what it does not list. But
+  // if the file of an epoch is there as best.pth only, it gets its own name again.
   using Score =
       std::function<std::optional<double>(std::int64_t epoch, const EpochMetrics& metrics)>;
   StateDict state() const;

@@ -198,7 +198,7 @@ void add_callbacks(Targets& targets) {
        {"metric", &C::metric, "decides what is best; default: valid_loader's valid_metric"},
        {"minimize", &C::minimize, "whether smaller is better; default: the metric's own direction"},
        {"min_delta", &C::min_delta, "best.pth changes only if the metric is better by more"},
-       {"save_n_best", &C::save_n_best, "epochs kept; 0: only the last one"},
+       {"save_n_best", &C::save_n_best, "epochs kept; 0: only last.pth, and no best.pth"},
        {"keep_all", &C::keep_all, "keep the file of every save; save_n_best is not used then"},
        {"save_every_epochs", &C::save_every_epochs, "and after the last one; 0: only then"},
        {"save_every_batches", &C::save_every_batches,

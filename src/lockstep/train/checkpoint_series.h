@@ -39,7 +39,7 @@ struct CheckpointOptions {
   std::optional<bool> minimize = std::nullopt;
   // best.pth changes only if the metric is better by more than this. Needs a metric.
   double min_delta = 0.0;
-  std::int64_t save_n_best = 1;  // epochs kept; 0: only the last one
+  std::int64_t save_n_best = 1;  // epochs kept; 0: only last.pth, and no best.pth
   // Keeps the file of every save, also of those inside epochs. save_n_best is not used then.
   bool keep_all = false;
   std::int64_t save_every_epochs = 1;   // and after the last epoch; 0: only then
