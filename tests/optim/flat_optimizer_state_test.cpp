@@ -151,14 +151,42 @@ TEST(FlatOptimizerState, WhatLockstepsOptimizerLacksIsNamed) {
 TEST(FlatOptimizerState, OfAnotherOptimizerOfPythonIsRefused) {
   Training adam(Adam{}, torch::kFloat32);
   adam.run(1, 1);
+  EXPECT_THAT(refusal_of_python(SGD{.momentum = 0.9}, as_python(adam.optimizer->state())),
+              HasSubstr("optimizer SGD: param_groups: found no 'momentum', which SGD has"));
+  Training adamax(Adamax{}, torch::kFloat32);
+  adamax.run(1, 1);
   EXPECT_THAT(
-      refusal_of_python(SGD{.momentum = 0.9}, as_python(adam.optimizer->state())),
-      HasSubstr("optimizer SGD: the state of parameter weight has 'exp_avg', which SGD does "
+      refusal_of_python(RAdam{}, as_python(adamax.optimizer->state())),
+      HasSubstr("optimizer RAdam: the state of parameter weight has 'exp_inf', which RAdam does "
                 "not have"));
   Training rmsprop(RMSprop{}, torch::kFloat32);
   rmsprop.run(1, 1);
   EXPECT_THAT(refusal_of_python(Adadelta{}, as_python(rmsprop.optimizer->state())),
-              HasSubstr("no 'acc_delta' in its state"));
+              HasSubstr("no 'rho', which Adadelta has"));
+}
+
+// Their states have the same tensors.
+TEST(FlatOptimizerState, AdamAndItsRelativesAreToldApartByTheirOptions) {
+  const auto python = [](const OptimizerSpec& spec) {
+    Training training(spec, torch::kFloat32);
+    training.run(1, 1);
+    return as_python(training.optimizer->state());
+  };
+  const StateDict adam = python(Adam{}), radam = python(RAdam{});
+  EXPECT_THAT(
+      refusal_of_python(RAdam{}, adam),
+      HasSubstr("optimizer RAdam: param_groups: found 'amsgrad', which RAdam does not have"));
+  EXPECT_THAT(refusal_of_python(NAdam{}, adam), HasSubstr("no 'momentum_decay', which NAdam has"));
+  EXPECT_THAT(refusal_of_python(Lamb{}, adam), HasSubstr("no 'bias_correction', which Lamb has"));
+  EXPECT_THAT(refusal_of_python(AdamW{}, radam), HasSubstr("no 'amsgrad', which AdamW has"));
+  EXPECT_THAT(refusal_of_python(RAdam{}, python(NAdam{})), HasSubstr("'momentum_decay', which"));
+  EXPECT_THAT(refusal_of_python(Adam{}, python(SGD{})), HasSubstr("no 'betas', which Adam has"));
+
+  const OptimizerSpec spec(AdamW{.weight_decay = 0}, {{.names = "bias", .lr = 1e-4}});
+  EXPECT_THAT(refusal_of_python(spec, changed_group("decoupled_weight_decay", false)),
+              HasSubstr("optimizer AdamW: param_groups: decoupled_weight_decay is not set"));
+  EXPECT_EQ(refusal_of_python(spec, changed_group("foreach", true)), "nothing was thrown")
+      << "an older PyTorch does not say whether it is Adam or AdamW";
 }
 
 TEST(FlatOptimizerState, LookaheadTakesTheStateOfItsOptimizer) {

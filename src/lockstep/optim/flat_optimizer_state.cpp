@@ -61,16 +61,35 @@ std::optional<double> number_in(const StateValue& value) {
   return std::nullopt;
 }
 
+// A state of Python has no name of its optimizer. Those with the same tensors, such as Adam, RAdam
+// and NAdam, differ in their options.
+void refuse_other_optimizer(const std::string& optimizer, const StateDict& own,
+                            const StateDict& options) {
+  for (const std::string& key : own.keys()) {
+    if (options.contains(key)) continue;
+    throw CheckpointError("found no '{}', which {} has; was it saved by another optimizer?",
+                          key.starts_with("beta") ? "betas" : key, optimizer);
+  }
+  for (const char* const key : {"amsgrad", "momentum_decay"}) {
+    if (own.contains(key) || !options.contains(key)) continue;
+    throw CheckpointError("found '{}', which {} does not have; was it saved by another optimizer?",
+                          key, optimizer);
+  }
+  // Older versions of PyTorch do not write it for Adam and AdamW.
+  constexpr const char* kDecoupled = "decoupled_weight_decay";
+  if (optimizer != "AdamW" && is_true(options, kDecoupled)) {
+    throw CheckpointError("{} is set, which Lockstep has for Adam only, as AdamW", kDecoupled);
+  }
+  if (optimizer == "AdamW" && options.contains(kDecoupled) && !is_true(options, kDecoupled)) {
+    throw CheckpointError("{} is not set: it is the state of Adam, not of AdamW", kDecoupled);
+  }
+}
+
 // Options of PyTorch's that change the result and that Lockstep's optimizers do not have.
-void refuse_unknown_options(const std::string& optimizer,
-                            const std::vector<ParameterGroup>& groups) {
+void refuse_unknown_options(const std::vector<ParameterGroup>& groups) {
   for (const ParameterGroup& group : groups) {
     if (is_true(group.options, "maximize")) {
       throw CheckpointError("maximize is set, which Lockstep's optimizers do not have");
-    }
-    if (optimizer != "AdamW" && is_true(group.options, "decoupled_weight_decay")) {
-      throw CheckpointError(
-          "decoupled_weight_decay is set, which Lockstep has for Adam only, as AdamW");
     }
     for (const auto& [key, value] : groups.front().options) {
       if (key == "lr" || key == "weight_decay" || key == "initial_lr") continue;
@@ -261,12 +280,11 @@ StateDict FlatOptimizer::values_of_python(const TorchState& saved) const {
 }
 
 StateDict FlatOptimizer::options_of_python(const std::vector<ParameterGroup>& groups) const {
-  const StateDict& first = groups.front().options;
-  refuse_unknown_options(name(), groups);
+  const StateDict own = hyper_parameters();
+  for (const auto& group : groups) refuse_other_optimizer(name(), own, group.options);
+  refuse_unknown_options(groups);
   StateDict options;
-  for (const auto& [key, value] : hyper_parameters()) {
-    options.set(key, first.contains(key) ? first.at(key) : value);
-  }
+  for (const std::string& key : own.keys()) options.set(key, groups.front().options.at(key));
   // lr and weight_decay of parameters with settings come from the options of this run.
   const auto accounts = accounts_by_name();
   SameValue lr("lr"), weight_decay("weight_decay");
