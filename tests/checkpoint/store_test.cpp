@@ -30,7 +30,7 @@ std::vector<std::string> files(const fs::path& folder) {
   return names;
 }
 
-void save_scored(Store& store, std::int64_t epoch, double score) {
+void save_one(Store& store, std::int64_t epoch, double score) {
   const EpochMetrics metrics{{"valid", {{"loss", score}}}};
   const auto write = store.decide_epoch({.epoch = epoch, .score = score, .metrics = metrics});
   write(
@@ -39,7 +39,7 @@ void save_scored(Store& store, std::int64_t epoch, double score) {
 
 void save_epochs(Store& store, const std::vector<double>& scores) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    save_scored(store, static_cast<std::int64_t>(i) + 1, scores[i]);
+    save_one(store, static_cast<std::int64_t>(i) + 1, scores[i]);
   }
 }
 
@@ -170,11 +170,11 @@ TEST(Store, ABestFileWithoutItsOtherNameStaysTheBest) {
   again.load_state(load(folder / "b/last.pth").get<StateDict>("store"), by_loss);
   ASSERT_EQ(again.best().size(), 1u) << "the file of epoch 2 is gone";
   EXPECT_EQ(again.best_file(), folder / "b/best.pth");
-  save_scored(again, 3, 0.4);
+  save_one(again, 3, 0.4);
   EXPECT_EQ(epoch_of(again.best_path()), 1);
   EXPECT_THAT(files(folder / "b"),
               ElementsAre("_metrics.json", "best.pth", "epoch.0001.pth", "last.pth"));
-  save_scored(again, 4, 0.2);
+  save_one(again, 4, 0.2);
   EXPECT_EQ(epoch_of(again.best_path()), 4);
   EXPECT_THAT(files(folder / "b"),
               ElementsAre("_metrics.json", "best.pth", "epoch.0004.pth", "last.pth"));
