@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "tests/comm/collectives.h"
+#include "tests/support/rank_process.h"
 #include "tests/support/ranks.h"
 #include "tests/support/slowdown.h"
 
@@ -135,6 +136,27 @@ TEST(Shared, ACheckThrowsWhatIsKnownWithoutWaiting) {
                              }
                            }),
             "rank 1: out of memory");
+}
+
+// No process watches over these ranks.
+TEST(Shared, ACheckFindsARankThatWasKilled) {
+  const auto memory = std::make_shared<process::HostGroupMemory>(2);
+  RankProcess other([&] {
+    process::HostGroup host_group(memory, {.rank = 1});
+    host_group.join();
+    Shared(host_group).barrier();
+    return wait_for_ever();
+  });
+  process::HostGroup host_group(memory, {.rank = 0, .timeout = kLimit});
+  host_group.join();
+  Shared comm(host_group);
+  comm.barrier();
+  comm.check();
+  other.send(SIGKILL);
+  EXPECT_TRUE(eventually([&] {
+    return message_of<WorkerError>([&] { comm.check(); }) ==
+           "rank 1: its process ended without reporting an error";
+  }));
 }
 
 TEST(Shared, ARankThatIsKilledInTheMiddleIsNamed) {

@@ -190,6 +190,42 @@ TEST(HostGroup, ARankThatWasKilledIsNoticedWithoutASupervisor) {
   }
 }
 
+// The rank waits for something else than meet(), and has met the others before.
+TEST(HostGroup, ARankThatWasKilledIsNoticedOutsideOfAMeeting) {
+  Strangers run({.size = 3, .timeout = kLimit}, [](HostGroup& host_group) {
+    host_group.meet({});
+    if (host_group.rank() == 1) return wait_for_ever();
+    return eventually([&] { return host_group.failure().has_value(); }) ? 0 : 1;
+  });
+  run.host_group().meet({});
+  run.host_group().check_processes();
+  run.other(1).send(SIGKILL);
+  std::string text;
+  EXPECT_TRUE(eventually([&] {
+    text = message_of<WorkerError>([&] { run.host_group().check_processes(); });
+    return !text.empty();
+  }));
+  EXPECT_EQ(text, "rank 1: its process ended without reporting an error");
+  EXPECT_EQ(run.host_group().failure()->kind, FailureKind::kLost);
+  EXPECT_EQ(run.other(2).wait(), 0);
+}
+
+// A rank that left was done with what this rank still waits for.
+TEST(HostGroup, ARankThatLeftIsNotMissedOutsideOfAMeeting) {
+  Strangers run({.size = 2, .timeout = kLimit}, [](HostGroup& host_group) {
+    host_group.meet({});
+    host_group.set_state(MemberState::kLeft);
+    return 0;
+  });
+  run.host_group().meet({});
+  EXPECT_EQ(run.other(1).wait(), 0);
+  // Longer than a rank that was lost is given.
+  for (const auto start = Clock::now(); Clock::now() - start < 400ms;) {
+    run.host_group().check_processes();
+  }
+  EXPECT_FALSE(run.host_group().failure());
+}
+
 // Old kernels and old containers have no pidfds.
 TEST(HostGroup, ARankThatWasKilledIsNoticedWithoutAPidfd) {
   Strangers run({.size = 3, .timeout = kLimit}, [&](HostGroup& host_group) {

@@ -18,7 +18,7 @@ class Shared : public Communicator {
   std::optional<process::RankFailure> failure() const override {
     return host_group_.named_failure();
   }
-  void check() override { host_group_.check(); }
+  void check() override { host_group_.check_processes(); }
   void set_progress(std::int64_t epoch, std::int64_t batch) override {
     host_group_.set_progress(epoch, batch);
   }

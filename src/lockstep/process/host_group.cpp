@@ -31,6 +31,8 @@ using std::chrono::milliseconds;
 constexpr int kSpins = 20'000;
 // How often a rank that sleeps checks whether the other ranks are still alive.
 constexpr milliseconds kCheckInterval(50);
+// The same for a rank that waits elsewhere (check_processes()).
+constexpr milliseconds kLookInterval(20);
 // How long a rank may be gone before a waiting rank reports that as a failure.
 constexpr milliseconds kReportTime(300);
 
@@ -41,6 +43,7 @@ milliseconds long_wait(milliseconds timeout) {
 }
 
 constexpr std::size_t kReasonBytes = 2000;
+constexpr std::string_view kProcessEnded = "its process ended without reporting an error";
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -369,9 +372,25 @@ void HostGroup::check_for_gone_ranks(WaitTimes& wait_times) {
     if (state(rank) == MemberState::kLeft) {
       fail(rank, "left before the others were done");
     } else {
-      fail(rank, "its process ended without reporting an error", FailureKind::kLost);
+      fail(rank, kProcessEnded, FailureKind::kLost);
     }
     return;
+  }
+}
+
+void HostGroup::check_processes() {
+  check();
+  const auto now = Clock::now();
+  if (now - looked_ < kLookInterval) return;
+  looked_ = now;
+  for (int rank = 0; rank < size_; ++rank) {
+    // A rank that left was done with what this rank waits for. Its state is read last: it may leave
+    // now.
+    if (rank == rank_ || !is_gone(rank) || state(rank) == MemberState::kLeft) continue;
+    if (!missed_) missed_ = now;
+    if (now - *missed_ < kReportTime) return;  // as in check_for_gone_ranks()
+    fail(rank, kProcessEnded, FailureKind::kLost);
+    check();
   }
 }
 

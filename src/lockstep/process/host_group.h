@@ -78,8 +78,8 @@ struct HostGroupOptions {
   std::vector<int> names = {};
 };
 
-// One rank's view of the group. Only one thread may call meet(). Any thread may read the state, set
-// the state and report a failure.
+// One rank's view of the group. Only one thread at a time may call meet() and check_processes().
+// Any thread may read the state, set the state and report a failure.
 class HostGroup {
  public:
   HostGroup(std::shared_ptr<HostGroupMemory> memory, const HostGroupOptions& options);
@@ -152,6 +152,10 @@ class HostGroup {
   std::optional<RankFailure> named_failure() const;
   // Throws WorkerError if there is a failure.
   void check() const;
+  // The same, and looks for ranks whose process has ended without leaving the group. For a wait
+  // that is not a meet(). It looks at most every 20 ms, and reports a rank that has been gone for a
+  // while.
+  void check_processes();
 
  private:
   struct MemberRecord;
@@ -184,6 +188,9 @@ class HostGroup {
   std::uint32_t meetings_ = 0;
   std::mutex failing_;                             // one fail() of this process at a time
   std::vector<std::optional<PeerProcess>> peers_;  // other ranks; opened when a rank is late
+  // Of check_processes(): when it last looked, and when it first found that a rank was gone.
+  std::chrono::steady_clock::time_point looked_{};
+  std::optional<std::chrono::steady_clock::time_point> missed_;
 };
 
 }  // namespace lockstep::process
