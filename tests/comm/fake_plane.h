@@ -1,6 +1,6 @@
 // A data plane without GPUs. The ranks are threads of one process, tensors are on the CPU, and a
 // stream is a queue whose work another thread does: so the host is ahead of its streams, as with a
-// GPU. Streams can be late, fail on one rank, or hang.
+// GPU. Streams can be late, fail on one rank, or hang, and so can the start and the abort.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "lockstep/comm/device_plane.h"
 #include "lockstep/comm/shared.h"
@@ -132,22 +133,37 @@ class FakeFabric {
 struct FakePlaneOptions {
   std::optional<int> fails_at = {};   // the operation of this rank's plane, from 0, that throws
   std::optional<int> hangs_at = {};   // and the one that does not end
+  std::optional<int> dies_at = {};    // and the one in which the process is killed
   std::chrono::milliseconds late{0};  // how long every operation takes at least
   std::string identity = {};          // of this rank's device; default: one of its own
-  std::string start_error = {};       // "identity", "id" or "start": what throws
+  std::string start_error = {};       // "identity", "id", "make" or "connect": what throws
+  bool hangs_in_connect = false;
+  bool reports_hang = false;               // check() throws while something hangs
+  std::function<void()> in_abort = [] {};  // called by abort(), which waits for its end
 };
 
 class FakePlane final : public DevicePlane {
  public:
   FakePlane(const PlaneStart& start, std::shared_ptr<FakeFabric> fabric,
             const FakePlaneOptions& options)
-      : rank_(start.rank), size_(start.size), fabric_(std::move(fabric)), options_(options) {}
+      : rank_(start.rank),
+        size_(start.size),
+        poll_(start.poll),
+        fabric_(std::move(fabric)),
+        options_(options) {}
   ~FakePlane() override { abort(); }
 
   // The stream that a model would be computed on.
   FakeStream& compute() { return compute_; }
   int fast_sums() const { return fast_sums_; }
   bool aborted() const { return aborted_; }
+
+  void connect() override {
+    if (options_.start_error == "connect") throw std::runtime_error("no fake device to connect");
+    if (!options_.hangs_in_connect) return;
+    hangs_ = true;
+    while (true) poll_();
+  }
 
   std::shared_ptr<StreamPoint> mark() override { return compute_.mark(); }
 
@@ -224,15 +240,21 @@ class FakePlane final : public DevicePlane {
     torch::Tensor(tensor).copy_(sum);
   }
 
-  void check() override {}
-  void abort() noexcept override { aborted_ = true; }
+  void check() override {
+    if (hangs_ && options_.reports_hang) throw std::runtime_error("the fake device is stuck");
+  }
+  void abort() noexcept override {
+    if (!aborted_.exchange(true)) options_.in_abort();
+  }
 
  private:
   void begin() {
     const int operation = operations_++;
     if (operation == options_.fails_at) throw std::runtime_error("the fake device broke");
+    if (operation == options_.dies_at) ::raise(SIGKILL);
     std::this_thread::sleep_for(options_.late);
     while (operation == options_.hangs_at && !aborted_) {
+      hangs_ = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     if (aborted_) throw std::runtime_error("the fake device was aborted");
@@ -246,8 +268,10 @@ class FakePlane final : public DevicePlane {
 
   int rank_;
   int size_;
+  std::function<void()> poll_;
   std::shared_ptr<FakeFabric> fabric_;
   FakePlaneOptions options_;
+  std::atomic<bool> hangs_ = false;
   std::atomic<int> operations_ = 0;
   std::atomic<int> fast_sums_ = 0;
   std::atomic<bool> aborted_ = false;
@@ -272,9 +296,9 @@ class FakePlanes final : public PlaneFactory {
     fail_in("id");
     return std::string("any\0bytes", 9);
   }
-  std::unique_ptr<DevicePlane> start(const PlaneStart& options) const override {
+  std::unique_ptr<DevicePlane> make(const PlaneStart& options) const override {
     EXPECT_EQ(options.id, std::string("any\0bytes", 9));
-    fail_in("start");
+    fail_in("make");
     auto plane = std::make_unique<FakePlane>(options, fabric_, options_);
     plane_ = plane.get();
     return plane;

@@ -1,5 +1,8 @@
 #include "lockstep/comm/two_planes.h"
 
+#include <array>
+#include <atomic>
+#include <cstdio>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -192,14 +195,77 @@ TEST(TwoPlanes, ACollectiveThatHangsEndsByTheTimeLimit) {
 }
 
 TEST(TwoPlanes, AnErrorOfOneRanksDeviceIsKnownToAll) {
+  // An abort may wait for the other ranks, so they must know of the error before.
+  std::atomic<int> know = 0;
+  const auto wait_for_others = [&] { EXPECT_TRUE(eventually([&] { return know == 2; }, 5s)); };
   const auto errors =
-      errors_of({.size = 3, .planes = {{2, {.fails_at = 1}}}},
-                [](const FakeRank& rank) { rank.comm.all_reduce(torch::ones(50'000)); });
+      errors_of({.size = 3, .planes = {{2, {.fails_at = 1, .in_abort = wait_for_others}}}},
+                [&](const FakeRank& rank) {
+                  try {
+                    rank.comm.all_reduce(torch::ones(50'000));
+                  } catch (const Error&) {
+                    ++know;
+                    throw;
+                  }
+                });
   EXPECT_EQ(errors[2],
             "fake: all_reduce of 200000 bytes on GPUs (sum of Float, ordered, 3 terms): the fake "
             "device broke");
   EXPECT_EQ(errors[0], "rank 2: " + errors[2]);
   EXPECT_EQ(errors[1], "rank 2: " + errors[2]);
+}
+
+TEST(TwoPlanes, AnErrorThatNoCallHasThrownIsFoundInTheWait) {
+  const auto errors =
+      errors_of({.size = 2, .planes = {{1, {.hangs_at = 0, .reports_hang = true}}}},
+                [](const FakeRank& rank) { rank.comm.broadcast(torch::ones(3), 1); });
+  EXPECT_EQ(errors[1],
+            "fake: broadcast of 12 bytes on GPUs (Float from rank 1): the fake device is stuck");
+  EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
+}
+
+// No exception can end such an abort, so the process ends.
+TEST(TwoPlanes, AnAbortThatDoesNotEndEndsTheProcess) {
+  std::FILE* const errors = std::tmpfile();
+  ASSERT_NE(errors, nullptr);
+  RankProcess process([&] {
+    ::dup2(::fileno(errors), STDERR_FILENO);
+    run_fake_ranks({.size = 2,
+                    .timeout = 300ms,
+                    .planes = {{1, {.hangs_at = 0, .in_abort = [] { wait_for_ever(); }}}}},
+                   [](const FakeRank& rank) { rank.comm.broadcast(torch::ones(3)); });
+    return 0;
+  });
+  EXPECT_EQ(process.wait(), 1);
+  std::rewind(errors);
+  std::array<char, 1000> text = {};
+  const std::size_t length = std::fread(text.data(), 1, text.size(), errors);
+  std::fclose(errors);
+  EXPECT_THAT(std::string(text.data(), length),
+              HasSubstr("lockstep: fake: abort after 'broadcast of 12 bytes on GPUs (Float from "
+                        "rank 0)' did not end within 0.3 s; the messages of the kernel"));
+}
+
+// The ranks are two processes that no other process watches over. Rank 1 has announced the
+// broadcast, and dies before it sends anything.
+TEST(TwoPlanes, ARankThatIsKilledInACollectiveIsNamed) {
+  const auto memory = std::make_shared<process::HostGroupMemory>(2);
+  const auto broadcast = [&](int rank, const FakePlaneOptions& plane) {
+    process::HostGroup host_group(memory, {.rank = rank, .timeout = kLimit});
+    host_group.join();
+    const FakePlanes planes(rank, std::make_shared<FakeFabric>(), plane);
+    TwoPlanes comm({.factory = planes, .timeout = kLimit}, std::make_unique<Shared>(host_group));
+    comm.broadcast(torch::ones(3), 1);
+  };
+  RankProcess other([&] {
+    broadcast(1, {.dies_at = 0});
+    return 0;
+  });
+  const auto start = Clock::now();
+  EXPECT_EQ(message_of<WorkerError>([&] { broadcast(0, {}); }),
+            "rank 1: its process ended without reporting an error");
+  EXPECT_LT(Clock::now() - start, scaled(5s));
+  EXPECT_EQ(other.wait(), -SIGKILL);
 }
 
 TEST(TwoPlanes, ARankThatFailsElsewhereEndsTheWait) {
@@ -305,9 +371,21 @@ TEST(TwoPlanes, AStartThatFailsIsKnownToAll) {
       Each(HasSubstr("backend: fake: rank 1: no fake device for identity")));
   EXPECT_THAT(errors_of({.size = 2, .planes = {{0, {.start_error = "id"}}}}, run),
               Each(HasSubstr("fake: start of fake: rank 0: no fake device for id")));
-  const auto errors = errors_of({.size = 2, .planes = {{1, {.start_error = "start"}}}}, run);
-  EXPECT_EQ(errors[1], "fake: start of fake: no fake device for start");
-  EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
+  const auto making = errors_of({.size = 2, .planes = {{1, {.start_error = "make"}}}}, run);
+  EXPECT_EQ(making[1], "fake: start of fake: no fake device for make");
+  EXPECT_EQ(making[0], "rank 1: " + making[1]);
+  const auto connecting = errors_of({.size = 2, .planes = {{1, {.start_error = "connect"}}}}, run);
+  EXPECT_EQ(connecting[1], "fake: start of fake: no fake device to connect");
+  EXPECT_EQ(connecting[0], "rank 1: " + connecting[1]);
+}
+
+TEST(TwoPlanes, AStartThatHangsEndsByTheTimeLimit) {
+  const FakePlaneOptions hangs{.hangs_in_connect = true};
+  const auto errors =
+      errors_of({.size = 2, .timeout = 300ms, .planes = {{0, hangs}, {1, hangs}}},
+                [](const FakeRank& rank) { rank.comm.all_reduce(torch::ones(10)); });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("fake: start of fake: waited"),
+                                 HasSubstr("ranks 0, 1 arrived, but what they sent did not"))));
 }
 
 // Ranks that communicate through Gloo, or that act as ranks of two hosts.

@@ -33,10 +33,15 @@ struct PeerTensor {
 
 class DevicePlane {
  public:
-  // Not collective. Ends what abort() would end.
+  // As abort(), if that was not called.
   virtual ~DevicePlane() = default;
 
-  // Marks the end of all work that the calling thread has given to its current stream so far.
+  // Collective. Connects the ranks, and calls PlaneStart::poll while it waits for them. It is
+  // called once, before all other functions. If it throws, what it has begun stays until abort().
+  virtual void connect() = 0;
+
+  // Marks the end of all work that the calling thread has given to its current stream so far. Any
+  // thread may call it, also during abort() and after it.
   virtual std::shared_ptr<StreamPoint> mark() = 0;
 
   // Gives `work` to the plane's own stream, which first waits for `after`. `work` calls the
@@ -64,7 +69,9 @@ class DevicePlane {
   // Throws if the plane has noticed an error that no call has thrown yet.
   virtual void check() = 0;
 
-  // Not collective. Ends all work that waits for other ranks. Nothing else may be called then.
+  // Ends all work that waits for other ranks. It does not need them, but it may wait for those of
+  // this host to call it, too, or for a device that does not answer. So the caller tells the other
+  // ranks first that this one fails, and limits the time. Only mark() may be called then.
   virtual void abort() noexcept = 0;
 };
 
@@ -92,8 +99,8 @@ class PlaneFactory {
   // On rank 0 only. The other ranks find it by this text, which has any bytes.
   virtual std::string make_id() const = 0;
 
-  // Collective.
-  virtual std::unique_ptr<DevicePlane> start(const PlaneStart& options) const = 0;
+  // Not collective: the plane has no connection yet.
+  virtual std::unique_ptr<DevicePlane> make(const PlaneStart& options) const = 0;
 };
 
 }  // namespace lockstep::comm

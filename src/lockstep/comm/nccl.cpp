@@ -81,27 +81,26 @@ ncclRedOp_t operator_of(ReduceOp op) {
 class NcclPlane final : public DevicePlane {
  public:
   explicit NcclPlane(const PlaneStart& options)
-      : poll_(options.poll),
+      : rank_(options.rank),
+        size_(options.size),
+        poll_(options.poll),
         device_(options.device),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, options.device.index())) {
-    ncclUniqueId id{};
-    if (options.id.size() != sizeof id) {
+    if (options.id.size() != sizeof id_) {
       throw NcclError("the id of the group is damaged");
     }
-    std::memcpy(&id, options.id.data(), sizeof id);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;  // so that every wait can be ended
-    const c10::cuda::CUDAGuard guard(device_);
-    try {
-      settle(ncclCommInitRankConfig(&comm_, options.size, id, options.rank, &config));
-    } catch (...) {
-      abort();  // the destructor is not called
-      throw;
-    }
+    std::memcpy(&id_, options.id.data(), sizeof id_);
   }
   ~NcclPlane() override { abort(); }
   NcclPlane(const NcclPlane&) = delete;
   NcclPlane& operator=(const NcclPlane&) = delete;
+
+  void connect() override {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;  // so that every wait can be ended
+    const c10::cuda::CUDAGuard guard(device_);
+    settle(ncclCommInitRankConfig(&comm_, size_, id_, rank_, &config));
+  }
 
   std::shared_ptr<StreamPoint> mark() override {
     const c10::cuda::CUDAGuard guard(device_);
@@ -190,6 +189,9 @@ class NcclPlane final : public DevicePlane {
     }
   }
 
+  int rank_;
+  int size_;
+  ncclUniqueId id_{};
   std::function<void()> poll_;
   torch::Device device_;
   c10::cuda::CUDAStream stream_;
@@ -222,7 +224,7 @@ class NcclPlanes final : public PlaneFactory {
     return {reinterpret_cast<const char*>(&id), sizeof id};
   }
 
-  std::unique_ptr<DevicePlane> start(const PlaneStart& options) const override {
+  std::unique_ptr<DevicePlane> make(const PlaneStart& options) const override {
     return std::make_unique<NcclPlane>(options);
   }
 };

@@ -1,7 +1,9 @@
 #include "lockstep/comm/two_planes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <thread>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/warn.h"
+#include "lockstep/process/watchdog.h"
 
 namespace lockstep::comm {
 namespace {
@@ -26,6 +29,8 @@ constexpr std::size_t kSmallMessage = 32 * 1024;
 constexpr milliseconds kLookInterval(20);
 // How long to wait for the report of a failed rank after the data plane has thrown.
 constexpr milliseconds kReportTime(1000);
+// How long the data plane may take to end its work, if the time limit of the run is not shorter.
+constexpr milliseconds kAbortTime(30'000);
 
 std::uint64_t hash_of(std::string_view what) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -79,6 +84,7 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
  public:
   Data(const TwoPlanesOptions& options, Communicator& control)
       : options_(options), control_(control) {}
+  ~Data() override { fail(); }
 
   // Whether the tensors of this device are not staged. Starts the plane if it is the first time.
   bool takes(const torch::Device& device) {
@@ -92,11 +98,13 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
     return plane_ != nullptr;
   }
 
-  bool is_started() const { return plane_ != nullptr; }
+  bool is_started() const { return started_ != nullptr; }
   std::string name() const { return options_.factory.name(); }
 
+  // Any thread may call it: that of backward() does, while another one is in a collective.
   std::shared_ptr<StreamPoint> mark(const torch::Device& device) {
-    return plane_ != nullptr && device == device_ && !broken_ ? plane_->mark() : nullptr;
+    DevicePlane* const plane = started_;
+    return plane != nullptr && device == device_ && !broken_ ? plane->mark() : nullptr;
   }
 
   void reduce(const DeviceReduction& reduction) override {
@@ -294,16 +302,10 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
 
   // Throws if not all ranks announce the same collective.
   void announce(const std::string& what) {
+    const FailScope fail_scope{*this};
     const std::uint64_t tag = hash_of(what);
-    std::vector<std::uint64_t> tags;
-    try {
-      tags = control_.do_announce(tag);
-    } catch (...) {
-      fail();
-      throw;
-    }
+    const auto tags = control_.do_announce(tag);
     if (std::ranges::all_of(tags, [tag](std::uint64_t theirs) { return theirs == tag; })) return;
-    fail();
     const auto texts = control_.do_gather(what, std::nullopt);
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       if (texts[rank] == what) continue;
@@ -338,12 +340,14 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
       throw CommError("{}: {}: rank 0: {}", kind, what, id.substr(1));
     }
     guarded(what, [&] {
-      plane_ = options_.factory.start({.rank = control_.rank(),
-                                       .size = control_.size(),
-                                       .device = device,
-                                       .id = id.substr(1),
-                                       .poll = [this] { poll(); }});
+      plane_ = options_.factory.make({.rank = control_.rank(),
+                                      .size = control_.size(),
+                                      .device = device,
+                                      .id = id.substr(1),
+                                      .poll = [this] { poll(); }});
+      plane_->connect();
       device_ = device;
+      started_ = plane_.get();
     });
   }
 
@@ -394,9 +398,34 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
     throw CommError(text);
   }
 
+  // Ends the work of the data plane. This may take long, so the other ranks are told before of the
+  // failure that is the reason. If it does not end, no exception can end it, and the process ends.
   void fail() noexcept {
-    if (!std::exchange(broken_, true) && plane_ != nullptr) plane_->abort();
+    if (broken_.exchange(true) || plane_ == nullptr) return;
+    std::optional<process::Watchdog> watchdog;
+    try {
+      watchdog.emplace(process::WatchdogOptions{
+          .work = fmt::format("{}: abort after '{}'", options_.factory.name(), what_),
+          .hint = "the messages of the kernel (dmesg) may say what the device or its driver does",
+          .timeout = std::min(options_.timeout, kAbortTime),
+          .on_hang = [this](const std::string& reason) {
+            control_.abort(reason, process::FailureKind::kHang);
+          }});
+    } catch (const std::exception& error) {
+      warn(fmt::format("{}; nothing limits the time of this abort", error.what()));
+    }
+    plane_->abort();
   }
+
+  // Calls fail() if the scope is left by an exception.
+  struct FailScope {
+    Data& data;
+    int exceptions = std::uncaught_exceptions();
+
+    ~FailScope() {
+      if (std::uncaught_exceptions() > exceptions) data.fail();
+    }
+  };
 
   // An error of the data plane says little, and may come from the failure of another rank, whose
   // report says more and arrives shortly after.
@@ -406,16 +435,15 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
     turns_ = 0;
     waited_ = {};
     looked_ = Clock::now();
+    const FailScope fail_scope{*this};  // after the catch blocks: they tell the other ranks
     try {
       action();
     } catch (const Error& error) {
-      fail();
       control_.check();
       control_.abort(error.what(),
                      timed_out_ ? process::FailureKind::kHang : process::failure_kind(error));
       throw;
     } catch (const std::exception& error) {
-      fail();
       for (const auto begin = Clock::now(); Clock::now() - begin < kReportTime;
            std::this_thread::sleep_for(milliseconds(10))) {
         control_.check();
@@ -432,7 +460,7 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   Communicator& control_;
   std::optional<torch::Device> device_;
   bool staged_ = false;  // the ranks cannot have a data plane
-  bool broken_ = false;
+  std::atomic<bool> broken_ = false;
   bool timed_out_ = false;
   std::string what_;  // the collective that is waited for
   int turns_ = 0;
@@ -440,6 +468,9 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   Clock::time_point looked_{};
   std::function<void()> pending_;
   std::unique_ptr<DevicePlane> plane_;  // destroyed first: its stream may still use the others
+  // `plane_` when it is connected. It is written after `device_`, which then does not change, so
+  // that any thread can read both.
+  std::atomic<DevicePlane*> started_ = nullptr;
 };
 
 TwoPlanes::TwoPlanes(const TwoPlanesOptions& options, std::unique_ptr<Communicator> control)
