@@ -237,7 +237,8 @@ std::string try_gpus(int count) {
   }
 }
 
-void check_gpus(Report& report) {
+// Returns how many GPUs LibTorch can use.
+int check_gpus(Report& report) {
   const process::FoundGpus found = process::find_gpus();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found.usable.size(); ++i) {
@@ -258,43 +259,88 @@ void check_gpus(Report& report) {
                            cuda_version()));
   } else {
     report.good("GPUs", all);
+    return static_cast<int>(names.size());
   }
+  return 0;
 }
 
-// Forks two workers, as training does, and measures their all-reduce.
+struct AllReduceTimes {
+  std::string communicator;
+  double small = 0, large = 0;  // seconds, for 4 bytes and for 4 MB
+
+  std::string text() const {
+    return fmt::format("all-reduce of 4 bytes {:.1f} us, of 4 MB {:.2f} ms", small * 1e6,
+                       large * 1e3);
+  }
+};
+
+// Forks workers, as training does, and measures their all-reduce on their devices.
+AllReduceTimes time_all_reduce(const DistributedDataParallelOptions& options) {
+  AllReduceTimes times;
+  DistributedDataParallelEngine engine(options);
+  engine.run({.prepare = [] {},
+              .work =
+                  [&](comm::Communicator& communicator) {
+                    const auto time = [&](std::int64_t elements, int rounds) {
+                      const torch::Tensor tensor = torch::ones({elements}, engine.device());
+                      communicator.all_reduce(tensor);
+                      if (!tensor.eq(communicator.size()).all().item<bool>()) {
+                        throw Error("rank {}: a sum of {} numbers on {} is wrong",
+                                    communicator.rank(), elements, engine.device().str());
+                      }
+                      const auto start = Clock::now();
+                      for (int i = 0; i < rounds; ++i) communicator.all_reduce(tensor);
+                      return seconds_since(start) / rounds;
+                    };
+                    constexpr std::int64_t kLarge = 1 << 20;  // floats
+                    times.small = time(1, 200);
+                    times.large = time(kLarge, 20);
+                    times.communicator = communicator.name();
+                  }});
+  return times;
+}
+
 void check_collective(Report& report) {
-  double small = 0, large = 0;
-  constexpr std::int64_t kLarge = 1 << 20;  // floats
   try {
-    DistributedDataParallelEngine engine({.workers = 2, .device = torch::kCPU, .threads = 1});
-    engine.run({.prepare = [] {},
-                .work =
-                    [&](comm::Communicator& communicator) {
-                      const auto time = [&](std::int64_t elements, int rounds) {
-                        const torch::Tensor tensor = torch::ones({elements});
-                        communicator.all_reduce(tensor);
-                        const auto start = Clock::now();
-                        for (int i = 0; i < rounds; ++i) communicator.all_reduce(tensor);
-                        return seconds_since(start) / rounds;
-                      };
-                      small = time(1, 200);
-                      large = time(kLarge, 20);
-                    }});
+    const AllReduceTimes times =
+        time_all_reduce({.workers = 2, .device = torch::kCPU, .threads = 1});
+    constexpr double kSlow = 1e-3;
+    if (times.small > kSlow) {
+      report.could_be_better("two workers", times.text(),
+                             "workers wait for a core: is something else running, or is there one "
+                             "core only?");
+      return;
+    }
+    report.good("two workers", times.text());
   } catch (const std::exception& error) {
     report.bad("two workers", error.what(),
                "training with several workers on this host would fail in the same way");
-    return;
   }
-  const std::string found =
-      fmt::format("all-reduce of 4 bytes {:.1f} us, of 4 MB {:.2f} ms", small * 1e6, large * 1e3);
-  constexpr double kSlow = 1e-3;
-  if (small > kSlow) {
-    report.could_be_better("two workers", found,
-                           "workers wait for a core: is something else running, or is there one "
-                           "core only?");
-    return;
+}
+
+// One worker per GPU. This process is one of them and starts CUDA, so it can fork no more workers
+// for GPUs.
+void check_gpu_collective(Report& report, int gpus) {
+  if (gpus < 2) return;
+  const std::string what = fmt::format("{} GPUs together", gpus);
+  try {
+    const AllReduceTimes times = time_all_reduce({.workers = gpus,
+                                                  .device = torch::Device(torch::kCUDA),
+                                                  .threads = 1,
+                                                  .timeout = std::chrono::minutes(2)});
+    const std::string found = fmt::format("{}, over {}", times.text(), times.communicator);
+    if (times.communicator.find("nccl") == std::string::npos) {
+      report.could_be_better(what, found,
+                             "tensors go through the memory of the CPU: docs/guide/installing.md "
+                             "says how to build with NCCL");
+      return;
+    }
+    report.good(what, found);
+  } catch (const std::exception& error) {
+    report.bad(what, error.what(),
+               "training on several GPUs would fail in the same way; NCCL_DEBUG=INFO makes NCCL "
+               "say more");
   }
-  report.good("two workers", found);
 }
 
 int examine() {
@@ -306,8 +352,9 @@ int examine() {
   check_cpu(report);
   check_memory(report);
   check_network(report);
-  check_gpus(report);
+  const int gpus = check_gpus(report);
   check_collective(report);
+  check_gpu_collective(report, gpus);
   if (report.num_bad() == 0) {
     std::cout << "This machine is ready for training.\n";
     return kDone;
