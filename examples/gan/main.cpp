@@ -44,7 +44,8 @@ int main(int argc, char** argv) try {
   std::optional<std::string> backend, timeout;
   const Flags flags = read_flags(
       argc, argv, "Trains a generator and a discriminator.", 40,
-      {{"--backend", "How workers communicate: shm, gloo, or auto to choose; default: auto",
+      {{"--backend",
+        "How workers communicate: shm, gloo, nccl between GPUs, or auto to choose; default: auto",
         backend},
        {"--timeout", "Seconds that a worker waits for other workers; default: 300", timeout}});
 

@@ -72,8 +72,8 @@ int main(int argc, char** argv) try {
   app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
-  app.add_option("--backend", backend, "How workers communicate: shm, gloo, or auto to choose")
-      ->check(CLI::IsMember({"auto", "shm", "gloo"}))
+  app.add_option("--backend", backend,
+                 "How workers communicate: shm, gloo, nccl between GPUs, or auto to choose")
       ->capture_default_str();
   app.add_option("--wire", wire,
                  "How gradients are summed and sent: fp32, or bf16 in half the bytes")

@@ -56,6 +56,12 @@ TEST_F(Run, DistributedFlagsAndTheirBits) {
   EXPECT_EQ(weights(run({"--ddp", "engine={DistributedDataParallelEngine: {shards: 2}}",
                          "--workers", "2"})),
             weights(two));
+  EXPECT_EQ(weights(run({"engine={DistributedDataParallelEngine: {backend: gloo}}", "--workers",
+                         "2", "engine.reduction=ordered"})),
+            weights(two));
+  const Ran refused = run({"engine={DistributedDataParallelEngine: {backend: pigeon}}"});
+  EXPECT_EQ(refused.code, kBadUsage);
+  EXPECT_THAT(refused.errors, HasSubstr("engine/backend: expected auto, shm or"));
 }
 
 TEST_F(Run, ConfigsAreLaidOverEachOther) {

@@ -37,6 +37,11 @@ for n in 2 4; do
   found=$(run "gloo$n" --workers $n --shards 4 --backend gloo)
   [ "$found" = "$expected" ] || fail "gloo with $n workers: $found, expected $expected"
 done
+# The engine says by name what this build or machine cannot do.
+if CUDA_VISIBLE_DEVICES=-1 "$mnist" --epochs 1 --quiet --workers 2 --backend nccl >"$work/out" 2>"$work/err"; then
+  fail "nccl without a GPU was not refused"
+fi
+grep -q '^mnist: backend: .*nccl' "$work/err" || fail "expected an error about the backend nccl"
 # Gradients in bfloat16: other weights, again the same for any number of workers and backend, and about the same accuracy.
 epochs=3
 accuracy_of() { awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == "accuracy01") column = i } END { print $column }' "$work/$1/logs/valid.csv"; }

@@ -143,6 +143,7 @@ Examples:
   lockstep run -C mnist.yml --distributed           every core or GPU of this machine
   lockstep run -C base.yml big.yml --workers 4      big.yml merged over base.yml
   lockstep run -C mnist.yml optimizer.lr=0.01 --print-config
+  lockstep run -C mnist.yml 'engine={DistributedDataParallelEngine: {backend: gloo}}' --workers 4
   lockstep run -C logs/configs --autoresume last    continue the run that logged to logs)");
   auto options = std::make_shared<RunOptions>();
   command->add_option("-C,--config,--configs", options->configs, "YAML or JSON files, or folders")
