@@ -120,5 +120,16 @@ TEST(InterruptGuard, ForGoodItDiesOfNone) {
             0);
 }
 
+TEST(InterruptGuard, ASignalThatWasOnlyNotedCanStillEndTheProcess) {
+  EXPECT_EQ(end_of([] {
+              InterruptGuard::catch_for_good();
+              std::raise(SIGTERM);
+              if (InterruptGuard::pending_for() < std::chrono::nanoseconds(0)) ::_exit(1);
+              if (InterruptGuard::pending_for() > std::chrono::minutes(1)) ::_exit(2);
+              InterruptGuard::die_of_pending();
+            }),
+            SIGTERM);
+}
+
 }  // namespace
 }  // namespace lockstep::process

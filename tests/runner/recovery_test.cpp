@@ -1,6 +1,7 @@
 // Runs that lose workers, and go on: real processes that are really killed, on a small problem.
 // Each run must end as the undisturbed run does, to the bit.
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/weights_file.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/train/interruption.h"
 #include "tests/support/slowdown.h"
 #include "tests/support/torch_fork.h"
 #include "tests/support/toy.h"
@@ -278,6 +280,56 @@ TEST(Recovery, OneFreezeCallbackDoesNotThawWhatAnotherFroze) {
   TrainOptions options = options_of(1);
   options.callbacks.add(at_step({.epoch = 2, .batch = 1}));
   expect_equal(toy::train(options), expected);
+}
+
+TEST(Recovery, ASignalToOneWorkerDoesNotEndTheRun) {
+  const TrainResult expected = toy::train(restarting({}));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    SCOPED_TRACE(strsignal(signal));
+    TrainOptions options = restarting({.max_restarts = 1});
+    options.callbacks.add(at_step({.epoch = 2, .batch = 1, .strike = [signal] {
+                                     ::raise(signal);
+                                     std::this_thread::sleep_for(kSignalGrace);  // rank 0 has none
+                                   }}));
+    const TemporaryDirectory logdir;
+    options.logdir = logdir.path();
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    ASSERT_EQ(found.recoveries, signal == SIGTERM ? 1 : 0);
+    if (signal == SIGINT) continue;
+    const std::string reason = recoveries_in(logdir.path()).at(0)["reason"];
+    EXPECT_THAT(reason, HasSubstr("signal 15"));
+  }
+}
+
+// As a batch system or a terminal does it: rank 0 gets the signal, too.
+TEST(Recovery, ASignalToAllProcessesSavesTheRunAndEndsIt) {
+  const TrainResult expected = toy::train(restarting({}));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    SCOPED_TRACE(strsignal(signal));
+    const TemporaryDirectory logdir;
+    const pid_t child = start_process([&] {
+      TrainOptions options = restarting({.max_restarts = 1});
+      options.logdir = logdir.path();
+      for (const int rank : {0, 1}) {
+        options.callbacks.add(at_step({.rank = rank, .epoch = 2, .batch = 1, .strike = [signal] {
+                                         ::kill(::getpid(), signal);
+                                       }}));
+      }
+      toy::train(options);
+      return 0;
+    });
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_TRUE(recoveries_in(logdir.path()).empty()) << "the workers did not die of it";
+    TrainOptions options = restarting({});
+    options.logdir = logdir.path();
+    options.resume = "last";
+    const TrainResult resumed = toy::train(options);
+    EXPECT_EQ(resumed.weights_hash, expected.weights_hash);
+    EXPECT_EQ(resumed.epochs, 2) << "the first one was saved";
+  }
 }
 
 TEST(Recovery, AWorkerThatHangsIsReplacedAfterTheTimeLimit) {

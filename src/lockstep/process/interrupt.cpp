@@ -1,6 +1,11 @@
 #include "lockstep/process/interrupt.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
+
+#include <time.h>
+#include <unistd.h>
 
 namespace lockstep::process {
 namespace {
@@ -10,16 +15,28 @@ constexpr int kSignals[] = {SIGINT, SIGTERM};
 // A signal handler can only use global variables.
 volatile std::sig_atomic_t pending_signal = 0;
 
+// When it arrived, in nanoseconds. It is global for the same reason.
+std::atomic<std::int64_t> arrived = 0;
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
 // Whether take() was called and release() was not. It is global as the handlers are: they belong to
 // the process, and they stay after the guard that installed them.
 bool taken = false;
 
+// A signal handler may call clock_gettime().
+std::int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 void remember(int signal_number) {
+  arrived = now();
   pending_signal = signal_number;
 }
 
 void remember_once(int signal_number) {
-  pending_signal = signal_number;
+  remember(signal_number);
   std::signal(signal_number, SIG_DFL);
 }
 
@@ -51,6 +68,10 @@ int InterruptGuard::pending() {
   return pending_signal;
 }
 
+std::chrono::nanoseconds InterruptGuard::pending_for() {
+  return std::chrono::nanoseconds(now() - arrived);
+}
+
 void InterruptGuard::take() {
   pending_signal = 0;
   taken = true;
@@ -69,6 +90,13 @@ void InterruptGuard::catch_for_good() {
   for (const int signal_number : kSignals) {
     if (is_handled_by(SIG_DFL, signal_number)) std::signal(signal_number, remember);
   }
+}
+
+void InterruptGuard::die_of_pending() {
+  const int signal_number = pending_signal;
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+  ::_exit(128 + signal_number);  // the signal is blocked
 }
 
 }  // namespace lockstep::process

@@ -2,6 +2,7 @@
 // then the signal has its usual effect.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 namespace lockstep::process {
@@ -22,6 +23,8 @@ class InterruptGuard {
   // The signal that has arrived and was not taken yet, or 0. A second signal of the same kind ends
   // the process at once.
   static int pending();
+  // How long ago it arrived.
+  static std::chrono::nanoseconds pending_for();
   // The run handles the interruption: no signal is pending any more.
   static void take();
   // Called after a run that called take(): signals have their usual effect again.
@@ -29,6 +32,8 @@ class InterruptGuard {
 
   // For a worker process that its parent ends: signals only become pending here, however many come.
   static void catch_for_good();
+  // The pending signal has its usual effect now: it ends the process.
+  [[noreturn]] static void die_of_pending();
 
  private:
   std::vector<int> caught_;

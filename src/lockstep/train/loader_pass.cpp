@@ -11,8 +11,8 @@
 #include "lockstep/base/warn.h"
 #include "lockstep/compute/autocast.h"
 #include "lockstep/process/affinity.h"
-#include "lockstep/process/interrupt.h"
 #include "lockstep/train/checkpointer.h"
+#include "lockstep/train/interruption.h"
 #include "lockstep/train/loader_wait.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/mixed_precision.h"
@@ -373,26 +373,21 @@ void LoaderPass::finish_shards(UpdateMetrics of_updates) {
 void LoaderPass::decide(bool wants_point) {
   constexpr std::uint64_t kEndLoader = 1;
   constexpr std::uint64_t kPoint = 2;
-  constexpr int kSignal = 8;
   // While gradients wait for a later batch, a signal waits, too, so that a checkpoint can be
   // written.
-  const int pending = state_.can_snapshot ? process::InterruptGuard::pending() : 0;
-  std::uint64_t mine = static_cast<std::uint64_t>(pending) << kSignal;
+  std::uint64_t mine = state_.can_snapshot ? signal_vote() : 0;
   if (state_.loader_end_requested) mine |= kEndLoader;
   if (wants_point) mine |= kPoint;
-  std::uint64_t signal = 0;
   const auto votes = [&] {
     Profiler::TimedScope scope(profiler_, Activity::kWait);
     return state_.comm->vote(mine);
   }();
   for (const std::uint64_t vote : votes) {
     if ((vote & kEndLoader) != 0) state_.loader_end_requested = true;
-    signal = std::max(signal, vote >> kSignal);
   }
   if ((votes.front() & kPoint) != 0) settings_.take_point();
-  if (signal == 0) return;
-  process::InterruptGuard::take();
-  throw Interrupted(static_cast<int>(signal));
+  obey_signals(votes,
+               {.rank = state_.comm->rank(), .replaces_workers = settings_.replaces_workers});
 }
 
 DrawKey LoaderPass::key_of(const Place& at, std::int64_t shard, Draws draws) const {

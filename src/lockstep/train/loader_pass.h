@@ -34,7 +34,8 @@ struct PassSettings {
   bool unseen_gradients = false;          // no callback of any rank reads gradients
   std::vector<Phase> phases = {Phase{}};  // a single one has no name
   std::vector<Model> untrained = {};      // networks that stay in evaluation mode
-  double judged_seconds = 3;  // passes of at least this length are judged: is the loader slow?
+  double judged_seconds = 3;      // passes of at least this length are judged: is the loader slow?
+  bool replaces_workers = false;  // a lost worker does not end the run: see obey_signals()
   // Of a run that may be restarted, on rank 0: called after every batch; returns whether a point is
   // due. Empty on the other ranks.
   std::function<bool()> after_batch = {};

@@ -23,6 +23,7 @@
 #include "lockstep/train/dry_run.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/first_weights.h"
+#include "lockstep/train/interruption.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/operator_profile.h"
@@ -301,6 +302,7 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                    .unseen_gradients = training_ && training_->unseen_gradients,
                    .phases = plan_.phases,
                    .untrained = untrained_.networks(),
+                   .replaces_workers = are_copies(plan_),
                    .after_batch = memory_ != nullptr ? [this] { return after_batch(); }
                                                      : std::function<bool()>(),
                    .take_point = [this] { take_point(); },
@@ -928,14 +930,8 @@ std::optional<std::string> Loop::stop_request() {
 // A request of one rank applies to all. The reason is that of the first rank with a request.
 void Loop::agree_to_stop() {
   if (!training_) return;  // an evaluation is one pass
-  const auto pending = static_cast<std::uint64_t>(process::InterruptGuard::pending());
-  const auto votes = comm_.vote((pending << 8) | (state_.stop_reason ? 1 : 0));
-  std::uint64_t signal = 0;
-  for (const std::uint64_t vote : votes) signal = std::max(signal, vote >> 8);
-  if (signal != 0) {
-    process::InterruptGuard::take();
-    throw Interrupted(static_cast<int>(signal));
-  }
+  const auto votes = comm_.vote(signal_vote() | (state_.stop_reason ? 1 : 0));
+  obey_signals(votes, {.rank = comm_.rank(), .replaces_workers = are_copies(plan_)});
   const auto first =
       std::ranges::find_if(votes, [](std::uint64_t vote) { return (vote & 1) != 0; });
   if (first == votes.end()) return;
