@@ -196,6 +196,49 @@ TEST(Recovery, LogsHaveEveryRowOnceAndTheFolderSaysWhatHappened) {
   EXPECT_TRUE(fs::exists(disturbed / "checkpoints/best.pth"));
 }
 
+// Rank 1 takes part in every snapshot inside an epoch. It dies after the first batch in which there
+// were two: one for a file and one for a point.
+class DiesAfterAPoint final : public Callback {
+ public:
+  CallbackTraits traits() const override { return {.metric_names = no_metrics()}; }
+  void on_batch_end(State& state) override {
+    const bool is_worker = state.comm->rank() == 1 && state.restarts == 0;
+    if (is_worker && snapshots_ >= 2) ::raise(SIGKILL);
+    snapshots_ = 0;
+  }
+  void gather(comm::Communicator&) override { ++snapshots_; }
+
+ private:
+  int snapshots_ = 0;  // since the last on_batch_end
+};
+
+TEST(Recovery, PointsAreTakenAlsoIfAFileIsAlwaysBeingWritten) {
+  const TemporaryDirectory logdir;
+  TrainOptions options = restarting({.max_restarts = 1});
+  options.logdir = logdir.path();
+  options.num_epochs = 1'000'000;
+  options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+  options.callbacks.add(std::make_shared<DiesAfterAPoint>());
+  auto hooks = std::make_shared<toy::Hooks>();
+  const auto limit = std::chrono::steady_clock::now() + scaled(20s);
+  hooks->epoch_end = [&](State& state) {
+    const bool is_late = std::chrono::steady_clock::now() > limit;
+    if (state.restarts > 0 || is_late) state.request_stop("enough");
+  };
+  options.callbacks.add(hooks);
+  const TrainResult found = toy::train(options);
+  ASSERT_EQ(found.recoveries, 1);
+  EXPECT_LE(recoveries_in(logdir.path()).at(0)["repeated_batches"], 2);
+
+  // Every row is there once, also those from before the point.
+  std::ifstream rows(logdir / "logs/train.csv");
+  std::string row;
+  std::getline(rows, row);  // the header
+  std::int64_t epochs = 0;
+  while (std::getline(rows, row)) EXPECT_TRUE(row.starts_with(fmt::format("{},", ++epochs))) << row;
+  EXPECT_EQ(epochs, found.epochs);
+}
+
 // What a callback keeps in its state goes back with the run.
 class StepCounter final : public Callback {
  public:

@@ -70,11 +70,15 @@ TEST(RunMemory, PointsTakeASmallShareOfTheTime) {
   EXPECT_TRUE(memory.is_point_due()) << "there is none yet";
   memory.keep_point({}, Clock::now() - std::chrono::seconds(1));
   EXPECT_FALSE(memory.is_point_due()) << "it took a second, so the next one is due in 150 s";
+  EXPECT_FALSE(memory.is_point_overdue());
   memory.keep_point({}, Clock::now());
   const auto limit = Clock::now() + std::chrono::seconds(10);
   while (!memory.is_point_due() && Clock::now() < limit) {
   }
   EXPECT_TRUE(memory.is_point_due()) << "it took no time";
+  while (!memory.is_point_overdue() && Clock::now() < limit) {
+  }
+  EXPECT_TRUE(memory.is_point_overdue()) << "as much time again has passed";
 }
 
 TEST(RunMemory, ARecoveryIsCompleteWithTheNextBatch) {

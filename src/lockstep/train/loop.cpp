@@ -851,7 +851,9 @@ bool Loop::after_batch() {
   memory_->count_batch();
   report_recovery();
   checkpointer_->check_optimizers_once();  // without a state they could not go on from a point
-  return state_.can_snapshot && may_take_point();
+  if (!state_.can_snapshot) return false;
+  if (memory_->is_point_overdue()) finish_writing_for_point();
+  return may_take_point();
 }
 
 // A point counts the files of checkpoints before it as written, so it waits for them.
@@ -859,9 +861,18 @@ bool Loop::may_take_point() const {
   return memory_->is_point_due() && !checkpointer_->is_writing();
 }
 
+// If files are written all the time, there is no moment without one. The wait counts as a part of
+// the point's duration, so that it is a small share of the time, too.
+void Loop::finish_writing_for_point() {
+  if (!checkpointer_->is_writing()) return;
+  point_began_ = Clock::now();
+  const comm::AloneScope alone(comm_);  // the other ranks wait in the vote meanwhile
+  checkpointer_->finish_writing();
+}
+
 // Collective inside an epoch, and also between epochs if other hosts store the point, too.
 void Loop::take_point() {
-  const auto began = Clock::now();
+  const auto began = std::exchange(point_began_, std::nullopt).value_or(Clock::now());
   if (memory_ != nullptr || state_.inside_epoch) {
     StateDict* const spare = memory_ != nullptr ? &memory_->spare() : nullptr;
     KeptRun point{.snapshot = checkpointer_->snapshot(spare)};

@@ -94,6 +94,7 @@ class Loop {
   void take_snapshot(KeptRun& kept);
   bool after_batch();
   bool may_take_point() const;
+  void finish_writing_for_point();
   std::optional<std::string> stop_request();
   void finish_point();
   void abandon() noexcept;
@@ -136,7 +137,9 @@ class Loop {
   std::size_t loader_index_ = 0;  // the current loader
   std::int64_t first_batch_ = 0;  // of the current loader, after a resume
   bool begun_ = false;            // on_run_start is called, so on_run_end must be, too
-  RunTotals own_totals_;          // of a run that cannot be restarted
+  // The next point began before it was taken: the loop waited for a file.
+  std::optional<std::chrono::steady_clock::time_point> point_began_;
+  RunTotals own_totals_;  // of a run that cannot be restarted
   RunTotals& totals_;
 };
 

@@ -188,6 +188,7 @@ void RunMemory::keep_point(KeptRun point, Clock::time_point began) {
 void RunMemory::set_next_point(Clock::time_point began) {
   const auto now = Clock::now();
   next_point_ = now + kPointShare * (now - began);
+  latest_point_ = next_point_ + kPointShare * (now - began);
 }
 
 std::optional<Recovery> RunMemory::complete_recovery() {

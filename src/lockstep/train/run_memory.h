@@ -102,6 +102,8 @@ class RunMemory {
   // The point before the last one, whose memory the next one can use.
   StateDict& spare() { return spare_; }
   bool is_point_due() const { return std::chrono::steady_clock::now() >= next_point_; }
+  // As much time again has passed since it was due.
+  bool is_point_overdue() const { return std::chrono::steady_clock::now() >= latest_point_; }
 
   // Called after every batch.
   void count_batch() { batches_since_point_ += 1; }
@@ -160,6 +162,7 @@ class RunMemory {
   StateDict spare_;
   std::vector<OnceLogger::Positions> point_positions_;  // of the loggers
   std::chrono::steady_clock::time_point next_point_ = {};
+  std::chrono::steady_clock::time_point latest_point_ = {};
   std::int64_t batches_since_point_ = 0;
   std::optional<bool> decision_;      // of will_restart()
   bool has_begun_callbacks_ = false;  // and has not ended them
