@@ -89,6 +89,25 @@ TEST(OnceLogger, StreamsAreCountedForThemselves) {
   EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{1, 2, 100, 3, 4}));
 }
 
+// The run goes on with fewer workers, so rank 0 has more shards and logs more records in a batch.
+TEST(OnceLogger, ABatchMayHaveAnotherNumberOfRecordsInTheRepetition) {
+  const auto inner = std::make_shared<Remembering>();
+  OnceLogger logger(inner);
+  const OnceLogger::Positions point = logger.position();
+  for (const int batch : {10, 20}) {
+    logger.log_metrics(record_of(batch));
+    logger.next_batch();
+  }
+  logger.log_metrics(record_of(30));  // and then the run fails
+  logger.rewind(point);
+  for (const int batch : {10, 20, 30, 40}) {
+    logger.log_metrics(record_of(batch));
+    logger.log_metrics(record_of(batch + 1));
+    logger.next_batch();
+  }
+  EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{10, 20, 30, 31, 40, 41}));
+}
+
 TEST(OnceLogger, ARecordThatCouldNotBeWrittenIsWrittenInTheNextAttempt) {
   const auto inner = std::make_shared<Remembering>();
   OnceLogger logger(inner);

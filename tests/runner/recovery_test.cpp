@@ -690,9 +690,11 @@ TEST(Recovery, CheckpointsFitTheMomentToWhichTheRunWentBack) {
 class RecordNotes final : public Logger {
  public:
   void log_metrics(const Record& record) override {
-    noted.push_back(fmt::format("{} {} {} {} {}", static_cast<int>(record.scope), record.loader,
-                                record.progress.epoch, record.progress.batch_step,
-                                record.step.value_or(0)));
+    std::string text =
+        fmt::format("{} {} {} {} {}", static_cast<int>(record.scope), record.loader,
+                    record.progress.epoch, record.progress.batch_step, record.step.value_or(0));
+    for (const auto& [name, value] : record.metrics) text += fmt::format(" {}={}", name, value);
+    noted.push_back(text);
   }
   std::vector<std::string> noted;
 };
@@ -725,6 +727,82 @@ TEST(Recovery, RecordsOfCheckpointsAreLoggedOnce) {
     return logger->noted;
   };
   EXPECT_EQ(records_of(true), records_of(false));
+}
+
+// The second attempt has one worker instead of two, as if no other could be made.
+class ShrinkingEngine final : public DistributedDataParallelEngine {
+ public:
+  ShrinkingEngine() : DistributedDataParallelEngine({.workers = 2, .shards = 4}) {}
+
+  void run(const Job& job) override {
+    try {
+      return DistributedDataParallelEngine::run({.prepare = job.prepare, .work = job.work});
+    } catch (...) {
+      if (!job.try_again({.error = std::current_exception()})) throw;
+    }
+    DistributedDataParallelEngine alone({.workers = 1, .shards = 4});
+    alone.run({.prepare = [] {}, .work = job.work});
+  }
+};
+
+// The records of a run, and those of its batches, do not depend on the workers. A callback that
+// logs in on_batch_end logs the shards of rank 0, which are more when the other worker is gone.
+TEST(Recovery, WithFewerWorkersNothingChangesAndNothingIsLoggedTwice) {
+  const auto options_of = [](std::shared_ptr<Engine> engine, int max_restarts) {
+    TrainOptions options = restarting({.max_restarts = max_restarts});
+    options.engine = std::move(engine);
+    options.log_batches = true;
+    auto hooks = std::make_shared<toy::Hooks>();
+    // The first point takes long, so there is no other one before the failure.
+    hooks->run_start = [](State& state) { state.user.set("large", torch::zeros({1 << 22})); };
+    options.callbacks.add(hooks);
+    return options;
+  };
+  const auto engine_of = [](int workers) {
+    return std::make_shared<DistributedDataParallelEngine>(
+        DistributedDataParallelOptions{.workers = workers, .shards = 4});
+  };
+  const auto calm = std::make_shared<RecordNotes>();
+  TrainOptions options = options_of(engine_of(2), 0);
+  options.loggers = {calm};
+  const TrainResult expected = toy::train(options);
+  EXPECT_EQ(std::ranges::count_if(
+                calm->noted, [](const std::string& text) { return text.starts_with("0 train"); }),
+            3 * 2)
+      << "one record for each batch";
+
+  const auto single = std::make_shared<RecordNotes>();
+  options = options_of(engine_of(1), 0);
+  options.loggers = {single};
+  toy::train(options);
+  EXPECT_EQ(single->noted, calm->noted) << "also the values";
+
+  for (const bool has_own : {false, true}) {
+    SCOPED_TRACE(has_own ? "with records of a callback" : "without");
+    const auto shrunk = std::make_shared<RecordNotes>();
+    options = options_of(std::make_shared<ShrinkingEngine>(), 1);
+    options.loggers = {shrunk};
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->batch_end = [](State& state) {
+      if (!state.is_train) return;
+      for (const auto& logger : state.loggers) {
+        logger->log_metrics({Scope::kEpoch, fmt::format("shard {}", state.shard), state.progress});
+      }
+    };
+    if (has_own) options.callbacks.add(hooks);
+    options.callbacks.add(at_step({.epoch = 2, .loader = "valid", .batch = 1}));
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 1);
+    std::vector<std::string> own;
+    std::ranges::copy_if(shrunk->noted, std::back_inserter(own), [](const std::string& text) {
+      return text.find("shard ") != std::string::npos;
+    });
+    std::erase_if(shrunk->noted,
+                  [](const std::string& text) { return text.find("shard ") != std::string::npos; });
+    EXPECT_EQ(shrunk->noted, calm->noted);
+    EXPECT_EQ(std::set(own.begin(), own.end()).size(), own.size()) << "none comes twice";
+  }
 }
 
 // The run resumes inside an epoch, and a worker dies before the first point of this run.

@@ -52,6 +52,27 @@ TEST_F(PassTest, AveragesAreWeightedBySamples) {
   EXPECT_DOUBLE_EQ(state.loader_metrics.at("size"), (4 * 4 + 4 * 4 + 2 * 2) / 10.0);
 }
 
+// One record for each batch, and not for each of its shards.
+TEST_F(PassTest, LogsTheMeanOfABatchOverItsShards) {
+  struct Losses final : Logger {
+    void log_metrics(const Record& record) override {
+      noted.emplace_back(*record.step, record.metrics.at("loss"));
+    }
+    std::vector<std::pair<std::int64_t, double>> noted;
+  };
+  const auto logger = std::make_shared<Losses>();
+  state.loggers = {logger};
+  state.progress.epoch = 1;
+  settings.log_batches = true;
+  settings.shards = 2;
+  run();
+  EXPECT_THAT(logger->noted, ElementsAre(std::pair(8, 4.5), std::pair(10, 9.5)));
+  logger->noted.clear();
+  settings.shards = 1;
+  run();
+  EXPECT_THAT(logger->noted, ElementsAre(std::pair(4, 2.5), std::pair(8, 6.5), std::pair(10, 9.5)));
+}
+
 TEST_F(PassTest, CountsBatchesAndSamples) {
   std::vector<std::pair<std::int64_t, std::int64_t>> seen;
   auto hooks = std::make_shared<toy::Hooks>();

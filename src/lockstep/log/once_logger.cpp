@@ -11,10 +11,15 @@ OnceLogger::OnceLogger(std::shared_ptr<Logger> inner) : inner_(std::move(inner))
 template <typename Action>
 void OnceLogger::once(const Action& pass_on) {
   Stream& stream = streams_[stream_];
-  stream.position += 1;
+  stream.position.record += 1;
   if (stream.position <= stream.passed_on) return;
   pass_on();
   stream.passed_on = stream.position;
+}
+
+void OnceLogger::next_batch() {
+  Position& position = streams_[0].position;
+  position = {.batch = position.batch + 1};
 }
 
 int OnceLogger::set_stream(int stream) {
@@ -31,7 +36,7 @@ void OnceLogger::rewind(const Positions& position) {
   stream_ = 0;
   for (auto& [number, stream] : streams_) {
     const auto found = position.find(number);
-    stream.position = found != position.end() ? found->second : 0;
+    stream.position = found != position.end() ? found->second : Position();
   }
 }
 

@@ -1,11 +1,16 @@
 // Gives another logger every record once, although a run that was restarted after a fault repeats
-// some batches. Records are counted. After rewind(), as many records as the other logger already
-// has are left out. Repeated batches log the same values, so this loses nothing.
+// some batches. Records are numbered by the batch in which they come, and by their order in it.
+// After rewind(), the records up to the last one that the other logger has are left out. Repeated
+// batches log the same values, so this loses nothing.
+//
+// The number of the batch is needed because a callback may log in on_batch_end, which is called for
+// each shard of rank 0: if a run goes on with fewer workers, rank 0 has more shards.
 //
 // Records whose order among others may change, when batches are repeated, are in a stream of their
 // own, which is counted for itself: a record about a checkpoint comes when the file is written.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,8 +27,17 @@ class OnceLogger final : public Logger {
   // The stream to which the next records belong; 0 at the beginning. Returns the one before.
   int set_stream(int stream);
 
-  // The number of records of each stream that the run has logged up to its current position.
-  using Positions = std::map<int, std::int64_t>;
+  // Called after each batch of the run.
+  void next_batch();
+
+  // A place in the records of a stream. Streams other than 0 do not count batches.
+  struct Position {
+    std::int64_t batch = 0;
+    std::int64_t record = 0;  // in the batch
+    auto operator<=>(const Position&) const = default;
+  };
+  // Up to which the run has logged, in each stream.
+  using Positions = std::map<int, Position>;
   Positions position() const;
   // The run continues from an earlier position, at which position() had this value.
   void rewind(const Positions& position);
@@ -44,8 +58,8 @@ class OnceLogger final : public Logger {
   void once(const Action& pass_on);
 
   struct Stream {
-    std::int64_t position = 0;
-    std::int64_t passed_on = 0;  // records that `inner_` has
+    Position position;
+    Position passed_on;  // the last record that `inner_` has
   };
 
   std::shared_ptr<Logger> inner_;

@@ -360,6 +360,7 @@ Metrics LoaderPass::arrived(UpdateMetrics metrics) {
 void LoaderPass::finish_shards(UpdateMetrics of_updates) {
   check_late_losses();
   const Metrics metrics = arrived(std::move(of_updates));
+  batch_means_.clear();
   for (DoneShard& shard : done_) {
     if (!has_one_shard()) state_.set_shard(std::move(shard.state));
     state_.batch_metrics.insert(metrics.begin(), metrics.end());
@@ -367,6 +368,7 @@ void LoaderPass::finish_shards(UpdateMetrics of_updates) {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     notify_end(callbacks_, &Callback::on_batch_end, state_);
   }
+  if (settings_.log_batches) log_batch();
 }
 
 // A request of one worker applies to all workers, after the same batch.
@@ -556,8 +558,34 @@ void LoaderPass::record_batch_metrics(const std::vector<PhaseLoss>& losses) {
       record(name, value, said == state_.said.metrics.end() ? mean_over_samples() : said->second);
     }
   }
-  if (!settings_.log_batches) return;
-  Record record{Scope::kBatch, state_.loader, state_.progress, state_.batch_metrics};
+  if (settings_.log_batches && settings_.shards == 1) only_shard_ = state_.batch_metrics;
+}
+
+// Collective. The metrics of the batch over all its shards, on rank 0. Sums of Moments are exact,
+// so they do not depend on which worker has which shard.
+Metrics LoaderPass::batch_means() {
+  if (settings_.shards == 1) return std::move(only_shard_);
+  if (state_.comm->size() > 1) {
+    StateDict own;
+    for (const auto& [name, mean] : batch_means_) own.set(name, mean.state());
+    const auto states = lockstep::gather(own, *state_.comm);
+    for (std::size_t rank = 1; rank < states.size(); ++rank) {
+      for (const auto& name : states[rank].keys()) {
+        batch_means_[name].merge(metric::Moments::from_state(states[rank].get<StateDict>(name)));
+      }
+    }
+  }
+  Metrics means;
+  for (const auto& [name, mean] : batch_means_) {
+    if (mean.samples() > 0) means[name] = mean.mean();
+  }
+  add_total_loss(means);
+  return means;
+}
+
+// Collective. One record for each batch, whatever number of workers and shards there is.
+void LoaderPass::log_batch() {
+  Record record{Scope::kBatch, state_.loader, state_.progress, batch_means()};
   if (state_.is_train) {
     for (const auto& [name, value] : hyper_metrics(state_)) record.metrics[name] = value;
   } else {
@@ -573,9 +601,12 @@ void LoaderPass::record(const std::string& name, double value, const LossOver& o
   }
   const std::int64_t samples = state_.samples();
   const bool weighted = over.kind == LossOver::Kind::kWeight;
-  average->second.update({.value = value,
-                          .weight = weighted ? over.weight : static_cast<double>(samples),
-                          .samples = samples});
+  const metric::WeightedValue update{
+      .value = value,
+      .weight = weighted ? over.weight : static_cast<double>(samples),
+      .samples = samples};
+  average->second.update(update);
+  if (settings_.log_batches && settings_.shards > 1) batch_means_[name].add(update);
 }
 
 Metrics LoaderPass::running_metrics() const {

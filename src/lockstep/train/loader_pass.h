@@ -12,6 +12,7 @@
 #include "lockstep/data/batch_window.h"
 #include "lockstep/log/profiler.h"
 #include "lockstep/metric/additive.h"
+#include "lockstep/metric/moments.h"
 #include "lockstep/train/batch_feed.h"
 #include "lockstep/train/callback.h"
 #include "lockstep/train/device_copies.h"
@@ -29,8 +30,8 @@ struct PassSettings {
   // A loss that is not finite ends the run: before its backward(), or, if losses are read late,
   // after the update with it.
   bool terminate_on_nan = false;
-  bool log_batches = false;               // every batch's metrics go to the loggers, too
-  std::int64_t shards = 1;                // parts of every batch, over all workers
+  bool log_batches = false;  // every batch's metrics go to the loggers, too; the same on all ranks
+  std::int64_t shards = 1;   // parts of every batch, over all workers
   bool unseen_gradients = false;          // no callback of any rank reads gradients
   std::vector<Phase> phases = {Phase{}};  // a single one has no name
   std::vector<Model> untrained = {};      // networks that stay in evaluation mode
@@ -135,6 +136,8 @@ class LoaderPass {
   void show_losses(const std::vector<PhaseLoss>& losses);
   void add_total_loss(Metrics& metrics) const;
   void record_batch_metrics(const std::vector<PhaseLoss>& losses);
+  Metrics batch_means();
+  void log_batch();
   void record(const std::string& name, double value, const LossOver& over);
   Metrics running_metrics() const;
 
@@ -163,6 +166,9 @@ class LoaderPass {
   bool warned_of_wait_ = false;  // a slow loader; once per run
   double waited_ = 0;            // for batches of the pass, in seconds
   std::map<std::string, metric::Additive, std::less<>> averages_;
+  // Of this worker's shards of the current batch, with log_batches.
+  std::map<std::string, metric::Moments, std::less<>> batch_means_;
+  Metrics only_shard_;  // instead of means, if a batch has one shard
 };
 
 }  // namespace lockstep

@@ -292,12 +292,14 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
     training_ = std::make_unique<TrainingParts>(plan_, comm_, profiler_, copies_.get());
   }
   state_.comm = &comm_;
+  // Rank 0 logs, and the others send it their part of each batch.
+  const bool logs_batches = comm_.vote(options.log_batches ? 1 : 0).front() == 1;
   pass_ = std::make_unique<LoaderPass>(
       state_, plan_.callbacks, plan_.handle_batch,
       training_ ? std::span<TrainStep>(training_->steps) : std::span<TrainStep>(), profiler_,
       PassSettings{.loss_key = plan_.loss_key,
                    .terminate_on_nan = options.terminate_on_nan,
-                   .log_batches = options.log_batches,
+                   .log_batches = logs_batches,
                    .shards = plan_.step.shards,
                    .unseen_gradients = training_ && training_->unseen_gradients,
                    .phases = plan_.phases,

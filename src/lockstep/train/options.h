@@ -133,7 +133,9 @@ struct TrainOptions {
   Callbacks callbacks;
   std::vector<std::shared_ptr<Logger>> loggers;  // in addition to those of logdir
   bool console = true;                           // one line per loader and epoch on standard output
-  bool log_batches = false;  // TensorBoard, CSV and MLflow get every batch's metrics, too
+  // TensorBoard, CSV and MLflow get every batch's metrics, too. With several workers this costs a
+  // message of each of them per batch.
+  bool log_batches = false;
 
   // Where the run takes place.
   bool ddp = false;            // several workers: one per core or GPU of this machine

@@ -106,7 +106,10 @@ class RunMemory {
   bool is_point_overdue() const { return std::chrono::steady_clock::now() >= latest_point_; }
 
   // Called after every batch.
-  void count_batch() { batches_since_point_ += 1; }
+  void count_batch() {
+    batches_since_point_ += 1;
+    for (const auto& logger : loggers_) logger->next_batch();
+  }
   // Called after a batch, and at the end of the run: the recovery that is complete now, if the run
   // has failed since the last call.
   std::optional<Recovery> complete_recovery();
