@@ -70,6 +70,13 @@ TEST(StoredRun, AnotherHostTakesNewerPointsOnly) {
   EXPECT_EQ(there.stored()->sequence, 2u);
 }
 
+TEST(StoredRun, CallsThatAreLeftOutKeepTheirNumbers) {
+  const int first = next_stored_run();
+  EXPECT_EQ(next_stored_run(), first + 1);
+  skip_stored_runs(2);
+  EXPECT_EQ(next_stored_run(), first + 4);
+}
+
 TEST(StoredRun, DamagedBytesAreRefused) {
   EXPECT_THROW(StoredRun::decode("no pickle"), CheckpointError);
 }

@@ -1,6 +1,5 @@
 #include "lockstep/runner/runner.h"
 
-#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <typeinfo>
@@ -25,6 +24,7 @@
 #include "lockstep/train/mixed_precision.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/run_memory.h"
+#include "lockstep/train/stored_run.h"
 
 namespace lockstep {
 namespace {
@@ -56,11 +56,6 @@ struct Reset {
   ~Reset() { slot = T(); }
 };
 
-// The number of this process's calls of train() so far. It is global, because the points that a
-// launcher keeps belong to a process: one that is started again makes the same calls in the same
-// order.
-std::atomic<int> launched_runs = 0;
-
 // What outlives an attempt. Null if the run is not restarted.
 std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine& engine,
                                       const std::string& stage) {
@@ -69,12 +64,14 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
   }
   if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
   auto file = process::MemoryFile::inherited();
-  if (file == nullptr || launched_runs >= process::MemoryFile::kMostRuns) return nullptr;
+  if (file == nullptr) return nullptr;
+  const int run = next_stored_run();
+  if (run >= process::MemoryFile::kMostRuns) return nullptr;
   const process::Environment environment = process::current_environment();
   const auto restarts = environment.find("TORCHELASTIC_MAX_RESTARTS");
   return std::make_shared<RunMemory>(
       restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
-      StoredRun(std::move(file), launched_runs++),
+      StoredRun(std::move(file), run),
       fmt::format("{} in {}", stage, options.logdir.value_or("").string()));
 }
 

@@ -7,6 +7,7 @@
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/train/merge.h"
 #include "lockstep/train/snapshot.h"
+#include "lockstep/train/stored_run.h"
 
 namespace lockstep {
 namespace {
@@ -150,6 +151,7 @@ void resume_stages(std::vector<Stage>& stages, const std::string& checkpoint, En
     options.network_weights = {};
     options.weights = earlier.weights;
   }
+  skip_stored_runs(earlier.finished);
   stages.erase(stages.begin(), stages.begin() + static_cast<std::ptrdiff_t>(earlier.finished));
 }
 

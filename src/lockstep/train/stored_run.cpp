@@ -1,6 +1,7 @@
 #include "lockstep/train/stored_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,11 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// The number of this process's calls of train() so far. It is global, because the points that a
+// launcher keeps belong to a process: one that is started again makes the same calls in the same
+// order.
+std::atomic<int> stored_runs = 0;
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -37,6 +43,14 @@ RunTotals totals_from(const StateDict& state) {
 }
 
 }  // namespace
+
+int next_stored_run() {
+  return stored_runs++;
+}
+
+void skip_stored_runs(std::size_t count) {
+  stored_runs += static_cast<int>(count);
+}
 
 StoredRun::StoredRun(std::shared_ptr<process::MemoryFile> file, int run)
     : file_(std::move(file)), run_(run) {}

@@ -2,6 +2,7 @@
 // `lockstep launch` starts after a failure find it there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,12 @@ struct StoredContent {
   RunTotals totals = {};
   std::int64_t recoveries = 0;  // completed before the point
 };
+
+// The number of this program's next call of train(), for StoredRun.
+int next_stored_run();
+// The program leaves out this many calls, because an earlier attempt has finished them. Those that
+// follow keep their numbers.
+void skip_stored_runs(std::size_t count);
 
 class StoredRun {
  public:
