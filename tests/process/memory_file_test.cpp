@@ -81,6 +81,22 @@ TEST(MemoryFile, TakesPiecesAndGrows) {
   EXPECT_LT(bytes_used(memory), 2 * whole.size() + 1'000'000);
 }
 
+// Free memory is looked at on the way, because no piece alone is large.
+TEST(MemoryFile, TakesAPointOfManySmallPieces) {
+  MemoryFile memory;
+  const std::string piece = point_of(1, 1 << 20);
+  for (const std::uint64_t sequence : {1, 2, 3}) {
+    memory.write(0, sequence, [&](const WriteBytes& write) {
+      for (int i = 0; i < 40; ++i) write(piece);
+    });
+  }
+  const auto point = memory.read(0);
+  ASSERT_TRUE(point);
+  EXPECT_EQ(point->sequence, 3u);
+  ASSERT_EQ(point->bytes.size(), 40 * piece.size());
+  EXPECT_TRUE(std::string_view(point->bytes).ends_with(piece));
+}
+
 TEST(MemoryFile, RunsThatAreOverKeepOnePointOnly) {
   MemoryFile memory;
   constexpr std::size_t kSize = 4 << 20;

@@ -29,7 +29,7 @@ static_assert(Word::is_always_lock_free);
 constexpr std::uint64_t kMagic = 0x3159524f4d454d4cULL;  // "LMEMORY1"
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kCopyBytes = 1 << 20;
-// More memory than this is asked for only if the host has it.
+// More memory than this is taken only after a look at whether the host has it.
 constexpr std::uint64_t kCheckedBytes = 16 << 20;
 
 // Since Linux 6.3; the headers of older systems do not have it.
@@ -298,24 +298,22 @@ class MemoryFile::PointWriter {
  public:
   PointWriter(const MemoryFile& file, int run) : file_(file), place_(file.place_to_write(run)) {
     XXH3_64bits_reset(checksum_.get());
+    if (place_.has_point()) granted_ = place_.size;
     place_.seal = 0;
   }
 
   // Makes room for this many bytes.
   void reserve(std::uint64_t size) {
+    check_memory(size);
     if (size <= place_.capacity) return;
-    if (const auto available = available_for(size)) {
-      throw Error("memory for restarts: cannot store a point of {}: the host has only {} left",
-                  format_bytes(static_cast<double>(size)),
-                  format_bytes(static_cast<double>(*available)));
-    }
     const std::uint64_t capacity = rounded_up(size + size / 4);
     const std::uint64_t end = file_.end_of_places();
     if (place_.capacity != 0 && place_.offset + place_.capacity == end) {
       place_.capacity = capacity;
       return;
     }
-    // The place moves to the end of the file.
+    // The place moves to the end of the file. For a moment there are two copies of its bytes.
+    if (written_ >= kCheckedBytes) require_memory(written_, size);
     std::string buffer(std::min<std::uint64_t>(written_, kCopyBytes), '\0');
     for (std::uint64_t done = 0; done < written_; done += buffer.size()) {
       const std::span<char> part(buffer.data(),
@@ -352,13 +350,22 @@ class MemoryFile::PointWriter {
   }
 
  private:
-  // What the host has left, if that is less than `size` bytes. To ask the kernel for them could
-  // make it kill processes.
-  std::optional<std::uint64_t> available_for(std::uint64_t size) const {
-    const std::uint64_t more = size - std::min<std::uint64_t>(size, place_.capacity);
-    if (more < kCheckedBytes) return std::nullopt;
+  // Throws if the host does not have the memory for `size` bytes. To ask the kernel for it could
+  // make it kill processes. A point may come in many small pieces, so it is looked at again after
+  // every kCheckedBytes.
+  void check_memory(std::uint64_t size) {
+    if (size < granted_ + kCheckedBytes) return;
+    require_memory(size - std::max(granted_, written_), size);
+    granted_ = size;
+  }
+
+  // Throws if the host does not have `more` bytes, for a point of `size` bytes.
+  static void require_memory(std::uint64_t more, std::uint64_t size) {
     const auto available = available_memory();
-    return available && *available < more ? available : std::nullopt;
+    if (!available || *available >= more) return;
+    throw Error("memory for restarts: cannot store a point of {}: the host has only {} left",
+                format_bytes(static_cast<double>(size)),
+                format_bytes(static_cast<double>(*available)));
   }
 
   const MemoryFile& file_;
@@ -367,6 +374,9 @@ class MemoryFile::PointWriter {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> checksum_{
       XXH3_createState(), &XXH3_freeState};
   std::uint64_t written_ = 0;
+  // Bytes that need no more memory of the host: those of the older point here, and those for which
+  // check_memory() has found it.
+  std::uint64_t granted_ = 0;
 };
 
 void MemoryFile::write(int run, std::uint64_t sequence, std::span<const std::string_view> pieces) {
