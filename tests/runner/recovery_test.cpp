@@ -101,7 +101,7 @@ void expect_equal(const TrainResult& found, const TrainResult& expected) {
   EXPECT_EQ(found.best_epoch, expected.best_epoch);
 }
 
-// At every hook, in the first, a middle and the last batch of train and valid loaders.
+// At every hook, in the first and the last batch of train and valid loaders.
 TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
   const TrainResult expected = toy::train(restarting({}));
   using Slot = std::function<void(State&)> toy::Hooks::*;
@@ -126,8 +126,9 @@ TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
           continue;
         SCOPED_TRACE(fmt::format("killed in {}, epoch {}, {}", name, epoch, loader));
         auto hooks = std::make_shared<toy::Hooks>();
-        const Fault fault{
-            .epoch = epoch, .loader = loader, .batch = in_batches ? epoch % 2 + 1 : 0};
+        // There are two train batches and one valid batch in an epoch.
+        const std::int64_t batch = loader == "train" ? epoch % 2 + 1 : 1;
+        const Fault fault{.epoch = epoch, .loader = loader, .batch = batch};
         hooks.get()->*slot = [&, is_whole = !in_batches](State& state) {
           if (!is_whole) return fault(state);
           const bool is_there =
@@ -136,7 +137,9 @@ TEST(Recovery, AWorkerThatIsKilledAnywhereChangesNothing) {
         };
         TrainOptions options = restarting({.max_restarts = 1});
         options.callbacks.add(hooks);
-        expect_equal(toy::train(options), expected);
+        const TrainResult found = toy::train(options);
+        expect_equal(found, expected);
+        EXPECT_EQ(found.recoveries, name == "run_end" ? 0 : 1) << "then everything is trained";
       }
     }
   }
@@ -289,7 +292,9 @@ TEST(Recovery, FreezingHappensAgainWhereItHappened) {
   TrainOptions options = options_of(2);
   options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 1}));
   options.callbacks.add(at_step({.restart = 1, .epoch = 3, .batch = 1}));
-  expect_equal(toy::train(options), expected);
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, 2);
 }
 
 TEST(Recovery, ARunThatBeganWithAFileDoesNotBeginAgain) {
@@ -304,7 +309,9 @@ TEST(Recovery, ARunThatBeganWithAFileDoesNotBeginAgain) {
   TrainOptions options = options_of(2);
   options.callbacks.add(at_step({.restart = 0, .epoch = 1, .batch = 1}));
   options.callbacks.add(at_step({.restart = 1, .epoch = 2, .batch = 1}));
-  expect_equal(toy::train(options), expected);
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, 2);
 }
 
 // What the failed attempt froze must not be thawed in the next one: the other callback froze it.
@@ -322,7 +329,9 @@ TEST(Recovery, OneFreezeCallbackDoesNotThawWhatAnotherFroze) {
   const TrainResult expected = toy::train(options_of(0));
   TrainOptions options = options_of(1);
   options.callbacks.add(at_step({.epoch = 2, .batch = 1}));
-  expect_equal(toy::train(options), expected);
+  const TrainResult found = toy::train(options);
+  expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, 1);
 }
 
 TEST(Recovery, ASignalToOneWorkerDoesNotEndTheRun) {
@@ -851,6 +860,7 @@ TEST(Recovery, EarlyStoppingBestWeightsAndACallbackThatCounts) {
   options.callbacks.add(at_step({.restart = 1, .epoch = 4, .batch = 1}));
   const TrainResult found = toy::train(options);
   expect_equal(found, expected);
+  EXPECT_EQ(found.recoveries, expected.epochs >= 4 ? 2 : 1);
   EXPECT_EQ(found.stop_reason, expected.stop_reason);
   const torch::Tensor probe = torch::ones({3, 4});
   EXPECT_TRUE(torch::equal(found.model(probe), expected.model(probe))) << "the best weights";
