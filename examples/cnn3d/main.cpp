@@ -126,5 +126,5 @@ int main(int argc, char** argv) try {
             << "Report: " << (logdir / "report" / "report.html").string() << '\n';
 } catch (const std::exception& error) {
   std::cerr << "cnn3d: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

@@ -157,5 +157,5 @@ int main(int argc, char** argv) try {
                {.workers = args.workers});
 } catch (const std::exception& error) {
   std::cerr << "min_ddp: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

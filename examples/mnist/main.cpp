@@ -85,7 +85,11 @@ int main(int argc, char** argv) try {
   app.add_option("--timeout", timeout, "Seconds that a worker waits for other workers")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
 
   ls::manual_seed(seed.value_or(42));
   ls::Callbacks callbacks = {
@@ -123,5 +127,5 @@ int main(int argc, char** argv) try {
   if (result.rank == 0) std::cout << result.best_metric << '\n';
 } catch (const std::exception& error) {
   std::cerr << "mnist: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

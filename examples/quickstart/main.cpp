@@ -34,5 +34,5 @@ int main() try {
   std::cout << "Validation accuracy: " << result.best_metric << '\n';
 } catch (const std::exception& error) {
   std::cerr << "quickstart: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

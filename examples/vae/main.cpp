@@ -107,5 +107,5 @@ int main(int argc, char** argv) try {
   }
 } catch (const std::exception& error) {
   std::cerr << "vae: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

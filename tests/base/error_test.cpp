@@ -33,5 +33,11 @@ TEST(MessageOf, SaysWhatTheStandardLibraryOnlyHints) {
   }
 }
 
+TEST(ExitCodeOf, TellsALauncherThatAnOptionIsWrong) {
+  EXPECT_EQ(exit_code_of(ConfigError("x")), 2);
+  EXPECT_EQ(exit_code_of(DataError("x")), 1);
+  EXPECT_EQ(exit_code_of(std::runtime_error("x")), 1);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -62,6 +62,22 @@ code=0
 [ $code -ne 0 ] || fail "ranks with different seeds were trained together"
 cat out err | grep -q 'ranks disagree about the seed: rank 0 has 0, rank 1 has 1' || fail "the seeds are not named"
 
+# --- A wrong option is not tried again: the exit code says so or, whatever the code is, a note of the run.
+refused() { # CODE WORDS COMMAND...
+  local expected=$1 words=$2
+  shift 2
+  rm -f tries; code=0
+  "$lockstep" launch --nproc-per-node 2 --max-restarts 5 \
+    bash -c 'echo >> tries; "$@"' - "$@" > out 2> err || code=$?
+  [ $code -eq "$expected" ] || fail "$*: ends with $code, expected $expected"
+  [ "$(wc -l < tries)" -le 2 ] || fail "$*: the two ranks were started $(wc -l < tries) times"
+  cat out err | grep -q "$words" || fail "$*: does not say '$words'"
+}
+refused 2 'shards: expected at least one per worker' "$mnist" --epochs 1 --quiet --shards 1
+refused 2 'rapid' "$mnist" --rapid
+refused 1 'ranks disagree about the seed' bash -c '"$0" --epochs 1 --quiet --seed $RANK || exit 1' "$mnist"
+refused 1 'num_epochs' bash -c '"$0" --epochs 0 --quiet || exit 1' "$mnist"
+
 # --- A rank is killed: the other ranks end, and the report names the killed rank.
 start=$(date +%s%N)
 code=0

@@ -20,4 +20,8 @@ std::string message_of(const std::exception& error) {
   return printable_lines(text.substr(0, frames));
 }
 
+int exit_code_of(const std::exception& error) {
+  return dynamic_cast<const ConfigError*>(&error) != nullptr ? 2 : 1;
+}
+
 }  // namespace lockstep

@@ -55,4 +55,8 @@ class WorkerError : public Error {
 // LibTorch appends to its errors, and "not enough memory" rather than the name of a C++ class.
 std::string message_of(const std::exception& error);
 
+// The code with which a program should end after this exception: 2 for a ConfigError, else 1. By
+// this code `lockstep launch --max-restarts` knows that another attempt would fail, too.
+int exit_code_of(const std::exception& error);
+
 }  // namespace lockstep

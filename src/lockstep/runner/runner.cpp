@@ -1,5 +1,6 @@
 #include "lockstep/runner/runner.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <typeinfo>
@@ -17,6 +18,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/interrupt.h"
+#include "lockstep/process/memory_file.h"
 #include "lockstep/runner/handlers.h"
 #include "lockstep/train/failure.h"
 #include "lockstep/train/first_weights.h"
@@ -73,6 +75,25 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
       restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
       StoredRun(std::move(file), run),
       fmt::format("{} in {}", stage, options.logdir.value_or("").string()));
+}
+
+// Tells the launcher that an option is wrong: another attempt would fail, too. The loop itself
+// notes what fails while it runs; this is for the rest of a run, from the engine to the loop's
+// start.
+void note_wrong_option(const ConfigError& error) {
+  const auto file = process::MemoryFile::inherited();
+  const auto place = process::find_place(process::current_environment());
+  if (file == nullptr || !place) return;
+  const int attempt = file->attempt();
+  const int rank = place->topology.rank;
+  const bool is_noted = std::ranges::any_of(file->failures(), [&](const auto& note) {
+    return note.attempt == attempt && note.rank == rank;
+  });
+  if (is_noted) return;
+  file->note_failure({.attempt = attempt,
+                      .rank = rank,
+                      .kind = process::FailureKind::kConfig,
+                      .reason = error.what()});
 }
 
 // For Engine::Job. Empty if the run is not restarted.
@@ -165,7 +186,7 @@ TrainResult Runner::continue_training(const ContinueOptions& options) {
   return run(std::move(longer), last_run_);
 }
 
-TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRun>& from) {
+TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRun>& from) try {
   const Borrowed borrowed(options_, options);
   const auto engine = engine_of(options);
   Plan resolved;
@@ -220,6 +241,9 @@ TrainResult Runner::run(TrainOptions options, const std::shared_ptr<const KeptRu
   last_options_ = options;
   last_stage_ = stage_.name;
   return std::move(*result);
+} catch (const ConfigError& error) {
+  note_wrong_option(error);
+  throw;
 }
 
 TrainResult Runner::train_stages(std::vector<Stage> stages, const StagesOptions& options) {

@@ -58,7 +58,7 @@ int train(int argc, char** argv) try {
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "@NAME@: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }
 
 int main(int argc, char** argv) {
