@@ -90,6 +90,34 @@ for node in 0 1; do code=0; wait ${pids[$node]} || code=$?; [ $code -eq 7 ] || f
 [ "$(cat out.0 out.1 | grep -c 'rank 1. try')" -eq 3 ] || fail "expected 3 attempts"
 grep -q 'no restart is left of --max-restarts 2' err.0 || fail "it does not say that no restart is left"
 
+# --- A rank of node 1 is killed: rank 0 writes that rank to the run's folder, and not its own end, which followed from it.
+rm -f out.* err.*
+endpoint=127.0.0.1:$(free_port)
+cat > train.yml <<'YAML'
+model: [Flatten, {Linear: {out_features: 3}}]
+criterion: CrossEntropyLoss
+optimizer: {SGD: {lr: 0.1}}
+loaders:
+  train: {dataset: {_target_: Noise, samples: 64, shape: [2, 4], classes: 3, seed: 1}, batch_size: 8}
+num_epochs: 200
+YAML
+cat > training.sh <<'PROGRAM'
+train() { exec "$LOCKSTEP" run -C train.yml --ddp --no-verbose --logdir trained; }
+if [ "$RANK$TORCHELASTIC_RESTART_COUNT" != 10 ]; then train; fi
+train & # rank 1 of the first attempt is killed after the first epoch
+until [ -s trained/logs/train.csv ]; do sleep 0.01; done
+kill -9 $! $$
+PROGRAM
+export LOCKSTEP=$lockstep
+for node in 0 1; do
+  timeout "$(scaled 60)" "$lockstep" launch --nproc-per-node 1 --nnodes 1:2 --node-rank $node --rdzv-endpoint "$endpoint" \
+    --max-restarts 2 bash training.sh > out.$node 2> err.$node & pids[$node]=$!
+done
+for node in 0 1; do wait ${pids[$node]} || fail "a rank was killed, and node $node ends with $?"; done
+[ "$(wc -l < trained/recoveries.jsonl)" -eq 1 ] || fail "one recovery, but: $(cat trained/recoveries.jsonl)"
+grep -q '"rank":1,.*killed by signal 9' trained/recoveries.jsonl || fail "the wrong cause: $(cat trained/recoveries.jsonl)"
+grep -qE '"recoveries": ?1' trained/summary.json || fail "summary.json does not have the recovery"
+
 # --- Two endpoints: the launcher with the rendezvous is killed, and the other one takes over.
 rm -f out.* err.*
 nnodes=1:2 endpoint=127.0.0.1:$(free_port),127.0.0.1:$(free_port)

@@ -315,6 +315,42 @@ TEST(Membership, TheLastNodeThatRunsIsToldSo) {
   EXPECT_THAT(failed.last, IsEmpty());
 }
 
+// Every node tells its ranks the same cause, and not what only followed from it.
+TEST(Membership, TheNextGenerationKnowsTheCause) {
+  Table table({.least = 1, .most = 2, .max_restarts = 1});
+  table.join("a");
+  table.join("b");
+  EXPECT_FALSE(table.prepared["a"].cause);
+  table.end("a", false, AttemptFailure{.rank = 0, .blame = Blame::kConsequence, .how = "code 3"});
+  table.end("b", false, killed(2));
+  ASSERT_TRUE(table.prepared["a"].cause);
+  EXPECT_EQ(to_string(*table.prepared["a"].cause), "rank 2: killed");
+  table.lose("b");
+  table.end("a", false, killed(0));
+  ASSERT_TRUE(table.prepared["a"].cause);
+  EXPECT_EQ(table.prepared["a"].cause->rank, -1);
+  EXPECT_EQ(table.prepared["a"].cause->attempt, 1);
+  EXPECT_EQ(table.prepared["a"].cause->how, "node b is lost: gone");
+  table.join("b");
+  table.end("a", false);
+  ASSERT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  EXPECT_FALSE(table.prepared["a"].cause) << "a node that comes is no failure";
+}
+
+// Its launcher is alive, but cannot end a rank.
+TEST(Membership, ANodeThatDoesNotStopIsNotWaitedForForEver) {
+  Table table({.least = 1, .most = 2, .max_restarts = 1, .timeout = 10s});
+  table.join("a");
+  table.join("b");
+  table.end("a", false, killed(0));
+  table.pass(9s);
+  EXPECT_THAT(table.regrouped, IsEmpty());
+  table.pass(2s);
+  EXPECT_THAT(table.regrouped, ElementsAre("b"));
+  table.lose("b");  // it has closed the connection
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a"));
+}
+
 // --- Who may go on after a cut or the loss of the coordinator.
 
 TEST(Membership, WithOneEndpointTheCoordinatorGoesOnAlone) {
@@ -324,6 +360,25 @@ TEST(Membership, WithOneEndpointTheCoordinatorGoesOnAlone) {
   table.lose("c");
   table.end("a", false);
   EXPECT_THAT(table.nodes_running(), ElementsAre("a"));
+}
+
+// Its process is another one than that of the last generation, "z".
+TEST(Membership, WithOneEndpointACoordinatorThatWasStartedAgainGoesOn) {
+  const Generation last{.number = 4, .nodes = {"z", "b"}};
+  Table table({.least = 1, .most = 2});
+  table.join("a");
+  table.join(survivor("b", last));
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  EXPECT_EQ(table.prepared["a"].generation.number, 5);
+  EXPECT_EQ(table.prepared["a"].cause->how, "the coordinator of generation 4 is lost");
+
+  Table alone({.least = 1, .most = 2});
+  alone.join("a");
+  alone.pass(4s);
+  EXPECT_THAT(alone.nodes_running(), ElementsAre("a"));
+  alone.join(survivor("b", last));
+  alone.end("a", false);
+  EXPECT_THAT(alone.nodes_running(), ElementsAre("a", "b")) << "it does not end a healthy run";
 }
 
 TEST(Membership, WithSeveralEndpointsTheCoordinatorNeedsHalf) {

@@ -55,7 +55,8 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
                                                                 .world_size = 8,
                                                                 .port = 4711,
                                                                 .run_id = "run",
-                                                                .why = "because"}));
+                                                                .why = "because",
+                                                                .cause = kFailure}));
   EXPECT_EQ(part.generation.number, 5);
   EXPECT_EQ(part.node_rank, 1);
   EXPECT_EQ(part.first_rank, 4);
@@ -63,6 +64,8 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(part.port, 4711);
   EXPECT_EQ(part.run_id, "run");
   EXPECT_EQ(part.why, "because");
+  EXPECT_EQ(to_string(part.cause.value()), to_string(kFailure));
+  EXPECT_FALSE(decode_part(encode(GenerationPart{})).cause);
   expect_same(part.state);
 
   const GenerationOutcome outcome =

@@ -70,6 +70,10 @@ TEST(RecoveryLog, TheLineForTheConsole) {
   early.repeated_batches = 1;
   EXPECT_THAT(describe(early, {.restart = 2, .most = 5}), HasSubstr("rank 1: its process"));
   EXPECT_THAT(describe(early, {.restart = 2, .most = 5}), HasSubstr("restart 2 of 5, 1 batch "));
+  Recovery host = recovery();
+  host.rank = -1;
+  host.reason = "node b is lost";
+  EXPECT_THAT(describe(host, {}), HasSubstr("Recovered: node b is lost; restart"));
 }
 
 TEST(RecoveryLog, ALineNeverFollowsHalfALine) {

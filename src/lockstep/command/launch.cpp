@@ -301,6 +301,8 @@ class NodeLauncher {
                  : fmt::format("{}; generation {} has {} with {}", part.why, part.generation.number,
                                nodes == 1 ? "1 node" : fmt::format("{} nodes", nodes),
                                ranks_of(part.world_size));
+      // Not what this node itself has seen: its ranks may have failed only because of others.
+      if (part.cause) tell_ranks(*part.cause, memory_->failures());
       const launcher::ProgramsEnd ended =
           run_attempt(attempt,
                       {.first_rank = part.first_rank,
@@ -318,12 +320,8 @@ class NodeLauncher {
         return interrupted_by(ended.interrupted);
       }
       failed_at_ = ended.failed.value_or(std::chrono::steady_clock::now());
-      const auto notes = memory_->failures();
-      const auto failure = launcher::find_cause(attempt, ended, notes);
-      if (failure) {
-        tell_ranks(*failure, notes);
-        report(ended, *failure);
-      }
+      const auto failure = launcher::find_cause(attempt, ended, memory_->failures());
+      if (failure) report(ended, *failure);
       const bool well = !failure && std::ranges::none_of(ended.ranks, &launcher::RankEnd::stopped);
       member_->ended({.generation = part.generation.number, .well = well, .failure = failure});
     }

@@ -66,7 +66,7 @@ void Membership::lost(const std::string& node, const std::string& how, Time now)
   if (phase_ == RunPhase::kPrepare) return gather(text, {}, now);
   if (outcomes_.contains(node) && outcomes_[node].well) return;  // its ranks are done
   lost_[node] = text;
-  if (phase_ == RunPhase::kRun) stop(text);
+  if (phase_ == RunPhase::kRun) stop(text, now);
   tick(now);
 }
 
@@ -81,7 +81,8 @@ void Membership::ended(const std::string& node, const GenerationOutcome& outcome
   if (phase_ != RunPhase::kRun && phase_ != RunPhase::kStop) return;
   outcomes_[node] = outcome;
   if (!outcome.well && phase_ == RunPhase::kRun) {
-    stop(outcome.failure ? to_string(*outcome.failure) : name_of_node(node) + " stopped its ranks");
+    stop(outcome.failure ? to_string(*outcome.failure) : name_of_node(node) + " stopped its ranks",
+         now);
   }
   if (phase_ == RunPhase::kRun) tell_last_node();
   tick(now);
@@ -94,6 +95,15 @@ void Membership::tell_last_node() {
   std::erase_if(running, [this](const std::string& node) { return outcomes_.contains(node); });
   if (running.size() != 1) return;
   send_all(running, FrameKind::kOthersEnded, encode(StopOrder{.generation = current_.number}));
+}
+
+// Those of the generation whose ranks have not ended yet, as far as is known here.
+std::vector<std::string> Membership::running_nodes() const {
+  std::vector<std::string> running = current_.nodes;
+  std::erase_if(running, [this](const std::string& node) {
+    return outcomes_.contains(node) || lost_.contains(node);
+  });
+  return running;
 }
 
 bool Membership::is_in_generation(const std::string& node) const {
@@ -131,11 +141,13 @@ bool Membership::all_here(const Generation& generation) const {
 }
 
 bool Membership::has_quorum(const Generation& generation) const {
-  if (generation.number == 0) return true;
+  // With one endpoint no other launcher can coordinate, and one that was started again there has
+  // another id.
+  if (generation.number == 0 || !options_.has_successors) return true;
   const std::size_t all = generation.nodes.size();
   const auto here = static_cast<std::size_t>(std::ranges::count_if(
       generation.nodes, [&](const auto& node) { return present_.contains(node); }));
-  if (generation.nodes.front() == options_.own) return !options_.has_successors || 2 * here >= all;
+  if (generation.nodes.front() == options_.own) return 2 * here >= all;
   if (2 * here > all) return true;
   // Of two nodes, the other one may go on only if the coordinator's process has ended for certain.
   return all == 2 && here == 1 && coordinator_seen_to_end_ && begun_.number == generation.number;
@@ -222,13 +234,17 @@ void Membership::tick(Time now) {
         if (!names.empty()) names += ", ";
         names += name_of_node(node);
       }
-      stop(names + " came");
+      stop(names + " came", now);
     }
   } else if (phase_ == RunPhase::kStop) {
-    const bool all = std::ranges::all_of(current_.nodes, [&](const auto& node) {
-      return outcomes_.contains(node) || lost_.contains(node);
-    });
-    if (all) settle(now);
+    const std::vector<std::string> running = running_nodes();
+    if (running.empty()) return settle(now);
+    // A launcher that cannot end its ranks, for example because one waits for a dead disk, is sent
+    // away. Then its connection ends, and the others go on without it.
+    if (now - stopping_since_ >= options_.timeout) {
+      send_all(running, FrameKind::kRegroup, "");
+      stopping_since_ = now;
+    }
   }
 }
 
@@ -251,6 +267,7 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
   }
   if (why_.empty() && begun_.number > 0) {
     why_ = fmt::format("the coordinator of generation {} is lost", begun_.number);
+    cause_ = AttemptFailure{.attempt = begun_.number - 1, .how = why_};
   }
   const RanksMeeting meeting = options_.meeting();
   GenerationPart part{.generation = current_,
@@ -258,7 +275,8 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
                       .world_size = world_size,
                       .port = meeting.port,
                       .run_id = meeting.run_id,
-                      .why = why_};
+                      .why = why_,
+                      .cause = cause_};
   for (const std::string& node : nodes) {
     options_.send(node, FrameKind::kPrepare, encode(part));
     part.first_rank += present_.at(node).ranks;
@@ -276,14 +294,12 @@ void Membership::begin() {
   send_all(current_.nodes, FrameKind::kBegin, encode(StopOrder{.generation = current_.number}));
 }
 
-void Membership::stop(const std::string& why) {
+void Membership::stop(const std::string& why, Time now) {
   phase_ = RunPhase::kStop;
   why_ = why;
-  std::vector<std::string> running;
-  for (const std::string& node : current_.nodes) {
-    if (!outcomes_.contains(node) && !lost_.contains(node)) running.push_back(node);
-  }
-  send_all(running, FrameKind::kStop, encode(StopOrder{.generation = current_.number, .why = why}));
+  stopping_since_ = now;
+  send_all(running_nodes(), FrameKind::kStop,
+           encode(StopOrder{.generation = current_.number, .why = why}));
 }
 
 // All nodes of the generation have ended their ranks, or are lost.
@@ -291,32 +307,35 @@ void Membership::settle(Time now) {
   const bool well =
       std::ranges::all_of(outcomes_, [](const auto& entry) { return entry.second.well; });
   if (well && !outcomes_.empty()) return end({.code = 0, .text = "all ranks ended well"});
+  cause_.reset();
   // The failures of ranks that lost a node with its ranks are consequences. A change of nodes is no
   // failure of the program.
-  if (!lost_.empty()) return gather(std::string(why_), {}, now);
-  std::optional<AttemptFailure> cause;
+  if (!lost_.empty()) {
+    cause_ = AttemptFailure{.attempt = current_.number - 1, .how = why_};
+    return gather(std::string(why_), {}, now);
+  }
   for (const std::string& node : current_.nodes) {
     const auto found = outcomes_.find(node);
     if (found == outcomes_.end() || !found->second.failure) continue;
-    if (!cause || found->second.failure->blame > cause->blame) cause = found->second.failure;
+    if (!cause_ || found->second.failure->blame > cause_->blame) cause_ = found->second.failure;
   }
-  if (!cause) return gather(why_, {}, now);
-  state_.failures.push_back(*cause);
+  if (!cause_) return gather(why_, {}, now);
+  state_.failures.push_back(*cause_);
   const RestartDecision decision = decide_restart(state_.failures, options_.max_restarts);
   if (decision.restart) {
     gather(fmt::format("restart {} of {}: {}", state_.failures.size(), options_.max_restarts,
-                       to_string(*cause)),
+                       to_string(*cause_)),
            decision.wait, now);
     return;
   }
-  std::string text = to_string(*cause);
+  std::string text = to_string(*cause_);
   if (options_.max_restarts > 0) {
     text += fmt::format("\nit is not started again: {}", decision.why_not);
     for (std::size_t i = 0; i < state_.failures.size(); ++i) {
       text += fmt::format("\n  failure {}: {}", i + 1, to_string(state_.failures[i]));
     }
   }
-  end({.code = cause->shell_code, .text = text});
+  end({.code = cause_->shell_code, .text = text});
 }
 
 void Membership::gather(const std::string& why, std::chrono::milliseconds wait, Time now) {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -87,7 +88,8 @@ class Membership {
   int ranks_of(const std::vector<std::string>& nodes) const;
   void prepare(const std::vector<std::string>& nodes, Time now);
   void begin();
-  void stop(const std::string& why);
+  void stop(const std::string& why, Time now);
+  std::vector<std::string> running_nodes() const;
   void tell_last_node();
   void settle(Time now);
   void gather(const std::string& why, std::chrono::milliseconds wait, Time now);
@@ -111,10 +113,12 @@ class Membership {
   // Nodes of current_ that were lost since it began, and how. They may be present again, but their
   // ranks of that generation are gone.
   std::map<std::string, std::string> lost_;
-  std::string why_;  // why there will be a new generation
+  std::string why_;                           // why there will be a new generation
+  std::optional<AttemptFailure> cause_ = {};  // see GenerationPart
   Time last_arrival_;
   Time gather_until_;
-  Time begin_after_;  // the wait before a restart
+  Time begin_after_;     // the wait before a restart
+  Time stopping_since_;  // at RunPhase::kStop
   std::optional<Time> enough_since_ = {};
   std::optional<Time> gathering_since_ = {};  // since nodes are here
   std::optional<Time> change_wanted_ = {};    // a node that came waits since then

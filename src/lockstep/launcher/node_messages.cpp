@@ -30,6 +30,16 @@ Generation read_generation(FieldReader& fields) {
   return generation;
 }
 
+void write(FieldWriter& fields, const std::optional<AttemptFailure>& failure) {
+  fields.integer(failure ? 1 : 0);
+  if (failure) write_failure(fields, *failure);
+}
+
+std::optional<AttemptFailure> read_optional_failure(FieldReader& fields) {
+  if (fields.integer() == 0) return std::nullopt;
+  return read_failure(fields);
+}
+
 void write(FieldWriter& fields, const RunState& state) {
   fields.integer(state.shards).integer(state.threads);
   fields.integer(static_cast<std::int64_t>(state.failures.size()));
@@ -98,13 +108,14 @@ std::string encode(const GenerationPart& part) {
   FieldWriter fields;
   write(fields, part.generation);
   write(fields, part.state);
-  return fields.integer(part.node_rank)
+  fields.integer(part.node_rank)
       .integer(part.first_rank)
       .integer(part.world_size)
       .integer(part.port)
       .text(part.run_id)
-      .text(part.why)
-      .payload();
+      .text(part.why);
+  write(fields, part.cause);
+  return fields.payload();
 }
 
 GenerationPart decode_part(std::string_view payload) {
@@ -118,13 +129,14 @@ GenerationPart decode_part(std::string_view payload) {
   part.port = small(fields);
   part.run_id = fields.text();
   part.why = shown(fields);
+  part.cause = read_optional_failure(fields);
   return part;
 }
 
 std::string encode(const GenerationOutcome& outcome) {
   FieldWriter fields;
-  fields.integer(outcome.generation).integer(outcome.well ? 1 : 0).integer(outcome.failure ? 1 : 0);
-  if (outcome.failure) write_failure(fields, *outcome.failure);
+  fields.integer(outcome.generation).integer(outcome.well ? 1 : 0);
+  write(fields, outcome.failure);
   return fields.payload();
 }
 
@@ -132,7 +144,7 @@ GenerationOutcome decode_outcome(std::string_view payload) {
   FieldReader fields(payload);
   GenerationOutcome outcome{.generation = small(fields)};
   outcome.well = fields.integer() != 0;
-  if (fields.integer() != 0) outcome.failure = read_failure(fields);
+  outcome.failure = read_optional_failure(fields);
   return outcome;
 }
 

@@ -68,9 +68,9 @@ void append_recovery(const std::filesystem::path& path, const Recovery& recovery
 }
 
 std::string describe(const Recovery& recovery, const RestartCount& count) {
-  // A reason that begins with "rank " names the rank already.
+  // A reason that begins with "rank " names the rank already. A lost host has no rank.
   const std::string who =
-      recovery.reason.starts_with("rank ")
+      recovery.rank < 0 || recovery.reason.starts_with("rank ")
           ? recovery.reason
           : fmt::format("rank {}{}: {}", recovery.rank, place_of(recovery), recovery.reason);
   std::string repeated;

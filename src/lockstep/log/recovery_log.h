@@ -11,7 +11,7 @@ namespace lockstep {
 
 struct Recovery {
   std::chrono::system_clock::time_point time = {};  // when the failure was noticed
-  int rank = 0;                                     // the rank that failed
+  int rank = 0;                                     // that failed; -1: a whole host was lost
   std::string kind = {};                            // "lost", "hang", "error", "out of memory"
   std::string reason = {};                          // "its process was killed by signal 9 (Killed)"
   std::int64_t epoch = 0;                           // where the rank was; 0: before the first epoch
