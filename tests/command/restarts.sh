@@ -114,4 +114,14 @@ on_two_disks stages.two.num_epochs=1
 on_two_disks
 [ "$(hash_of disk0/two)" = "$want" ] || fail "continued by two ranks: $(hash_of disk0/two), expected $want"
 [ ! -e disk1/one/checkpoints ] || fail "rank 1 has checkpoints"
+
+# --- --baselogdir: the ranks have one folder. A run that may be started again would get another one each time.
+timeout "$(scaled 60)" "$lockstep" launch --nproc-per-node 2 "$lockstep" run -C stages.yml --ddp --baselogdir base > out 2> err ||
+  fail "--baselogdir under the launcher"
+[ "$(ls base | wc -l)" -eq 1 ] || fail "two ranks, and not one folder: $(ls base)"
+code=0
+"$lockstep" launch --nproc-per-node 2 --max-restarts 5 "$lockstep" run -C stages.yml --ddp --baselogdir base > out 2> err || code=$?
+[ $code -eq 2 ] || fail "--baselogdir with restarts ends with $code"
+grep -q -- '--baselogdir: .*; expected --logdir' out err || fail "it does not say what to use instead of --baselogdir"
+[ "$(ls base | wc -l)" -eq 1 ] || fail "a refused run has made a folder"
 echo "restarts.sh: all as expected"

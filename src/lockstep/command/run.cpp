@@ -16,6 +16,7 @@
 #include "lockstep/config/yaml.h"
 #include "lockstep/process/environment.h"
 #include "lockstep/process/forked_workers.h"
+#include "lockstep/process/memory_file.h"
 #include "lockstep/recipe/record.h"
 #include "lockstep/state/hash.h"
 
@@ -49,13 +50,20 @@ Node load_documents(const RunOptions& options) {
 }
 
 // Makes a new folder. Its name is the time in UTC and a hash of the config, as Catalyst names its
-// folders. If the name is taken, a number is added.
+// folders. If the name is taken, a number is added. Only rank 0 writes to the run's folder, so the
+// other ranks of a launcher make none.
 fs::path new_folder(const fs::path& base, const Node& document) {
+  if (process::current_environment().contains(process::MemoryFile::kVariable)) {
+    throw ConfigError(
+        "--baselogdir: `lockstep launch` may start this run again (--max-restarts, --nnodes "
+        "MIN:MAX), and it would get another folder each time; expected --logdir");
+  }
   const std::string hash = content_hash(StateDict{{"config", config::to_yaml(document)}});
   const std::string name =
       fmt::format("{:%y%m%d.%H%M%S}.{}", fmt::gmtime(std::time(nullptr)), hash.substr(0, 8));
-  make_directories(base);
   fs::path folder = base / name;
+  if (!process::is_primary_process()) return folder;
+  make_directories(base);
   for (int i = 2; !fs::create_directory(folder); ++i) folder = base / fmt::format("{}.{}", name, i);
   return folder;
 }
