@@ -122,6 +122,8 @@ TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   const DistributedDataParallelEngine launched;
   const DistributedDataParallelEngine chosen({.shards = 4, .threads = 1});
+  // At once, and not when the first host is lost.
+  const std::string synchronized = error_of({.shards = 2, .sync_bn = true});
   for (const auto& [name, value] : variables) {
     if (!name.starts_with("LOCKSTEP")) ::unsetenv(name.c_str());
   }
@@ -129,6 +131,7 @@ TEST(DistributedEngine, ALauncherFixesShardsAndThreadsUnlessTheProgramDoes) {
   for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
   EXPECT_EQ(launched.shards(), 6);
   EXPECT_EQ(chosen.shards(), 4);
+  EXPECT_THAT(synchronized, HasSubstr("expected a fixed --nnodes"));
   EXPECT_EQ(alone.shards(), 2) << "without a launcher the variables say nothing";
 }
 

@@ -144,8 +144,14 @@ void DistributedDataParallelEngine::resolve() {
   // A launcher under which the number of ranks may change fixes what results depend on.
   const process::Environment environment =
       place_ ? process::current_environment() : process::Environment();
-  shards_ = options_.shards.value_or(
-      process::positive_variable(environment, process::kShardsVariable).value_or(world_size_));
+  const auto fixed_shards = process::positive_variable(environment, process::kShardsVariable);
+  if (options_.sync_bn && fixed_shards) {
+    throw ConfigError(
+        "sync_bn: needs one shard per worker all the time, but {} says that the number of workers "
+        "may change (`lockstep launch --nnodes MIN:MAX`); expected a fixed --nnodes",
+        process::kShardsVariable);
+  }
+  shards_ = options_.shards.value_or(fixed_shards.value_or(world_size_));
   if (shards_ < world_size_) {
     throw ConfigError("shards: expected at least one per worker, got {} for {} workers", shards_,
                       world_size_);
