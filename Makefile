@@ -66,9 +66,12 @@ test-libtorch:
 	@CUDA=$(CUDA) scripts/test-libtorch
 
 # Disturbs runs at random moments: signals, exceptions, cut links, full disks, damaged files. Each must end as
-# promised, with the weights and logs of the undisturbed run.
+# promised, with the weights and logs of the undisturbed run. Then as many faults as each transport got are injected into
+# runs of which nodes may come and go, if this machine allows it.
 chaos: build
 	@$(BUILD)/bin/lockstep_chaos --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+	@if $(BUILD)/bin/lockstep_chaos --elastic --list | grep -q ' elastic '; then \
+		$(BUILD)/bin/lockstep_chaos --elastic --only elastic --faults $$((($(FAULTS) + 3) / 4)) $(if $(SEED),--seed $(SEED)); fi
 
 # Gives damaged inputs to everything that reads files.
 fuzz:

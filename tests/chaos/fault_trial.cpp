@@ -155,6 +155,20 @@ bool is_caught(const Scenario& scenario) {
          (scenario.fault == FaultKind::kInterrupt || scenario.fault == FaultKind::kTerminate);
 }
 
+// The run cannot go on without making a worker or a rank anew. This is not so for a longer stop:
+// between batches a rank may take longer than the time limit.
+bool needs_recovery(const Scenario& scenario) {
+  if (scenario.promise != Promise::kContinues || scenario.victim == Victim::kTemplate) return false;
+  return scenario.fault != FaultKind::kLongStop && scenario.fault != FaultKind::kLongCut &&
+         scenario.fault != FaultKind::kShortStop;
+}
+
+// A node of an elastic run may end with an error if the fault took it from the others.
+bool takes_a_node(const Scenario& scenario) {
+  return scenario.victim == Victim::kLauncher1 || scenario.fault == FaultKind::kCut ||
+         scenario.fault == FaultKind::kLongCut;
+}
+
 bool has_two_nodes(Transport transport) {
   return transport == Transport::kNodes || transport == Transport::kElastic;
 }
@@ -212,7 +226,7 @@ class FaultTrial {
     undisturbed.until_workers = run_->seconds();
     finish();
     undisturbed.until_end = run_->seconds();
-    if (!run_->ended_well()) {
+    if (!run_->all_ended_well()) {
       throw PromiseBroken("a run without a fault ends with {}", to_string(run_->ends()));
     }
     undisturbed.record = read_run(run_folder_);
@@ -227,7 +241,12 @@ class FaultTrial {
     // On a busy machine everything takes longer.
     run_limit_ = std::max(kRunLimit, 10 * undisturbed.until_end);
     start({.transport = scenario_.transport});
-    result.injected = arrive(undisturbed, random) && inject(random);
+    result.injected = arrive(undisturbed, random);
+    const bool had_saved = fs::exists(run_folder_ / "checkpoints/last.pth");
+    result.injected = result.injected && inject(random);
+    // Training had begun, and after the fault at least one more epoch had to be trained. In the
+    // last one, the victim may have done its part already.
+    amid_training_ = had_saved && finished_epochs(run_folder_) + 1 < epochs_of(scenario_.program);
     finish();
     if (result.injected && is_caught(scenario_)) check_folder();
     if (run_->ended_well() && is_damage(scenario_.fault)) {  // it was over before it was killed
@@ -634,6 +653,12 @@ class FaultTrial {
     if (continues && !well && !in_dry_run) {
       throw PromiseBroken("ended with {}, expected 0", to_string(run_->ends()));
     }
+    if (continues && well && !takes_a_node(scenario_) && !run_->all_ended_well()) {
+      throw PromiseBroken("ended with {}, expected 0 on both nodes", to_string(run_->ends()));
+    }
+    if (well && amid_training_ && needs_recovery(scenario_) && result.recoveries == 0) {
+      throw PromiseBroken("there was no recovery, expected one");
+    }
     if (promise == Promise::kEnds && well) {
       throw PromiseBroken("ended with 0, expected another code");
     }
@@ -757,7 +782,8 @@ class FaultTrial {
   Clock::time_point last_action_;
   std::string notes_;
   std::size_t errors_before_ = 0;
-  double fault_seconds_ = 0;                                        // since the start of the run
+  bool amid_training_ = false;  // the fault came when there was more to train
+  double fault_seconds_ = 0;    // since the start of the run
   std::vector<std::chrono::system_clock::time_point> fault_times_;  // of all faults, ascending
   std::optional<Clock::time_point> fault_at_;
   std::optional<Clock::time_point> noticed_;

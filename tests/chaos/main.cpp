@@ -279,7 +279,10 @@ class ChaosRun {
     }
     std::cout << report_.last_line() << std::endl;
     if (end_requested()) return 130;
-    return broken_ || report_.failures() > 0 ? 1 : 0;
+    // A fault that is repeated may come too late. Otherwise nothing was tested.
+    const bool tested = arguments_.repeat || report_.faults() > 0;
+    if (!tested && !broken_) std::cerr << "lockstep_chaos: no fault was injected\n";
+    return broken_ || !tested || report_.failures() > 0 ? 1 : 0;
   }
 
  private:

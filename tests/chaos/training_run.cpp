@@ -37,6 +37,9 @@ TrainingRun::TrainingRun(const TrainingRunOptions& options)
   for (std::size_t node = 0; node < nodes; ++node) {
     std::map<std::string, std::string> variables = {{kMarkVariable, options.mark},
                                                     {"TMPDIR", options.temporary.string()}};
+    // This launcher chooses the threads for the case that the other node never comes. A resume on
+    // one host has one per rank, and other threads may give other bits.
+    if (options.transport == Transport::kElastic) variables["LOCKSTEP_THREADS"] = "1";
     if (!options.hook.empty()) {
       variables["LD_PRELOAD"] = options.hook.string();
       variables["CHAOS_THROW_PAGE"] = options.page.string();
@@ -101,6 +104,10 @@ bool TrainingRun::has_ended() {
 bool TrainingRun::ended_well() const {
   // If one node is enough, the first one has to end well: it has the rendezvous and rank 0.
   if (options_.transport == Transport::kElastic) return ends_[0].ok();
+  return all_ended_well();
+}
+
+bool TrainingRun::all_ended_well() const {
   return std::ranges::all_of(ends_, &process::ChildEnd::ok);
 }
 

@@ -50,7 +50,9 @@ class TrainingRun {
   bool has_ended();
   // How they ended; only after the end.
   const std::vector<process::ChildEnd>& ends() const { return ends_; }
+  // Whether the run did: if one of two nodes is enough, the first one.
   bool ended_well() const;
+  bool all_ended_well() const;
 
   double seconds() const;  // since the start
   std::vector<MarkedProcess> processes() const { return marked_processes(options_.mark); }
