@@ -13,6 +13,7 @@
 #include "lockstep/log/csv_logger.h"
 #include "lockstep/log/csv_table.h"
 #include "lockstep/log/logdir.h"
+#include "lockstep/log/recovery_log.h"
 #include "lockstep/log/summary.h"
 #include "lockstep/log/tensorboard_logger.h"
 #include "tests/log/event_reader.h"
@@ -135,6 +136,30 @@ TEST_F(LogFaults, ATableHasEveryRowOnce) {
                                       1);
                           }});
   EXPECT_GE(runs, 60);
+}
+
+// The machine may have stopped while it wrote the line before.
+TEST_F(LogFaults, ARecoveryIsListedWholeOrNotAtAll) {
+  const fs::path path = folder_ / "recoveries.jsonl";
+  const Recovery recovery{.rank = 1, .kind = "lost", .reason = "killed"};
+  const std::string line = to_json_line(recovery);
+  for (const std::string& half : {std::string(), line.substr(0, 9)}) {
+    const auto runs =
+        fail_each_call({.plan = plan(),
+                        .prepare = [&] { std::ofstream(path) << line << half; },
+                        .operation = [&] { append_recovery(path, recovery); },
+                        .check =
+                            [&](const FaultedRun& run) {
+                              ASSERT_TRUE(run.struck);
+                              if (!run.error.empty()) {
+                                expect_named(run, run.error);
+                                EXPECT_THAT(read_file(path), AnyOf(line, line + half));
+                                append_recovery(path, recovery);
+                              }
+                              EXPECT_EQ(read_file(path), line + line);
+                            }});
+    EXPECT_GE(runs, 8) << "two opens, a read, a write";
+  }
 }
 
 // What TensorBoard shows of a folder: tags and values by step. The start of a session drops steps.
