@@ -68,7 +68,7 @@ TEST(Comparison, InfinityAndNanMustBeAtTheSamePlaces) {
   EXPECT_THAT(testing::error_of([&] { run(3); }), HasSubstr("NaN"));
 }
 
-// What a trace makes of a model: its numbers for the example are constants of the file.
+// A trace keeps the numbers that the model computed for the example, as constants.
 TEST(Comparison, AFileThatIsRightOnlyForTheExampleIsRefused) {
   const Model model =
       testing::Function([](const torch::Tensor& x) { return x / x.abs().max().item<float>(); });

@@ -168,7 +168,7 @@ TEST_F(TrainingOnAGpu, GoesOnAfterAWorkerWasKilled) {
   expect_trained(result);
 }
 
-// What was promised for GPUs of one kind. The run with two comes first: it forks.
+// This is promised for GPUs of one kind. The run with two comes first, because it forks.
 TEST_F(TrainingOnGpus, GivesTheSameBitsForAnyNumberOfThem) {
   const auto gpus = process::find_gpus().usable;
   if (gpus[0].name != gpus[1].name) {

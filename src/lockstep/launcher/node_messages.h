@@ -49,7 +49,7 @@ struct GenerationPart {
   int port = 0;             // of the ranks' rendezvous, at the coordinator's address
   std::string run_id = {};  // of the ranks; another one in each generation
   std::string why = {};     // why there is a new generation; "" for the first one
-  // What ended the generation before: a failure of a rank of any node, or a node that was lost
+  // Why the generation before ended: a failure of a rank of any node, or a node that was lost
   // (rank -1). Nothing for the first one, and if a node came.
   std::optional<AttemptFailure> cause = {};
 };

@@ -34,7 +34,7 @@ void CsvLogger::log_batch(const Record& record) {
   const std::string name = "batches/" + file_name_of(record);
   auto found = tables_.find(name);
   if (found == tables_.end()) {
-    // What an earlier run logged from this step on is run again.
+    // The rows from this step on are dropped, because these batches are run again.
     CsvTableOptions options;
     if (finished_epochs_) options.keep_until = step - 1;
     open(name, options);

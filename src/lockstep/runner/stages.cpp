@@ -98,7 +98,7 @@ EarlierRun find_earlier(const std::vector<Stage>& stages) {
   return earlier;
 }
 
-// What rank 0 finds holds for all processes of a launcher: the others may not have its disk.
+// Under a launcher all processes use the answer of rank 0: the others may not have its disk.
 EarlierRun agreed_earlier(const std::vector<Stage>& stages, Engine* engine) {
   const bool is_launched = engine != nullptr && engine->restarts() == Engine::Restarts::kByLauncher;
   if (!is_launched || engine->workers() < 2) return find_earlier(stages);

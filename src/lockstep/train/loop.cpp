@@ -586,7 +586,7 @@ void Loop::take_parts() {
 bool Loop::resume() {
   const auto point = checkpointer_->resume();
   if (!point) return false;
-  ::malloc_trim(0);  // what was needed to read the file goes back to the system
+  ::malloc_trim(0);  // gives the memory that reading the file needed back to the system
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
   if (point->is_restart) return true;
