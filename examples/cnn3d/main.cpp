@@ -77,7 +77,11 @@ int main(int argc, char** argv) try {
       ->capture_default_str();
   app.add_option("--mlflow", mlflow, "Address of an MLflow server that also gets the results");
   app.add_flag("--verbose", verbose, "Show a progress bar");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
 
   fs::create_directories(logdir);
   const auto data = load_field(logdir / "field.h5", 1);

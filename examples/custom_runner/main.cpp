@@ -86,7 +86,11 @@ int main(int argc, char** argv) try {
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "Show no progress bar");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
 
   ls::manual_seed(42);
   CustomRunner runner(settings);

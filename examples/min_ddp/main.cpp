@@ -151,7 +151,11 @@ int main(int argc, char** argv) try {
       ->capture_default_str();
   app.add_option("--workers", args.workers,
                  "Processes; default: one per GPU, without GPUs one per core");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
 
   dist::launch([&](int rank, int world_size) { main_worker(rank, world_size, args); },
                {.workers = args.workers});

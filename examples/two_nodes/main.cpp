@@ -157,11 +157,15 @@ int main(int argc, char** argv) try {
                  "Folder with MNIST's or Fashion-MNIST's files; default: Debian's Fashion-MNIST");
   app.add_option("--limit", args.limit, "Use only the first N samples of each data set")
       ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
   worker(args);
   std::cout << "done\n";
 } catch (const std::exception& error) {
   dist::abort(ls::message_of(error));  // otherwise the other nodes would wait for this one
   std::cerr << "two_nodes: " << ls::message_of(error) << '\n';
-  return 1;
+  return ls::exit_code_of(error);
 }

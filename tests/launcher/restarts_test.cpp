@@ -85,6 +85,15 @@ TEST(FindCause, TheEarlierOfADeathAndANoteCounts) {
   EXPECT_EQ(find_cause(0, ended, {note(0, FailureKind::kError, 2ms)})->rank, 0);
 }
 
+// The program caught the error of a wrong option and went on, and was killed later.
+TEST(FindCause, AWrongOptionThatDidNotEndTheRankIsNotTheCause) {
+  const std::vector<process::FailureNote> noted = {note(1, FailureKind::kConfig, 1ms)};
+  const ProgramsEnd later{.ranks = {told_to_stop(0), killed(1, SIGKILL, 9ms)}, .first_failure = 1};
+  EXPECT_EQ(find_cause(0, later, noted)->kind, FailureKind::kLost);
+  const ProgramsEnd at_once{.ranks = {told_to_stop(0), exited(1, 1, 2ms)}, .first_failure = 1};
+  EXPECT_EQ(find_cause(0, at_once, noted)->kind, FailureKind::kConfig);
+}
+
 TEST(FindCause, AStoppedRankIsTheCauseAndNotTheOneThatGaveUp) {
   RankEnd suspended = told_to_stop(0);
   suspended.suspended = true;

@@ -134,7 +134,7 @@ void SwaCallback::on_run_end(State& state) {
 }
 
 StateDict SwaCallback::state() const {
-  if (count_ == 0 && first_lrs_.size() == 0) return {};
+  if (count_ == 0 && first_lrs_.size() == 0 && !first_epoch_) return {};
   StateDict state{{"count", count_}, {"first_lrs", first_lrs_}};
   if (first_epoch_) state.set("first_epoch", *first_epoch_);
   return state;

@@ -367,6 +367,10 @@ void name_best_again(const std::vector<Kept>& all, const fs::path& folder) {
   const bool is_complete =
       std::ranges::all_of(all, [](const Kept& kept) { return fs::exists(kept.path); });
   if (is_complete || !fs::exists(best)) return;
+  std::error_code ignored;
+  const bool has_other_name = std::ranges::any_of(
+      all, [&](const Kept& kept) { return fs::equivalent(kept.path, best, ignored); });
+  if (has_other_name) return;  // without reading the file
   StateDict content;
   try {
     content = load(best);

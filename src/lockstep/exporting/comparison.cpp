@@ -120,8 +120,15 @@ std::vector<Case> make_cases(const Model& model, const Batch& example,
   return cases;
 }
 
+bool is_finite(const NamedOutputs& outputs) {
+  return std::ranges::all_of(outputs.tensors, [](const torch::Tensor& tensor) {
+    return torch::isfinite(tensor).all().item<bool>();
+  });
+}
+
 // A number or a decision that the model takes from the values of an input is a constant of the
-// file. Other values show it. Nothing is returned if the model does not take such values.
+// file. Other values show it. Nothing is returned if the model does not take such values: it throws
+// or computes infinities or NaN.
 std::optional<Case> other_case(const Model& model, const Case& one,
                                const ComparisonOptions& options) {
   for (const bool positions : {true, false}) {
@@ -129,7 +136,7 @@ std::optional<Case> other_case(const Model& model, const Case& one,
       Case other =
           make_case(model, with_other_values(one.inputs, {.positions = positions}), options);
       other.usual = &one.expected;
-      return other;
+      if (is_finite(other.expected)) return other;
     } catch (const std::exception&) {
       // Only the example is known to be valid.
     }
@@ -169,7 +176,8 @@ double check_case(const RunFile& run, const Case& one, const ComparisonOptions& 
                                              "value, more than the tolerance {:.3g}",
                                              result.error, options.tolerance)),
           one.usual != nullptr
-              ? "The file has a constant instead of a value of an input. Replace item() and "
+              ? "Probably the file has a constant instead of a value of an input. Replace item() "
+                "and "
                 "conditions on values in the model by operations on tensors, for example "
                 "x / x.max() instead of x / x.max().item<float>(), and torch::where instead of if"
               : "A model that draws random numbers in evaluation, decides by values of its inputs, "

@@ -68,8 +68,16 @@ std::optional<AttemptFailure> find_cause(int attempt, const ProgramsEnd& ended,
     }
   }
 
+  // A program may catch the error of a wrong option and go on. If it is killed later, its note is
+  // not the cause.
+  const auto is_cause = [&](const process::FailureNote& note) {
+    if (note.attempt != attempt) return false;
+    const RankEnd* const noted = end_of(note.rank, ended);
+    return note.kind != FailureKind::kConfig || noted == nullptr || noted->stopped ||
+           noted->end.signal == 0;
+  };
   // The first note of this attempt is the cause, unless a rank was killed before.
-  const auto note = std::ranges::find(notes, attempt, &process::FailureNote::attempt);
+  const auto note = std::ranges::find_if(notes, is_cause);
   const bool killed_before = first != nullptr && first->end.signal != 0 && note != notes.end() &&
                              first->rank != note->rank && first->time < note->time;
   if (note != notes.end() && !killed_before) {

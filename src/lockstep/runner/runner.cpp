@@ -80,7 +80,7 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
 // Tells the launcher that an option is wrong: another attempt would fail, too. The loop itself
 // notes what fails while it runs; this is for the rest of a run, from the engine to the loop's
 // start.
-void note_wrong_option(const ConfigError& error) {
+void note_wrong_option(const ConfigError& error) try {
   const auto file = process::MemoryFile::inherited();
   const auto place = process::find_place(process::current_environment());
   if (file == nullptr || !place) return;
@@ -94,6 +94,8 @@ void note_wrong_option(const ConfigError& error) {
                       .rank = rank,
                       .kind = process::FailureKind::kConfig,
                       .reason = error.what()});
+} catch (const std::exception& cannot_note) {
+  warn(fmt::format("the launcher does not learn of a wrong option: {}", message_of(cannot_note)));
 }
 
 // For Engine::Job. Empty if the run is not restarted.

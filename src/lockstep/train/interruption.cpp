@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "lockstep/process/interrupt.h"
 #include "lockstep/train/state.h"
@@ -24,9 +25,10 @@ void obey_signals(const std::vector<std::uint64_t>& votes, const SignalOptions& 
     throw Interrupted(static_cast<int>(signal));
   }
   const std::uint64_t own = votes[static_cast<std::size_t>(options.rank)] >> kSignalShift;
-  if (own == SIGTERM && InterruptGuard::pending_for() >= kSignalGrace) {
-    InterruptGuard::die_of_pending();
-  }
+  if (own != SIGTERM || InterruptGuard::pending_for() < kSignalGrace) return;
+  // It belongs to the process, as the signal does.
+  static bool was_old = false;
+  if (std::exchange(was_old, true)) InterruptGuard::die_of_pending();
 }
 
 }  // namespace lockstep

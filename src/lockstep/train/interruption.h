@@ -25,8 +25,9 @@ struct SignalOptions {
 // the run is to end.
 //
 // A signal of any rank ends the run, unless workers are replaced: then only a signal of rank 0
-// does. A worker that alone has a SIGTERM dies of it after kSignalGrace, and is replaced. One that
-// alone has a SIGINT ignores it, because Ctrl-C reaches rank 0, too.
+// does. A worker that alone has a SIGTERM dies of it after kSignalGrace, and is replaced: at the
+// second vote after this time, because rank 0 may have voted before. One that alone has a SIGINT
+// ignores it, because Ctrl-C reaches rank 0, too.
 void obey_signals(const std::vector<std::uint64_t>& votes, const SignalOptions& options);
 
 }  // namespace lockstep

@@ -585,7 +585,9 @@ Metrics LoaderPass::batch_means() {
 
 // Collective. One record for each batch, whatever number of workers and shards there is.
 void LoaderPass::log_batch() {
-  Record record{Scope::kBatch, state_.loader, state_.progress, batch_means()};
+  Metrics means = batch_means();
+  if (!state_.comm->is_primary()) return;
+  Record record{Scope::kBatch, state_.loader, state_.progress, std::move(means)};
   if (state_.is_train) {
     for (const auto& [name, value] : hyper_metrics(state_)) record.metrics[name] = value;
   } else {

@@ -165,7 +165,8 @@ class RunMemory {
   StateDict spare_;
   std::vector<OnceLogger::Positions> point_positions_;  // of the loggers
   std::chrono::steady_clock::time_point next_point_ = {};
-  std::chrono::steady_clock::time_point latest_point_ = {};
+  std::chrono::steady_clock::time_point latest_point_ =
+      std::chrono::steady_clock::time_point::max();  // known after the first point
   std::int64_t batches_since_point_ = 0;
   std::optional<bool> decision_;      // of will_restart()
   bool has_begun_callbacks_ = false;  // and has not ended them

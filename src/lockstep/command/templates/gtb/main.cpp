@@ -31,7 +31,11 @@ int train(int argc, char** argv) try {
   app.add_option("--lr", config.lr, "Learning rate")->capture_default_str();
   app.add_option("--workers", config.workers, "Processes that train together; default: one per core");
   app.add_option("--shards", config.shards, "Parts of every batch; results depend on them");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // a launcher does not start the program again after 2
+  }
 
   const fs::path field = find_field(given);
   const auto data = @NAMESPACE@::load_field({.path = field.string()});
