@@ -85,7 +85,7 @@ if two_hosts "$space" 10.203.0 "two hosts"; then
   for rank in 0 1; do
     code=0
     ip netns exec "$space-$rank" "$two_nodes" --rank $rank --host 10.203.0.1 > out.$rank 2> err.$rank || code=$?
-    [ $code -eq 1 ] || fail "two hosts without a token: rank $rank ends with $code"
+    [ $code -eq 2 ] || fail "two hosts without a token: rank $rank ends with $code"
     grep -q 'there is no token: .*openssl rand' err.$rank || fail "rank $rank does not say how to make a token"
   done
   (umask 077; head -c 32 /dev/urandom | sha256sum | head -c 64 > token; echo 'a token that is only a guess' > other)
@@ -111,7 +111,7 @@ if two_hosts "$space" 10.203.0 "two hosts"; then
   check "a chosen interface"
   code=0
   $on_0 "$two_nodes" --rank 0 --host node-zero --token-file token --interface ls7 > out.0 2> err.0 || code=$?
-  [ $code -eq 1 ] && grep -q "interface 'ls7'.*ls0" err.0 || fail "an unknown interface is not named"
+  [ $code -eq 2 ] && grep -q "interface 'ls7'.*ls0" err.0 || fail "an unknown interface is not named"
 
   # A process on the other host has a wrong token. It connects first, and again and again. A second
   # process with rank 1 connects when the run has begun. Neither disturbs the run.
