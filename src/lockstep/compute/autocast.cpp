@@ -15,12 +15,7 @@ using torch::ScalarType;
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 
 bool has_autocast(DeviceType device) {
-  try {
-    autocast::get_autocast_dtype(device);
-    return true;
-  } catch (const c10::Error&) {
-    return false;
-  }
+  return autocast::is_autocast_available(device);
 }
 bool is_autocast_on(DeviceType device) {
   return autocast::is_autocast_enabled(device);
