@@ -233,5 +233,25 @@ TEST(Replicas, RefusesModelsThatDiffer) {
   EXPECT_THAT(error, testing::HasSubstr("1.weight"));
 }
 
+// Rank 0 of a second attempt has trained its parameters, so they have no gaps any more. A new
+// worker has them as the user made them.
+TEST(Replicas, AParameterWithGapsIsTheSameModelAsOneWithout) {
+  for (const bool transposed : {false, true}) {
+    const std::string error = error_of_ranks({.size = 2}, [=](process::HostGroup& host_group) {
+      const auto world = comm::World::of_host_group(host_group, {});
+      const torch::Tensor large = torch::rand({4, 6});
+      const torch::Tensor other = transposed ? torch::rand({4, 4}).t() : large.narrow(1, 0, 4);
+      const torch::Tensor mine = host_group.rank() == 1 ? other : torch::rand({4, 4});
+      const NamedTensors parameters{{"weight", mine.detach().requires_grad_()}};
+      const Replicas replicas({.trained = {{parameters}}}, world->communicator(), {.shards = 2});
+    });
+    if (transposed) {
+      EXPECT_THAT(error, testing::HasSubstr("with strides [1, 4]")) << "another order of values";
+    } else {
+      EXPECT_EQ(error, "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -56,6 +56,13 @@ TEST(RankEnvironment, TheLaunchersMemoryIsHandedOnAndNotAnotherLaunchers) {
   EXPECT_EQ(rank_environment({{"LOCKSTEP_MEMORY", "9"}}, place).at("LOCKSTEP_MEMORY"), "7");
 }
 
+TEST(RankEnvironment, RanksKnowWhetherNodesMayLeave) {
+  RankPlace place = kPlace;
+  EXPECT_FALSE(rank_environment({{"LOCKSTEP_ELASTIC", "1"}}, place).contains("LOCKSTEP_ELASTIC"));
+  place.is_elastic = true;
+  EXPECT_EQ(rank_environment({}, place).at("LOCKSTEP_ELASTIC"), "1");
+}
+
 TEST(RankEnvironment, ShardsAndThreadsAreTheUsersIfHeSaid) {
   RankPlace place = kPlace;
   EXPECT_FALSE(rank_environment({}, place).contains("LOCKSTEP_SHARDS"));

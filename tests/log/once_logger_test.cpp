@@ -108,6 +108,33 @@ TEST(OnceLogger, ABatchMayHaveAnotherNumberOfRecordsInTheRepetition) {
   EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{10, 20, 30, 31, 40, 41}));
 }
 
+// A run that goes back to a point inside an epoch calls the hooks of the epoch's start again.
+TEST(OnceLogger, RecordsOfStartsAreCountedForThemselves) {
+  const auto inner = std::make_shared<Remembering>();
+  OnceLogger logger(inner);
+  const auto log_start = [&](std::int64_t start) {
+    logger.set_start(start);
+    logger.log_metrics(record_of(100 + start));
+    logger.set_stream(0);
+  };
+  log_start(3);
+  logger.log_metrics(record_of(1));
+  logger.next_batch();
+  const OnceLogger::Positions point = logger.position();
+  logger.log_metrics(record_of(2));
+  logger.next_batch();
+  log_start(4);
+  logger.rewind(point);
+  log_start(3);
+  for (const int batch : {2, 3}) {
+    logger.log_metrics(record_of(batch));
+    logger.next_batch();
+    if (batch == 2) log_start(4);
+  }
+  log_start(5);
+  EXPECT_EQ(inner->epochs, (std::vector<std::int64_t>{103, 1, 2, 104, 3, 105}));
+}
+
 TEST(OnceLogger, ARecordThatCouldNotBeWrittenIsWrittenInTheNextAttempt) {
   const auto inner = std::make_shared<Remembering>();
   OnceLogger logger(inner);

@@ -74,6 +74,7 @@ TEST(RecoveryLog, TheLineForTheConsole) {
   host.rank = -1;
   host.reason = "node b is lost";
   EXPECT_THAT(describe(host, {}), HasSubstr("Recovered: node b is lost; restart"));
+  EXPECT_THAT(describe(host, {.restart = 2, .most = std::nullopt}), HasSubstr("; restart 2, "));
 }
 
 TEST(RecoveryLog, ALineNeverFollowsHalfALine) {

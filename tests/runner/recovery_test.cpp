@@ -877,6 +877,108 @@ TEST(Recovery, OneProcessTriesAgainToo) {
   EXPECT_EQ(found.recoveries, 1);
 }
 
+// The rows that it got, in their order.
+struct Rows : Logger {
+  void log_metrics(const Record& record) override {
+    std::string row =
+        fmt::format("{} {} {}", record.loader, record.progress.epoch, record.progress.update_step);
+    for (const auto& [name, value] : record.metrics) row += fmt::format(" {}={}", name, value);
+    rows.push_back(std::move(row));
+  }
+  std::vector<std::string> rows;
+};
+
+// Hooks at the start of the run, of epochs and of passes draw random numbers, change the weights,
+// and log what they drew. A restart calls them again.
+TEST(Recovery, StartsThatDrawChangeWeightsAndLogHappenOnce) {
+  const auto train = [](int max_restarts, const std::vector<CallbackPtr>& faults) {
+    const auto logger = std::make_shared<Rows>();
+    auto hooks = std::make_shared<toy::Hooks>();
+    const auto start = [](const std::string& name) {
+      return [name](State& state) {
+        const double drawn = torch::rand({1}).item<double>();
+        for (const auto& to : state.loggers) {
+          to->log_metrics({.loader = name, .progress = state.progress, .metrics = {{"x", drawn}}});
+        }
+        if (state.continues) return;
+        const torch::NoGradGuard no_gradients;
+        state.change_model([&] {
+          for (auto& [key, parameter] : state.model.parameters()) parameter.mul_(1 + 0.1 * drawn);
+        });
+      };
+    };
+    hooks->run_start = start("run");
+    hooks->epoch_start = start("epoch");
+    hooks->loader_start = start("pass");
+    TrainOptions options = restarting({.max_restarts = max_restarts});
+    options.loggers = {logger};
+    options.callbacks.add(hooks);
+    for (const CallbackPtr& fault : faults) options.callbacks.add(fault);
+    const TrainResult result = toy::train(options);
+    return std::pair(result, logger->rows);
+  };
+  const auto [expected, rows] = train(0, {});
+  EXPECT_GE(rows.size(), 10u);
+  // Before the first batch of a pass, inside of passes, and in two attempts one after the other.
+  auto early = std::make_shared<toy::Hooks>();
+  early->loader_start = [](State& state) {
+    if (state.comm->rank() == 1 && state.restarts == 0) ::raise(SIGKILL);
+  };
+  const auto [found, again] = train(4, {early, at_step({.restart = 1, .epoch = 1, .batch = 2}),
+                                        at_step({.restart = 2, .epoch = 2}),
+                                        at_step({.restart = 3, .epoch = 2, .loader = "valid"})});
+  EXPECT_EQ(found.recoveries, 4);
+  expect_equal(found, expected);
+  EXPECT_EQ(again, rows);
+}
+
+// The attempt had locked the folder already.
+TEST(Recovery, ALoggerThatCannotBeStartedIsStartedAgain) {
+  struct Late : Rows {
+    void start(const RunStart&) override {
+      if (++starts == 1) throw Error("the server is busy");
+    }
+    int starts = 0;
+  };
+  const TemporaryDirectory logdir;
+  const auto logger = std::make_shared<Late>();
+  TrainOptions options = restarting({.max_restarts = 1});
+  options.logdir = logdir.path();
+  options.loggers = {logger};
+  const TrainResult found = toy::train(options);
+  expect_equal(found, toy::train(restarting({})));
+  EXPECT_EQ(logger->starts, 2);
+  EXPECT_TRUE(fs::exists(logdir / "summary.json"));
+  EXPECT_FALSE(fs::exists(logdir / ".lock"));
+}
+
+// A signal may come when no batch is under way, and the last epochs may not be saved yet.
+TEST(Recovery, ASignalBetweenTwoEpochsSavesTheRun) {
+  const TrainResult expected = toy::train(restarting({}));
+  const TemporaryDirectory logdir;
+  const pid_t child = start_process([&] {
+    TrainOptions options = restarting({});
+    options.logdir = logdir.path();
+    options.callbacks.add(CheckpointCallback({.save_every_epochs = 0}));
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->epoch_end = [](State& state) {
+      if (state.comm->rank() == 0 && state.progress.epoch == 2) ::raise(SIGINT);
+    };
+    options.callbacks.add(hooks);
+    toy::train(options);
+    return 0;
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  TrainOptions options = restarting({});
+  options.logdir = logdir.path();
+  options.resume = "last";
+  const TrainResult resumed = toy::train(options);
+  EXPECT_EQ(resumed.weights_hash, expected.weights_hash);
+  EXPECT_EQ(resumed.epochs, 1) << "two were saved";
+}
+
 TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {
   TrainOptions options = toy::options();
   options.max_restarts = 2;
@@ -891,6 +993,10 @@ TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {
   options.min_workers = 0;
   EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
               HasSubstr("min_workers: expected 1 or more, got 0"));
+  options = restarting({.max_restarts = 1});
+  options.min_workers = 3;
+  EXPECT_THAT(toy::error_of([&] { toy::train(options); }),
+              HasSubstr("min_workers: expected at most the number of workers, which is 2, got 3"));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(RunMemory, PointsTakeASmallShareOfTheTime) {
   RunMemory memory(3);
   EXPECT_TRUE(memory.is_point_due()) << "there is none yet";
   memory.keep_point({}, Clock::now() - std::chrono::seconds(1));
-  EXPECT_FALSE(memory.is_point_due()) << "it took a second, so the next one is due in 150 s";
+  EXPECT_FALSE(memory.is_point_due()) << "it took a second, so the next one is due in 400 s";
   EXPECT_FALSE(memory.is_point_overdue());
   memory.keep_point({}, Clock::now());
   const auto limit = Clock::now() + std::chrono::seconds(10);
@@ -105,7 +105,6 @@ TEST(RunMemory, ARecoveryIsCompleteWithTheNextBatch) {
   EXPECT_FALSE(memory.complete_recovery());
 }
 
-// A failure before the ranks are connected is known only as an exception.
 // As under a launcher, which starts the program again after each failure.
 TEST(RunMemory, RecoveriesBetweenTwoPointsAreCounted) {
   const auto file = std::make_shared<process::MemoryFile>();
@@ -113,7 +112,7 @@ TEST(RunMemory, RecoveriesBetweenTwoPointsAreCounted) {
   const auto failed = Clock::now() - std::chrono::seconds(5);
   for (int attempt = 0; attempt < 3; ++attempt) {
     file->begin_attempt({.attempt = attempt, .failed = failed});
-    RunMemory memory(5, StoredRun(file, 0), "run");
+    RunMemory memory(StoredRun(file, 0), {.max_restarts = 5, .identity = "run"});
     memory.take_over(alone);
     const auto recovery = memory.complete_recovery();
     EXPECT_EQ(recovery.has_value(), attempt > 0);
@@ -127,6 +126,22 @@ TEST(RunMemory, RecoveriesBetweenTwoPointsAreCounted) {
   }
 }
 
+// With --nnodes MIN:MAX, the launcher counts only what is not the loss of a node, and it alone
+// knows whether enough nodes are left.
+TEST(RunMemory, LostNodesDoNotCountIfNodesMayLeave) {
+  for (const bool is_elastic : {false, true}) {
+    const auto file = std::make_shared<process::MemoryFile>();
+    file->note_failure({.attempt = 0, .rank = -1, .kind = FailureKind::kLost, .reason = "node b"});
+    file->begin_attempt({.attempt = 1, .failed = Clock::now()});
+    RunMemory memory(StoredRun(file, 0), {.max_restarts = 1, .is_elastic = is_elastic});
+    EXPECT_EQ(memory.restart_count().most.has_value(), !is_elastic);
+    EXPECT_EQ(memory.will_restart(lost(1, 1), /*may_be_node=*/true), is_elastic);
+    EXPECT_EQ(memory.will_restart(lost(1, 2)), is_elastic) << "the first one that counts";
+    EXPECT_FALSE(memory.will_restart(lost(1, 3)));
+  }
+}
+
+// A failure before the ranks are connected is known only as an exception.
 TEST(RunMemory, AFailureOutsideOfTheLoopIsDecidedLater) {
   RunMemory memory(5);
   EXPECT_TRUE(memory.try_again({.error = std::make_exception_ptr(CommError("no route"))}));

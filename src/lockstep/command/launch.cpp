@@ -430,6 +430,7 @@ class NodeLauncher {
                          .role = options_.role,
                          .shards = settings.shards,
                          .shard_threads = settings.threads,
+                         .is_elastic = is_elastic(),
                          .memory = memory_ ? std::optional(memory_->descriptor()) : std::nullopt}));
     }
     const bool prefix = options_.prefix && settings.world_size > 1;

@@ -273,6 +273,10 @@ void DistributedDataParallelEngine::run_forked(const Job& job) {
         "all "
         "of them; start it with `lockstep launch --max-restarts N` instead");
   }
+  if (job.min_workers > local_workers_) {
+    throw ConfigError("min_workers: expected at most the number of workers, which is {}, got {}",
+                      local_workers_, job.min_workers);
+  }
   // With synchronised batch norm every shard needs a worker.
   const int min_workers = options_.sync_bn ? local_workers_ : job.min_workers;
   run_host_workers(

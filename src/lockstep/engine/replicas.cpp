@@ -12,15 +12,20 @@
 namespace lockstep {
 namespace {
 
+// The order of a tensor's values in memory, if it is not the usual one and a copy would have it,
+// too. A tensor with gaps, such as a slice, becomes contiguous when its run trains it, and a worker
+// that is made anew still has the slice.
+std::string describe_order(const torch::Tensor& tensor) {
+  if (tensor.is_contiguous() || !tensor.is_non_overlapping_and_dense()) return "";
+  return fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", "));
+}
+
 std::string signature(const NamedTensors& tensors) {
   std::string text;
   for (const auto& [name, tensor] : tensors) {
     text += fmt::format("{}\t{} [{}]{}{}\n", name, c10::toString(tensor.scalar_type()),
                         fmt::join(tensor.sizes(), ", "),
-                        tensor.requires_grad() ? "" : " without gradient",
-                        tensor.is_contiguous()
-                            ? ""
-                            : fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", ")));
+                        tensor.requires_grad() ? "" : " without gradient", describe_order(tensor));
   }
   return text;
 }

@@ -29,6 +29,8 @@ process::Environment rank_environment(const process::Environment& base, const Ra
   // Without memory of its own, this launcher may still have inherited another launcher's variable.
   environment.erase(process::MemoryFile::kVariable);
   if (place.memory) set(process::MemoryFile::kVariable, std::to_string(*place.memory));
+  environment.erase(process::kElasticVariable);
+  if (place.is_elastic) set(process::kElasticVariable, "1");
   // Rank 0 itself listens at the master address; its launcher does not.
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   // The output of a Python rank is shown at once, and is not lost if the rank is killed.

@@ -25,6 +25,7 @@ struct RankPlace {
   // them. Variables of the user come first.
   std::optional<int> shards = {};
   std::optional<int> shard_threads = {};
+  bool is_elastic = false;         // nodes may leave the run
   std::optional<int> memory = {};  // descriptor of the launcher's memory (process/memory_file.h)
 };
 

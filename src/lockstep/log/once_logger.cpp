@@ -26,6 +26,11 @@ int OnceLogger::set_stream(int stream) {
   return std::exchange(stream_, stream);
 }
 
+void OnceLogger::set_start(std::int64_t start) {
+  stream_ = kStarts;
+  streams_[kStarts].position = {.batch = start};
+}
+
 OnceLogger::Positions OnceLogger::position() const {
   Positions positions;
   for (const auto& [number, stream] : streams_) positions[number] = stream.position;

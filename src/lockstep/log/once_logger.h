@@ -7,7 +7,9 @@
 // each shard of rank 0: if a run goes on with fewer workers, rank 0 has more shards.
 //
 // Records whose order among others may change, when batches are repeated, are in a stream of their
-// own, which is counted for itself: a record about a checkpoint comes when the file is written.
+// own, which is counted for itself: a record about a checkpoint comes when the file is written. The
+// starts of the run, of epochs and of passes have a stream, too: a run that goes on inside an epoch
+// calls their hooks again, although their batches are not repeated.
 #pragma once
 
 #include <compare>
@@ -27,12 +29,16 @@ class OnceLogger final : public Logger {
   // The stream to which the next records belong; 0 at the beginning. Returns the one before.
   int set_stream(int stream);
 
+  // The next records belong to a start of the run, of an epoch or of a pass. Starts have numbers
+  // that increase in the course of the run.
+  void set_start(std::int64_t start);
+
   // Called after each batch of the run.
   void next_batch();
 
-  // A place in the records of a stream. Streams other than 0 do not count batches.
+  // A place in the records of a stream.
   struct Position {
-    std::int64_t batch = 0;
+    std::int64_t batch = 0;   // in stream 0; the number of the start in the stream of starts
     std::int64_t record = 0;  // in the batch
     auto operator<=>(const Position&) const = default;
   };
@@ -61,6 +67,8 @@ class OnceLogger final : public Logger {
     Position position;
     Position passed_on;  // the last record that `inner_` has
   };
+
+  static constexpr int kStarts = -1;
 
   std::shared_ptr<Logger> inner_;
   std::map<int, Stream> streams_;

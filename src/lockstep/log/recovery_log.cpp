@@ -78,8 +78,9 @@ std::string describe(const Recovery& recovery, const RestartCount& count) {
     repeated =
         fmt::format(", {} batch{} repeated", with_thousands(*batches), *batches == 1 ? "" : "es");
   }
-  return fmt::format("Recovered: {}; restart {} of {}{}, {}", who, count.restart, count.most,
-                     repeated, format_duration(recovery.seconds));
+  const std::string of = count.most ? fmt::format(" of {}", *count.most) : "";
+  return fmt::format("Recovered: {}; restart {}{}{}, {}", who, count.restart, of, repeated,
+                     format_duration(recovery.seconds));
 }
 
 }  // namespace lockstep

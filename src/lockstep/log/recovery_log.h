@@ -34,8 +34,8 @@ void append_recovery(const std::filesystem::path& path, const Recovery& recovery
 // "Recovered: rank 1 (in epoch 2, batch 7): its process was killed by signal 9 (Killed); restart 1
 // of 5, 3 batches repeated, 0.12 s"
 struct RestartCount {
-  std::int64_t restart = 1;  // from 1
-  std::int64_t most = 1;
+  std::int64_t restart = 1;              // from 1
+  std::optional<std::int64_t> most = 1;  // nothing: lost nodes do not count
 };
 std::string describe(const Recovery& recovery, const RestartCount& count);
 

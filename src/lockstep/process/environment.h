@@ -42,6 +42,10 @@ using Environment = std::map<std::string, std::string>;
 inline constexpr const char* kShardsVariable = "LOCKSTEP_SHARDS";
 inline constexpr const char* kThreadsVariable = "LOCKSTEP_THREADS";
 
+// Set to 1 by `lockstep launch` if nodes may leave the run (--nnodes MIN:MAX). A lost node is then
+// no reason to end it, and does not count as a restart.
+inline constexpr const char* kElasticVariable = "LOCKSTEP_ELASTIC";
+
 // The value of a variable that is a positive integer. Nothing if it is not set. Throws ConfigError.
 std::optional<int> positive_variable(const Environment& environment, const std::string& name);
 

@@ -58,6 +58,16 @@ struct Reset {
   ~Reset() { slot = T(); }
 };
 
+// Only a launcher can replace the processes that it started.
+void warn_of_other_launcher(const TrainOptions& options) {
+  const auto place = process::find_place(process::current_environment());
+  if (options.max_restarts == 0 || !place || place->topology.rank != 0) return;
+  warn(fmt::format(
+      "max_restarts: {} has no effect, because the launcher that started the ranks does "
+      "not replace them; use `lockstep launch --max-restarts {}`",
+      options.max_restarts, options.max_restarts));
+}
+
 // What outlives an attempt. Null if the run is not restarted.
 std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine& engine,
                                       const std::string& stage) {
@@ -66,15 +76,20 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
   }
   if (engine.restarts() != Engine::Restarts::kByLauncher) return nullptr;
   auto file = process::MemoryFile::inherited();
-  if (file == nullptr) return nullptr;
+  if (file == nullptr) {
+    warn_of_other_launcher(options);
+    return nullptr;
+  }
   const int run = next_stored_run();
   if (run >= process::MemoryFile::kMostRuns) return nullptr;
   const process::Environment environment = process::current_environment();
   const auto restarts = environment.find("TORCHELASTIC_MAX_RESTARTS");
   return std::make_shared<RunMemory>(
-      restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
       StoredRun(std::move(file), run),
-      fmt::format("{} in {}", stage, options.logdir.value_or("").string()));
+      RunMemory::Launched{
+          .max_restarts = restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
+          .is_elastic = environment.contains(process::kElasticVariable),
+          .identity = fmt::format("{} in {}", stage, options.logdir.value_or("").string())});
 }
 
 // Tells the launcher that an option is wrong: another attempt would fail, too. The loop itself

@@ -88,7 +88,15 @@ void LoaderPass::run(const Start& start) {
   waited_ = 0;
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
-    notify_all(callbacks_, &Callback::on_loader_start, state_);
+    const DrawKey key{.seed = state_.seed, .epoch = state_.progress.epoch, .loader = start.index};
+    seed_hook(Hook::kLoaderStart, key);
+    state_.continues = window.first_batch > 0;
+    const auto hooks = [this] { notify_all(callbacks_, &Callback::on_loader_start, state_); };
+    if (settings_.begin) {
+      settings_.begin(hooks);
+    } else {
+      hooks();
+    }
   }
   if (state_.is_train) train_modes_ = state_.model.modes();
 
@@ -125,6 +133,8 @@ void LoaderPass::run(const Start& start) {
   if (state_.is_train) {
     for (const auto& [name, value] : hyper_metrics(state_)) state_.loader_metrics[name] = value;
   }
+  seed_hook(Hook::kLoaderEnd,
+            {.seed = state_.seed, .epoch = state_.progress.epoch, .loader = start.index});
   notify_end(callbacks_, &Callback::on_loader_end, state_);
   agree_on_metrics();
 }

@@ -41,6 +41,8 @@ struct PassSettings {
   // due. Empty on the other ranks.
   std::function<bool()> after_batch = {};
   std::function<void()> take_point = {};  // collective; called on all ranks if one is due
+  // Calls the function that it gets, which calls on_loader_start. Empty: it is called directly.
+  std::function<void(const std::function<void()>& hooks)> begin = {};
   // Of the device, which must outlive the pass. Then the next batch is copied while the device
   // works on this one, and losses are read late. Null: what is read is used at once.
   DeviceCopies* copies = nullptr;

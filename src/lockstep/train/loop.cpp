@@ -128,6 +128,23 @@ bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Co
   return std::ranges::any_of(votes, [](std::uint64_t vote) { return vote != 0; });
 }
 
+// While it exists, what callbacks log belongs to the start of the run, an epoch or a pass. Starts
+// have increasing numbers. A restart inside an epoch calls their hooks again.
+class StartLogs {
+ public:
+  StartLogs(RunMemory* memory, std::int64_t start) : memory_(memory) {
+    if (memory_ != nullptr) memory_->set_log_start(start);
+  }
+  ~StartLogs() {
+    if (memory_ != nullptr) memory_->set_log_stream(0);
+  }
+  StartLogs(const StartLogs&) = delete;
+  StartLogs& operator=(const StartLogs&) = delete;
+
+ private:
+  RunMemory* memory_;
+};
+
 // Whether the other ranks are copies of rank 0 of the first attempt. They need no comparison, and
 // rank 0's objects may have changed since then: an optimizer of torch has another learning rate,
 // for example. The point gives all ranks the same values.
@@ -308,6 +325,12 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                    .after_batch = memory_ != nullptr ? [this] { return after_batch(); }
                                                      : std::function<bool()>(),
                    .take_point = [this] { take_point(); },
+                   .begin =
+                       [this](const std::function<void()>& hooks) {
+                         const auto loader = static_cast<std::int64_t>(loader_index_);
+                         const StartLogs logs(memory_, epoch_start() + 1 + loader);
+                         hooks();
+                       },
                    .copies = copies_.get()});
   if (!training_) return;
   set_optimizers();
@@ -445,7 +468,11 @@ void Loop::begin() {
   if (training_) begin_training();
   begun_ = true;
   if (memory_ != nullptr) memory_->begin_callbacks();
-  notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+  seed_hook(Hook::kRunStart, {.seed = state_.seed});
+  {
+    const StartLogs logs(memory_, 0);
+    notify_all(plan_.callbacks, &Callback::on_run_start, state_);
+  }
   // A signal that came between two attempts must not lose what was trained: between epochs the run
   // can be saved now, inside an epoch after its next batch.
   const bool is_restart = state_.restarts > 0;
@@ -585,6 +612,7 @@ void Loop::take_parts() {
 // Returns whether the run continues in the files of the run that it resumes.
 bool Loop::resume() {
   const auto point = checkpointer_->resume();
+  state_.continues = point.has_value();
   if (!point) return false;
   ::malloc_trim(0);  // gives the memory that reading the file needed back to the system
   loader_index_ = point->loader_index;
@@ -629,7 +657,8 @@ void Loop::open_loggers(bool continued) {
   }
   if (options.logdir) {
     LogDirectory& logdir = memory_ != nullptr ? memory_->logdir : logdir_;
-    logdir = prepare_logdir(*options.logdir, {.resume = continued});
+    // An attempt that failed before its loggers were open still holds the folder's lock.
+    if (!logdir.lock) logdir = prepare_logdir(*options.logdir, {.resume = continued});
     if (logdir.moved_to) {
       say(options, fmt::format("{} held an earlier run: moved to {}", options.logdir->string(),
                                logdir.moved_to->string()));
@@ -699,7 +728,6 @@ void Loop::run_epochs() {
   while (state_.progress.epoch < state_.progress.num_epochs && !is_stopped()) {
     state_.progress.epoch += 1;
     run_epoch();
-    agree_to_stop();
   }
   warn_of_missing_steps();
 }
@@ -739,6 +767,11 @@ void Loop::take_snapshot(KeptRun& kept) {
   state_.can_snapshot = false;
 }
 
+// The number of the epoch's start for StartLogs. Those of its passes follow it. The run's is 0.
+std::int64_t Loop::epoch_start() const {
+  return state_.progress.epoch * static_cast<std::int64_t>(state_.loaders.size() + 1);
+}
+
 void Loop::run_epoch() {
   const bool resumed_inside = std::exchange(state_.inside_epoch, true);
   if (!resumed_inside) {
@@ -748,7 +781,12 @@ void Loop::run_epoch() {
     first_batch_ = 0;
   }
   state_.skipped_loaders.clear();
-  notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
+  state_.continues = resumed_inside;
+  seed_hook(Hook::kEpochStart, {.seed = state_.seed, .epoch = state_.progress.epoch});
+  {
+    const StartLogs logs(memory_, epoch_start());
+    notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
+  }
   const auto names = state_.loaders.names();
   for (const auto& name : names) {
     if (!plan_.length.has_pass(name, state_.progress)) state_.skipped_loaders.insert(name);
@@ -835,8 +873,11 @@ void Loop::finish_epoch() {
   if (training_) record_epoch();
   state_.inside_epoch = false;
   state_.can_snapshot = training_ != nullptr;
+  seed_hook(Hook::kEpochEnd, {.seed = state_.seed, .epoch = state_.progress.epoch});
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   for (const auto& logger : state_.loggers) logger->flush();
+  // Before the point, which has the request of any rank, and while the run can be saved.
+  agree_to_stop();
   take_point_if(memory_ != nullptr && state_.can_snapshot && may_take_point());
   state_.can_snapshot = false;
 }
@@ -917,7 +958,8 @@ bool Loop::is_restarted(const std::exception& error) {
                                .kind = process::failure_kind(error),
                                .epoch = state_.progress.epoch,
                                .batch = state_.loader_batch};
-  if (const auto reported = comm_.failure()) failure = *reported;
+  const auto reported = comm_.failure();
+  if (reported) failure = *reported;
   // A rank that gives up because of another one has not failed itself.
   const bool is_consequence = dynamic_cast<const WorkerError*>(&error) != nullptr ||
                               dynamic_cast<const CommError*>(&error) != nullptr;
@@ -926,7 +968,9 @@ bool Loop::is_restarted(const std::exception& error) {
   const bool is_hang = failure.kind == process::FailureKind::kHang;
   if (plan_.memory->is_launched()) {
     if (is_own || is_hang) plan_.memory->note_failure(failure);
-    return plan_.memory->will_restart(failure);
+    // A node takes its ranks with it, or its links break.
+    const bool is_lost = failure.kind == process::FailureKind::kLost || is_hang || !reported;
+    return plan_.memory->will_restart(failure, !is_own && is_lost);
   }
   return memory_ == nullptr || memory_->will_restart(failure);
 }

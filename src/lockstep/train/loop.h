@@ -103,6 +103,7 @@ class Loop {
   void report_recovery();
   bool is_restarted(const std::exception& error);
   void run_epoch();
+  std::int64_t epoch_start() const;
   void run_pass(const std::string& loader);
   void remake_batch_norm();
   void finish_loader();

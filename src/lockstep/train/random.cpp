@@ -33,6 +33,12 @@ void seed_draws(const DrawKey& key) {
   manual_seed(mix_seed(key));
 }
 
+// Batches have numbers from 0, so negative ones are free.
+void seed_hook(Hook hook, DrawKey key) {
+  key.batch = -1 - static_cast<std::int64_t>(hook);
+  seed_draws(key);
+}
+
 RandomStateScope::RandomStateScope() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());

@@ -60,7 +60,7 @@ std::int64_t update_batch_size(const State& state) {
 void report_interruption(const State& state, const TrainOptions& options) {
   std::string where = state.progress.epoch == 0 ? "before the first epoch"
                                                 : fmt::format("in epoch {}", state.progress.epoch);
-  if (state.can_snapshot) {  // inside an epoch
+  if (state.can_snapshot && state.inside_epoch) {
     where += fmt::format(", batch {} of {} of '{}'", state.loader_batch, state.loader_batches,
                          state.loader);
   }

@@ -23,7 +23,8 @@ bool RestartPolicy::allows_another(const RankFailure& failure) {
   if (failure.kind == FailureKind::kConfig) {
     refusal_ = "a wrong option fails again";
   } else if (repeated) {
-    refusal_ = "it failed at the same batch twice";
+    refusal_ = failure.epoch == 0 ? "it failed before the first batch twice"
+                                  : "it failed at the same batch twice";
   } else if (restarts_ >= max_restarts_) {
     refusal_ = fmt::format("max_restarts is {}", max_restarts_);
   } else {

@@ -30,8 +30,11 @@ process::RankFailure failure_of(const Engine::AttemptFailure& failure) {
 
 }  // namespace
 
-RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
-    : policy_(max_restarts), stored_(std::move(stored)), identity_(std::move(identity)) {
+RunMemory::RunMemory(StoredRun stored, Launched launched)
+    : policy_(launched.max_restarts),
+      stored_(std::move(stored)),
+      is_elastic_(launched.is_elastic),
+      identity_(std::move(launched.identity)) {
   // The first failure of each attempt is its cause.
   std::set<int> attempts;
   for (const process::FailureNote& note : stored_->file().failures()) {
@@ -41,7 +44,7 @@ RunMemory::RunMemory(int max_restarts, StoredRun stored, std::string identity)
                                        .kind = note.kind,
                                        .epoch = std::max<std::int64_t>(note.epoch, 0),
                                        .batch = std::max<std::int64_t>(note.batch, 0)};
-    will_restart(failure);
+    will_restart(failure, failure.rank < 0);  // a lost node has no rank
   }
   decision_.reset();
   if (unfinished_) unfinished_->repeated_batches.reset();  // the process that counted them is gone
@@ -208,8 +211,8 @@ void RunMemory::note_failure(const process::RankFailure& failure) {
                                 .reason = failure.reason});
 }
 
-bool RunMemory::will_restart(const process::RankFailure& failure) {
-  decision_ = policy_.allows_another(failure);
+bool RunMemory::will_restart(const process::RankFailure& failure, bool may_be_node) {
+  decision_ = (is_elastic_ && may_be_node) || policy_.allows_another(failure);
   // If the attempt failed before its first batch was finished, the recovery is still the one
   // before.
   if (!unfinished_) failed_at_ = Clock::now();

@@ -36,9 +36,16 @@ class RunMemory {
   // For workers that this process makes anew.
   explicit RunMemory(int max_restarts) : policy_(max_restarts) {}
   // For processes that a launcher starts again.
-  // `identity` tells the runs of a program apart, for example by their folders: a program that is
+  // Its identity tells the runs of a program apart, for example by their folders: a program that is
   // started again may leave out a run that was finished.
-  RunMemory(int max_restarts, StoredRun stored, std::string identity);
+  struct Launched {
+    int max_restarts = 0;
+    // Nodes may leave the run. Only the launcher knows whether enough of them are left, and a lost
+    // one does not count as a restart.
+    bool is_elastic = false;
+    std::string identity = {};
+  };
+  RunMemory(StoredRun stored, Launched launched);
   ~RunMemory() { close(); }
   RunMemory(const RunMemory&) = delete;
   RunMemory& operator=(const RunMemory&) = delete;
@@ -74,6 +81,10 @@ class RunMemory {
   void set_log_stream(int stream) {
     for (const auto& logger : loggers_) logger->set_stream(stream);
   }
+  // The same for a start of the run, an epoch or a pass, until set_log_stream(0).
+  void set_log_start(std::int64_t start) {
+    for (const auto& logger : loggers_) logger->set_start(start);
+  }
   // Closes them, after telling them how the run ends, if that is known. Warns if that fails.
   void close_loggers(const RunEnd* end = nullptr) noexcept;
   // The same for loggers that an attempt has left open, and unlocks the run's folder.
@@ -98,7 +109,7 @@ class RunMemory {
   void keep_point(KeptRun point, std::chrono::steady_clock::time_point began);
   // The next point is due when the run has gone on for kPointShare times as long as this one took.
   void set_next_point(std::chrono::steady_clock::time_point began);
-  static constexpr int kPointShare = 150;
+  static constexpr int kPointShare = 400;
   // The point before the last one, whose memory the next one can use.
   StateDict& spare() { return spare_; }
   bool is_point_due() const { return std::chrono::steady_clock::now() >= next_point_; }
@@ -116,12 +127,14 @@ class RunMemory {
   // How many were completed.
   std::int64_t recoveries() const { return recoveries_; }
   RestartCount restart_count() const {
-    return {.restart = restarts(), .most = policy_.max_restarts()};
+    return {.restart = restarts(),
+            .most = is_elastic_ ? std::nullopt : std::optional(policy_.max_restarts())};
   }
 
   // Called by the loop when an attempt fails, before callbacks learn of it: whether another attempt
-  // follows. The answer is kept for try_again().
-  bool will_restart(const process::RankFailure& failure);
+  // follows. The answer is kept for try_again(). `may_be_node` says that a node may have been lost:
+  // in a run whose nodes may leave, that alone does not end it.
+  bool will_restart(const process::RankFailure& failure, bool may_be_node = false);
   // An attempt calls on_run_start of the callbacks, which are the caller's objects. So on_run_end
   // must be called, too, however the run ends.
   void begin_callbacks() { has_begun_callbacks_ = true; }
@@ -154,6 +167,7 @@ class RunMemory {
   RestartPolicy policy_;
   RunTotals stored_totals_;  // those of the stored point
   std::optional<StoredRun> stored_;
+  bool is_elastic_ = false;
   std::string identity_;
   bool has_begun_logs_ = false;
   bool is_finished_ = false;

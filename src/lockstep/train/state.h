@@ -77,6 +77,10 @@ struct RunState {
   std::vector<std::shared_ptr<Logger>> loggers;
 
   int restarts = 0;  // how many times the workers were made anew before this attempt (max_restarts)
+  // In on_run_start, on_epoch_start and on_loader_start: the run, epoch or pass continues from a
+  // checkpoint, or from a point after a failure. So the hook was called before, and the model
+  // already has what it changed then.
+  bool continues = false;
 
   // What the options request.
   std::optional<std::filesystem::path> logdir;
