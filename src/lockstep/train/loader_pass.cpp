@@ -89,7 +89,7 @@ void LoaderPass::run(const Start& start) {
   {
     Profiler::TimedScope scope(profiler_, Activity::kCallbacks);
     const DrawKey key{.seed = state_.seed, .epoch = state_.progress.epoch, .loader = start.index};
-    seed_hook(Hook::kLoaderStart, key);
+    seed_hook(DrawHook::kLoaderStart, key);
     state_.continues = window.first_batch > 0;
     const auto hooks = [this] { notify_all(callbacks_, &Callback::on_loader_start, state_); };
     if (settings_.begin) {
@@ -133,7 +133,7 @@ void LoaderPass::run(const Start& start) {
   if (state_.is_train) {
     for (const auto& [name, value] : hyper_metrics(state_)) state_.loader_metrics[name] = value;
   }
-  seed_hook(Hook::kLoaderEnd,
+  seed_hook(DrawHook::kLoaderEnd,
             {.seed = state_.seed, .epoch = state_.progress.epoch, .loader = start.index});
   notify_end(callbacks_, &Callback::on_loader_end, state_);
   agree_on_metrics();

@@ -468,7 +468,7 @@ void Loop::begin() {
   if (training_) begin_training();
   begun_ = true;
   if (memory_ != nullptr) memory_->begin_callbacks();
-  seed_hook(Hook::kRunStart, {.seed = state_.seed});
+  seed_hook(DrawHook::kRunStart, {.seed = state_.seed});
   {
     const StartLogs logs(memory_, 0);
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
@@ -782,7 +782,7 @@ void Loop::run_epoch() {
   }
   state_.skipped_loaders.clear();
   state_.continues = resumed_inside;
-  seed_hook(Hook::kEpochStart, {.seed = state_.seed, .epoch = state_.progress.epoch});
+  seed_hook(DrawHook::kEpochStart, {.seed = state_.seed, .epoch = state_.progress.epoch});
   {
     const StartLogs logs(memory_, epoch_start());
     notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
@@ -873,7 +873,7 @@ void Loop::finish_epoch() {
   if (training_) record_epoch();
   state_.inside_epoch = false;
   state_.can_snapshot = training_ != nullptr;
-  seed_hook(Hook::kEpochEnd, {.seed = state_.seed, .epoch = state_.progress.epoch});
+  seed_hook(DrawHook::kEpochEnd, {.seed = state_.seed, .epoch = state_.progress.epoch});
   notify_end(plan_.callbacks, &Callback::on_epoch_end, state_);
   for (const auto& logger : state_.loggers) logger->flush();
   // Before the point, which has the request of any rank, and while the run can be saved.

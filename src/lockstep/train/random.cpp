@@ -34,7 +34,7 @@ void seed_draws(const DrawKey& key) {
 }
 
 // Batches have numbers from 0, so negative ones are free.
-void seed_hook(Hook hook, DrawKey key) {
+void seed_hook(DrawHook hook, DrawKey key) {
   key.batch = -1 - static_cast<std::int64_t>(hook);
   seed_draws(key);
 }

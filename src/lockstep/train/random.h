@@ -27,8 +27,8 @@ void seed_draws(const DrawKey& key);
 
 // The same for what callbacks draw outside of batches. The numbers of each hook depend on the seed,
 // the epoch and the loader only, so they are the same on every rank and in a resumed run.
-enum class Hook { kRunStart, kEpochStart, kLoaderStart, kLoaderEnd, kEpochEnd };
-void seed_hook(Hook hook, DrawKey key);
+enum class DrawHook { kRunStart, kEpochStart, kLoaderStart, kLoaderEnd, kEpochEnd };
+void seed_hook(DrawHook hook, DrawKey key);
 
 // The destructor restores the state that LibTorch's generator of the CPU has now.
 class RandomStateScope {
