@@ -979,6 +979,41 @@ TEST(Recovery, ASignalBetweenTwoEpochsSavesTheRun) {
   EXPECT_EQ(resumed.epochs, 1) << "two were saved";
 }
 
+// A request to stop, of any rank, is in the checkpoints of that epoch, because it ends the run
+// later.
+TEST(Recovery, AResumeKnowsThatTheRunWasToEndAfterItsEpoch) {
+  const auto train = [](const fs::path& logdir, bool is_killed, bool resumes) {
+    TrainOptions options = restarting({});
+    options.logdir = logdir;
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+    if (resumes) options.resume = "last";
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->step = [=](State& state) {
+      if (state.progress.epoch != 2 || resumes) return;
+      if (state.comm->rank() == 1 && state.loader == "train") state.request_stop("enough");
+    };
+    hooks->epoch_end = [=](State& state) {
+      if (is_killed && state.comm->rank() == 0 && state.progress.epoch == 2) ::raise(SIGKILL);
+    };
+    options.callbacks.add(hooks);
+    return toy::train(options);
+  };
+  const TemporaryDirectory calm, killed;
+  const TrainResult expected = train(calm.path(), false, false);
+  ASSERT_EQ(expected.epochs, 2);
+  const pid_t child = start_process([&] {
+    train(killed.path(), true, false);
+    return 0;
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  const TrainResult resumed = train(killed.path(), false, true);
+  EXPECT_EQ(resumed.weights_hash, expected.weights_hash);
+  EXPECT_EQ(resumed.stop_reason, "enough");
+  EXPECT_EQ(resumed.epochs, 1);
+}
+
 TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {
   TrainOptions options = toy::options();
   options.max_restarts = 2;

@@ -98,6 +98,19 @@ void Checkpointer::check_optimizers_once() {
   }
 }
 
+namespace {
+
+// Collective. The request of the first rank that has one.
+std::optional<std::string> stop_request(const State& state) {
+  const auto votes = state.comm->vote(state.stop_reason ? 1 : 0);
+  const auto first = std::ranges::find(votes, 1U);
+  if (first == votes.end()) return std::nullopt;
+  return state.comm->broadcast_bytes(state.stop_reason.value_or(""),
+                                     static_cast<int>(first - votes.begin()));
+}
+
+}  // namespace
+
 StateDict Checkpointer::snapshot(StateDict* reuse) {
   if (!state_.can_snapshot) {
     throw Error(
@@ -106,7 +119,9 @@ StateDict Checkpointer::snapshot(StateDict* reuse) {
   }
   Position position{.finished_epochs = state_.progress.epoch};
   StateDict averages;
+  std::optional<std::string> stop_reason;
   if (state_.inside_epoch) {
+    stop_reason = stop_request(state_);
     position = {state_.progress.epoch - 1, state_.loader, state_.loader_batch};
     parts_.pass.gather();
     for (const auto& callback : parts_.callbacks) callback->gather(*state_.comm);
@@ -114,7 +129,9 @@ StateDict Checkpointer::snapshot(StateDict* reuse) {
   }
   if (!state_.comm->is_primary()) return {};
   StateDict made = make_snapshot(
-      state_, {.position = position, .rules = rules(), .averages = averages}, parts_.callbacks);
+      state_,
+      {.position = position, .rules = rules(), .averages = averages, .stop_reason = stop_reason},
+      parts_.callbacks);
   made.set("lr", by_optimizer(initial_lrs_));
   StateDict documents;
   for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
@@ -162,7 +179,9 @@ std::optional<ResumePoint> Checkpointer::resume() {
     copy_remembered(first.snapshot);
     parts_.memory->set_first_point(std::move(first));
   }
-  if (is_restart_ && start_ != nullptr) state_.stop_reason = start_->stop_reason;
+  if (is_restart_ && start_ != nullptr && start_->stop_reason) {
+    state_.stop_reason = start_->stop_reason;
+  }
   std::error_code ignored;
   point.in_own_folder = is_restart_ || start_ != nullptr ||
                         (folder && fs::equivalent(loaded.path.parent_path(), *folder, ignored));

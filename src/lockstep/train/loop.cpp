@@ -721,9 +721,8 @@ void Loop::run_epochs() {
   }
   // An evaluation is one epoch, which a request of a callback cannot skip.
   const auto is_stopped = [this] {
-    // A point inside an epoch may have a request, which ends the run after that epoch.
-    const bool goes_on_inside = state_.restarts > 0 && state_.inside_epoch;
-    return training_ != nullptr && state_.stop_reason.has_value() && !goes_on_inside;
+    // A snapshot inside an epoch may have a request, which ends the run after that epoch.
+    return training_ != nullptr && state_.stop_reason.has_value() && !state_.inside_epoch;
   };
   while (state_.progress.epoch < state_.progress.num_epochs && !is_stopped()) {
     state_.progress.epoch += 1;
@@ -922,9 +921,8 @@ void Loop::take_point() {
     if (memory_ != nullptr) {
       point.best_weights = checkpointer_->best_weights();
     }
+    // Between epochs all ranks know of a request. Inside an epoch, the snapshot has it.
     point.stop_reason = state_.stop_reason;
-    // Inside an epoch, a rank may have a request of which rank 0 does not know yet.
-    if (state_.inside_epoch) point.stop_reason = stop_request();
     if (memory_ != nullptr) {
       memory_->keep_point(std::move(point), began);
       checkpointer_->need_files(true);
@@ -973,15 +971,6 @@ bool Loop::is_restarted(const std::exception& error) {
     return plan_.memory->will_restart(failure, !is_own && is_lost);
   }
   return memory_ == nullptr || memory_->will_restart(failure);
-}
-
-// Collective. The request of the first rank that has one.
-std::optional<std::string> Loop::stop_request() {
-  const auto votes = comm_.vote(state_.stop_reason ? 1 : 0);
-  const auto first = std::ranges::find(votes, 1U);
-  if (first == votes.end()) return std::nullopt;
-  return comm_.broadcast_bytes(state_.stop_reason.value_or(""),
-                               static_cast<int>(first - votes.begin()));
 }
 
 // A request of one rank applies to all. The reason is that of the first rank with a request.

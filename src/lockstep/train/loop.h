@@ -95,7 +95,6 @@ class Loop {
   bool after_batch();
   bool may_take_point() const;
   void finish_writing_for_point();
-  std::optional<std::string> stop_request();
   void finish_point();
   void abandon() noexcept;
   void take_point();

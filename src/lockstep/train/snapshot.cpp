@@ -19,6 +19,7 @@ constexpr std::int64_t kFormat = 2;
 constexpr std::int64_t kPlainFormat = 1;
 constexpr const char* kTrained = "raw_model_state_dict";
 // In "run": the average has changed since its statistics of batch norm were computed.
+constexpr const char* kStopReason = "stop_reason";
 constexpr const char* kAverageNeedsBatchNorm = "average_needs_batch_norm";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
@@ -300,6 +301,7 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   if (rules.steps_per_epoch) run.set("steps_per_epoch", *rules.steps_per_epoch);
   const std::string phases = describe(rules.phases);
   if (!phases.empty()) run.set("phases", phases);
+  if (parts.stop_reason) run.set(kStopReason, *parts.stop_reason);
   if (several) run.set("optimizers", static_cast<std::int64_t>(state.optimizers.size()));
   if (state.averaged != nullptr && state.averaged->needs_batch_norm()) {
     run.set(kAverageNeedsBatchNorm, true);
@@ -357,6 +359,7 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.steps_before_epoch = run.get_or("steps_before_epoch", state.progress.update_step);
   state.loader_end_requested =
       !restored.position.loader.empty() && run.get<bool>("loader_end_requested");
+  if (run.contains(kStopReason)) state.stop_reason = run.get<std::string>(kStopReason);
   state.epoch_metrics = checkpoint::metrics_from_state(snapshot.get<StateDict>("epoch_metrics"));
   const auto history = snapshot.get<StateDict>("history");
   for (const auto& epoch : history.keys()) {

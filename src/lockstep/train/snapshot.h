@@ -49,7 +49,8 @@ struct EpochRules {
 struct SnapshotParts {
   Position position;
   EpochRules rules = {};
-  StateDict averages = {};  // of batch metrics, inside an epoch
+  StateDict averages = {};                      // of batch metrics, inside an epoch
+  std::optional<std::string> stop_reason = {};  // inside an epoch: a request to end after it
 };
 // The tensors of networks, criterions and optimizers are those of the run: copy the result
 // (state/copy.h) before the run goes on.
