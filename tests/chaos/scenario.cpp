@@ -84,6 +84,9 @@ constexpr std::array kRows = {
     // Two nodes, both of which are needed.
     FaultRow{kNodes, kLauncher, kKill, kEnds, kAtAnyTime},
     FaultRow{kNodes, kLauncher, kSegv, kEnds, kAtAnyTime},
+    // A launcher that is stopped for long is lost for the other one.
+    FaultRow{kNodes, kLauncher, kLongStop, kEither, kAtAnyTime},
+    FaultRow{kNodes, kLauncher, kShortStop, kUndisturbed, kAtAnyTime},
     FaultRow{kNodes, kLauncher, kInterrupt, kEither, kAtAnyTime},
     FaultRow{kNodes, kLauncher, kTerminate, kEither, kAtAnyTime},
     FaultRow{kNodes, kLink, kCut, kEither, kAtAnyTime},
@@ -94,6 +97,8 @@ constexpr std::array kRows = {
     FaultRow{kElastic, kLauncher0, kKill, kEnds, kAtAnyTime},
     FaultRow{kElastic, kLauncher1, kKill, kContinues, kAtAnyTime},
     FaultRow{kElastic, kLauncher1, kSegv, kContinues, kAtAnyTime},
+    FaultRow{kElastic, kLauncher, kLongStop, kEither, kAtAnyTime},
+    FaultRow{kElastic, kLauncher, kShortStop, kUndisturbed, kAtAnyTime},
     FaultRow{kElastic, kLauncher, kInterrupt, kEither, kAtAnyTime},
     FaultRow{kElastic, kLauncher, kTerminate, kEither, kAtAnyTime},
     FaultRow{kElastic, kLink, kCut, kContinues, kAtAnyTime},

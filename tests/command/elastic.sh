@@ -131,6 +131,39 @@ start 2 --node-rank 0
 until_true 10 "the first node is not taken in again" started 2 2 2
 finish 1 2
 
+# --- Three endpoints: the launcher with the rendezvous and rank 0 is killed in training. No checkpoint is written, so the
+# others go on from their copies of the last point, and the weights and logs are those of the undisturbed run.
+cat > copied.sh <<'PROGRAM'
+exec "$LOCKSTEP" run -C train.yml --ddp --no-verbose --logdir "$LOGDIR"
+PROGRAM
+cat >> train.yml <<'YAML'
+callbacks: [{CheckpointCallback: {mode: none}}]
+YAML
+for way in calm disturbed; do
+  rm -f out.* err.*
+  endpoint=127.0.0.1:$(free_port),127.0.0.1:$(free_port),127.0.0.1:$(free_port)
+  for node in 0 1 2; do
+    LOGDIR=$way timeout "$(scaled 60)" "$lockstep" launch --nproc-per-node 1 --nnodes 2:3 --node-rank $node --rdzv-endpoint "$endpoint" \
+      bash copied.sh > out.$node 2> err.$node & pids[$node]=$!
+  done
+  rest="0 1 2"
+  if [ $way = disturbed ]; then
+    until_true 20 "the training does not begin" bash -c '[ "$(wc -l < disturbed/logs/train.csv)" -gt 20 ]'
+    # The launcher itself, which is the child of timeout.
+    kill -9 "$(pgrep -P ${pids[0]})"
+    wait ${pids[0]} || true
+    rest="1 2"
+  fi
+  for node in $rest; do wait ${pids[$node]} || fail "$way: node $node ends with $?"; done
+done
+hash_of() { sed -nE 's/.*"weights_hash": ?"([0-9a-f]+)".*/\1/p' "$1/summary.json"; }
+[ -n "$(hash_of calm)" ] || fail "summary.json has no hash"
+[ "$(hash_of disturbed)" = "$(hash_of calm)" ] || fail "without rank 0's host: hash $(hash_of disturbed), expected $(hash_of calm)"
+cmp calm/logs/train.csv disturbed/logs/train.csv || fail "the logs differ"
+[ "$(wc -l < disturbed/recoveries.jsonl)" -eq 1 ] || fail "one recovery, but: $(cat disturbed/recoveries.jsonl)"
+[ ! -e disturbed/previous ] || fail "the run began again, and not from a point"
+for folder in calm disturbed; do [ ! -e $folder/checkpoints ] || fail "$folder has checkpoints"; done
+
 # --- One endpoint: the launcher with the rendezvous is killed, and does not come again: the other one ends.
 rm -f out.* err.*
 endpoint=127.0.0.1:$(free_port)
