@@ -224,16 +224,14 @@ TEST(TwoPlanes, AnErrorThatNoCallHasThrownIsFoundInTheWait) {
   EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
 }
 
-// No exception can end such an abort, so the process ends.
-TEST(TwoPlanes, AnAbortThatDoesNotEndEndsTheProcess) {
+// What a run of ranks writes to standard error, in a process that must end with code 1.
+std::string errors_of_process(const FakeRanksOptions& options,
+                              const std::function<void(const FakeRank&)>& body) {
   std::FILE* const errors = std::tmpfile();
-  ASSERT_NE(errors, nullptr);
+  if (errors == nullptr) return "no file for the errors";
   RankProcess process([&] {
     ::dup2(::fileno(errors), STDERR_FILENO);
-    run_fake_ranks({.size = 2,
-                    .timeout = 300ms,
-                    .planes = {{1, {.hangs_at = 0, .in_abort = [] { wait_for_ever(); }}}}},
-                   [](const FakeRank& rank) { rank.comm.broadcast(torch::ones(3)); });
+    run_fake_ranks(options, body);
     return 0;
   });
   EXPECT_EQ(process.wait(), 1);
@@ -241,9 +239,32 @@ TEST(TwoPlanes, AnAbortThatDoesNotEndEndsTheProcess) {
   std::array<char, 1000> text = {};
   const std::size_t length = std::fread(text.data(), 1, text.size(), errors);
   std::fclose(errors);
-  EXPECT_THAT(std::string(text.data(), length),
-              HasSubstr("lockstep: fake: abort after 'broadcast of 12 bytes on GPUs (Float from "
-                        "rank 0)' did not end within 0.3 s; the messages of the kernel"));
+  return {text.data(), length};
+}
+
+// No exception can end such an abort, so the process ends.
+TEST(TwoPlanes, AnAbortThatDoesNotEndEndsTheProcess) {
+  EXPECT_THAT(
+      errors_of_process({.size = 2,
+                         .timeout = 300ms,
+                         .planes = {{1, {.hangs_at = 0, .in_abort = [] { wait_for_ever(); }}}}},
+                        [](const FakeRank& rank) { rank.comm.broadcast(torch::ones(3)); }),
+      HasSubstr("lockstep: fake: abort after 'broadcast of 12 bytes on GPUs (Float from "
+                "rank 0)' did not end within 0.3 s; the messages of the kernel"));
+}
+
+// Rank 0 learns of the failure in a vote, which is not a call of the data plane.
+TEST(TwoPlanes, AnAbortAfterAFailureThatAVoteNoticedHasTheTimeLimit) {
+  EXPECT_THAT(
+      errors_of_process(
+          {.size = 2, .timeout = 300ms, .planes = {{0, {.in_abort = [] { wait_for_ever(); }}}}},
+          [](const FakeRank& rank) {
+            rank.comm.broadcast(torch::ones(3));
+            if (rank.comm.rank() == 1) return rank.comm.abort("the disk is full");
+            EXPECT_THROW(rank.comm.vote(1), Error);
+          }),
+      HasSubstr("lockstep: fake: abort after 'broadcast of 12 bytes on GPUs (Float from "
+                "rank 0)' did not end within 0.3 s"));
 }
 
 // The ranks are two processes that no other process watches over. Rank 1 has announced the

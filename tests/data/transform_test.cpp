@@ -139,5 +139,24 @@ TEST(Fuse, DoesNotReorder) {
   EXPECT_TRUE(std::holds_alternative<BytesAsIs>(fuse(Cast(torch::kInt32)).conversion));
 }
 
+// The meta device stands for a GPU.
+TEST(Normalize, StaysOnTheDevice) {
+  const Normalize normalize({.mean = {0.5, 2}, .std = {0.25, 4}});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(normalize.apply(torch::empty({4, 2, 3}, torch::kMeta)).is_meta());
+    EXPECT_EQ(
+        normalize.apply(torch::empty({4, 2, 3}, torch::dtype(torch::kFloat64).device(torch::kMeta)))
+            .scalar_type(),
+        torch::kFloat64);
+  }
+  const torch::Tensor image = torch::ones({1, 2, 3}).requires_grad_();
+  {
+    const c10::InferenceMode inference;
+    normalize.apply(torch::ones({1, 2, 3}));
+  }
+  normalize.apply(image).sum().backward();
+  EXPECT_EQ(image.grad()[0][1][2].item<float>(), 0.25F);
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -73,5 +73,23 @@ TEST_F(CopiesOfAGpu, APinnedTensorMayBeChangedAtOnce) {
   EXPECT_TRUE(moved["features"].eq(1).all().item<bool>());
 }
 
+TEST_F(CopiesOfAGpu, ATensorOfTheCpuIsRead) {
+  const auto copies = make_device_copies(kGpu, [] {});
+  torch::Tensor loss = torch::tensor(2.5);
+  const auto late = copies->read(loss);
+  loss.zero_();
+  EXPECT_EQ(late->get().item<double>(), 2.5);
+}
+
+TEST_F(CopiesOfAGpu, ASparseTensorArrives) {
+  const auto copies = make_device_copies(kGpu, [] {});
+  const torch::Tensor matrix = torch::eye(5);
+  const auto arriving =
+      copies->send({{"rows", matrix.to_sparse()}, {"compressed", matrix.to_sparse_csr()}});
+  const Batch moved = arriving->take();
+  EXPECT_TRUE(moved["rows"].cpu().to_dense().equal(matrix));
+  EXPECT_TRUE(moved["compressed"].cpu().to_dense().equal(matrix));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -356,6 +356,16 @@ TEST(FlatParameters, FrozenOnesGetMemoryForGradientsWhenTheyAreUnfrozen) {
               HasSubstr("parameter same: it requires a gradient now, but it shares memory"));
 }
 
+// As clip_grad_norm_ of PyTorch.
+TEST(ClipScale, IsNotANumberIfTheNormIsNot) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isnan(clip_scale({.norm = kNan, .max_norm = 1.0})));
+  EXPECT_TRUE(std::isnan(clip_factor(torch::full({}, kNan), 1.0).item<double>()));
+  EXPECT_EQ(clip_scale({.norm = kInfinity, .max_norm = 1.0}), 0.0);
+  EXPECT_EQ(clip_factor(torch::full({}, kInfinity), 1.0).item<double>(), 0.0);
+}
+
 TEST(ClipScale, IsOneBelowTheLimit) {
   EXPECT_EQ(clip_scale({.norm = 0.5, .max_norm = 1.0}), 1.0);
   EXPECT_EQ(clip_scale({.norm = 0.0, .max_norm = 1.0}), 1.0);

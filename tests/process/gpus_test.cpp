@@ -219,6 +219,26 @@ TEST_F(FindGpus, SaysWhyThereIsNone) {
                              HasSubstr("not_there_either.so")));
 }
 
+TEST_F(FindGpus, NeedsADriverOfTheMajorVersionOfCuda) {
+  const Variable cuda("LOCKSTEP_FAKE_CUDA", "Orin");
+  const auto gpus = {kTwoAlike, "no driver"};  // the second one makes it ask CUDA itself
+  search_.cuda_version = 12060;
+  for (const char* const text : gpus) {
+    const Variable nvml("LOCKSTEP_FAKE_NVML", text);
+    for (const char* const enough : {"12000", "12060", "13020"}) {
+      const Variable version("LOCKSTEP_FAKE_CUDA_VERSION", enough);
+      EXPECT_FALSE(find().usable.empty()) << text << " " << enough;
+    }
+    const Variable version("LOCKSTEP_FAKE_CUDA_VERSION", "11080");
+    const FoundGpus found = find();
+    EXPECT_THAT(found.usable, IsEmpty());
+    EXPECT_THAT(found.why_none, HasSubstr("the NVIDIA driver is too old: it is made for CUDA 11.8, "
+                                          "and LibTorch was built with CUDA 12.6"));
+  }
+  const Variable nvml("LOCKSTEP_FAKE_NVML", kTwoAlike);
+  EXPECT_EQ(find().usable.size(), 2U) << "the driver does not say its version";
+}
+
 // Whether a file with this name is loaded into this process.
 bool has_loaded(const std::string& name) {
   std::ifstream maps("/proc/self/maps");

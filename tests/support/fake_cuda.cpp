@@ -1,6 +1,7 @@
 // Stands for CUDA's driver (libcuda.so.1) in tests. LOCKSTEP_FAKE_CUDA has the names of the GPUs,
 // separated by ';'. "crash", "hang" and "error" say what cuInit does instead. cuInit appends the
-// number of its process to the file LOCKSTEP_FAKE_CUDA_LOG.
+// number of its process to the file LOCKSTEP_FAKE_CUDA_LOG. LOCKSTEP_FAKE_CUDA_VERSION is the
+// driver's version, 12060 without it.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -45,6 +46,11 @@ int cuGetErrorString(int, const char** text) {
 int cuDeviceGetCount(int* count) {
   if (!started) return kNotInitialized;
   *count = static_cast<int>(names.size());
+  return 0;
+}
+int cuDriverGetVersion(int* version) {
+  const char* const text = std::getenv("LOCKSTEP_FAKE_CUDA_VERSION");
+  *version = text != nullptr ? std::atoi(text) : 12060;
   return 0;
 }
 int cuDeviceGet(int* device, int index) {

@@ -1,6 +1,8 @@
 // Stands for NVIDIA's library NVML (libnvidia-ml.so.1) in tests. LOCKSTEP_FAKE_NVML describes the
 // GPUs, one per ';': "NAME,UUID,MEMORY" and then ",mig" for a divided one, ",hidden" for one that
 // this process may not use, ",broken" for one that cannot be opened. "no driver": nvmlInit fails.
+// LOCKSTEP_FAKE_CUDA_VERSION is the driver's version of CUDA, as 12060; without it, it is not
+// known.
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -65,6 +67,12 @@ int nvmlDeviceGetUUID(void* device, char* out, unsigned size) {
 int nvmlDeviceGetMemoryInfo(void* device, void* memory) {
   if (static_cast<Fake*>(device)->memory == 0) return 3;
   std::memcpy(memory, &static_cast<Fake*>(device)->memory, sizeof(unsigned long long));
+  return 0;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  const char* const text = std::getenv("LOCKSTEP_FAKE_CUDA_VERSION");
+  if (text == nullptr) return 12;  // the driver's library of CUDA is not found
+  *version = std::atoi(text);
   return 0;
 }
 int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {

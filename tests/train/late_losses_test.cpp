@@ -53,5 +53,16 @@ TEST(LateLosses, AnErrorOfTheDeviceIsThrown) {
   EXPECT_EQ(toy::error_of([&] { losses.value_of(loss); }), "the device is gone");
 }
 
+TEST(LateLosses, ATensorOfInferenceModeIsRead) {
+  LateCopies copies;
+  LateLosses losses(&copies);
+  const c10::InferenceMode inference;
+  const torch::Tensor loss = torch::tensor(2.5);
+  losses.begin(loss);
+  EXPECT_THAT(copies.events, IsEmpty());
+  EXPECT_EQ(losses.value_of(loss), 2.5);
+  EXPECT_EQ(losses.value_of(torch::tensor(1.5)), 1.5);
+}
+
 }  // namespace
 }  // namespace lockstep

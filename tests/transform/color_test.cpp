@@ -165,5 +165,18 @@ TEST(RandomGrayscale, HappensAsOftenAsAsked) {
   expect_mask_unchanged(random, image);
 }
 
+TEST(Colours, RefuseBytesThatAreNotOnTheCpu) {
+  const torch::Tensor bytes =
+      torch::empty({4, 4, 3}, torch::dtype(torch::kUInt8).device(torch::kMeta));
+  EXPECT_THAT(error_text<DataError>([&] { equalize(bytes); }),
+              HasSubstr("equalize: expected an image in the memory of the CPU"));
+  EXPECT_THAT(error_text<DataError>([&] { adjust_brightness(bytes, 0.5); }),
+              HasSubstr("brightness: expected an image in the memory of the CPU"));
+  const torch::Tensor floats = torch::empty({3, 4, 4}, torch::kMeta);
+  EXPECT_THAT(error_text<DataError>([&] { adjust_contrast(floats, 0.5); }),
+              HasSubstr("contrast: expected an image in the memory of the CPU"));
+  EXPECT_TRUE(adjust_saturation(floats, 0.5).is_meta());
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -151,5 +151,13 @@ TEST(RandomAffine, RefusesWhatMakesNoSense) {
   EXPECT_THROW(RandomAffine({.degrees = {1}, .shear = {1, 2, 3}}), ConfigError);
 }
 
+TEST(Geometry, RefusesAnImageThatIsNotOnTheCpu) {
+  const torch::Tensor image = torch::empty({3, 4, 4}, torch::kMeta);
+  EXPECT_THAT(error_text<DataError>([&] { horizontal_flip(image); }),
+              HasSubstr("horizontal flip: expected an image in the memory of the CPU"));
+  EXPECT_THAT(error_text<DataError>([&] { rotate(image, {.angle = 30}, {}); }),
+              HasSubstr("affine map: expected an image in the memory of the CPU"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -74,5 +74,22 @@ TEST(Layout, OfABatchIsThatOfEachImage) {
               HasSubstr("Test: expected images, bytes [B, H, W]"));
 }
 
+// The meta device stands for a GPU.
+TEST(FilledImage, IsOnTheDeviceOfItsImage) {
+  const torch::Tensor image = torch::empty({3, 4, 4}, torch::kMeta);
+  for (const auto& fill : {std::vector<double>{1}, std::vector<double>{1, 2, 3}}) {
+    EXPECT_TRUE(filled_image({3, 2, 2}, image, fill, "Test").is_meta());
+  }
+}
+
+TEST(CheckOnCpu, NamesTheDevice) {
+  EXPECT_EQ(error_text<DataError>([] {
+              check_on_cpu(torch::empty({3, 4, 4}, torch::kMeta), "Test");
+            }),
+            "Test: expected an image in the memory of the CPU, got Float [3, 4, 4] on meta; move "
+            "it with .cpu()");
+  check_on_cpu(torch::zeros({3, 4, 4}), "Test");
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -116,5 +116,12 @@ TEST(RandomErasing, MayBeNoise) {
   EXPECT_THROW(RandomErasing({.value = {}}), ConfigError);
 }
 
+TEST(GaussianBlur, RefusesAnImageThatIsNotOnTheCpu) {
+  EXPECT_THAT(error_text<DataError>([] {
+                gaussian_blur(torch::empty({3, 8, 8}, torch::kMeta), {.kernel_size = 3});
+              }),
+              HasSubstr("GaussianBlur: expected an image in the memory of the CPU"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -58,5 +58,13 @@ TEST(Pad, RefusesWhatItCannotDo) {
   EXPECT_EQ(pad_image(byte_image({4, 4}), {.left = 4}, {0}, PaddingMode::kSymmetric).size(1), 8);
 }
 
+// The meta device stands for a GPU.
+TEST(Pad, StaysOnTheDevice) {
+  const torch::Tensor image = torch::empty({3, 8, 8}, torch::kMeta);
+  for (const PaddingMode mode : {PaddingMode::kConstant, PaddingMode::kReflect}) {
+    EXPECT_TRUE(pad_image(image, {.left = 1, .top = 2}, {0}, mode).is_meta());
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::data

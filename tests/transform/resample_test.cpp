@@ -175,5 +175,13 @@ TEST(WindowTransform, MasksAreNotInterpolated) {
   EXPECT_TRUE(torch::equal(RightHalf().apply(image.unsqueeze(0))[0], resample(image, window)));
 }
 
+TEST(Resample, RefusesAnImageThatIsNotOnTheCpu) {
+  const Window window{.height = 4, .width = 4, .size = {2, 2}};
+  EXPECT_THAT(error_text<DataError>([&] {
+                resample(torch::empty({3, 4, 4}, torch::kMeta), window);
+              }),
+              HasSubstr("resample: expected an image in the memory of the CPU"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -85,9 +85,15 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
   Data(const TwoPlanesOptions& options, Communicator& control)
       : options_(options), control_(control) {}
   // Without a failure there is no time limit: other ranks may come to this later, for example after
-  // they have written files.
+  // they have written files. After a failure they may not come at all. It may have been noticed by
+  // a call that is not one of the data plane, for example a vote.
   ~Data() override {
-    if (!broken_ && plane_ != nullptr) plane_->abort();
+    if (broken_ || plane_ == nullptr) return;
+    if (has_failed()) {
+      fail();
+    } else {
+      plane_->abort();
+    }
   }
 
   // Whether the tensors of this device are not staged. Starts the plane if it is the first time.
@@ -400,6 +406,15 @@ class TwoPlanes::Data final : public Communicator::DeviceCollectives {
                     process::list_ranks(ranks), control_.rank());
     timed_out_ = true;
     throw CommError(text);
+  }
+
+  bool has_failed() noexcept {
+    try {
+      control_.check();
+      return control_.failure().has_value();
+    } catch (const std::exception&) {
+      return true;
+    }
   }
 
   // Ends the work of the data plane. This may take long, so the other ranks are told before of the

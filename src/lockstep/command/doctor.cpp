@@ -82,16 +82,21 @@ std::string loaded_library(const std::vector<std::string>& names) {
   return "LibTorch's own";
 }
 
-// "13.2" of 13020
-std::string cuda_version() {
-  const long version = at::Context::versionCUDART();
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+// Of LibTorch, as 13020.
+int cuda_version() {
+  return static_cast<int>(at::Context::versionCUDART());
+}
+
+// As "13.2".
+std::string cuda_version_of_torch() {
+  return process::cuda_version_text(cuda_version());
 }
 
 void check_torch(Report& report) {
-  report.good("LibTorch", fmt::format("{}, {}, process groups: {}", TORCH_VERSION,
-                                      torch_has_cuda() ? "CUDA " + cuda_version() : "without CUDA",
-                                      join(comm::available_backends(), ", ")));
+  report.good("LibTorch",
+              fmt::format("{}, {}, process groups: {}", TORCH_VERSION,
+                          torch_has_cuda() ? "CUDA " + cuda_version_of_torch() : "without CUDA",
+                          join(comm::available_backends(), ", ")));
 }
 
 void check_blas(Report& report) {
@@ -239,7 +244,8 @@ std::string try_gpus(int count) {
 
 // Returns how many GPUs LibTorch can use.
 int check_gpus(Report& report) {
-  const process::FoundGpus found = process::find_gpus();
+  const process::FoundGpus found =
+      process::find_gpus({.cuda_version = torch_has_cuda() ? cuda_version() : 0});
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found.usable.size(); ++i) {
     names.push_back(fmt::format("cuda:{} {}", i, describe(found.usable[i])));
@@ -256,7 +262,7 @@ int check_gpus(Report& report) {
     report.bad("GPUs", fmt::format("{}, but LibTorch cannot use them: {}", all, failure),
                fmt::format("is the driver new enough for CUDA {}? To train on the CPU instead: "
                            "CUDA_VISIBLE_DEVICES=-1",
-                           cuda_version()));
+                           cuda_version_of_torch()));
   } else {
     report.good("GPUs", all);
     return static_cast<int>(names.size());

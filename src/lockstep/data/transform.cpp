@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <string>
 
+#include <c10/core/InferenceMode.h>
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
@@ -52,11 +54,14 @@ torch::Tensor SampleTransform::apply(const torch::Tensor& batch) const {
   if (batch.dim() == 0 || batch.size(0) == 0) {
     throw DataError("expected a batch of samples, [B, ...], got {}", describe(batch));
   }
+  // The transforms of images read the values themselves, so they need them in the memory of the
+  // CPU.
+  const torch::Tensor on_cpu = batch.cpu();
   Draw draw{.random = SampleRandom({}, 0)};
   std::vector<torch::Tensor> samples;
   samples.reserve(static_cast<std::size_t>(batch.size(0)));
-  for (const torch::Tensor& sample : batch.unbind(0)) samples.push_back(apply(sample, draw));
-  return torch::stack(samples);
+  for (const torch::Tensor& sample : on_cpu.unbind(0)) samples.push_back(apply(sample, draw));
+  return torch::stack(samples).to(batch.device());
 }
 
 bool looks_channels_first(torch::IntArrayRef image) {
@@ -97,9 +102,42 @@ bool ToTensor::fuse(Conversion& conversion) const {
   return true;
 }
 
+// The copy of a tensor to a GPU waits for it, so each device gets its constants once.
+class Normalize::Constants {
+ public:
+  struct Pair {
+    torch::Tensor mean;
+    torch::Tensor std;
+  };
+
+  Pair of(const Normalize& normalize, const torch::TensorOptions& options) {
+    // Constants of the CPU cost little. Without them here, no thread holds the lock while the
+    // process forks.
+    if (options.device().is_cpu()) return make(normalize, options);
+    const std::lock_guard lock(mutex_);
+    for (const Pair& pair : made_) {
+      if (pair.mean.device() == options.device() && pair.mean.dtype() == options.dtype()) {
+        return pair;
+      }
+    }
+    return made_.emplace_back(make(normalize, options));
+  }
+
+ private:
+  static Pair make(const Normalize& normalize, const torch::TensorOptions& options) {
+    const c10::InferenceMode no_inference(false);  // batches that need gradients use them, too
+    return {.mean = torch::tensor(normalize.mean_).to(options),
+            .std = torch::tensor(normalize.std_).to(options)};
+  }
+
+  std::mutex mutex_;
+  std::vector<Pair> made_;
+};
+
 Normalize::Normalize(const NormalizeOptions& options)
     : mean_(options.mean.begin(), options.mean.end()),
-      std_(options.std.begin(), options.std.end()) {
+      std_(options.std.begin(), options.std.end()),
+      constants_(std::make_shared<Constants>()) {
   if (mean_.empty() || mean_.size() != std_.size()) {
     throw ConfigError(
         "Normalize: expected one mean and one std, or as many as channels; got {} and {}",
@@ -122,10 +160,8 @@ torch::Tensor Normalize::apply(const torch::Tensor& batch) const {
   }
   std::vector<std::int64_t> shape(static_cast<std::size_t>(batch.dim()), 1);
   shape[1] = channels;
-  const auto constant = [&](const std::vector<float>& values) {
-    return torch::tensor(values).view(shape).to(batch.options());
-  };
-  return batch.sub(constant(mean_)).div_(constant(std_));
+  const auto [mean, std] = constants_->of(*this, batch.options());
+  return batch.sub(mean.view(shape)).div_(std.view(shape));
 }
 
 bool Normalize::fuse(Conversion& conversion) const {

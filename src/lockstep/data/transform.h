@@ -83,8 +83,9 @@ class SampleTransform : public Transform {
 
   virtual bool is_random() const { return false; }  // apply() draws numbers
 
-  // Applies it to all samples of a batch and stacks the results. Throws ConfigError if it is
-  // random, because the numbers of a sample belong to its place in a data set and not in a batch.
+  // Applies it to all samples of a batch and stacks the results. A batch on another device is
+  // copied to the CPU, and the result back. Throws ConfigError if it is random, because the numbers
+  // of a sample belong to its place in a data set and not in a batch.
   torch::Tensor apply(const torch::Tensor& batch) const override;
 };
 
@@ -120,8 +121,11 @@ class Normalize : public Transform {
   bool fuse(Conversion& conversion) const override;
 
  private:
+  class Constants;  // copies of mean and std on devices
+
   std::vector<float> mean_;
   std::vector<float> std_;
+  std::shared_ptr<Constants> constants_;  // copies of this transform share them
 };
 
 // Converts to another type, e.g. Cast(torch::kInt64) for labels that are stored as bytes.

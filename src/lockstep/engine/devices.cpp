@@ -26,7 +26,8 @@ UsableGpus usable_gpus() {
                 "LibTorch is linked without CUDA; docs/guide/installing.md says how to build "
                 "with one that has it"};
   }
-  process::FoundGpus found = process::find_gpus();
+  process::FoundGpus found =
+      process::find_gpus({.cuda_version = static_cast<int>(at::Context::versionCUDART())});
   return {.count = static_cast<int>(found.usable.size()), .why_none = std::move(found.why_none)};
 }
 

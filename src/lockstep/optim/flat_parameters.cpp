@@ -629,7 +629,8 @@ void check_max_norm(double max_norm) {
 
 double clip_scale(const ClipNorm& options) {
   check_max_norm(options.max_norm);
-  return std::min(1.0, options.max_norm / (options.norm + kClipEps));
+  const double factor = options.max_norm / (options.norm + kClipEps);
+  return factor > 1.0 ? 1.0 : factor;  // std::min would make 1 of NaN
 }
 
 torch::Tensor clip_factor(const torch::Tensor& norm, double max_norm) {

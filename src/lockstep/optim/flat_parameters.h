@@ -202,7 +202,8 @@ struct ClipNorm {
 };
 
 // The factor for gradients that makes their norm at most max_norm, as in
-// torch.nn.utils.clip_grad_norm_. Pass it as StepOptions::grad_scale.
+// torch.nn.utils.clip_grad_norm_: 0 for an infinite norm, and NaN for one that is NaN, so that all
+// gradients become NaN. Pass it as StepOptions::grad_scale.
 double clip_scale(const ClipNorm& options);
 
 // The same for a norm that stays on its device.

@@ -31,9 +31,15 @@ class DriverLibrary {
     if (handle_ == nullptr) throw Error("{}", ::dlerror());
   }
 
+  // Null if an old library does not have it.
+  template <typename Function>
+  void find_if_known(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(::dlsym(handle_, name));
+  }
+
   template <typename Function>
   void find(Function& function, const char* name) const {
-    function = reinterpret_cast<Function>(::dlsym(handle_, name));
+    find_if_known(function, name);
     if (function == nullptr) throw Error("{} has no function {}", file_, name);
   }
 
@@ -41,6 +47,16 @@ class DriverLibrary {
   std::string file_;
   void* handle_;
 };
+
+// Why a program that was built with a version of CUDA cannot use the driver. Empty if it can: a
+// driver works with all versions of CUDA that have its major version or an older one.
+std::string version_problem(int driver, int needed) {
+  if (driver == 0 || driver / 1000 >= needed / 1000) return "";
+  return fmt::format(
+      "the NVIDIA driver is too old: it is made for CUDA {}, and LibTorch was built with CUDA {}; "
+      "install a newer driver, or a LibTorch for this one",
+      cuda_version_text(driver), cuda_version_text(needed));
+}
 
 // What is used of NVML. Its functions return 0 for success.
 class Nvml {
@@ -59,6 +75,7 @@ class Nvml {
     library.find(uuid_, "nvmlDeviceGetUUID");
     library.find(memory_, "nvmlDeviceGetMemoryInfo");
     library.find(mig_mode_, "nvmlDeviceGetMigMode");
+    library.find_if_known(cuda_version_, "nvmlSystemGetCudaDriverVersion_v2");
     check(init_(), "nvmlInit");
   }
   ~Nvml() { shutdown_(); }
@@ -92,6 +109,12 @@ class Nvml {
     return {.name = name.data(), .uuid = uuid.data(), .memory = memory.total};
   }
 
+  // Of the driver's CUDA. 0: it does not say.
+  int cuda_version() const {
+    int version = 0;
+    return cuda_version_ != nullptr && cuda_version_(&version) == 0 ? version : 0;
+  }
+
   bool is_divided(Device device) const {
     unsigned current = 0, pending = 0;
     return mig_mode_(device, &current, &pending) == 0 && current != 0;
@@ -115,6 +138,7 @@ class Nvml {
   int (*uuid_)(Device, char*, unsigned) = nullptr;
   int (*memory_)(Device, Memory*) = nullptr;
   int (*mig_mode_)(Device, unsigned*, unsigned*) = nullptr;
+  int (*cuda_version_)(int*) = nullptr;
 };
 
 // What is used of CUDA's driver interface. Its functions return 0 for success.
@@ -132,12 +156,19 @@ class CudaDriver {
     library.find(name_, "cuDeviceGetName");
     library.find(uuid_, "cuDeviceGetUuid");
     library.find(memory_, "cuDeviceTotalMem_v2");
+    library.find(version_, "cuDriverGetVersion");
   }
 
-  std::vector<Gpu> devices() const {
+  // Throws if the driver is too old for this version of CUDA.
+  std::vector<Gpu> devices(int cuda_version) const {
     const int started = init_(0);
     if (started == kNoDevice) return {};
     check(started, "cuInit");
+    int version = 0;
+    check(version_(&version), "cuDriverGetVersion");
+    if (const std::string problem = version_problem(version, cuda_version); !problem.empty()) {
+      throw Error("{}", problem);
+    }
     int count = 0;
     check(count_(&count), "cuDeviceGetCount");
     std::vector<Gpu> found;
@@ -180,15 +211,16 @@ class CudaDriver {
   int (*name_)(char*, int, int) = nullptr;
   int (*uuid_)(unsigned char*, int) = nullptr;
   int (*memory_)(std::size_t*, int) = nullptr;
+  int (*version_)(int*) = nullptr;
 };
 
 // What the child process answers: one line per GPU, or a line with the reason why it failed.
 constexpr char kFailed = '!';
 
-std::string answer_of_cuda(const std::string& library) {
+std::string answer_of_cuda(const GpuSearch& search) {
   try {
     std::string answer;
-    for (const Gpu& gpu : CudaDriver(library).devices()) {
+    for (const Gpu& gpu : CudaDriver(search.cuda).devices(search.cuda_version)) {
       answer += fmt::format("{}\t{}\t{}\n", gpu.memory, gpu.uuid, gpu.name);
     }
     return answer;
@@ -236,7 +268,7 @@ std::string read_all(const FileDescriptor& pipe, std::chrono::milliseconds timeo
 // Asks CUDA in a child process. If CUDA runs in this process already, nothing is spoilt by asking
 // it here, and a child could not ask it.
 std::vector<Gpu> ask_cuda(const GpuSearch& search) {
-  if (cuda_is_started(search.cuda)) return CudaDriver(search.cuda).devices();
+  if (cuda_is_started(search.cuda)) return CudaDriver(search.cuda).devices(search.cuda_version);
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", std::strerror(errno));
   const FileDescriptor read_end(ends[0]);
@@ -247,7 +279,7 @@ std::vector<Gpu> ask_cuda(const GpuSearch& search) {
   if (pid < 0) throw Error("no child process: {}", std::strerror(errno));
   if (pid == 0) {
     die_with_parent(parent);
-    const std::string answer = answer_of_cuda(search.cuda);
+    const std::string answer = answer_of_cuda(search);
     std::string_view rest = answer;
     while (!rest.empty()) {
       const ssize_t size = ::write(ends[1], rest.data(), rest.size());
@@ -267,8 +299,8 @@ std::vector<Gpu> ask_cuda(const GpuSearch& search) {
 }
 
 // Nothing if only CUDA can give the answer.
-std::optional<std::vector<Gpu>> ask_nvml(const std::string& library) {
-  const Nvml nvml(library);
+std::optional<FoundGpus> ask_nvml(const GpuSearch& search) {
+  const Nvml nvml(search.nvml);
   std::vector<Gpu> found;
   for (unsigned i = 0; i < nvml.count(); ++i) {
     const auto device = nvml.device(i);
@@ -281,7 +313,10 @@ std::optional<std::vector<Gpu>> ask_nvml(const std::string& library) {
   const bool is_mixed =
       std::ranges::any_of(found, [&](const Gpu& gpu) { return gpu.name != found.front().name; });
   if (is_mixed && !by_bus) return std::nullopt;
-  return found;
+  if (found.empty()) return FoundGpus{.why_none = "the driver finds no GPU"};
+  std::string problem = version_problem(nvml.cuda_version(), search.cuda_version);
+  if (!problem.empty()) return FoundGpus{.why_none = std::move(problem)};
+  return FoundGpus{.usable = std::move(found)};
 }
 
 std::string hidden_by(std::string_view list, std::size_t count) {
@@ -341,14 +376,15 @@ FoundGpus find_gpus(const GpuSearch& search) {
   std::string nvml_failure;
   if (!list.starts_with("MIG-")) {
     try {
-      if (const auto all = ask_nvml(search.nvml)) {
-        if (all->empty()) return {.usable = {}, .why_none = "the driver finds no GPU"};
-        if (variable == nullptr) return {.usable = *all};
+      if (const auto all = ask_nvml(search)) {
+        if (variable == nullptr || all->usable.empty()) return *all;
         std::vector<std::string> uuids;
-        for (const Gpu& gpu : *all) uuids.push_back(gpu.uuid);
+        for (const Gpu& gpu : all->usable) uuids.push_back(gpu.uuid);
         FoundGpus found;
-        for (const std::size_t i : visible_devices(list, uuids)) found.usable.push_back((*all)[i]);
-        if (found.usable.empty()) found.why_none = hidden_by(list, all->size());
+        for (const std::size_t i : visible_devices(list, uuids)) {
+          found.usable.push_back(all->usable[i]);
+        }
+        if (found.usable.empty()) found.why_none = hidden_by(list, all->usable.size());
         return found;
       }
     } catch (const Error& error) {
@@ -379,6 +415,10 @@ bool cuda_is_started(const std::string& library) {
   constexpr int kNotInitialized = 3;
   int devices = 0;
   return count != nullptr && count(&devices) != kNotInitialized;
+}
+
+std::string cuda_version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 }  // namespace lockstep::process

@@ -33,6 +33,9 @@ struct GpuSearch {
   std::string cuda = "libcuda.so.1";
   // If CUDA has to be asked in a child process, the child has this time.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  // The version of CUDA that the program was built with, 12060 for 12.6. If the driver is made for
+  // an older major version, no GPU is usable. 0: every driver is new enough.
+  int cuda_version = 0;
 };
 
 // Asks NVML, the driver's library for monitoring, and applies CUDA_VISIBLE_DEVICES as CUDA does.
@@ -49,5 +52,8 @@ std::vector<std::size_t> visible_devices(std::string_view list, std::span<const 
 
 // Whether CUDA has been started in this process, by whatever part of it. Does not load or start it.
 bool cuda_is_started(const std::string& library = GpuSearch().cuda);
+
+// "12.6" of 12060
+std::string cuda_version_text(int version);
 
 }  // namespace lockstep::process

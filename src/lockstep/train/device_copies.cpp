@@ -58,12 +58,47 @@ class StreamTensor final : public LateTensor {
   c10::Event done_;
 };
 
+// A tensor of the CPU in a run on a GPU: a loss that the user's code has moved, for example.
+class HostTensor final : public LateTensor {
+ public:
+  explicit HostTensor(const torch::Tensor& tensor) : values_(tensor.detach().clone()) {}
+
+  const torch::Tensor& get() override { return values_; }
+
+ private:
+  torch::Tensor values_;
+};
+
+// The memory of a sparse tensor is that of its parts.
+void use_in(const c10::Stream& stream, const torch::Tensor& tensor) {
+  switch (tensor.layout()) {
+    case torch::kSparse:
+      tensor._indices().record_stream(stream);
+      tensor._values().record_stream(stream);
+      return;
+    case at::kSparseCsr:
+    case at::kSparseBsr:
+      tensor.crow_indices().record_stream(stream);
+      tensor.col_indices().record_stream(stream);
+      tensor.values().record_stream(stream);
+      return;
+    case at::kSparseCsc:
+    case at::kSparseBsc:
+      tensor.ccol_indices().record_stream(stream);
+      tensor.row_indices().record_stream(stream);
+      tensor.values().record_stream(stream);
+      return;
+    default:
+      tensor.record_stream(stream);
+  }
+}
+
 // The batch's memory belongs to the stream that copied it. LibTorch must not use it again for that
 // stream before the other stream has done what it does with the batch.
 void use_in(const c10::Stream& stream, const Batch& batch) {
-  for (const auto& [key, tensor] : batch) tensor.record_stream(stream);
+  for (const auto& [key, tensor] : batch) use_in(stream, tensor);
   for (const auto& [key, list] : batch.lists()) {
-    for (const torch::Tensor& tensor : list) tensor.record_stream(stream);
+    for (const torch::Tensor& tensor : list) use_in(stream, tensor);
   }
   for (const auto& [key, nested] : batch.nested_batches()) use_in(stream, nested);
 }
@@ -98,6 +133,7 @@ class StreamCopies final : public DeviceCopies {
   }
 
   std::unique_ptr<LateTensor> read(const torch::Tensor& tensor) override {
+    if (tensor.device().is_cpu()) return std::make_unique<HostTensor>(tensor);
     return std::make_unique<StreamTensor>(tensor, check_);
   }
 

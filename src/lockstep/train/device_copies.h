@@ -42,7 +42,7 @@ class DeviceCopies {
 
   // Begins to copy a tensor of the device to the host, and returns. The copy has the values of the
   // moment at which the work is done that this thread has given to its current stream so far. Later
-  // work does not wait for it and does not delay it.
+  // work does not wait for it and does not delay it. A tensor of the CPU is copied at once.
   virtual std::unique_ptr<LateTensor> read(const torch::Tensor& tensor) = 0;
 
   // Begins to copy a batch to the device, beside the work of all other streams, and returns. The

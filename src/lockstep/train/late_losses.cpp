@@ -5,13 +5,15 @@
 namespace lockstep {
 
 void LateLosses::begin(const torch::Tensor& loss) {
-  if (copies_ == nullptr) return;
+  // An inference tensor has no version, so a change of it after the copy would not be noticed.
+  if (copies_ == nullptr || loss.is_inference()) return;
   begun_.push_back({.loss = loss.detach(),
                     .version = static_cast<std::uint32_t>(loss._version()),
                     .copy = copies_->read(loss)});
 }
 
 double LateLosses::value_of(const torch::Tensor& loss) const {
+  if (loss.is_inference()) return loss.item<double>();
   // A detached tensor has the memory and the version of the other one.
   const auto found = std::ranges::find_if(begun_, [&](const Begun& begun) {
     return begun.loss.data_ptr() == loss.data_ptr() &&

@@ -19,7 +19,8 @@ class LateLosses {
 
   bool has_copies() const { return copies_ != nullptr; }
 
-  // Begins to copy a loss of one element.
+  // Begins to copy a loss of one element. Does nothing for a tensor of inference mode, which
+  // value_of() reads itself.
   void begin(const torch::Tensor& loss);
 
   // The loss as a number. Waits for its copy. If there is none, or the tensor was changed since,

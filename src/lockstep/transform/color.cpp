@@ -26,6 +26,8 @@ ImageLayout layout_of_colours(const torch::Tensor& image, std::string_view owner
     throw DataError("{}: expected bytes or floats with 1 or 3 channels, got {}", owner,
                     describe(image));
   }
+  // Floats are changed by torch's operations, which work on every device.
+  if (!image.is_floating_point()) check_on_cpu(image, owner);
   return layout;
 }
 
@@ -252,6 +254,7 @@ torch::Tensor adjust_brightness(const torch::Tensor& image, double factor) {
 torch::Tensor adjust_contrast(const torch::Tensor& image, double factor) {
   const ImageLayout layout = layout_of_colours(image, "contrast");
   check_factor("contrast", factor);
+  check_on_cpu(image, "contrast");
   if (image.is_floating_point()) {
     const torch::Tensor grey = layout.channels == 3 ? luma_of_floats(image) : image;
     return blend_floats(torch::scalar_tensor(mean_of_floats(grey), image.options()), image, factor);

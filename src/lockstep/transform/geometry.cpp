@@ -290,6 +290,7 @@ void check_warp(std::string_view owner, const WarpOptions& options) {
 
 torch::Tensor horizontal_flip(const torch::Tensor& image) {
   const ImageLayout layout = layout_of(image, "horizontal flip");
+  check_on_cpu(image, "horizontal flip");
   const torch::Tensor packed = image.contiguous();
   torch::Tensor result = torch::empty_like(packed);
   const Pixels from = pixels_of(packed, layout);
@@ -316,6 +317,7 @@ torch::Tensor vertical_flip(const torch::Tensor& image) {
 torch::Tensor warp(const torch::Tensor& image, const AffineMap& map, const ImageSize& size,
                    const WarpOptions& options) {
   const ImageLayout layout = layout_of(image, "affine map");
+  check_on_cpu(image, "affine map");
   check_warp("affine map", options);
   if (image.numel() > std::numeric_limits<std::int32_t>::max()) {
     throw DataError("affine map: expected an image of at most 2^31 values, got {}",

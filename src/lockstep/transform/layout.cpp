@@ -54,6 +54,13 @@ ImageLayout layout_of_batch(const torch::Tensor& images, std::string_view owner)
   return layout_of_sizes(images.sizes().slice(1), images, owner);
 }
 
+void check_on_cpu(const torch::Tensor& image, std::string_view owner) {
+  if (image.device().is_cpu()) return;
+  throw DataError(
+      "{}: expected an image in the memory of the CPU, got {} on {}; move it with .cpu()", owner,
+      describe(image), image.device().str());
+}
+
 torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
                            const std::vector<double>& fill, std::string_view owner) {
   const auto is_byte = [](double value) { return value >= 0 && value <= 255; };
@@ -64,7 +71,7 @@ torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
   if (fill.size() == 1) return torch::full(shape, fill[0], like.options());
   const ImageLayout layout = layout_of(like, owner);
   const torch::Tensor colour =
-      torch::tensor(per_channel(owner, fill, layout.channels)).to(like.scalar_type());
+      torch::tensor(per_channel(owner, fill, layout.channels)).to(like.options());
   const torch::Tensor broadcast = layout.channels_first ? colour.view({-1, 1, 1}) : colour;
   return broadcast.expand(shape).contiguous();
 }

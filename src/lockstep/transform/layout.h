@@ -33,9 +33,13 @@ ImageLayout layout_of(const torch::Tensor& image, std::string_view owner);
 // The same for a batch of images, [B, ...]: the layout of each of them.
 ImageLayout layout_of_batch(const torch::Tensor& images, std::string_view owner);
 
-// A new image of this shape, in the type and layout of `like`. Each channel has its value of
-// `fill`, or the only one. Throws DataError, which begins with `owner`, if `fill` has another
-// number of values, or one that is not a byte for an image of bytes.
+// Throws DataError, which begins with `owner`, if the image is not in the memory of the CPU. For
+// functions that read its values themselves.
+void check_on_cpu(const torch::Tensor& image, std::string_view owner);
+
+// A new image of this shape, in the type and layout of `like`, and on its device. Each channel has
+// its value of `fill`, or the only one. Throws DataError, which begins with `owner`, if `fill` has
+// another number of values, or one that is not a byte for an image of bytes.
 torch::Tensor filled_image(torch::IntArrayRef shape, const torch::Tensor& like,
                            const std::vector<double>& fill, std::string_view owner);
 

@@ -56,7 +56,7 @@ torch::Tensor mixed(const torch::Tensor& tensor, const std::vector<double>& lamb
   std::vector<std::int64_t> shape(static_cast<std::size_t>(tensor.dim()), 1);
   shape[0] = tensor.size(0);
   const torch::Tensor own =
-      torch::tensor(lambdas, torch::kFloat64).to(tensor.scalar_type()).view(shape);
+      torch::tensor(lambdas, torch::kFloat64).to(tensor.options()).view(shape);
   return tensor * own + partners(tensor) * (1 - own);
 }
 

@@ -75,6 +75,7 @@ torch::Tensor blur_planes(const torch::Tensor& planes, const std::vector<float>&
 
 torch::Tensor gaussian_blur(const torch::Tensor& image, const BlurParameters& parameters) {
   const ImageLayout layout = layout_of(image, "GaussianBlur");
+  check_on_cpu(image, "GaussianBlur");
   check_kernel_size("GaussianBlur", parameters.kernel_size);
   Check("GaussianBlur").positive("sigma", parameters.sigma);
   const bool bytes = image.scalar_type() == torch::kUInt8;

@@ -21,7 +21,7 @@ torch::Tensor one_hot_rows(const torch::Tensor& classes_of_samples, std::int64_t
   }
   std::vector<std::int64_t> shape = indices.sizes().vec();
   shape.back() = classes;
-  return torch::zeros(shape, torch::kFloat32).scatter_(-1, indices, 1.0);
+  return torch::zeros(shape, indices.options().dtype(torch::kFloat32)).scatter_(-1, indices, 1.0);
 }
 
 OneHot::OneHot(const OneHotOptions& options) : options_(options) {

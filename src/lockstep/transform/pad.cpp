@@ -66,9 +66,10 @@ torch::Tensor pad_image(const torch::Tensor& image, const Padding& padding,
   const auto& [height, width] = layout.size;
   if (mode != PaddingMode::kConstant) {
     if (mode != PaddingMode::kEdge) check_mirror(image, layout.size, padding, mode);
-    return image
-        .index_select(layout.row_dim(), shown_pixels(padding.top, height, padding.bottom, mode))
-        .index_select(layout.column_dim(), shown_pixels(padding.left, width, padding.right, mode));
+    const torch::Tensor rows = shown_pixels(padding.top, height, padding.bottom, mode);
+    const torch::Tensor columns = shown_pixels(padding.left, width, padding.right, mode);
+    return image.index_select(layout.row_dim(), rows.to(image.device()))
+        .index_select(layout.column_dim(), columns.to(image.device()));
   }
   std::vector<std::int64_t> shape = image.sizes().vec();
   shape[static_cast<std::size_t>(layout.row_dim())] += padding.top + padding.bottom;

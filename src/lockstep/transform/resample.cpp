@@ -353,6 +353,7 @@ torch::Tensor resample_nearest(const torch::Tensor& image, const ImageLayout& la
 
 torch::Tensor resample(const torch::Tensor& image, const Window& window) {
   const ImageLayout layout = layout_of(image, "resample");
+  check_on_cpu(image, "resample");
   check_window(window, layout.size);
   const Axes axes{
       .rows =
