@@ -160,6 +160,30 @@ TEST(NodeMember, ANodeWithRunningRanksJoinsNoOtherCoordinator) {
   EXPECT_EQ(next.wait_for(kLimit), std::future_status::ready);
 }
 
+// It waits for longer than its time limit, because the run has all its nodes. Then the coordinator
+// is killed.
+TEST(NodeMember, AWaitingNodeLooksForItsWholeTimeLimitAfterALoss) {
+  const int port = port_that_is_free();
+  RankProcess coordinator([&] {
+    NodeMemberOptions options = member_at({port}, 0);
+    options.most = 1;
+    NodeMember member(options);
+    member.next();
+    return wait_for_ever();
+  });
+  NodeMemberOptions options = member_at({port}, 1);
+  options.timeout = 2s;
+  std::promise<void> lost;
+  options.say = [&](const std::string&) { lost.set_value(); };
+  NodeMember spare(options);
+  auto next = std::async(std::launch::async, [&] { return spare.next(); });
+  EXPECT_EQ(next.wait_for(3s), std::future_status::timeout) << "it waits";
+  coordinator.send(SIGKILL);
+  ASSERT_EQ(lost.get_future().wait_for(kLimit), std::future_status::ready);
+  EXPECT_EQ(next.wait_for(1s), std::future_status::timeout) << "it looks for another one";
+  EXPECT_THAT(std::get<RunEnd>(next.get()).text, HasSubstr("found no other launcher"));
+}
+
 TEST(NodeMember, AWrongTokenIsToldAtOnce) {
   const int port = port_that_is_free();
   NodeMember first(member_at({port}, 0));

@@ -366,6 +366,8 @@ void NodeMember::forget_generation() {
 
 void NodeMember::lose(const std::string& how, bool seen_to_end) {
   channel_.reset();
+  // A node that waited during the run has looked for a long time, but not since this loss.
+  looking_since_.reset();
   if (began_here_) self_.saw_end = seen_to_end;
   {
     const std::lock_guard lock(mutex_);
