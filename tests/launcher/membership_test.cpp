@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -17,15 +19,17 @@ using testing::IsEmpty;
 // A coordinator and what it sends. Nodes agree at once, unless `agree` is false.
 struct Table {
   explicit Table(MembershipOptions options, const std::string& own = "a")
-      : membership(
-            (
-                options.own = own,
-                options.send = [this](const auto& node, FrameKind kind,
-                                      const auto& payload) { take(node, kind, payload); },
-                options.meeting =
-                    [this] { return RanksMeeting{.port = ++port, .run_id = std::to_string(port)}; },
-                options.points = [this] { return points; }, options),
-            now) {}
+      : membership((
+                       options.own = own,
+                       options.send = [this](const auto& node, FrameKind kind,
+                                             const auto& payload) { take(node, kind, payload); },
+                       options.meeting =
+                           [this] {
+                             if (!no_port.empty()) throw CommError("{}", no_port);
+                             return RanksMeeting{.port = ++port, .run_id = std::to_string(port)};
+                           },
+                       options.points = [this] { return points; }, options),
+                   now) {}
 
   void take(const std::string& node, FrameKind kind, const std::string& payload) {
     if (kind == FrameKind::kPrepare) {
@@ -85,6 +89,7 @@ struct Table {
   bool agree = true;
   std::uint64_t points = 0;
   int port = 100;
+  std::string no_port = {};  // why no port can be reserved; "" if one can
   std::vector<std::string> agreeing, regrouped;
   std::map<std::string, GenerationPart> prepared;
   std::map<std::string, int> running, last;
@@ -349,6 +354,27 @@ TEST(Membership, ANodeThatDoesNotStopIsNotWaitedForForEver) {
   EXPECT_THAT(table.regrouped, ElementsAre("b"));
   table.lose("b");  // it has closed the connection
   EXPECT_THAT(table.nodes_running(), ElementsAre("a"));
+}
+
+TEST(Membership, AGenerationBeginsLaterIfNoPortCanBeReservedNow) {
+  Table table({.least = 1, .most = 2, .timeout = 10s});
+  table.no_port = "too many open files";
+  table.join("a");
+  table.join("b");
+  table.pass(5s);
+  EXPECT_THAT(table.nodes_running(), IsEmpty());
+  EXPECT_FALSE(table.membership.status().active);
+  table.no_port = "";
+  table.pass(200ms);
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  EXPECT_EQ(table.running["a"], 1);
+  table.no_port = "the address is gone";
+  table.lose("b");
+  table.end("a", false);
+  table.pass(11s);
+  EXPECT_EQ(table.over["a"].code, 1);
+  EXPECT_THAT(table.over["a"].text, HasSubstr("cannot reserve a port"));
+  EXPECT_THAT(table.over["a"].text, HasSubstr("the address is gone"));
 }
 
 // --- Who may go on after a cut or the loss of the coordinator.

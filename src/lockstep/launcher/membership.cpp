@@ -208,8 +208,14 @@ void Membership::tick(Time now) {
     }
     if (!gathering_since_) gathering_since_ = now;
     const std::vector<std::string> nodes = choose();
-    if (now >= begin_after_ && may_begin(nodes, now)) return prepare(nodes, now);
-    if (now >= gather_until_) return end({.code = 1, .text = too_few(present_.size())});
+    if (now >= begin_after_ && may_begin(nodes, now) && prepare(nodes, now)) return;
+    if (now >= gather_until_) {
+      if (cannot_meet_.empty()) return end({.code = 1, .text = too_few(present_.size())});
+      return end(
+          {.code = 1,
+           .text = fmt::format("node 0 cannot reserve a port for the ranks, tried for {}: {}",
+                               format_duration(options_.timeout), cannot_meet_)});
+    }
     // The missing nodes may be at another endpoint.
     const bool elsewhere = options_.has_successors && !has_enough(nodes);
     if (elsewhere && now - *gathering_since_ >= options_.regroup) {
@@ -248,7 +254,17 @@ void Membership::tick(Time now) {
   }
 }
 
-void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
+// False if the ranks have no place to meet now: for example, no descriptor is free, or the address
+// of the network interface was removed. Then nothing has changed, and a later call may succeed.
+bool Membership::prepare(const std::vector<std::string>& nodes, Time now) {
+  RanksMeeting meeting;
+  try {
+    meeting = options_.meeting();
+    cannot_meet_.clear();
+  } catch (const std::exception& error) {
+    cannot_meet_ = error.what();
+    return false;
+  }
   phase_ = RunPhase::kPrepare;
   current_ = {.number = std::max({begun_.number, agreed_.number, current_.number}) + 1,
               .nodes = nodes};
@@ -269,7 +285,6 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
     why_ = fmt::format("the coordinator of generation {} is lost", begun_.number);
     cause_ = AttemptFailure{.attempt = begun_.number - 1, .how = why_};
   }
-  const RanksMeeting meeting = options_.meeting();
   GenerationPart part{.generation = current_,
                       .state = state_,
                       .world_size = world_size,
@@ -282,6 +297,7 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
     part.first_rank += present_.at(node).ranks;
     ++part.node_rank;
   }
+  return true;
 }
 
 void Membership::begin() {
@@ -345,6 +361,7 @@ void Membership::gather(const std::string& why, std::chrono::milliseconds wait, 
   gather_until_ = now + options_.timeout;
   enough_since_.reset();
   gathering_since_.reset();
+  cannot_meet_.clear();
   tick(now);
 }
 

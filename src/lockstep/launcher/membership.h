@@ -54,7 +54,9 @@ struct MembershipOptions {
   std::function<void(const std::string& node, rendezvous::FrameKind kind,
                      const std::string& payload)>
       send;
-  std::function<RanksMeeting()> meeting;                     // called once per generation
+  // Called once per generation. If it throws, it is called again until it does not, or until the
+  // time to wait for nodes is over.
+  std::function<RanksMeeting()> meeting;
   std::function<std::uint64_t()> points = [] { return 0; };  // points that the ranks have stored
 };
 
@@ -86,7 +88,7 @@ class Membership {
   bool all_here(const Generation& generation) const;
   bool is_in_generation(const std::string& node) const;
   int ranks_of(const std::vector<std::string>& nodes) const;
-  void prepare(const std::vector<std::string>& nodes, Time now);
+  bool prepare(const std::vector<std::string>& nodes, Time now);
   void begin();
   void stop(const std::string& why, Time now);
   std::vector<std::string> running_nodes() const;
@@ -123,6 +125,7 @@ class Membership {
   std::optional<Time> gathering_since_ = {};  // since nodes are here
   std::optional<Time> change_wanted_ = {};    // a node that came waits since then
   std::uint64_t points_then_ = 0;
+  std::string cannot_meet_ = {};  // why the last call of `meeting` failed; "" if it did not
 };
 
 }  // namespace lockstep::launcher
