@@ -21,7 +21,6 @@ using rendezvous::FieldReader;
 using rendezvous::FieldWriter;
 using rendezvous::Frame;
 using rendezvous::FrameKind;
-using std::chrono::milliseconds;
 
 constexpr auto kBeatInterval = 100ms;
 constexpr auto kConnectTime = 1s;
@@ -155,7 +154,7 @@ void NodeMember::look_for_coordinator() {
     endpoint_ = best->endpoint;
     channel_.emplace(std::move(best->channel));
     channel_->send(FrameKind::kJoin, encode(self_));
-    silent_ = 0ms;
+    silent_ = {};
     began_here_ = false;
     return;
   }
@@ -295,14 +294,13 @@ void NodeMember::serve() {
   if (polls[1].revents & POLLOUT) channel_->flush();
   if ((polls[1].revents & ~POLLOUT) == 0) {
     // If this process was stopped itself, that time must not count against the coordinator.
-    silent_ += std::min<milliseconds>(
-        std::chrono::duration_cast<milliseconds>(Clock::now() - start), 2 * kBeatInterval);
+    silent_ += std::min<Clock::duration>(Clock::now() - start, 2 * kBeatInterval);
     if (silent_ >= options_.silence) {
       lose(fmt::format("it has sent nothing for {}", format_duration(silent_)), false);
     }
     return;
   }
-  silent_ = 0ms;
+  silent_ = {};
   errno = 0;
   const bool open = channel_->receive();
   // The kernel of the coordinator's host closes the connection when its process ends. Other errors,

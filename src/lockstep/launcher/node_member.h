@@ -106,7 +106,7 @@ class NodeMember {
   // Since when this node looks for a coordinator with enough nodes.
   std::optional<rendezvous::Clock::time_point> looking_since_ = {};
   rendezvous::Clock::time_point last_beat_ = {};
-  std::chrono::milliseconds silent_{0};
+  rendezvous::Clock::duration silent_{0};
   NodeDescription self_;
   std::optional<GenerationPart> prepared_;
   bool began_here_ = false;  // self_.begun was begun by the coordinator of the channel
