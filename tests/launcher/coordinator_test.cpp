@@ -51,7 +51,7 @@ class TestNode {
 
   // The kind of the answer to the handshake.
   FrameKind shake_hands(const std::string& token) {
-    const rendezvous::Handshake handshake(membership_token(token), "");
+    const rendezvous::Handshake handshake(membership_token(token, {.least = 1, .most = 2}), "");
     rendezvous::Nonces nonces{.client = rendezvous::random_bytes(rendezvous::kNonceBytes)};
     channel_.send(FrameKind::kHello, FieldWriter().text(nonces.client).payload());
     const Frame challenge = next();

@@ -1,6 +1,7 @@
 #include "lockstep/launcher/node_member.h"
 
 #include <csignal>
+#include <functional>
 #include <future>
 
 #include <gmock/gmock.h>
@@ -184,17 +185,37 @@ TEST(NodeMember, AWaitingNodeLooksForItsWholeTimeLimitAfterALoss) {
   EXPECT_THAT(std::get<RunEnd>(next.get()).text, HasSubstr("found no other launcher"));
 }
 
+bool is_listening(int port) {
+  try {
+    rendezvous::connect_to({.port = port}, rendezvous::Clock::now() + 1s);
+    return true;
+  } catch (const CommError&) {
+    return false;
+  }
+}
+
+// With other rules for who may go on, two halves of the nodes could.
+TEST(NodeMember, NodesWithOtherEndpointsOrOtherNumbersOfNodesAreRefused) {
+  const int port = port_that_is_free();
+  NodeMember first(member_at({port, port_that_is_free()}, 0));
+  ASSERT_TRUE(eventually([&] { return is_listening(port); }));
+  NodeMemberOptions one_endpoint = member_at({port}, 1);
+  NodeMemberOptions more_nodes = member_at({port, port_that_is_free()}, 1);
+  more_nodes.most = 3;
+  for (NodeMemberOptions& options : {std::ref(one_endpoint), std::ref(more_nodes)}) {
+    options.timeout = 60s;
+    NodeMember other(options);
+    auto next = std::async(std::launch::async, [&] { return other.next(); });
+    ASSERT_EQ(next.wait_for(kLimit), std::future_status::ready);
+    EXPECT_THAT(std::get<RunEnd>(next.get()).text,
+                HasSubstr("The token, --rdzv-id, --nnodes and --rdzv-endpoint must be the same"));
+  }
+}
+
 TEST(NodeMember, AWrongTokenIsToldAtOnce) {
   const int port = port_that_is_free();
   NodeMember first(member_at({port}, 0));
-  ASSERT_TRUE(eventually([&] {
-    try {
-      rendezvous::connect_to({.port = port}, rendezvous::Clock::now() + 1s);
-      return true;
-    } catch (const CommError&) {
-      return false;
-    }
-  }));
+  ASSERT_TRUE(eventually([&] { return is_listening(port); }));
   NodeMemberOptions options = member_at({port}, 1);
   options.token = "another";
   options.timeout = 60s;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include "lockstep/base/error.h"
@@ -40,20 +41,24 @@ constexpr int kMostAtOnce = 32;
 
 }  // namespace
 
-std::string membership_token(const std::string& token) {
-  return rendezvous::derive_token(token, "membership of nodes");
+std::string membership_token(const std::string& token, const MembershipTerms& terms) {
+  return rendezvous::derive_token(token, fmt::format("membership of nodes {}:{} with {} endpoints",
+                                                     terms.least, terms.most, terms.endpoints));
 }
 
 class Coordinator::Loop {
  public:
   explicit Loop(CoordinatorOptions options)
       : options_(std::move(options)),
-        handshake_(membership_token(options_.token), options_.run),
+        handshake_(membership_token(options_.token, {.endpoints = options_.endpoints,
+                                                     .least = options_.least,
+                                                     .most = options_.most}),
+                   options_.run),
         listener_(rendezvous::listen_on(options_.listen)),
         membership_({.own = options_.own,
                      .least = options_.least,
                      .most = options_.most,
-                     .has_successors = options_.has_successors,
+                     .has_successors = options_.endpoints > 1,
                      .may_found = options_.may_found,
                      .max_restarts = options_.max_restarts,
                      .timeout = options_.timeout,

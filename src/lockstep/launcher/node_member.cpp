@@ -65,7 +65,11 @@ struct NodeMember::Found {
 
 NodeMember::NodeMember(NodeMemberOptions options)
     : options_(std::move(options)),
-      handshake_(membership_token(options_.token), options_.run),
+      handshake_(membership_token(options_.token,
+                                  {.endpoints = static_cast<int>(options_.endpoints.size()),
+                                   .least = options_.least,
+                                   .most = options_.most}),
+                 options_.run),
       coordinators_(options_.endpoints.size()),
       self_{.id = random_run_id() + random_run_id(),
             .host = host_name(),
@@ -213,7 +217,7 @@ void NodeMember::open_own(std::size_t index) {
         .own = self_.id,
         .least = options_.least,
         .most = options_.most,
-        .has_successors = options_.endpoints.size() > 1,
+        .endpoints = static_cast<int>(options_.endpoints.size()),
         .may_found = index == 0,
         .max_restarts = options_.max_restarts,
         .timeout = options_.timeout,
@@ -244,8 +248,8 @@ std::optional<NodeMember::Found> NodeMember::try_endpoint(std::size_t index) {
       if (self_.begun.number == 0) {
         refused_ = fmt::format(
             "{}: the launcher there does not know this run's token: it belongs to another run, or "
-            "the token, the "
-            "run's name (--rdzv-id) or --nnodes differs between the nodes",
+            "the nodes were started differently. The token, --rdzv-id, --nnodes and "
+            "--rdzv-endpoint must be the same on all nodes",
             to_string(endpoint.address));
       }
       throw CommError("it does not know this run's token");
