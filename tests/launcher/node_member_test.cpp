@@ -1,5 +1,6 @@
 #include "lockstep/launcher/node_member.h"
 
+#include <cerrno>
 #include <csignal>
 #include <functional>
 #include <future>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/rank_process.h"
 
 namespace lockstep::launcher {
@@ -142,6 +144,32 @@ TEST(NodeMember, SilenceOfTheCoordinatorIsNotItsEnd) {
               HasSubstr("only a part of the 2 nodes of the last generation"));
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines[0], HasSubstr("it has sent nothing for 1."));
+}
+
+// The kernel of this host had no memory for a message, so this node has closed the connection
+// itself.
+TEST(NodeMember, AFailedSendIsNotTheCoordinatorsEnd) {
+  const std::vector<int> ports = {port_that_is_free(), port_that_is_free()};
+  RankProcess coordinator([&] {
+    NodeMember member(member_at(ports, 0));
+    member.next();
+    return wait_for_ever();
+  });
+  NodeMemberOptions options = member_at(ports, 1);
+  options.timeout = 4s;
+  options.silence = 60s;
+  NodeMember other(options);
+  begun(other);
+  coordinator.send(SIGSTOP);
+  {
+    const IoFaults faults(
+        {.sockets = to_string(options.endpoints[0].address), .always = {{IoCall::kSend, ENOBUFS}}});
+    EXPECT_TRUE(must_stop(other));
+  }
+  other.ended({.generation = 1});
+  const auto next = other.next();
+  ASSERT_TRUE(std::holds_alternative<RunEnd>(next)) << "both could go on";
+  EXPECT_THAT(std::get<RunEnd>(next).text, HasSubstr("only a part of the 2 nodes"));
 }
 
 TEST(NodeMember, ANodeWithRunningRanksJoinsNoOtherCoordinator) {

@@ -308,8 +308,12 @@ void NodeMember::serve() {
   errno = 0;
   const bool open = channel_->receive();
   // The kernel of the coordinator's host closes the connection when its process ends. Other errors,
-  // such as a network that cannot be reached, say nothing about the process.
-  const bool seen_to_end = !open && (errno == 0 || errno == ECONNRESET);
+  // such as a network that cannot be reached, say nothing about the process. After a failed send
+  // this side has closed the connection itself.
+  const int receive_error = errno, send_error = channel_->send_error();
+  const bool sent_well = send_error == 0 || send_error == ECONNRESET || send_error == EPIPE;
+  const bool seen_to_end =
+      !open && sent_well && (receive_error == 0 || receive_error == ECONNRESET);
   try {
     while (channel_) {
       const auto frame = channel_->next();
