@@ -464,6 +464,53 @@ TEST(Membership, ASuccessorWaitsAMomentForTheOtherSurvivors) {
   EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b", "c"));
 }
 
+// The old coordinator may be cut off, and its ranks end only after their grace period.
+TEST(Membership, ASuccessorThatSawNoEndWaitsForTheRanksOfTheOtherSide) {
+  const Generation last{.number = 4, .nodes = {"z", "a", "b"}};
+  const MembershipOptions options{
+      .least = 1, .most = 3, .has_successors = true, .may_found = false, .grace = 5s};
+  Table silent(options);
+  silent.join(survivor("a", last));
+  silent.join(survivor("b", last));
+  silent.pass(5500ms);
+  EXPECT_THAT(silent.nodes_running(), IsEmpty());
+  silent.pass(1s);
+  EXPECT_THAT(silent.nodes_running(), ElementsAre("a", "b"));
+
+  Table seen(options);
+  seen.join(survivor("a", last, true));
+  seen.join(survivor("b", last));
+  EXPECT_THAT(seen.nodes_running(), ElementsAre("a", "b")) << "its ranks ended with it";
+
+  MembershipOptions hasty = options;
+  hasty.timeout = 1s;
+  Table short_limit(hasty);
+  short_limit.join(survivor("a", last));
+  short_limit.join(survivor("b", last));
+  short_limit.pass(7s);
+  EXPECT_THAT(short_limit.nodes_running(), ElementsAre("a", "b"));
+}
+
+// It comes from an earlier start of the run, of which this run knows nothing.
+TEST(Membership, ALateNodeOfAnotherStartDoesNotEndAHealthyRun) {
+  Table table({.least = 1, .most = 3, .has_successors = true, .timeout = 10s});
+  table.join("a");
+  table.join("b");
+  table.pass(4s);
+  ASSERT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  table.join(survivor("c", {.number = 9, .nodes = {"x", "y", "c"}}));
+  EXPECT_THAT(table.over["c"].text, HasSubstr("another start of the run"));
+  EXPECT_EQ(table.over["c"].code, 1);
+  table.pass(20s);
+  EXPECT_THAT(table.stopped, IsEmpty());
+  table.join("c");  // started again
+  EXPECT_THAT(table.stopped["a"], HasSubstr("node c came"));
+  table.end("a", false);
+  table.end("b", false);
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(table.running["a"], 2);
+}
+
 // Node a has agreed to generation 5 of {z, a, b}, which may have begun, and then only z and b know
 // of it.
 TEST(Membership, AGenerationThatMayHaveBegunCounts) {

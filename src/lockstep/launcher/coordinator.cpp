@@ -63,6 +63,7 @@ class Coordinator::Loop {
                      .max_restarts = options_.max_restarts,
                      .timeout = options_.timeout,
                      .last_call = options_.last_call,
+                     .grace = options_.grace,
                      .send = [this](const auto& node, FrameKind kind,
                                     const auto& payload) { send(node, kind, payload); },
                      .meeting = [this] { return reserve(); },

@@ -26,6 +26,7 @@ struct CoordinatorOptions {
   std::chrono::milliseconds silence =
       std::chrono::seconds(10);  // a node that sends nothing is lost
   std::chrono::milliseconds last_call = std::chrono::seconds(3);  // see MembershipOptions
+  std::chrono::milliseconds grace{0};                             // see MembershipOptions
   std::function<std::uint64_t()> points = [] { return 0; };  // see MembershipOptions; thread-safe
 };
 

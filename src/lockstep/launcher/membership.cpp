@@ -39,6 +39,17 @@ std::string Membership::name_of_node(const std::string& node) const {
 }
 
 void Membership::joined(const NodeDescription& node, Time now) {
+  // With one endpoint there is no other run in which this generation could go on.
+  const bool works =
+      phase_ == RunPhase::kPrepare || phase_ == RunPhase::kRun || phase_ == RunPhase::kStop;
+  if (options_.has_successors && works && !is_in_generation(node.id) &&
+      node.begun.number > std::max(begun_.number, current_.number)) {
+    const std::string text = fmt::format(
+        "node {} comes from generation {} of another start of the run, and generation {} runs here "
+        "without it: start this node again, so that it joins as a new one",
+        node.host, node.begun.number, current_.number);
+    return options_.send(node.id, FrameKind::kOver, encode(RunEnd{.code = 1, .text = text}));
+  }
   present_[node.id] = node;
   if (!has(arrivals_, node.id)) arrivals_.push_back(node.id);
   last_arrival_ = now;
@@ -170,6 +181,8 @@ bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
     return false;
   }
   if (!enough_since_) enough_since_ = now;
+  const auto waited = now - *enough_since_;
+  if (other_side_may_live() && waited < options_.grace + std::chrono::seconds(1)) return false;
   if (begun_.number == 0) {
     return static_cast<int>(nodes.size()) == options_.most ||
            now - last_arrival_ >= options_.last_call;
@@ -178,7 +191,16 @@ bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
   if (!is_successor) return true;
   Generation others = begun_;
   others.nodes.erase(others.nodes.begin());
-  return all_here(others) || now - *enough_since_ >= options_.regroup;
+  return all_here(others) || waited >= options_.regroup;
+}
+
+// Whether another coordinator may still have ranks, also of a generation that may not have begun.
+// With one endpoint the old coordinator has ended, because this one listens at its port.
+bool Membership::other_side_may_live() const {
+  const Generation& last = agreed_.number > begun_.number ? agreed_ : begun_;
+  if (!options_.has_successors || last.number == 0) return false;
+  if (last.nodes.front() == options_.own) return false;
+  return !coordinator_seen_to_end_ || begun_.nodes.front() != last.nodes.front();
 }
 
 std::string Membership::too_few(std::size_t count) const {
@@ -209,7 +231,8 @@ void Membership::tick(Time now) {
     if (!gathering_since_) gathering_since_ = now;
     const std::vector<std::string> nodes = choose();
     if (now >= begin_after_ && may_begin(nodes, now) && prepare(nodes, now)) return;
-    if (now >= gather_until_) {
+    // A wait that must be over before the begin may be longer than the time limit.
+    if (now >= gather_until_ && (!has_enough(nodes) || !cannot_meet_.empty())) {
       if (cannot_meet_.empty()) return end({.code = 1, .text = too_few(present_.size())});
       return end(
           {.code = 1,

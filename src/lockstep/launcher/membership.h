@@ -48,6 +48,9 @@ struct MembershipOptions {
   // After the loss of a coordinator: how long the new one waits for the other nodes, if it has
   // enough.
   std::chrono::milliseconds regroup = std::chrono::seconds(2);
+  // How long ranks may live after they were told to end. A new coordinator that did not see the old
+  // one end waits for this and a second more, because ranks on the other side of a cut may live.
+  std::chrono::milliseconds grace{0};
   // How long a node that comes during the run waits for the next point, so that no batch is
   // repeated.
   std::chrono::milliseconds point_wait = std::chrono::seconds(5);
@@ -86,6 +89,7 @@ class Membership {
   bool may_begin(const std::vector<std::string>& nodes, Time now);
   bool has_quorum(const Generation& generation) const;
   bool all_here(const Generation& generation) const;
+  bool other_side_may_live() const;
   bool is_in_generation(const std::string& node) const;
   int ranks_of(const std::vector<std::string>& nodes) const;
   bool prepare(const std::vector<std::string>& nodes, Time now);

@@ -223,6 +223,7 @@ void NodeMember::open_own(std::size_t index) {
         .timeout = options_.timeout,
         .silence = options_.silence,
         .last_call = options_.last_call,
+        .grace = options_.grace,
         .points = options_.points});
   } catch (const CommError& error) {
     cause_ = error.what();  // another launcher of this host may have it

@@ -45,6 +45,7 @@ struct NodeMemberOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::chrono::milliseconds silence = std::chrono::seconds(10);  // see CoordinatorOptions
   std::chrono::milliseconds last_call = std::chrono::seconds(3);
+  std::chrono::milliseconds grace{0};  // from the order to end to the end of the ranks
   std::function<std::uint64_t()> points = [] { return 0; };
   std::function<void(const std::string& line)> say = [](const std::string&) {};  // for the user
 };
