@@ -1,6 +1,10 @@
 #include "lockstep/launcher/coordinator.h"
 
+#include <cerrno>
 #include <chrono>
+#include <ctime>
+#include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +14,8 @@
 #include "lockstep/launcher/node_messages.h"
 #include "lockstep/rendezvous/frame_channel.h"
 #include "lockstep/rendezvous/handshake.h"
+#include "tests/support/io_faults.h"
+#include "tests/support/slowdown.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -45,7 +51,7 @@ class TestNode {
 
   // The kind of the answer to the handshake.
   FrameKind shake_hands(const std::string& token) {
-    const rendezvous::Handshake handshake(membership_token(token), "");
+    const rendezvous::Handshake handshake(membership_token(token, {.least = 1, .most = 2}), "");
     rendezvous::Nonces nonces{.client = rendezvous::random_bytes(rendezvous::kNonceBytes)};
     channel_.send(FrameKind::kHello, FieldWriter().text(nonces.client).payload());
     const Frame challenge = next();
@@ -153,6 +159,63 @@ TEST(Coordinator, ANodeThatSendsNothingIsLostAndToldSo) {
   EXPECT_GT(b.beats(), 5) << "the coordinator itself sends heartbeats";
   a.send(FrameKind::kEnded, encode(GenerationOutcome{.generation = 1}));
   EXPECT_EQ(a.prepared().generation.nodes, std::vector<std::string>{"a"});
+}
+
+// With many messages the coordinator waits for less than a millisecond at a time.
+TEST(Coordinator, SilenceIsNoticedAlsoIfAnotherNodeSendsMuch) {
+  const int port = free_port_for_test();
+  Coordinator coordinator(options_at(port));
+  TestNode a(port), b(port);
+  a.join("a");
+  b.join("b");
+  a.prepared();
+  b.prepared();
+  EXPECT_EQ(a.next().kind, FrameKind::kBegin);
+  EXPECT_EQ(b.next().kind, FrameKind::kBegin);
+  b.is_mute = true;
+  auto order = std::async(std::launch::async, [&] { return b.next().kind; });
+  const auto deadline = Clock::now() + 8s;
+  while (order.wait_for(0s) != std::future_status::ready && Clock::now() < deadline) {
+    a.send(FrameKind::kHeartbeat, "");
+  }
+  EXPECT_LT(Clock::now(), deadline);
+  EXPECT_EQ(order.get(), FrameKind::kRegroup);
+}
+
+TEST(Coordinator, AFloodOfConnectionsKeepsNoNodeOut) {
+  const int port = free_port_for_test();
+  Coordinator coordinator(options_at(port));
+  std::vector<FileDescriptor> strangers;
+  while (strangers.size() < 300) {
+    strangers.push_back(rendezvous::connect_to({.port = port}, Clock::now() + 5s));
+  }
+  const auto start = Clock::now();
+  TestNode a(port);
+  a.join("a");
+  EXPECT_EQ(a.prepared().generation.number, 1);
+  EXPECT_LT(Clock::now() - start, scaled(3s)) << "not only when the strangers' time is over";
+}
+
+TEST(Coordinator, DoesNotSpinIfNoDescriptorIsFree) {
+  const int port = free_port_for_test();
+  Coordinator coordinator(options_at(port));
+  const auto seconds_of_work = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  FileDescriptor waiting;
+  {
+    const IoFaults faults({.sockets = to_string(rendezvous::Endpoint{.port = port}),
+                           .always = {{IoCall::kAccept, EMFILE}}});
+    waiting = rendezvous::connect_to({.port = port}, Clock::now() + 5s);
+    const double before = seconds_of_work();
+    std::this_thread::sleep_for(1s);
+    EXPECT_LT(seconds_of_work() - before, 0.2);
+  }
+  TestNode a(port);
+  a.join("a");
+  EXPECT_EQ(a.prepared().generation.number, 1);
 }
 
 TEST(Coordinator, ANodeThatConnectsAgainReplacesItsOldConnection) {

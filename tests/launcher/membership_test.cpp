@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -17,15 +19,17 @@ using testing::IsEmpty;
 // A coordinator and what it sends. Nodes agree at once, unless `agree` is false.
 struct Table {
   explicit Table(MembershipOptions options, const std::string& own = "a")
-      : membership(
-            (
-                options.own = own,
-                options.send = [this](const auto& node, FrameKind kind,
-                                      const auto& payload) { take(node, kind, payload); },
-                options.meeting =
-                    [this] { return RanksMeeting{.port = ++port, .run_id = std::to_string(port)}; },
-                options.points = [this] { return points; }, options),
-            now) {}
+      : membership((
+                       options.own = own,
+                       options.send = [this](const auto& node, FrameKind kind,
+                                             const auto& payload) { take(node, kind, payload); },
+                       options.meeting =
+                           [this] {
+                             if (!no_port.empty()) throw CommError("{}", no_port);
+                             return RanksMeeting{.port = ++port, .run_id = std::to_string(port)};
+                           },
+                       options.points = [this] { return points; }, options),
+                   now) {}
 
   void take(const std::string& node, FrameKind kind, const std::string& payload) {
     if (kind == FrameKind::kPrepare) {
@@ -85,6 +89,7 @@ struct Table {
   bool agree = true;
   std::uint64_t points = 0;
   int port = 100;
+  std::string no_port = {};  // why no port can be reserved; "" if one can
   std::vector<std::string> agreeing, regrouped;
   std::map<std::string, GenerationPart> prepared;
   std::map<std::string, int> running, last;
@@ -351,6 +356,27 @@ TEST(Membership, ANodeThatDoesNotStopIsNotWaitedForForEver) {
   EXPECT_THAT(table.nodes_running(), ElementsAre("a"));
 }
 
+TEST(Membership, AGenerationBeginsLaterIfNoPortCanBeReservedNow) {
+  Table table({.least = 1, .most = 2, .timeout = 10s});
+  table.no_port = "too many open files";
+  table.join("a");
+  table.join("b");
+  table.pass(5s);
+  EXPECT_THAT(table.nodes_running(), IsEmpty());
+  EXPECT_FALSE(table.membership.status().active);
+  table.no_port = "";
+  table.pass(200ms);
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  EXPECT_EQ(table.running["a"], 1);
+  table.no_port = "the address is gone";
+  table.lose("b");
+  table.end("a", false);
+  table.pass(11s);
+  EXPECT_EQ(table.over["a"].code, 1);
+  EXPECT_THAT(table.over["a"].text, HasSubstr("cannot reserve a port"));
+  EXPECT_THAT(table.over["a"].text, HasSubstr("the address is gone"));
+}
+
 // --- Who may go on after a cut or the loss of the coordinator.
 
 TEST(Membership, WithOneEndpointTheCoordinatorGoesOnAlone) {
@@ -436,6 +462,53 @@ TEST(Membership, ASuccessorWaitsAMomentForTheOtherSurvivors) {
   EXPECT_THAT(table.nodes_running(), IsEmpty());
   table.pass(3s);
   EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b", "c"));
+}
+
+// The old coordinator may be cut off, and its ranks end only after their grace period.
+TEST(Membership, ASuccessorThatSawNoEndWaitsForTheRanksOfTheOtherSide) {
+  const Generation last{.number = 4, .nodes = {"z", "a", "b"}};
+  const MembershipOptions options{
+      .least = 1, .most = 3, .has_successors = true, .may_found = false, .grace = 5s};
+  Table silent(options);
+  silent.join(survivor("a", last));
+  silent.join(survivor("b", last));
+  silent.pass(5500ms);
+  EXPECT_THAT(silent.nodes_running(), IsEmpty());
+  silent.pass(1s);
+  EXPECT_THAT(silent.nodes_running(), ElementsAre("a", "b"));
+
+  Table seen(options);
+  seen.join(survivor("a", last, true));
+  seen.join(survivor("b", last));
+  EXPECT_THAT(seen.nodes_running(), ElementsAre("a", "b")) << "its ranks ended with it";
+
+  MembershipOptions hasty = options;
+  hasty.timeout = 1s;
+  Table short_limit(hasty);
+  short_limit.join(survivor("a", last));
+  short_limit.join(survivor("b", last));
+  short_limit.pass(7s);
+  EXPECT_THAT(short_limit.nodes_running(), ElementsAre("a", "b"));
+}
+
+// It comes from an earlier start of the run, of which this run knows nothing.
+TEST(Membership, ALateNodeOfAnotherStartDoesNotEndAHealthyRun) {
+  Table table({.least = 1, .most = 3, .has_successors = true, .timeout = 10s});
+  table.join("a");
+  table.join("b");
+  table.pass(4s);
+  ASSERT_THAT(table.nodes_running(), ElementsAre("a", "b"));
+  table.join(survivor("c", {.number = 9, .nodes = {"x", "y", "c"}}));
+  EXPECT_THAT(table.over["c"].text, HasSubstr("another start of the run"));
+  EXPECT_EQ(table.over["c"].code, 1);
+  table.pass(20s);
+  EXPECT_THAT(table.stopped, IsEmpty());
+  table.join("c");  // started again
+  EXPECT_THAT(table.stopped["a"], HasSubstr("node c came"));
+  table.end("a", false);
+  table.end("b", false);
+  EXPECT_THAT(table.nodes_running(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(table.running["a"], 2);
 }
 
 // Node a has agreed to generation 5 of {z, a, b}, which may have begun, and then only z and b know

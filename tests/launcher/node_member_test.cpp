@@ -1,6 +1,8 @@
 #include "lockstep/launcher/node_member.h"
 
+#include <cerrno>
 #include <csignal>
+#include <functional>
 #include <future>
 
 #include <gmock/gmock.h>
@@ -9,6 +11,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/rank_process.h"
 
 namespace lockstep::launcher {
@@ -143,6 +146,32 @@ TEST(NodeMember, SilenceOfTheCoordinatorIsNotItsEnd) {
   EXPECT_THAT(lines[0], HasSubstr("it has sent nothing for 1."));
 }
 
+// The kernel of this host had no memory for a message, so this node has closed the connection
+// itself.
+TEST(NodeMember, AFailedSendIsNotTheCoordinatorsEnd) {
+  const std::vector<int> ports = {port_that_is_free(), port_that_is_free()};
+  RankProcess coordinator([&] {
+    NodeMember member(member_at(ports, 0));
+    member.next();
+    return wait_for_ever();
+  });
+  NodeMemberOptions options = member_at(ports, 1);
+  options.timeout = 4s;
+  options.silence = 60s;
+  NodeMember other(options);
+  begun(other);
+  coordinator.send(SIGSTOP);
+  {
+    const IoFaults faults(
+        {.sockets = to_string(options.endpoints[0].address), .always = {{IoCall::kSend, ENOBUFS}}});
+    EXPECT_TRUE(must_stop(other));
+  }
+  other.ended({.generation = 1});
+  const auto next = other.next();
+  ASSERT_TRUE(std::holds_alternative<RunEnd>(next)) << "both could go on";
+  EXPECT_THAT(std::get<RunEnd>(next).text, HasSubstr("only a part of the 2 nodes"));
+}
+
 TEST(NodeMember, ANodeWithRunningRanksJoinsNoOtherCoordinator) {
   const std::vector<int> ports = {port_that_is_free(), port_that_is_free()};
   RankProcess coordinator([&] {
@@ -160,17 +189,61 @@ TEST(NodeMember, ANodeWithRunningRanksJoinsNoOtherCoordinator) {
   EXPECT_EQ(next.wait_for(kLimit), std::future_status::ready);
 }
 
+// It waits for longer than its time limit, because the run has all its nodes. Then the coordinator
+// is killed.
+TEST(NodeMember, AWaitingNodeLooksForItsWholeTimeLimitAfterALoss) {
+  const int port = port_that_is_free();
+  RankProcess coordinator([&] {
+    NodeMemberOptions options = member_at({port}, 0);
+    options.most = 1;
+    NodeMember member(options);
+    member.next();
+    return wait_for_ever();
+  });
+  NodeMemberOptions options = member_at({port}, 1);
+  options.timeout = 2s;
+  std::promise<void> lost;
+  options.say = [&](const std::string&) { lost.set_value(); };
+  NodeMember spare(options);
+  auto next = std::async(std::launch::async, [&] { return spare.next(); });
+  EXPECT_EQ(next.wait_for(3s), std::future_status::timeout) << "it waits";
+  coordinator.send(SIGKILL);
+  ASSERT_EQ(lost.get_future().wait_for(kLimit), std::future_status::ready);
+  EXPECT_EQ(next.wait_for(1s), std::future_status::timeout) << "it looks for another one";
+  EXPECT_THAT(std::get<RunEnd>(next.get()).text, HasSubstr("found no other launcher"));
+}
+
+bool is_listening(int port) {
+  try {
+    rendezvous::connect_to({.port = port}, rendezvous::Clock::now() + 1s);
+    return true;
+  } catch (const CommError&) {
+    return false;
+  }
+}
+
+// With other rules for who may go on, two halves of the nodes could.
+TEST(NodeMember, NodesWithOtherEndpointsOrOtherNumbersOfNodesAreRefused) {
+  const int port = port_that_is_free();
+  NodeMember first(member_at({port, port_that_is_free()}, 0));
+  ASSERT_TRUE(eventually([&] { return is_listening(port); }));
+  NodeMemberOptions one_endpoint = member_at({port}, 1);
+  NodeMemberOptions more_nodes = member_at({port, port_that_is_free()}, 1);
+  more_nodes.most = 3;
+  for (NodeMemberOptions& options : {std::ref(one_endpoint), std::ref(more_nodes)}) {
+    options.timeout = 60s;
+    NodeMember other(options);
+    auto next = std::async(std::launch::async, [&] { return other.next(); });
+    ASSERT_EQ(next.wait_for(kLimit), std::future_status::ready);
+    EXPECT_THAT(std::get<RunEnd>(next.get()).text,
+                HasSubstr("The token, --rdzv-id, --nnodes and --rdzv-endpoint must be the same"));
+  }
+}
+
 TEST(NodeMember, AWrongTokenIsToldAtOnce) {
   const int port = port_that_is_free();
   NodeMember first(member_at({port}, 0));
-  ASSERT_TRUE(eventually([&] {
-    try {
-      rendezvous::connect_to({.port = port}, rendezvous::Clock::now() + 1s);
-      return true;
-    } catch (const CommError&) {
-      return false;
-    }
-  }));
+  ASSERT_TRUE(eventually([&] { return is_listening(port); }));
   NodeMemberOptions options = member_at({port}, 1);
   options.token = "another";
   options.timeout = 60s;

@@ -125,6 +125,7 @@ TEST(RendezvousFaults, AChannelThatCannotSendIsClosedForBothEnds) {
     EXPECT_EQ(arrived,
               lost ? std::vector<std::string>{} : (std::vector<std::string>{"first", "second"}));
     EXPECT_EQ(sender.receive(), !lost);
+    EXPECT_EQ(sender.send_error(), lost ? fault.error : 0);
   }
 }
 

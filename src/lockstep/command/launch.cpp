@@ -281,6 +281,7 @@ class NodeLauncher {
         .max_restarts = options_.max_restarts,
         .timeout = timeout,
         .silence = silence,
+        .grace = milliseconds(options_.grace.value_or(kRestartGrace)),
         .points = [this] { return memory_->points(); },
         .say = [](const std::string& line) { say("{}", line); }});
   }

@@ -1,5 +1,6 @@
 #include "lockstep/launcher/coordinator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <map>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include "lockstep/base/error.h"
@@ -26,33 +28,42 @@ using rendezvous::FieldReader;
 using rendezvous::FieldWriter;
 using rendezvous::Frame;
 using rendezvous::FrameKind;
-using std::chrono::milliseconds;
 
 constexpr auto kBeat = 100ms;
 constexpr auto kHandshakeTime = 5s;
 constexpr auto kFarewell = 2s;
-constexpr std::size_t kMostConnections = 256;
+// At most this many connections, plus twice the number of nodes, may be open that have not proved
+// the token. If there are more, the oldest of them are closed, so that a flood of connections
+// neither uses up the descriptors nor keeps nodes out.
+constexpr std::size_t kMostStrangers = 64;
+// At most this many connections are accepted before the excess ones are closed.
+constexpr int kMostAtOnce = 32;
 
 }  // namespace
 
-std::string membership_token(const std::string& token) {
-  return rendezvous::derive_token(token, "membership of nodes");
+std::string membership_token(const std::string& token, const MembershipTerms& terms) {
+  return rendezvous::derive_token(token, fmt::format("membership of nodes {}:{} with {} endpoints",
+                                                     terms.least, terms.most, terms.endpoints));
 }
 
 class Coordinator::Loop {
  public:
   explicit Loop(CoordinatorOptions options)
       : options_(std::move(options)),
-        handshake_(membership_token(options_.token), options_.run),
+        handshake_(membership_token(options_.token, {.endpoints = options_.endpoints,
+                                                     .least = options_.least,
+                                                     .most = options_.most}),
+                   options_.run),
         listener_(rendezvous::listen_on(options_.listen)),
         membership_({.own = options_.own,
                      .least = options_.least,
                      .most = options_.most,
-                     .has_successors = options_.has_successors,
+                     .has_successors = options_.endpoints > 1,
                      .may_found = options_.may_found,
                      .max_restarts = options_.max_restarts,
                      .timeout = options_.timeout,
                      .last_call = options_.last_call,
+                     .grace = options_.grace,
                      .send = [this](const auto& node, FrameKind kind,
                                     const auto& payload) { send(node, kind, payload); },
                      .meeting = [this] { return reserve(); },
@@ -76,7 +87,7 @@ class Coordinator::Loop {
     rendezvous::Nonces nonces = {};
     std::string node = {};  // its id, at Stage::kNode
     Clock::time_point since = Clock::now();
-    milliseconds silent{0};
+    Clock::duration silent{0};
     std::string gone = {};  // why the connection is to be closed
   };
 
@@ -85,13 +96,15 @@ class Coordinator::Loop {
     for (auto deadline = Clock::time_point::max(); Clock::now() < deadline;) {
       if (ending_ && deadline == Clock::time_point::max()) deadline = Clock::now() + kFarewell;
       if (ending_ && (!membership_.is_over() || !has_nodes())) return;
-      const auto start = Clock::now();
       poll_once();
-      // If this process was stopped itself, that time must not count against the nodes.
-      const auto waited = std::min<milliseconds>(
-          std::chrono::duration_cast<milliseconds>(Clock::now() - start), 2 * kBeat);
+      // If this process was stopped itself, that time must not count against the nodes. It is not
+      // rounded: with many messages each wait is shorter than a millisecond.
+      const auto now = Clock::now();
+      const auto waited = std::min<Clock::duration>(now - last_watch_, 2 * kBeat);
+      last_watch_ = now;
       for (auto& [id, connection] : connections_) watch(connection, waited);
       close_gone();
+      drop_strangers();
       membership_.tick(Clock::now());
       close_gone();
     }
@@ -107,6 +120,7 @@ class Coordinator::Loop {
   void poll_once() {
     std::vector<int> ids;
     std::vector<pollfd> polls = {{wakeup_.fd(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    if (Clock::now() < accept_again_) polls[1].fd = -1;
     for (const auto& [id, connection] : connections_) {
       ids.push_back(id);
       const short out = connection.channel.has_output() ? POLLOUT : 0;
@@ -123,15 +137,34 @@ class Coordinator::Loop {
   }
 
   void accept() {
-    while (connections_.size() < kMostConnections) {
+    for (int taken = 0; taken < kMostAtOnce; ++taken) {
       FileDescriptor socket = rendezvous::accept_from(listener_);
-      if (!socket) return;
+      if (!socket) {
+        // Mostly because no descriptor is free. The listener stays readable then, so it is not
+        // polled for a while.
+        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kBeat;
+        return;
+      }
       connections_.emplace(next_id_++, NodeConnection(std::move(socket)));
     }
   }
 
+  void drop_strangers() {
+    const auto is_stranger = [](const auto& entry) {
+      return entry.second.stage == Stage::kStranger || entry.second.stage == Stage::kChallenged;
+    };
+    auto strangers = static_cast<std::size_t>(std::ranges::count_if(connections_, is_stranger));
+    const std::size_t most = kMostStrangers + 2 * static_cast<std::size_t>(options_.most);
+    // Connections are ordered by their numbers, so the oldest are closed first.
+    std::erase_if(connections_, [&](const auto& entry) {
+      if (strangers <= most || !is_stranger(entry)) return false;
+      --strangers;
+      return true;
+    });
+  }
+
   void receive(NodeConnection& connection) {
-    connection.silent = 0ms;
+    connection.silent = {};
     const bool open = connection.channel.receive();
     try {
       const auto next = [&] {
@@ -217,7 +250,7 @@ class Coordinator::Loop {
     membership_.joined(node, now);
   }
 
-  void watch(NodeConnection& connection, milliseconds waited) {
+  void watch(NodeConnection& connection, Clock::duration waited) {
     connection.silent += waited;
     if (!connection.gone.empty()) return;
     if (connection.stage == Stage::kNode) {
@@ -278,6 +311,8 @@ class Coordinator::Loop {
   std::map<int, NodeConnection> connections_;
   std::map<std::string, Clock::time_point> last_beat_;  // to each node
   int next_id_ = 0;
+  Clock::time_point last_watch_ = Clock::now();
+  Clock::time_point accept_again_ = {};
   Membership membership_;
 
   std::thread thread_;  // last: it uses all of the above

@@ -19,19 +19,28 @@ struct CoordinatorOptions {
   std::string own = {};              // the id of this launcher's node
   int least = 1;                     // nodes
   int most = 1;
-  bool has_successors = false;  // the run has several endpoints
-  bool may_found = true;        // see MembershipOptions
+  int endpoints = 1;      // of the run; with several, another node may become the coordinator
+  bool may_found = true;  // see MembershipOptions
   int max_restarts = 0;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // to wait for enough nodes
   std::chrono::milliseconds silence =
       std::chrono::seconds(10);  // a node that sends nothing is lost
   std::chrono::milliseconds last_call = std::chrono::seconds(3);  // see MembershipOptions
+  std::chrono::milliseconds grace{0};                             // see MembershipOptions
   std::function<std::uint64_t()> points = [] { return 0; };  // see MembershipOptions; thread-safe
 };
 
+// What all nodes must have been given alike. With different rules for who may go on after a loss,
+// two halves of the nodes could do so.
+struct MembershipTerms {
+  int endpoints = 1;
+  int least = 1;  // nodes
+  int most = 1;
+};
+
 // The text whose knowledge both sides prove in their handshake. It differs from that of a
-// rendezvous, so neither can be taken for the other.
-std::string membership_token(const std::string& token);
+// rendezvous, so neither can be taken for the other, and between nodes with different terms.
+std::string membership_token(const std::string& token, const MembershipTerms& terms);
 
 // One thread serves all nodes.
 class Coordinator {

@@ -39,6 +39,17 @@ std::string Membership::name_of_node(const std::string& node) const {
 }
 
 void Membership::joined(const NodeDescription& node, Time now) {
+  // With one endpoint there is no other run in which this generation could go on.
+  const bool works =
+      phase_ == RunPhase::kPrepare || phase_ == RunPhase::kRun || phase_ == RunPhase::kStop;
+  if (options_.has_successors && works && !is_in_generation(node.id) &&
+      node.begun.number > std::max(begun_.number, current_.number)) {
+    const std::string text = fmt::format(
+        "node {} comes from generation {} of another start of the run, and generation {} runs here "
+        "without it: start this node again, so that it joins as a new one",
+        node.host, node.begun.number, current_.number);
+    return options_.send(node.id, FrameKind::kOver, encode(RunEnd{.code = 1, .text = text}));
+  }
   present_[node.id] = node;
   if (!has(arrivals_, node.id)) arrivals_.push_back(node.id);
   last_arrival_ = now;
@@ -170,6 +181,8 @@ bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
     return false;
   }
   if (!enough_since_) enough_since_ = now;
+  const auto waited = now - *enough_since_;
+  if (other_side_may_live() && waited < options_.grace + std::chrono::seconds(1)) return false;
   if (begun_.number == 0) {
     return static_cast<int>(nodes.size()) == options_.most ||
            now - last_arrival_ >= options_.last_call;
@@ -178,7 +191,16 @@ bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
   if (!is_successor) return true;
   Generation others = begun_;
   others.nodes.erase(others.nodes.begin());
-  return all_here(others) || now - *enough_since_ >= options_.regroup;
+  return all_here(others) || waited >= options_.regroup;
+}
+
+// Whether another coordinator may still have ranks, also of a generation that may not have begun.
+// With one endpoint the old coordinator has ended, because this one listens at its port.
+bool Membership::other_side_may_live() const {
+  const Generation& last = agreed_.number > begun_.number ? agreed_ : begun_;
+  if (!options_.has_successors || last.number == 0) return false;
+  if (last.nodes.front() == options_.own) return false;
+  return !coordinator_seen_to_end_ || begun_.nodes.front() != last.nodes.front();
 }
 
 std::string Membership::too_few(std::size_t count) const {
@@ -208,8 +230,15 @@ void Membership::tick(Time now) {
     }
     if (!gathering_since_) gathering_since_ = now;
     const std::vector<std::string> nodes = choose();
-    if (now >= begin_after_ && may_begin(nodes, now)) return prepare(nodes, now);
-    if (now >= gather_until_) return end({.code = 1, .text = too_few(present_.size())});
+    if (now >= begin_after_ && may_begin(nodes, now) && prepare(nodes, now)) return;
+    // A wait that must be over before the begin may be longer than the time limit.
+    if (now >= gather_until_ && (!has_enough(nodes) || !cannot_meet_.empty())) {
+      if (cannot_meet_.empty()) return end({.code = 1, .text = too_few(present_.size())});
+      return end(
+          {.code = 1,
+           .text = fmt::format("node 0 cannot reserve a port for the ranks, tried for {}: {}",
+                               format_duration(options_.timeout), cannot_meet_)});
+    }
     // The missing nodes may be at another endpoint.
     const bool elsewhere = options_.has_successors && !has_enough(nodes);
     if (elsewhere && now - *gathering_since_ >= options_.regroup) {
@@ -248,7 +277,17 @@ void Membership::tick(Time now) {
   }
 }
 
-void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
+// False if the ranks have no place to meet now: for example, no descriptor is free, or the address
+// of the network interface was removed. Then nothing has changed, and a later call may succeed.
+bool Membership::prepare(const std::vector<std::string>& nodes, Time now) {
+  RanksMeeting meeting;
+  try {
+    meeting = options_.meeting();
+    cannot_meet_.clear();
+  } catch (const std::exception& error) {
+    cannot_meet_ = error.what();
+    return false;
+  }
   phase_ = RunPhase::kPrepare;
   current_ = {.number = std::max({begun_.number, agreed_.number, current_.number}) + 1,
               .nodes = nodes};
@@ -269,7 +308,6 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
     why_ = fmt::format("the coordinator of generation {} is lost", begun_.number);
     cause_ = AttemptFailure{.attempt = begun_.number - 1, .how = why_};
   }
-  const RanksMeeting meeting = options_.meeting();
   GenerationPart part{.generation = current_,
                       .state = state_,
                       .world_size = world_size,
@@ -282,6 +320,7 @@ void Membership::prepare(const std::vector<std::string>& nodes, Time now) {
     part.first_rank += present_.at(node).ranks;
     ++part.node_rank;
   }
+  return true;
 }
 
 void Membership::begin() {
@@ -345,6 +384,7 @@ void Membership::gather(const std::string& why, std::chrono::milliseconds wait, 
   gather_until_ = now + options_.timeout;
   enough_since_.reset();
   gathering_since_.reset();
+  cannot_meet_.clear();
   tick(now);
 }
 

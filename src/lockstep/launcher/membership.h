@@ -48,13 +48,18 @@ struct MembershipOptions {
   // After the loss of a coordinator: how long the new one waits for the other nodes, if it has
   // enough.
   std::chrono::milliseconds regroup = std::chrono::seconds(2);
+  // How long ranks may live after they were told to end. A new coordinator that did not see the old
+  // one end waits for this and a second more, because ranks on the other side of a cut may live.
+  std::chrono::milliseconds grace{0};
   // How long a node that comes during the run waits for the next point, so that no batch is
   // repeated.
   std::chrono::milliseconds point_wait = std::chrono::seconds(5);
   std::function<void(const std::string& node, rendezvous::FrameKind kind,
                      const std::string& payload)>
       send;
-  std::function<RanksMeeting()> meeting;                     // called once per generation
+  // Called once per generation. If it throws, it is called again until it does not, or until the
+  // time to wait for nodes is over.
+  std::function<RanksMeeting()> meeting;
   std::function<std::uint64_t()> points = [] { return 0; };  // points that the ranks have stored
 };
 
@@ -84,9 +89,10 @@ class Membership {
   bool may_begin(const std::vector<std::string>& nodes, Time now);
   bool has_quorum(const Generation& generation) const;
   bool all_here(const Generation& generation) const;
+  bool other_side_may_live() const;
   bool is_in_generation(const std::string& node) const;
   int ranks_of(const std::vector<std::string>& nodes) const;
-  void prepare(const std::vector<std::string>& nodes, Time now);
+  bool prepare(const std::vector<std::string>& nodes, Time now);
   void begin();
   void stop(const std::string& why, Time now);
   std::vector<std::string> running_nodes() const;
@@ -123,6 +129,7 @@ class Membership {
   std::optional<Time> gathering_since_ = {};  // since nodes are here
   std::optional<Time> change_wanted_ = {};    // a node that came waits since then
   std::uint64_t points_then_ = 0;
+  std::string cannot_meet_ = {};  // why the last call of `meeting` failed; "" if it did not
 };
 
 }  // namespace lockstep::launcher

@@ -21,7 +21,6 @@ using rendezvous::FieldReader;
 using rendezvous::FieldWriter;
 using rendezvous::Frame;
 using rendezvous::FrameKind;
-using std::chrono::milliseconds;
 
 constexpr auto kBeatInterval = 100ms;
 constexpr auto kConnectTime = 1s;
@@ -66,7 +65,11 @@ struct NodeMember::Found {
 
 NodeMember::NodeMember(NodeMemberOptions options)
     : options_(std::move(options)),
-      handshake_(membership_token(options_.token), options_.run),
+      handshake_(membership_token(options_.token,
+                                  {.endpoints = static_cast<int>(options_.endpoints.size()),
+                                   .least = options_.least,
+                                   .most = options_.most}),
+                 options_.run),
       coordinators_(options_.endpoints.size()),
       self_{.id = random_run_id() + random_run_id(),
             .host = host_name(),
@@ -155,7 +158,7 @@ void NodeMember::look_for_coordinator() {
     endpoint_ = best->endpoint;
     channel_.emplace(std::move(best->channel));
     channel_->send(FrameKind::kJoin, encode(self_));
-    silent_ = 0ms;
+    silent_ = {};
     began_here_ = false;
     return;
   }
@@ -214,12 +217,13 @@ void NodeMember::open_own(std::size_t index) {
         .own = self_.id,
         .least = options_.least,
         .most = options_.most,
-        .has_successors = options_.endpoints.size() > 1,
+        .endpoints = static_cast<int>(options_.endpoints.size()),
         .may_found = index == 0,
         .max_restarts = options_.max_restarts,
         .timeout = options_.timeout,
         .silence = options_.silence,
         .last_call = options_.last_call,
+        .grace = options_.grace,
         .points = options_.points});
   } catch (const CommError& error) {
     cause_ = error.what();  // another launcher of this host may have it
@@ -245,8 +249,8 @@ std::optional<NodeMember::Found> NodeMember::try_endpoint(std::size_t index) {
       if (self_.begun.number == 0) {
         refused_ = fmt::format(
             "{}: the launcher there does not know this run's token: it belongs to another run, or "
-            "the token, the "
-            "run's name (--rdzv-id) or --nnodes differs between the nodes",
+            "the nodes were started differently. The token, --rdzv-id, --nnodes and "
+            "--rdzv-endpoint must be the same on all nodes",
             to_string(endpoint.address));
       }
       throw CommError("it does not know this run's token");
@@ -295,19 +299,22 @@ void NodeMember::serve() {
   if (polls[1].revents & POLLOUT) channel_->flush();
   if ((polls[1].revents & ~POLLOUT) == 0) {
     // If this process was stopped itself, that time must not count against the coordinator.
-    silent_ += std::min<milliseconds>(
-        std::chrono::duration_cast<milliseconds>(Clock::now() - start), 2 * kBeatInterval);
+    silent_ += std::min<Clock::duration>(Clock::now() - start, 2 * kBeatInterval);
     if (silent_ >= options_.silence) {
       lose(fmt::format("it has sent nothing for {}", format_duration(silent_)), false);
     }
     return;
   }
-  silent_ = 0ms;
+  silent_ = {};
   errno = 0;
   const bool open = channel_->receive();
   // The kernel of the coordinator's host closes the connection when its process ends. Other errors,
-  // such as a network that cannot be reached, say nothing about the process.
-  const bool seen_to_end = !open && (errno == 0 || errno == ECONNRESET);
+  // such as a network that cannot be reached, say nothing about the process. After a failed send
+  // this side has closed the connection itself.
+  const int receive_error = errno, send_error = channel_->send_error();
+  const bool sent_well = send_error == 0 || send_error == ECONNRESET || send_error == EPIPE;
+  const bool seen_to_end =
+      !open && sent_well && (receive_error == 0 || receive_error == ECONNRESET);
   try {
     while (channel_) {
       const auto frame = channel_->next();
@@ -366,6 +373,8 @@ void NodeMember::forget_generation() {
 
 void NodeMember::lose(const std::string& how, bool seen_to_end) {
   channel_.reset();
+  // A node that waited during the run has looked for a long time, but not since this loss.
+  looking_since_.reset();
   if (began_here_) self_.saw_end = seen_to_end;
   {
     const std::lock_guard lock(mutex_);

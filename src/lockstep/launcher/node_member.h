@@ -45,6 +45,7 @@ struct NodeMemberOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::chrono::milliseconds silence = std::chrono::seconds(10);  // see CoordinatorOptions
   std::chrono::milliseconds last_call = std::chrono::seconds(3);
+  std::chrono::milliseconds grace{0};  // from the order to end to the end of the ranks
   std::function<std::uint64_t()> points = [] { return 0; };
   std::function<void(const std::string& line)> say = [](const std::string&) {};  // for the user
 };
@@ -106,7 +107,7 @@ class NodeMember {
   // Since when this node looks for a coordinator with enough nodes.
   std::optional<rendezvous::Clock::time_point> looking_since_ = {};
   rendezvous::Clock::time_point last_beat_ = {};
-  std::chrono::milliseconds silent_{0};
+  rendezvous::Clock::duration silent_{0};
   NodeDescription self_;
   std::optional<GenerationPart> prepared_;
   bool began_here_ = false;  // self_.begun was begun by the coordinator of the channel

@@ -32,6 +32,7 @@ void FrameChannel::flush() {
       // The connection is closed, or the kernel has no memory for it. Frames are lost, maybe only a
       // part of one. Without this, the peer would take the next frame for the missing part, or wait
       // for an answer until its time limit.
+      if (send_error_ == 0) send_error_ = errno;
       ::shutdown(socket_.get(), SHUT_RDWR);
       break;
     }

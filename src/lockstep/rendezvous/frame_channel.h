@@ -23,6 +23,9 @@ class FrameChannel {
   void send(FrameKind kind, std::string_view payload);
   void flush();
   bool has_output() const { return !output_.empty(); }
+  // The errno of the first send that failed and ended the connection; 0: none. The peer may be well
+  // then, although receive() reports an end.
+  int send_error() const { return send_error_; }
 
   // Reads some of the bytes that have arrived. False: the connection is closed; next() still
   // returns the frames that arrived before.
@@ -34,6 +37,7 @@ class FrameChannel {
   FrameReader reader_;
   std::string output_;
   std::size_t sent_ = 0;  // bytes of output_ that were sent
+  int send_error_ = 0;
 };
 
 }  // namespace lockstep::rendezvous
