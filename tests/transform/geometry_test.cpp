@@ -154,9 +154,9 @@ TEST(RandomAffine, RefusesWhatMakesNoSense) {
 TEST(Geometry, RefusesAnImageThatIsNotOnTheCpu) {
   const torch::Tensor image = torch::empty({3, 4, 4}, torch::kMeta);
   EXPECT_THAT(error_text<DataError>([&] { horizontal_flip(image); }),
-              HasSubstr("horizontal flip: expected an image in the memory of the CPU"));
+              ::testing::HasSubstr("horizontal flip: expected an image in the memory of the CPU"));
   EXPECT_THAT(error_text<DataError>([&] { rotate(image, {.angle = 30}, {}); }),
-              HasSubstr("affine map: expected an image in the memory of the CPU"));
+              ::testing::HasSubstr("affine map: expected an image in the memory of the CPU"));
 }
 
 }  // namespace

@@ -187,15 +187,5 @@ TEST(Mix, RanksCompareItsOptions) {
             BatchTransform(Mixup({.alpha = 0.2, .classes = 3})).name());
 }
 
-// The meta device stands for a GPU.
-TEST(Mixup, StaysOnTheDevice) {
-  SampleRandom random = numbers_of(0);
-  const Batch batch = Mixup({.per_sample = true})({{"features", torch::empty({3, 5}, torch::kMeta)},
-                                                   {"targets", torch::empty({3, 1}, torch::kMeta)}},
-                                                  random);
-  EXPECT_TRUE(batch["features"].is_meta());
-  EXPECT_TRUE(batch["targets"].is_meta());
-}
-
 }  // namespace
 }  // namespace lockstep::data

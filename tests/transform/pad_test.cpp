@@ -61,9 +61,7 @@ TEST(Pad, RefusesWhatItCannotDo) {
 // The meta device stands for a GPU.
 TEST(Pad, StaysOnTheDevice) {
   const torch::Tensor image = torch::empty({3, 8, 8}, torch::kMeta);
-  for (const PaddingMode mode : {PaddingMode::kConstant, PaddingMode::kReflect}) {
-    EXPECT_TRUE(pad_image(image, {.left = 1, .top = 2}, {0}, mode).is_meta());
-  }
+  EXPECT_TRUE(pad_image(image, {.left = 1, .top = 2}, {1, 2, 3}, PaddingMode::kConstant).is_meta());
 }
 
 }  // namespace
