@@ -168,6 +168,8 @@ TEST(Launch, WhatTorchrunHasAndThisHasNotIsTold) {
   EXPECT_THAT(refusal({"--nnodes", "1:2"}), HasSubstr("expected --rdzv-endpoint host:port"));
   EXPECT_THAT(refusal({"--rdzv-endpoint", "127.0.0.1:1,127.0.0.1:2"}),
               HasSubstr("expected one endpoint for one node"));
+  EXPECT_THAT(refusal({"--nnodes", "1:2", "--rdzv-endpoint", "127.0.0.1:1", "--timeout", "0"}),
+              HasSubstr("--timeout: expected at least 1 second"));
   EXPECT_THAT(refusal({"--tee", "3"}), HasSubstr("--tee: expected --log-dir"));
   EXPECT_THAT(refusal({"--redirects", "3"}), HasSubstr("--redirects: expected --log-dir"));
   EXPECT_THAT(refusal({"--log-dir", "logs", "--tee", "0:1,1:1"}), HasSubstr("got '0:1,1:1'"));

@@ -149,6 +149,15 @@ TEST(Membership, EndsIfTooFewCome) {
   EXPECT_THAT(table.over["a"].text, HasSubstr("1 node came in 10.0 s, expected at least 2"));
 }
 
+TEST(Membership, TellsHowManyNodesAGenerationHasThatOnlyMayHaveBegun) {
+  Table table({.least = 1, .most = 3, .has_successors = true, .timeout = 10s});
+  NodeDescription node{.id = "a", .ranks = 2, .cores = 8};
+  node.agreed = {.number = 1, .nodes = {"z", "a", "b"}};
+  table.join(node);
+  table.pass(11s);
+  EXPECT_THAT(table.over["a"].text, HasSubstr("only a part of the 3 nodes"));
+}
+
 TEST(Membership, AGenerationBeginsOnlyWhenAllHaveAgreed) {
   Table table({.least = 1, .most = 2});
   table.agree = false;

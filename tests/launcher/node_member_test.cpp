@@ -4,6 +4,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +92,27 @@ TEST(NodeMember, ANodeThatLeavesIsMissedAtOnce) {
   EXPECT_EQ(alone.part.world_size, 2);
   EXPECT_THAT(alone.part.why, HasSubstr("it has other work"));
   EXPECT_EQ(alone.part.state.shards, 4);
+}
+
+// No other node can coordinate, so the others must not look for one until their time limit.
+TEST(NodeMember, TheNodeOfTheOnlyEndpointEndsTheRunWhenItIsInterrupted) {
+  const int port = port_that_is_free();
+  std::optional<NodeMember> first(std::in_place, member_at({port}, 0));
+  NodeMemberOptions options = member_at({port}, 1);
+  options.timeout = 60s;
+  NodeMember second(options);
+  begun(*first);
+  begun(second);
+  first->leave("interrupted by signal 2", 130);
+  auto gone = std::async(std::launch::async, [&] { first.reset(); });
+  EXPECT_TRUE(must_stop(second));
+  second.ended({.generation = 1});
+  auto next = std::async(std::launch::async, [&] { return second.next(); });
+  ASSERT_EQ(next.wait_for(kLimit), std::future_status::ready);
+  const auto over = next.get();
+  ASSERT_TRUE(std::holds_alternative<RunEnd>(over));
+  EXPECT_EQ(std::get<RunEnd>(over).code, 130);
+  EXPECT_THAT(std::get<RunEnd>(over).text, HasSubstr("has left: interrupted by signal 2"));
 }
 
 // The coordinator's process is killed. The other node sees its end and takes over at its own
@@ -201,6 +223,7 @@ TEST(NodeMember, AWaitingNodeLooksForItsWholeTimeLimitAfterALoss) {
     return wait_for_ever();
   });
   NodeMemberOptions options = member_at({port}, 1);
+  options.most = 1;
   options.timeout = 2s;
   std::promise<void> lost;
   options.say = [&](const std::string&) { lost.set_value(); };

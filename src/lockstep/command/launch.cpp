@@ -185,6 +185,10 @@ class NodeLauncher {
     }
     check_seconds("--grace", options.grace.value_or(kGrace));
     check_seconds("--timeout", options.timeout);
+    if (options.nodes.most > 1 && options.timeout < 1) {
+      throw ConfigError("--timeout: expected at least 1 second with several nodes, got {}",
+                        options.timeout);
+    }
     if (!options.interface.empty())
       environment_[rendezvous::kInterfaceVariable] = options.interface;
     if (options.max_restarts > 0 || is_elastic()) memory_.emplace();
@@ -329,7 +333,7 @@ class NodeLauncher {
   }
 
   int interrupted_by(int signal) {
-    if (member_) member_->leave(fmt::format("interrupted by signal {}", signal));
+    if (member_) member_->leave(fmt::format("interrupted by signal {}", signal), 128 + signal);
     if (nodes_) nodes_->abandon(fmt::format("interrupted by signal {}", signal));
     say("interrupted by signal {} ({})", signal, ::strsignal(signal));
     return 128 + signal;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -77,6 +78,9 @@ class Coordinator::Loop {
     thread_.join();
   }
 
+  // The destructor follows, and the thread reads the end only when that has set `ending_`.
+  void end_run(const RunEnd& end) { end_of_run_ = end; }
+
  private:
   enum class Stage { kStranger, kChallenged, kWelcome, kNode };
 
@@ -94,7 +98,10 @@ class Coordinator::Loop {
   void run() {
     process::enter_background_thread("lockstep-nodes");
     for (auto deadline = Clock::time_point::max(); Clock::now() < deadline;) {
-      if (ending_ && deadline == Clock::time_point::max()) deadline = Clock::now() + kFarewell;
+      if (ending_ && deadline == Clock::time_point::max()) {
+        deadline = Clock::now() + kFarewell;
+        if (end_of_run_) membership_.end_run(*end_of_run_);
+      }
       if (ending_ && (!membership_.is_over() || !has_nodes())) return;
       poll_once();
       // If this process was stopped itself, that time must not count against the nodes. It is not
@@ -305,6 +312,7 @@ class Coordinator::Loop {
   const FileDescriptor listener_;
   const process::Wakeup wakeup_;
   std::atomic<bool> ending_ = false;
+  std::optional<RunEnd> end_of_run_ = {};  // the thread uses it only if ending_
 
   // Only the thread uses these.
   FileDescriptor reserved_;
@@ -322,5 +330,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : loop_(std::make_unique<Loop>(std::move(options))) {}
 
 Coordinator::~Coordinator() = default;
+
+void Coordinator::end_run(const RunEnd& end) {
+  loop_->end_run(end);
+}
 
 }  // namespace lockstep::launcher

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/launcher/node_messages.h"
 #include "lockstep/rendezvous/socket.h"
 
 namespace lockstep::launcher {
@@ -52,6 +53,9 @@ class Coordinator {
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
+
+  // Ends the run, unless it is over: the nodes are told. May be called once, before the destructor.
+  void end_run(const RunEnd& end);
 
  private:
   class Loop;

@@ -204,7 +204,8 @@ bool Membership::other_side_may_live() const {
 }
 
 std::string Membership::too_few(std::size_t count) const {
-  if (begun_.number == 0 && static_cast<int>(count) >= options_.least) {
+  const Generation& last = agreed_.number > begun_.number ? agreed_ : begun_;
+  if (last.number == 0 && static_cast<int>(count) >= options_.least) {
     return fmt::format(
         "{} came in {}; with several endpoints the first start needs more than half of {}, so that "
         "it cannot happen twice",
@@ -218,7 +219,7 @@ std::string Membership::too_few(std::size_t count) const {
       "only a part of the {} of the last generation came in {}: the others may go on without this "
       "part, so it ends; "
       "resume from the checkpoint",
-      nodes_text(begun_.nodes.size()), format_duration(options_.timeout));
+      nodes_text(last.nodes.size()), format_duration(options_.timeout));
 }
 
 void Membership::tick(Time now) {
@@ -386,6 +387,10 @@ void Membership::gather(const std::string& why, std::chrono::milliseconds wait, 
   gathering_since_.reset();
   cannot_meet_.clear();
   tick(now);
+}
+
+void Membership::end_run(const RunEnd& end) {
+  if (phase_ != RunPhase::kOver) this->end(end);
 }
 
 void Membership::end(const RunEnd& end) {

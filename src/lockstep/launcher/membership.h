@@ -78,6 +78,9 @@ class Membership {
   // Must be called every 100 ms or so.
   void tick(Time now);
 
+  // This coordinator ends, and no other one can follow. Nothing happens if the run is over.
+  void end_run(const RunEnd& end);
+
   CoordinatorStatus status() const;
   bool is_over() const { return phase_ == RunPhase::kOver; }
 

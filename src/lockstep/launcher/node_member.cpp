@@ -103,9 +103,12 @@ void NodeMember::ended(GenerationOutcome outcome) {
   wakeup_.wake();
 }
 
-void NodeMember::leave(const std::string& why) {
+void NodeMember::leave(const std::string& why, int code) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(leaving_, true)) return;
+  farewell_ = {.code = code,
+               .text = fmt::format("the node of the run's only endpoint, {}, has left: {}",
+                                   self_.host, why)};
   if (!over_) outgoing_.emplace_back(FrameKind::kLeave, FieldWriter().text(why).payload());
   wakeup_.wake();
 }
@@ -124,6 +127,7 @@ void NodeMember::run() {
     }
   }
   channel_.reset();
+  if (coordinators_.size() == 1 && coordinators_[0]) coordinators_[0]->end_run(farewell_);
   coordinators_.clear();
 }
 
@@ -140,6 +144,7 @@ void NodeMember::look_for_coordinator() {
     outgoing_.clear();  // they were for the coordinator that is lost
     if (leaving_) return;
   }
+  refused_.reset();
   std::optional<Found> best;
   for (std::size_t i = 0; i < options_.endpoints.size(); ++i) {
     open_own(i);
@@ -354,6 +359,7 @@ void NodeMember::take(const Frame& frame) {
   } else if (frame.kind == FrameKind::kOver) {
     const std::lock_guard lock(mutex_);
     over_ = decode_end(frame.payload);
+    stop_.wake();  // if the coordinator's user has ended the run, ranks may run here
     changed_.notify_all();
   } else if (frame.kind == FrameKind::kRegroup) {
     // The coordinator lives, so this is not an end that was seen.

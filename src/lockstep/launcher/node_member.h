@@ -78,8 +78,10 @@ class NodeMember {
   // joins no other coordinator, so a node never has ranks of two generations.
   void ended(GenerationOutcome outcome);
 
-  // This node leaves the run. The other nodes are told why.
-  void leave(const std::string& why);
+  // This node leaves the run. The other nodes are told why. If no other node can coordinate,
+  // because the run has one endpoint and it is this node's, the run ends for them with this exit
+  // code.
+  void leave(const std::string& why, int code = 1);
 
  private:
   struct Found;
@@ -122,6 +124,7 @@ class NodeMember {
   int running_ = 0;       // the generation whose ranks run here; 0: none
   int others_ended_ = 0;  // the last generation whose other nodes are done; 0: none
   bool leaving_ = false;
+  RunEnd farewell_ = {};  // for the other nodes, if this one is leaving
 
   std::thread thread_;  // last: it uses all of the above
 };
