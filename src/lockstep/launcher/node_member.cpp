@@ -230,8 +230,9 @@ void NodeMember::open_own(std::size_t index) {
         .last_call = options_.last_call,
         .grace = options_.grace,
         .points = options_.points});
-  } catch (const CommError& error) {
-    cause_ = error.what();  // another launcher of this host may have it
+  } catch (const std::exception& error) {
+    // Another launcher of this host may have the port, or there may be no descriptor or thread now.
+    cause_ = message_of(error);
   }
 }
 
