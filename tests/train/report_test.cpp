@@ -104,7 +104,7 @@ class InterruptionTest : public ReportTest {
     state.loader_batch = 3;
     state.loader_batches = 9;
     state.can_snapshot = true;
-  state.inside_epoch = true;
+    state.inside_epoch = true;
   }
 
   std::string said() {
