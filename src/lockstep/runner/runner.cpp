@@ -89,6 +89,7 @@ std::shared_ptr<RunMemory> memory_for(const TrainOptions& options, const Engine&
       RunMemory::Launched{
           .max_restarts = restarts != environment.end() ? std::atoi(restarts->second.c_str()) : 0,
           .is_elastic = environment.contains(process::kElasticVariable),
+          .place = process::find_place(environment).value().topology,
           .identity = fmt::format("{} in {}", stage, options.logdir.value_or("").string())});
 }
 

@@ -293,8 +293,7 @@ std::vector<Model> Loop::UntrainedScope::networks() const {
 Loop::Loop(Plan plan, comm::Communicator& communicator)
     : plan_(plan_for(std::move(plan), communicator)),
       memory_(communicator.is_primary() ? plan_.memory.get() : nullptr),
-      shares_points_(plan_.memory != nullptr && plan_.memory->is_launched() &&
-                     communicator.topology().local_size < communicator.size()),
+      shares_points_(plan_.memory != nullptr && plan_.memory->has_copies()),
       state_(state_of(plan_)),
       comm_(communicator),
       untrained_(plan_),

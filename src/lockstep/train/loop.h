@@ -120,7 +120,7 @@ class Loop {
 
   Plan plan_;            // of this rank
   RunMemory* memory_;    // rank 0's, of a run that may be restarted; else null
-  bool shares_points_;   // with other hosts
+  bool shares_points_;   // with the memories of other launchers
   LogDirectory logdir_;  // rank 0's, locked; must outlive everything that writes to it
   State state_;
   comm::Communicator& comm_;

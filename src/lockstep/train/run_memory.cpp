@@ -34,6 +34,7 @@ RunMemory::RunMemory(StoredRun stored, Launched launched)
     : policy_(launched.max_restarts),
       stored_(std::move(stored)),
       is_elastic_(launched.is_elastic),
+      place_(launched.place),
       identity_(std::move(launched.identity)) {
   // The first failure of each attempt is its cause.
   std::set<int> attempts;
@@ -70,9 +71,9 @@ void RunMemory::take(const process::StoredPoint& point) {
 }
 
 void RunMemory::take_over(comm::Communicator& comm) {
-  // The ranks of a host have the same memory, so one of them is asked.
+  // The ranks of a launcher have the same memory, so one of them is asked.
   std::optional<process::StoredPoint> own;
-  if (comm.topology().local_rank == 0) own = stored_->stored();
+  if (place_.local_rank == 0) own = stored_->stored();
   const auto numbers = comm.vote(own ? own->sequence : 0);
   const auto newest = std::ranges::max_element(numbers);
   if (*newest == 0) {  // the run was lost before it stored anything
@@ -82,7 +83,7 @@ void RunMemory::take_over(comm::Communicator& comm) {
   const int owner = static_cast<int>(newest - numbers.begin());
   std::string bytes = owner == comm.rank() ? std::move(own->bytes) : std::string();
   if (owner != 0) bytes = comm.broadcast_bytes(bytes, owner);
-  if (comm.topology().local_rank == 0 && owner != 0) {
+  if (place_.local_rank == 0 && owner != 0) {
     take({.sequence = *newest, .bytes = bytes});
   }
   stored_->set_sequence(*newest);
@@ -103,7 +104,7 @@ void RunMemory::share_point(comm::Communicator& comm) {
   std::string bytes;
   if (const auto own = stored_->stored(); own && comm.is_primary()) bytes = own->bytes;
   bytes = comm.broadcast_bytes(bytes);
-  if (comm.topology().local_rank != 0 || comm.is_primary() || bytes.empty()) return;
+  if (place_.local_rank != 0 || comm.is_primary() || bytes.empty()) return;
   take({.sequence = sequence, .bytes = bytes});
 }
 

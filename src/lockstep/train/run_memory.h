@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/topology.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/log/logdir.h"
 #include "lockstep/log/once_logger.h"
@@ -43,6 +44,9 @@ class RunMemory {
     // Nodes may leave the run. Only the launcher knows whether enough of them are left, and a lost
     // one does not count as a restart.
     bool is_elastic = false;
+    // Among the ranks of this launcher, which share its memory. Several launchers may be on one
+    // host, so the communicator's topology says something else.
+    Topology place = {};
     std::string identity = {};
   };
   RunMemory(StoredRun stored, Launched launched);
@@ -56,10 +60,12 @@ class RunMemory {
   bool is_launched() const { return stored_.has_value(); }
 
   // Collective, if is_launched(). Rank 0 takes over the newest point that the attempt before has
-  // stored on any host.
+  // stored in any launcher's memory.
   void take_over(comm::Communicator& comm);
-  // Collective, if is_launched(): the other hosts store rank 0's newest point, too. It costs a
-  // broadcast of its bytes.
+  // Whether the ranks have several launchers, and so several memories.
+  bool has_copies() const { return is_launched() && place_.local_size < place_.world_size; }
+  // Collective, if has_copies(): the other launchers' memories get rank 0's newest point, too. It
+  // costs a broadcast of its bytes.
   void share_point(comm::Communicator& comm);
 
   RunTotals totals;
@@ -168,6 +174,7 @@ class RunMemory {
   RunTotals stored_totals_;  // those of the stored point
   std::optional<StoredRun> stored_;
   bool is_elastic_ = false;
+  Topology place_ = {};
   std::string identity_;
   bool has_begun_logs_ = false;
   bool is_finished_ = false;
