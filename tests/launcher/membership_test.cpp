@@ -520,6 +520,18 @@ TEST(Membership, ALateNodeOfAnotherStartDoesNotEndAHealthyRun) {
   EXPECT_EQ(table.running["a"], 2);
 }
 
+TEST(Membership, ANodeThatComesAfterTheEndIsToldOfIt) {
+  Table table({.least = 1, .most = 2});
+  table.join("a");
+  table.pass(4s);
+  ASSERT_THAT(table.nodes_running(), ElementsAre("a"));
+  table.end("a", true);
+  ASSERT_TRUE(table.membership.is_over());
+  table.join("b");
+  EXPECT_EQ(table.over["b"].code, 0);
+  EXPECT_EQ(table.over["b"].text, table.over["a"].text);
+}
+
 // Node a has agreed to generation 5 of {z, a, b}, which may have begun, and then only z and b know
 // of it.
 TEST(Membership, AGenerationThatMayHaveBegunCounts) {

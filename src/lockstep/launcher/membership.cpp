@@ -39,6 +39,10 @@ std::string Membership::name_of_node(const std::string& node) const {
 }
 
 void Membership::joined(const NodeDescription& node, Time now) {
+  // It came while the nodes of the run were leaving. It would wait for a run that is over.
+  if (phase_ == RunPhase::kOver && !present_.contains(node.id)) {
+    return options_.send(node.id, FrameKind::kOver, encode(end_));
+  }
   // With one endpoint there is no other run in which this generation could go on.
   const bool works =
       phase_ == RunPhase::kPrepare || phase_ == RunPhase::kRun || phase_ == RunPhase::kStop;
@@ -395,6 +399,7 @@ void Membership::end_run(const RunEnd& end) {
 
 void Membership::end(const RunEnd& end) {
   phase_ = RunPhase::kOver;
+  end_ = end;
   send_all(arrivals_, FrameKind::kOver, encode(end));
 }
 

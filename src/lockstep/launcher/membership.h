@@ -110,6 +110,7 @@ class Membership {
 
   MembershipOptions options_;
   RunPhase phase_ = RunPhase::kGather;
+  RunEnd end_ = {};  // at RunPhase::kOver
   std::map<std::string, NodeDescription> present_;
   std::vector<std::string> arrivals_;  // present nodes in the order of their arrival
   Generation begun_;                   // the last generation that is known to have begun
