@@ -224,7 +224,7 @@ TEST(TwoPlanes, AnErrorThatNoCallHasThrownIsFoundInTheWait) {
   EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
 }
 
-// What a run of ranks writes to standard error, in a process that must end with code 1.
+// Runs the ranks in a process that must end with code 1. Returns the text of its standard error.
 std::string errors_of_process(const FakeRanksOptions& options,
                               const std::function<void(const FakeRank&)>& body) {
   std::FILE* const errors = std::tmpfile();

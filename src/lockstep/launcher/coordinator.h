@@ -31,8 +31,8 @@ struct CoordinatorOptions {
   std::function<std::uint64_t()> points = [] { return 0; };  // see MembershipOptions; thread-safe
 };
 
-// What all nodes must have been given alike. With different rules for who may go on after a loss,
-// two halves of the nodes could do so.
+// Options that must be the same on all nodes. They decide which nodes may go on after a loss, so
+// with different ones two halves of the nodes could both go on.
 struct MembershipTerms {
   int endpoints = 1;
   int least = 1;  // nodes

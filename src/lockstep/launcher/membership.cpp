@@ -198,17 +198,22 @@ bool Membership::may_begin(const std::vector<std::string>& nodes, Time now) {
   return all_here(others) || waited >= options_.regroup;
 }
 
+// The newest generation that may have begun.
+const Generation& Membership::last_generation() const {
+  return agreed_.number > begun_.number ? agreed_ : begun_;
+}
+
 // Whether another coordinator may still have ranks, also of a generation that may not have begun.
 // With one endpoint the old coordinator has ended, because this one listens at its port.
 bool Membership::other_side_may_live() const {
-  const Generation& last = agreed_.number > begun_.number ? agreed_ : begun_;
+  const Generation& last = last_generation();
   if (!options_.has_successors || last.number == 0) return false;
   if (last.nodes.front() == options_.own) return false;
   return !coordinator_seen_to_end_ || begun_.nodes.front() != last.nodes.front();
 }
 
 std::string Membership::too_few(std::size_t count) const {
-  const Generation& last = agreed_.number > begun_.number ? agreed_ : begun_;
+  const Generation& last = last_generation();
   if (last.number == 0 && static_cast<int>(count) >= options_.least) {
     return fmt::format(
         "{} came in {}; with several endpoints the first start needs more than half of {}, so that "

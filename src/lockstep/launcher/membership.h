@@ -92,6 +92,7 @@ class Membership {
   bool may_begin(const std::vector<std::string>& nodes, Time now);
   bool has_quorum(const Generation& generation) const;
   bool all_here(const Generation& generation) const;
+  const Generation& last_generation() const;
   bool other_side_may_live() const;
   bool is_in_generation(const std::string& node) const;
   int ranks_of(const std::vector<std::string>& nodes) const;
