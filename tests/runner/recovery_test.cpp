@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/weights_file.h"
 #include "lockstep/engine/distributed.h"
+#include "lockstep/process/memory_file.h"
 #include "lockstep/train/interruption.h"
 #include "tests/support/slowdown.h"
 #include "tests/support/torch_fork.h"
@@ -1012,6 +1015,241 @@ TEST(Recovery, AResumeKnowsThatTheRunWasToEndAfterItsEpoch) {
   EXPECT_EQ(resumed.weights_hash, expected.weights_hash);
   EXPECT_EQ(resumed.stop_reason, "enough");
   EXPECT_EQ(resumed.epochs, 1);
+}
+
+// A callback may leave out a loader after another one's pass. It is not asked again by a run that
+// goes on in a later pass.
+TEST(Recovery, ALoaderThatIsLeftOutStaysSo) {
+  const auto train = [](const fs::path& logdir, bool is_killed, bool resumes) {
+    TrainOptions options = restarting({});
+    options.loaders = {{"train", {toy::points(50), {.batch_size = 8, .shuffle = true}}},
+                       {"train_more", {toy::points(50, 3), {.batch_size = 8}}},
+                       {"valid", {toy::points(30, 2), {.batch_size = 10}}},
+                       {"valid_more", {toy::points(30, 4), {.batch_size = 10}}}};
+    options.logdir = logdir;
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+    if (resumes) options.resume = "last";
+    auto hooks = std::make_shared<toy::Hooks>();
+    hooks->loader_end = [](State& state) {
+      if (state.loader == "train" && state.progress.epoch == 2) state.skip_loader("valid_more");
+    };
+    options.callbacks.add(hooks);
+    const Fault fault{
+        .epoch = 2, .loader = "train_more", .batch = 2, .strike = [] { throw std::bad_alloc(); }};
+    if (is_killed) options.callbacks.add(at_step(fault));
+    return toy::train(options);
+  };
+  const TemporaryDirectory calm, failed;
+  const TrainResult expected = train(calm.path(), false, false);
+  ASSERT_FALSE(expected.history.at(2).contains("valid_more"));
+  ASSERT_TRUE(expected.history.at(3).contains("valid_more"));
+  EXPECT_ANY_THROW(train(failed.path(), true, false));
+  const TrainResult resumed = train(failed.path(), false, true);
+  EXPECT_EQ(resumed.weights_hash, expected.weights_hash);
+  EXPECT_EQ(resumed.history, expected.history);
+}
+
+// Logs a row of its own in every hook.
+std::shared_ptr<toy::Hooks> logging_hooks() {
+  auto hooks = std::make_shared<toy::Hooks>();
+  const auto log = [](double hook) {
+    return [hook](State& state) {
+      const Metrics row = {{"hook", hook}, {"batches", double(state.progress.batch_step)}};
+      for (const auto& logger : state.loggers) {
+        logger->log_metrics({Scope::kEpoch, "mine", state.progress, row});
+      }
+    };
+  };
+  hooks->run_start = log(1);
+  hooks->epoch_start = log(2);
+  hooks->loader_start = log(3);
+  hooks->step = log(4);
+  hooks->loader_end = log(5);
+  hooks->epoch_end = log(6);
+  return hooks;
+}
+
+TrainOptions logging_run(const fs::path& logdir) {
+  TrainOptions options = toy::options();
+  options.seed = 3;
+  options.logdir = logdir;
+  options.callbacks.add(logging_hooks());
+  return options;
+}
+
+// The process of rank 0 is a new one, and opens the files of the one before.
+TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
+  const TemporaryDirectory calm;
+  ASSERT_EQ(toy::train(logging_run(calm.path())).epochs, 3);
+  for (const auto& [epoch, loader] : std::vector<std::pair<std::int64_t, std::string>>{
+           {1, "train"}, {2, "train"}, {2, "valid"}, {3, "valid"}}) {
+    SCOPED_TRACE(fmt::format("epoch {}, {}", epoch, loader));
+    const TemporaryDirectory killed;
+    process::MemoryFile memory;
+    const auto train = [&, epoch = epoch, loader = loader] {
+      const std::map<std::string, std::string> environment = {
+          {"RANK", "0"},
+          {"WORLD_SIZE", "1"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", "29500"},
+          {"TORCHELASTIC_MAX_RESTARTS", "3"},
+          {process::MemoryFile::kVariable, std::to_string(memory.descriptor())}};
+      for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+      TrainOptions options = logging_run(killed.path());
+      options.ddp = true;
+      bool went_on_inside = false;
+      auto hooks = std::make_shared<toy::Hooks>();
+      hooks->epoch_start = [&](State& state) { went_on_inside |= state.continues; };
+      hooks->step = [&](State& state) {
+        // A point is due after each of these batches.
+        if (state.restarts == 0) std::this_thread::sleep_for(100ms);
+        const bool is_there = state.progress.epoch == epoch && state.loader == loader;
+        if (is_there && state.restarts == 0 && state.loader_batch == 3) ::raise(SIGKILL);
+      };
+      options.callbacks.add(hooks);
+      const TrainResult result = toy::train(options);
+      if (result.recoveries != 1) return 2;
+      return went_on_inside ? 0 : 3;
+    };
+    const auto attempt = [&] {
+      const pid_t process = start_process(train);
+      int status = 0;
+      EXPECT_EQ(::waitpid(process, &status, 0), process);
+      return status;
+    };
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    memory.begin_attempt({.attempt = 0, .began = now()});
+    int status = attempt();
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+    memory.note_failure({.attempt = 0, .rank = 0, .kind = process::FailureKind::kLost});
+    memory.begin_attempt({.attempt = 1, .began = now(), .failed = now()});
+    status = attempt();
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(csv_files(killed.path()), csv_files(calm.path()));
+  }
+}
+
+// A resumed run calls the hooks of starts anew. All other rows of the epoch stay.
+TEST(Recovery, AResumeInsideAnEpochKeepsTheRowsOfItsCallbacks) {
+  const auto train = [](const fs::path& logdir, bool fails, bool resumes) {
+    TrainOptions options = logging_run(logdir);
+    options.callbacks.add(CheckpointCallback({.save_every_batches = 1}));
+    if (resumes) options.resume = "last";
+    const Fault fault{.rank = 0, .epoch = 2, .loader = "train", .batch = 5, .strike = [] {
+                        throw std::runtime_error("stop here");
+                      }};
+    if (fails) options.callbacks.add(at_step(fault));
+    return toy::train(options);
+  };
+  const TemporaryDirectory calm, failed;
+  const TrainResult expected = train(calm.path(), false, false);
+  EXPECT_ANY_THROW(train(failed.path(), true, false));
+  EXPECT_EQ(train(failed.path(), false, true).weights_hash, expected.weights_hash);
+  const auto rows = [](const fs::path& logdir, const std::string& hook) {
+    std::vector<std::string> found;
+    std::istringstream text(csv_files(logdir).at("mine.csv"));
+    for (std::string line; std::getline(text, line);) {
+      if (line.ends_with("," + hook)) found.push_back(line);
+    }
+    return found;
+  };
+  for (const std::string hook : {"2", "3", "4", "5", "6"}) {
+    EXPECT_EQ(rows(failed.path(), hook), rows(calm.path(), hook)) << "hook " << hook;
+  }
+  EXPECT_EQ(rows(failed.path(), "1").size(), 2U) << "one for each start";
+}
+
+// A scheduler that begins with the optimizer's learning rate and does not save it.
+class Halving : public optim::Scheduler {
+ public:
+  explicit Halving(optim::Optimizer& optimizer) : optimizer_(optimizer), first_(optimizer.lr()) {}
+  std::string name() const override { return "Halving"; }
+  optim::Per per() const override { return optim::Per::kBatch; }
+  void step(std::optional<double>) override { set(steps_ + 1); }
+  StateDict state() const override { return {{"steps", steps_}}; }
+  void load_state(const StateDict& state) override { set(state.get<std::int64_t>("steps")); }
+
+ private:
+  void set(std::int64_t steps) {
+    steps_ = steps;
+    optimizer_.set_lr(std::ldexp(first_, -static_cast<int>(steps_)));
+  }
+  optim::Optimizer& optimizer_;
+  double first_;
+  std::int64_t steps_ = 0;
+};
+
+// The caller's optimizer keeps the learning rate of the failed attempt.
+TEST(Recovery, ASchedulerBeginsWithTheFirstLearningRate) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    SCOPED_TRACE(backend);
+    const auto options_of = [&](int max_restarts) {
+      TrainOptions options = restarting({.backend = backend, .max_restarts = max_restarts});
+      const auto model = toy::model();
+      options.model = model;
+      options.optimizer = std::make_shared<torch::optim::SGD>(
+          model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      options.scheduler = [](optim::Optimizer& optimizer, const optim::ScheduleContext&) {
+        return std::make_unique<Halving>(optimizer);
+      };
+      return options;
+    };
+    const TrainResult expected = toy::train(options_of(0));
+    TrainOptions options = options_of(2);
+    options.callbacks.add(at_step({.restart = 0, .epoch = 2, .batch = 1}));
+    options.callbacks.add(at_step({.restart = 1, .epoch = 3, .batch = 1}));
+    const TrainResult found = toy::train(options);
+    expect_equal(found, expected);
+    EXPECT_EQ(found.recoveries, 2);
+  }
+}
+
+// Limits how many processes the user of the workers' template may have.
+void limit_template_of_caller() {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::string stat;
+    std::ifstream file(entry.path() / "stat");
+    std::getline(file, stat);
+    const auto wanted = fmt::format("(lockstep-templa) S {} ", ::getppid());
+    if (stat.find(wanted) == std::string::npos) continue;
+    const rlimit none{.rlim_cur = 1, .rlim_max = 1};
+    ::prlimit(std::stoi(entry.path().filename()), RLIMIT_NPROC, &none, nullptr);
+  }
+}
+
+// The limit of processes does not apply to root, so the run is in a process of another user.
+TEST(Recovery, TheRunGoesOnWithFewerWorkersIfNoneCanBeMade) {
+  const TrainResult expected = toy::train(restarting({}));
+  for (const int min_workers : {1, 2}) {
+    SCOPED_TRACE(fmt::format("min_workers {}", min_workers));
+    const pid_t child = start_process([&] {
+      constexpr uid_t kUser = 61237;
+      if (::getuid() == 0 && ::syscall(SYS_setresuid, kUser, kUser, kUser) != 0) return 77;
+      TrainOptions options = restarting({.max_restarts = 2});
+      options.min_workers = min_workers;
+      options.callbacks.add(at_step({.epoch = 2, .batch = 1, .strike = [] {
+                                       limit_template_of_caller();
+                                       ::raise(SIGKILL);
+                                     }}));
+      toy::Warnings warnings;
+      if (min_workers == 2) {
+        const std::string error = toy::error_of([&] { toy::train(options); });
+        return error.find("cannot fork worker 1 of 2") != std::string::npos ? 0 : 2;
+      }
+      const TrainResult found = toy::train(options);
+      if (found.weights_hash != expected.weights_hash || found.recoveries != 1) return 3;
+      if (found.history != expected.history) return 4;
+      return std::ranges::any_of(warnings.texts,
+                                 [](const std::string& text) {
+                                   return text.find("goes on with 1 of 2") != std::string::npos;
+                                 })
+                 ? 0
+                 : 5;
+    });
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
 }
 
 TEST(Recovery, OptionsThatMakeNoSenseAreRefused) {

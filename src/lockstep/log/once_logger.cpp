@@ -1,5 +1,6 @@
 #include "lockstep/log/once_logger.h"
 
+#include <limits>
 #include <utility>
 
 namespace lockstep {
@@ -29,6 +30,10 @@ int OnceLogger::set_stream(int stream) {
 void OnceLogger::set_start(std::int64_t start) {
   stream_ = kStarts;
   streams_[kStarts].position = {.batch = start};
+}
+
+void OnceLogger::skip_starts(std::int64_t last) {
+  streams_[kStarts].passed_on = {.batch = last, .record = std::numeric_limits<std::int64_t>::max()};
 }
 
 OnceLogger::Positions OnceLogger::position() const {

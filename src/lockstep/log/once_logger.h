@@ -33,6 +33,9 @@ class OnceLogger final : public Logger {
   // that increase in the course of the run.
   void set_start(std::int64_t start);
 
+  // Another process has passed on the records of all starts up to this one, so they are left out.
+  void skip_starts(std::int64_t last);
+
   // Called after each batch of the run.
   void next_batch();
 

@@ -128,10 +128,13 @@ StateDict Checkpointer::snapshot(StateDict* reuse) {
     averages = parts_.pass.averages();
   }
   if (!state_.comm->is_primary()) return {};
-  StateDict made = make_snapshot(
-      state_,
-      {.position = position, .rules = rules(), .averages = averages, .stop_reason = stop_reason},
-      parts_.callbacks);
+  StateDict made = make_snapshot(state_,
+                                 {.position = position,
+                                  .rules = rules(),
+                                  .averages = averages,
+                                  .stop_reason = stop_reason,
+                                  .records = parts_.journal.entries()},
+                                 parts_.callbacks);
   made.set("lr", by_optimizer(initial_lrs_));
   StateDict documents;
   for (const auto& [name, text] : parts_.options.documents) documents.set(name, text);
@@ -169,6 +172,7 @@ std::optional<ResumePoint> Checkpointer::resume() {
     point.loader_index = static_cast<std::size_t>(
         std::ranges::find(names, restored.position.loader) - names.begin());
     point.first_batch = restored.position.loader_batches_done;
+    point.records = restored.records;
   }
   parts_.replicas.send(parts_.optimizers);
   keep_lrs(loaded.state);

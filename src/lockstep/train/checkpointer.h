@@ -13,6 +13,7 @@
 
 #include "lockstep/base/named.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/log/epoch_journal.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
@@ -42,6 +43,7 @@ struct CheckpointerParts {
   Named<double> initial_lrs;              // by optimizer, before the scheduler changed it
   const KeptRun* goes_on_from = nullptr;  // resume from it instead of a file
   RunMemory* memory = nullptr;            // rank 0's: a restart resumes from its point
+  const EpochJournal& journal;            // what the run has logged in the current epoch
 };
 
 // Where a resumed run continues.
@@ -52,6 +54,7 @@ struct ResumePoint {
   std::int64_t finished_epochs = 0;  // before it
   std::size_t loader_index = 0;      // inside an epoch: the current loader
   std::int64_t first_batch = 0;      // inside an epoch: the loader's batches that are done
+  std::optional<EpochJournal::Entries> records = {};  // inside an epoch: what was logged in it
 };
 
 class Checkpointer {

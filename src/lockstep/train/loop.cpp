@@ -132,17 +132,21 @@ bool any_rank_uses_gradients(const std::vector<CallbackPtr>& callbacks, comm::Co
 // have increasing numbers. A restart inside an epoch calls their hooks again.
 class StartLogs {
  public:
-  StartLogs(RunMemory* memory, std::int64_t start) : memory_(memory) {
+  StartLogs(RunMemory* memory, EpochJournal& journal, std::int64_t start)
+      : memory_(memory), journal_(journal) {
     if (memory_ != nullptr) memory_->set_log_start(start);
+    journal_.set_start(start);
   }
   ~StartLogs() {
     if (memory_ != nullptr) memory_->set_log_stream(0);
+    journal_.set_start(std::nullopt);
   }
   StartLogs(const StartLogs&) = delete;
   StartLogs& operator=(const StartLogs&) = delete;
 
  private:
   RunMemory* memory_;
+  EpochJournal& journal_;
 };
 
 // Whether the other ranks are copies of rank 0 of the first attempt. They need no comparison, and
@@ -193,6 +197,14 @@ std::string of_which(const Plan& plan, std::size_t i) {
   return plan.optimizers.size() > 1 ? fmt::format(" of '{}'", plan.optimizers[i].name) : "";
 }
 
+// Gives the optimizer the learning rate and the momentum that it had in the first attempt.
+void begin_anew(RunMemory& memory, const std::string& name, optim::Optimizer& optimizer) {
+  const RunMemory::Pace now{.lr = optimizer.lr(), .momentum = optimizer.momentum()};
+  const RunMemory::Pace& first = memory.first_pace(name, now);
+  if (first.lr != now.lr) optimizer.set_lr(first.lr);
+  if (first.momentum && first.momentum != now.momentum) optimizer.set_momentum(*first.momentum);
+}
+
 bool is_stepped(const PlannedOptimizer& optimizer, const Phase& phase) {
   return std::ranges::find(phase.optimizers, optimizer.name) != phase.optimizers.end();
 }
@@ -223,6 +235,8 @@ Loop::TrainingParts::TrainingParts(const Plan& plan, comm::Communicator& comm, P
                 .profiler = &profiler}) {
   for (std::size_t i = 0; i < plan.optimizers.size(); ++i) {
     optimizers.push_back(make_optimizer(plan, plan.optimizers[i], replicas[i].parameters()));
+    // A scheduler may begin with the optimizer's learning rate.
+    if (are_copies(plan)) begin_anew(*plan.memory, plan.optimizers[i].name, *optimizers[i]);
     initial_lrs.set(plan.optimizers[i].name, optimizers[i]->lr());
   }
   const bool compares = comm.size() > 1 && !are_copies(plan);
@@ -327,7 +341,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                    .begin =
                        [this](const std::function<void()>& hooks) {
                          const auto loader = static_cast<std::int64_t>(loader_index_);
-                         const StartLogs logs(memory_, epoch_start() + 1 + loader);
+                         const std::int64_t epoch = epoch_start(state_.progress.epoch);
+                         const StartLogs logs(memory_, *journal_, epoch + 1 + loader);
                          hooks();
                        },
                    .copies = copies_.get()});
@@ -348,7 +363,8 @@ Loop::Loop(Plan plan, comm::Communicator& communicator)
                                                        .options = options,
                                                        .initial_lrs = training_->initial_lrs,
                                                        .goes_on_from = plan_.goes_on_from.get(),
-                                                       .memory = memory_});
+                                                       .memory = memory_,
+                                                       .journal = *journal_});
   state_.checkpointer = checkpointer_.get();
 }
 
@@ -380,10 +396,11 @@ TrainResult Loop::run() {
     run_measured();
     if (checkpointer_) checkpointer_->save_last_epoch();
     if (checkpointer_) checkpointer_->finish_writing();
-    if (checkpointer_) checkpointer_->need_files(false);
     finish_point();
     keep_run();
     if (averaged_) averaged_->use();  // for on_run_end, and for the result
+    // Only now: until here the run may go back to a point that lists these files.
+    if (checkpointer_) checkpointer_->need_files(false);
   } catch (const Interrupted&) {
     fail();
     if (comm_.is_primary()) report_interruption(state_, plan_.options);
@@ -469,7 +486,7 @@ void Loop::begin() {
   if (memory_ != nullptr) memory_->begin_callbacks();
   seed_hook(DrawHook::kRunStart, {.seed = state_.seed});
   {
-    const StartLogs logs(memory_, 0);
+    const StartLogs logs(memory_, *journal_, 0);
     notify_all(plan_.callbacks, &Callback::on_run_start, state_);
   }
   // A signal that came between two attempts must not lose what was trained: between epochs the run
@@ -616,6 +633,8 @@ bool Loop::resume() {
   ::malloc_trim(0);  // gives the memory that reading the file needed back to the system
   loader_index_ = point->loader_index;
   first_batch_ = point->first_batch;
+  is_restart_ = point->is_restart;
+  if (comm_.is_primary() && state_.inside_epoch) take_records(std::move(point->records));
   if (point->is_restart) return true;
   totals_.epochs_before = point->finished_epochs;
   totals_.steps_before = state_.progress.update_step;
@@ -632,15 +651,37 @@ bool Loop::resume() {
   return point->in_own_folder;
 }
 
+// What was logged in the current epoch before the snapshot.
+void Loop::take_records(std::optional<EpochJournal::Entries> records) {
+  if (records) {
+    records_ = std::move(*records);
+    // The hooks at the start of the epoch and of the pass are called again. After a restart, what
+    // they log is left out. A resumed run logs it anew.
+    if (is_restart_) return;
+    const std::int64_t epoch = epoch_start(state_.progress.epoch + 1);
+    std::erase_if(records_, [&](const EpochJournal::Entry& entry) {
+      return entry.start == epoch || entry.start == last_start();
+    });
+    return;
+  }
+  // A checkpoint of an older version has only the metrics of the finished loaders.
+  Progress progress = state_.progress;
+  progress.epoch += 1;
+  for (const auto& [loader, metrics] : state_.epoch_metrics) {
+    records_.push_back({.record = {Scope::kLoader, loader, progress, metrics}});
+  }
+}
+
 void Loop::prepare_logging(bool continued) {
-  if (memory_ == nullptr) return open_loggers(continued);
-  if (memory_->has_loggers()) {
+  if (memory_ != nullptr && memory_->has_loggers()) {
     state_.loggers.assign(memory_->loggers().begin(), memory_->loggers().end());
     memory_->rewind_loggers();
   } else {
     open_loggers(continued);
-    memory_->note_log_positions();
+    if (memory_ != nullptr) memory_->note_log_positions();
   }
+  journal_->restore(std::move(records_), is_restart_ ? last_start() : -1);
+  if (!state_.loggers.empty()) state_.loggers.push_back(journal_);
 }
 
 void Loop::open_loggers(bool continued) {
@@ -684,20 +725,20 @@ void Loop::open_loggers(bool continued) {
   if (memory_ != nullptr) {
     std::vector<std::shared_ptr<OnceLogger>> once;
     for (const auto& logger : state_.loggers) once.push_back(std::make_shared<OnceLogger>(logger));
+    // The process before has logged what the hooks at starts log, which are called again.
+    if (is_restart_) {
+      for (const auto& logger : once) logger->skip_starts(last_start());
+    }
     memory_->set_loggers(std::move(once));
     state_.loggers.assign(memory_->loggers().begin(), memory_->loggers().end());
   }
-  // The run resumes inside an epoch. Log the finished loaders of that epoch again, because the rows
-  // after the last whole epoch are dropped from the logs of the earlier run.
-  if (!state_.inside_epoch) return;
-  Progress progress = state_.progress;
-  progress.epoch += 1;
-  // They are not shown again if it is the same run, in a process that replaces the one before.
+  // The rows after the last whole epoch are dropped from the logs of the earlier run, so what it
+  // logged in the current epoch is logged again. The console does not show it again if it is the
+  // same run, in a process that replaces the one before.
   const std::size_t first = options.console && has_shown ? 1 : 0;
-  for (const auto& [loader, metrics] : state_.epoch_metrics) {
-    const Record record{Scope::kLoader, loader, progress, metrics};
+  for (const auto& entry : records_) {
     for (std::size_t i = first; i < state_.loggers.size(); ++i) {
-      state_.loggers[i]->log_metrics(record);
+      state_.loggers[i]->log_metrics(entry.record);
     }
   }
 }
@@ -766,23 +807,31 @@ void Loop::take_snapshot(KeptRun& kept) {
 }
 
 // The number of the epoch's start for StartLogs. Those of its passes follow it. The run's is 0.
-std::int64_t Loop::epoch_start() const {
-  return state_.progress.epoch * static_cast<std::int64_t>(state_.loaders.size() + 1);
+std::int64_t Loop::epoch_start(std::int64_t epoch) const {
+  return epoch * static_cast<std::int64_t>(state_.loaders.size() + 1);
+}
+
+// After a resume: the last start whose hooks were called before the snapshot.
+std::int64_t Loop::last_start() const {
+  const std::int64_t next_epoch = epoch_start(state_.progress.epoch + 1);
+  return state_.inside_epoch ? next_epoch + 1 + static_cast<std::int64_t>(loader_index_)
+                             : next_epoch - 1;
 }
 
 void Loop::run_epoch() {
   const bool resumed_inside = std::exchange(state_.inside_epoch, true);
   if (!resumed_inside) {
     state_.epoch_metrics.clear();
+    journal_->begin_epoch();
     state_.steps_before_epoch = state_.progress.update_step;
+    state_.skipped_loaders.clear();  // a snapshot inside an epoch has those of its callbacks
     loader_index_ = 0;
     first_batch_ = 0;
   }
-  state_.skipped_loaders.clear();
   state_.continues = resumed_inside;
   seed_hook(DrawHook::kEpochStart, {.seed = state_.seed, .epoch = state_.progress.epoch});
   {
-    const StartLogs logs(memory_, epoch_start());
+    const StartLogs logs(memory_, *journal_, epoch_start(state_.progress.epoch));
     notify_all(plan_.callbacks, &Callback::on_epoch_start, state_);
   }
   const auto names = state_.loaders.names();

@@ -102,7 +102,9 @@ class Loop {
   void report_recovery();
   bool is_restarted(const std::exception& error);
   void run_epoch();
-  std::int64_t epoch_start() const;
+  std::int64_t epoch_start(std::int64_t epoch) const;
+  std::int64_t last_start() const;
+  void take_records(std::optional<EpochJournal::Entries> records);
   void run_pass(const std::string& loader);
   void remake_batch_norm();
   void finish_loader();
@@ -129,14 +131,17 @@ class Loop {
   std::unique_ptr<TrainingParts> training_;  // none when evaluating
   Profiler profiler_;
   std::string operators_;  // the table of OperatorProfile, if it was asked for
+  std::shared_ptr<EpochJournal> journal_ = std::make_shared<EpochJournal>();
   std::unique_ptr<LoaderPass> pass_;
   std::unique_ptr<AveragedWeights> averaged_;   // none when evaluating
   std::unique_ptr<Checkpointer> checkpointer_;  // none when evaluating
   std::shared_ptr<KeptRun> kept_run_;
 
-  std::size_t loader_index_ = 0;  // the current loader
-  std::int64_t first_batch_ = 0;  // of the current loader, after a resume
-  bool begun_ = false;            // on_run_start is called, so on_run_end must be, too
+  std::size_t loader_index_ = 0;   // the current loader
+  std::int64_t first_batch_ = 0;   // of the current loader, after a resume
+  bool is_restart_ = false;        // goes on from a point of this run
+  EpochJournal::Entries records_;  // after a resume inside an epoch: what was logged in it
+  bool begun_ = false;             // on_run_start is called, so on_run_end must be, too
   // The next point began before it was taken: the loop waited for a file.
   std::optional<std::chrono::steady_clock::time_point> point_began_;
   RunTotals own_totals_;  // of a run that cannot be restarted

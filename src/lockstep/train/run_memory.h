@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,6 +104,16 @@ class RunMemory {
   // begins with the weights that the model has, and so does every other one.
   void begin_attempt(const Model& model);
 
+  // The learning rate and the momentum with which the first attempt began. An optimizer of torch is
+  // the caller's object, so a failed attempt leaves others in it.
+  struct Pace {
+    double lr = 0;
+    std::optional<double> momentum = {};
+  };
+  const Pace& first_pace(const std::string& optimizer, const Pace& now) {
+    return first_paces_.try_emplace(optimizer, now).first->second;
+  }
+
   // The last point; null before the first one.
   const KeptRun* point() const { return point_ ? &*point_ : nullptr; }
   // The run begins from a checkpoint, which is its first point.
@@ -181,7 +192,8 @@ class RunMemory {
   std::vector<std::shared_ptr<OnceLogger>> loggers_;
   bool has_loggers_ = false;
   std::optional<StateDict> first_weights_;
-  std::vector<bool> first_trainable_;  // requires_grad of the parameters
+  std::vector<bool> first_trainable_;        // requires_grad of the parameters
+  std::map<std::string, Pace> first_paces_;  // by optimizer
   std::optional<KeptRun> point_;
   StateDict spare_;
   std::vector<OnceLogger::Positions> point_positions_;  // of the loggers

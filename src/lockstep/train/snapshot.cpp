@@ -17,9 +17,12 @@ namespace {
 constexpr std::int64_t kFormat = 2;
 // Of a checkpoint without averaged weights, which older versions can resume, too.
 constexpr std::int64_t kPlainFormat = 1;
+constexpr const char* kRecords = "epoch_records";
 constexpr const char* kTrained = "raw_model_state_dict";
-// In "run": the average has changed since its statistics of batch norm were computed.
+// In "run".
 constexpr const char* kStopReason = "stop_reason";
+constexpr const char* kSkippedLoaders = "skipped_loaders";  // inside an epoch
+// The average has changed since its statistics of batch norm were computed.
 constexpr const char* kAverageNeedsBatchNorm = "average_needs_batch_norm";
 
 // Callbacks with the same name are numbered in their order. Those that all ranks have come first,
@@ -51,6 +54,48 @@ StateDict history_state(const std::map<std::int64_t, EpochMetrics>& history) {
     out.set(std::to_string(epoch), checkpoint::to_state(metrics));
   }
   return out;
+}
+
+StateList records_state(const EpochJournal::Entries& entries) {
+  StateList records;
+  for (const auto& [record, start] : entries) {
+    const Progress& progress = record.progress;
+    StateDict metrics;
+    for (const auto& [name, value] : record.metrics) metrics.set(name, value);
+    StateDict entry{{"of_loader", record.scope == Scope::kLoader},
+                    {"loader", record.loader},
+                    {"epoch", progress.epoch},
+                    {"num_epochs", progress.num_epochs},
+                    {"batch_step", progress.batch_step},
+                    {"sample_step", progress.sample_step},
+                    {"update_step", progress.update_step},
+                    {"metrics", std::move(metrics)}};
+    if (start) entry.set("start", *start);
+    records.push_back(std::move(entry));
+  }
+  return records;
+}
+
+EpochJournal::Entries records_from(const StateList& records) {
+  EpochJournal::Entries entries;
+  for (const StateValue& value : records) {
+    const auto* const entry = value.get_if<StateDict>();
+    if (entry == nullptr) continue;
+    const bool is_of_loader = entry->get<bool>("of_loader");
+    Record record{.scope = is_of_loader ? Scope::kLoader : Scope::kEpoch,
+                  .loader = entry->get<std::string>("loader"),
+                  .progress = {.epoch = entry->get<std::int64_t>("epoch"),
+                               .num_epochs = entry->get<std::int64_t>("num_epochs"),
+                               .batch_step = entry->get<std::int64_t>("batch_step"),
+                               .sample_step = entry->get<std::int64_t>("sample_step"),
+                               .update_step = entry->get<std::int64_t>("update_step")}};
+    const auto metrics = entry->get<StateDict>("metrics");
+    for (const auto& name : metrics.keys()) record.metrics[name] = metrics.get<double>(name);
+    std::optional<std::int64_t> start;
+    if (entry->contains("start")) start = entry->get<std::int64_t>("start");
+    entries.push_back({.record = std::move(record), .start = start});
+  }
+  return entries;
 }
 
 void restore_callbacks(const StateDict& saved, const std::vector<CallbackPtr>& callbacks,
@@ -302,12 +347,16 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
   const std::string phases = describe(rules.phases);
   if (!phases.empty()) run.set("phases", phases);
   if (parts.stop_reason) run.set(kStopReason, *parts.stop_reason);
+  if (!position.loader.empty() && !state.skipped_loaders.empty()) {
+    run.set(kSkippedLoaders, StateList(state.skipped_loaders.begin(), state.skipped_loaders.end()));
+  }
   if (several) run.set("optimizers", static_cast<std::int64_t>(state.optimizers.size()));
   if (state.averaged != nullptr && state.averaged->needs_batch_norm()) {
     run.set(kAverageNeedsBatchNorm, true);
   }
   snapshot.set("run", std::move(run));
   snapshot.set("epoch_metrics", checkpoint::to_state(state.epoch_metrics));
+  if (!position.loader.empty()) snapshot.set(kRecords, records_state(parts.records));
   snapshot.set("history", history_state(state.history));
   snapshot.set("averages", parts.averages);
   StateDict remembered;
@@ -360,7 +409,13 @@ Restored restore_snapshot(const StateDict& snapshot, State& state,
   state.loader_end_requested =
       !restored.position.loader.empty() && run.get<bool>("loader_end_requested");
   if (run.contains(kStopReason)) state.stop_reason = run.get<std::string>(kStopReason);
+  for (const StateValue& name : run.get_or<StateList>(kSkippedLoaders, {})) {
+    if (const auto* const text = name.get_if<std::string>()) state.skipped_loaders.insert(*text);
+  }
   state.epoch_metrics = checkpoint::metrics_from_state(snapshot.get<StateDict>("epoch_metrics"));
+  if (snapshot.contains(kRecords)) {
+    restored.records = records_from(snapshot.get<StateList>(kRecords));
+  }
   const auto history = snapshot.get<StateDict>("history");
   for (const auto& epoch : history.keys()) {
     state.history[std::stoll(epoch)] =
@@ -419,7 +474,7 @@ void add_unsaved(StateDict& snapshot, const std::vector<CallbackPtr>& callbacks)
 
 StateDict without_tensors(const StateDict& snapshot, const Named<optim::Optimizer*>& optimizers) {
   StateDict small = snapshot;
-  for (const char* const key : {"model_state_dict", "documents"}) {
+  for (const char* const key : {"model_state_dict", "documents", kRecords}) {
     if (small.contains(key)) small.erase(key);
   }
   // The key stays, because has_averaged_weights() must be the same on all ranks.

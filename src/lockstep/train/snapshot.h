@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/named.h"
+#include "lockstep/log/epoch_journal.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/state/state_dict.h"
 #include "lockstep/train/callback.h"
@@ -51,6 +52,7 @@ struct SnapshotParts {
   EpochRules rules = {};
   StateDict averages = {};                      // of batch metrics, inside an epoch
   std::optional<std::string> stop_reason = {};  // inside an epoch: a request to end after it
+  EpochJournal::Entries records = {};           // inside an epoch: what was logged in it
 };
 // The tensors of networks, criterions and optimizers are those of the run: copy the result
 // (state/copy.h) before the run goes on.
@@ -63,6 +65,9 @@ StateDict make_snapshot(const State& state, const SnapshotParts& parts,
 struct Restored {
   Position position;
   StateDict averages;
+  // What was logged in the current epoch. Nothing if the snapshot does not have it: it is of an
+  // older version, or this is not rank 0.
+  std::optional<EpochJournal::Entries> records = {};
 };
 Restored restore_snapshot(const StateDict& snapshot, State& state,
                           const std::vector<CallbackPtr>& callbacks, const EpochRules& rules);
