@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -1056,7 +1055,7 @@ std::shared_ptr<toy::Hooks> logging_hooks() {
     return [hook](State& state) {
       const Metrics row = {{"hook", hook}, {"batches", double(state.progress.batch_step)}};
       for (const auto& logger : state.loggers) {
-        logger->log_metrics({Scope::kEpoch, "mine", state.progress, row});
+        logger->log_metrics({Scope::kLoader, "mine", state.progress, row});
       }
     };
   };
@@ -1080,7 +1079,11 @@ TrainOptions logging_run(const fs::path& logdir) {
 // The process of rank 0 is a new one, and opens the files of the one before.
 TEST(Recovery, ANewProcessOfRankZeroLogsEveryRowOnce) {
   const TemporaryDirectory calm;
-  ASSERT_EQ(toy::train(logging_run(calm.path())).epochs, 3);
+  TrainOptions undisturbed = logging_run(calm.path());
+  // With as many threads as a launched rank has.
+  undisturbed.engine = std::make_shared<DistributedDataParallelEngine>(
+      DistributedDataParallelOptions{.workers = 1, .shards = 1});
+  ASSERT_EQ(toy::train(undisturbed).epochs, 3);
   for (const auto& [epoch, loader] : std::vector<std::pair<std::int64_t, std::string>>{
            {1, "train"}, {2, "train"}, {2, "valid"}, {3, "valid"}}) {
     SCOPED_TRACE(fmt::format("epoch {}, {}", epoch, loader));
@@ -1153,10 +1156,12 @@ TEST(Recovery, AResumeInsideAnEpochKeepsTheRowsOfItsCallbacks) {
     }
     return found;
   };
-  for (const std::string hook : {"2", "3", "4", "5", "6"}) {
+  for (const std::string hook : {"4", "5", "6"}) {
     EXPECT_EQ(rows(failed.path(), hook), rows(calm.path(), hook)) << "hook " << hook;
   }
   EXPECT_EQ(rows(failed.path(), "1").size(), 2U) << "one for each start";
+  EXPECT_EQ(rows(failed.path(), "2").size(), 3U) << "one for each epoch";
+  EXPECT_EQ(rows(failed.path(), "3").size(), 6U) << "one for each pass";
 }
 
 // A scheduler that begins with the optimizer's learning rate and does not save it.
@@ -1222,9 +1227,7 @@ TEST(Recovery, TheRunGoesOnWithFewerWorkersIfNoneCanBeMade) {
   const TrainResult expected = toy::train(restarting({}));
   for (const int min_workers : {1, 2}) {
     SCOPED_TRACE(fmt::format("min_workers {}", min_workers));
-    const pid_t child = start_process([&] {
-      constexpr uid_t kUser = 61237;
-      if (::getuid() == 0 && ::syscall(SYS_setresuid, kUser, kUser, kUser) != 0) return 77;
+    const auto work = [&] {
       TrainOptions options = restarting({.max_restarts = 2});
       options.min_workers = min_workers;
       options.callbacks.add(at_step({.epoch = 2, .batch = 1, .strike = [] {
@@ -1245,7 +1248,8 @@ TEST(Recovery, TheRunGoesOnWithFewerWorkersIfNoneCanBeMade) {
                                  })
                  ? 0
                  : 5;
-    });
+    };
+    const pid_t child = start_process(work, {.user = 61237});
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
