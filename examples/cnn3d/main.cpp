@@ -62,6 +62,7 @@ int main(int argc, char** argv) try {
   std::optional<int> workers, shards;
   std::optional<std::string> mlflow;
   std::string precision = "fp32";
+  int max_restarts = 0;
   bool verbose = false;
   CLI::App app("Trains CNN3d on a synthetic turbulent field, and evaluates it.");
   app.add_option("--logdir", logdir, "Folder for the field, logs, the model and the report")
@@ -72,6 +73,9 @@ int main(int argc, char** argv) try {
   app.add_option("--workers", workers, "Processes that train together; default: one per core");
   app.add_option("--shards", shards,
                  "Parts of every batch; results depend on them, not on the workers");
+  app.add_option("--max-restarts", max_restarts,
+                 "How many times workers are made anew after one was lost")
+      ->capture_default_str();
   app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->capture_default_str();
@@ -94,6 +98,7 @@ int main(int argc, char** argv) try {
                             .ddp = true,
                             .workers = workers,
                             .shards = shards,
+                            .max_restarts = max_restarts,
                             .verbose = verbose,
                             .precision = precision});
   science::Trackers trackers = {std::make_shared<science::FileTracker>(logdir / "report")};

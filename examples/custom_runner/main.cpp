@@ -70,6 +70,7 @@ int main(int argc, char** argv) try {
   std::int64_t epochs = 8;
   std::optional<std::string> logdir;
   std::string precision = "fp32";
+  int max_restarts = 0;
   bool quiet = false;
   CLI::App app("Trains with a custom runner.");
   app.add_option("--root", settings.root,
@@ -81,6 +82,9 @@ int main(int argc, char** argv) try {
       ->check(CLI::PositiveNumber);
   app.add_option("--workers", settings.workers,
                  "Processes; default: one per GPU, without GPUs one per core");
+  app.add_option("--max-restarts", max_restarts,
+                 "How many times workers are made anew after one was lost")
+      ->capture_default_str();
   app.add_option("--logdir", logdir, "Folder for logs, checkpoints and summary.json");
   app.add_option("--precision", precision, "Of the forward pass and loss: fp32, bf16, fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
@@ -108,6 +112,7 @@ int main(int argc, char** argv) try {
       .callbacks = {ls::AccuracyCallback({.num_classes = 10}),
                     ls::PrecisionRecallF1SupportCallback({.num_classes = 10}),
                     ls::AUCCallback({.num_classes = 10})},
+      .max_restarts = max_restarts,
   });
   // If a launcher started several processes, each of them reaches this line.
   if (result.rank == 0) {

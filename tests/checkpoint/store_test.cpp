@@ -253,6 +253,26 @@ TEST(Store, FilesThatAreNeededStay) {
               ElementsAre("_metrics.json", "best.pth", "epoch.0002.pth", "last.pth"));
 }
 
+// The process is killed while the file is needed. Its name does not say that it is a checkpoint.
+TEST(Store, FilesThatWereNeededGoAfterAResume) {
+  TemporaryDirectory folder;
+  Store store({.folder = folder.path()});
+  const auto save = [](Store& to, std::int64_t epoch, double score) {
+    to.decide_epoch({.epoch = epoch, .score = score, .path = fmt::format("model.{}.pth", epoch)})(
+        StateDict{{"epoch", epoch}});
+  };
+  save(store, 1, 0.5);
+  store.need_listed();
+  save(store, 2, 0.4);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "last.pth", "model.1.pth", "model.2.pth"));
+  Store resumed({.folder = folder.path()});
+  resumed.load_state(store.state(), [](auto...) { return 0.4; });
+  save(resumed, 3, 0.6);
+  EXPECT_THAT(files(folder.path()),
+              ElementsAre("_metrics.json", "best.pth", "last.pth", "model.2.pth"));
+}
+
 TEST(Store, ScoresAnewWhenSomethingElseIsBest) {
   TemporaryDirectory folder;
   Store store({.folder = folder.path(), .keep_best = 2});

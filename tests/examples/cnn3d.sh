@@ -10,8 +10,17 @@ cd "$work"
 fail() { echo "cnn3d.sh: $*" >&2; tail -n 20 "$work/out" "$work/err" >&2; exit 1; }
 
 mkdir -p logs/cnn3d && echo mine > logs/cnn3d/precious.txt
+# A worker is killed. All that is checked below, the same weights as with one worker included, holds all the same.
 SECONDS=0
-"$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 > out 2> err || fail "failed"
+"$cnn3d" --logdir logs/cnn3d --workers 2 --shards 2 --max-restarts 2 > out 2> err &
+pid=$!
+until grep -q '^train (3/150)' out; do
+  kill -0 $pid 2> /dev/null || fail "ended before epoch 3"
+  sleep 0.02
+done
+pkill -KILL -P $pid lockstep-rank-1 || fail "there is no process lockstep-rank-1"
+wait $pid || fail "failed after a worker was killed"
+grep -q 'Recovered: rank 1 .*killed by signal 9.*restart 1 of 2' out || fail "no recovery"
 [ $SECONDS -lt "$(scaled 120)" ] || fail "took $SECONDS s, expected less than $(scaled 120) s"
 grep -q mine logs/cnn3d/precious.txt || fail "deleted what was in the log folder"
 for file in report.html pdf_cdf.svg slices.svg spectrum.svg loss.svg pdf_cdf.csv spectrum.csv metrics.csv params.json model_details.txt; do

@@ -10,7 +10,7 @@ cd "$work"
 fail() { echo "FAILED: $*" >&2; cat out.txt err.txt >&2; exit 1; }
 run() { "$custom_runner" --quiet "$@" > out.txt 2> err.txt || fail "$* : exit $?"; }
 
-run --workers 2 --epochs 2 --limit 4000 --logdir logs
+run --workers 2 --epochs 2 --limit 4000 --max-restarts 2 --logdir logs
 line=$(grep '^Result: epoch [12], loss 0\.[0-9]*, accuracy 0\.[0-9]*, confidence 0\.[0-9]*$' out.txt) ||
   fail "no result"
 [ "$(grep -c '^Result: ' out.txt)" -eq 1 ] || fail "expected one result, by rank 0"

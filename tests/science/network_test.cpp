@@ -236,6 +236,7 @@ TEST(Network, AnExistingLogFolderIsNotDeleted) {
 TEST(Network, RefusesOptionsWithoutMeaning) {
   EXPECT_THROW(Straight({.n_epochs = 0}), ConfigError);
   EXPECT_THROW(Straight({.workers = 2}), ConfigError);
+  EXPECT_THROW(Straight({.max_restarts = 2}), ConfigError);
   EXPECT_THROW(Straight(config()).train({}), ConfigError);
 }
 

@@ -291,8 +291,8 @@ TEST(CheckpointSeries, AKillWhileWritingLeavesWholeFilesOnly) {
   }
 }
 
-// A save stalls training for the time of a copy. A generous bound, because other programs may run
-// on the machine; `lockstep_bench --work saves` has the figures.
+// A save stalls training for the time of a copy. The shortest of several times counts, because
+// other programs may run on the machine; `lockstep_bench --work saves` has the figures.
 TEST(CheckpointSeries, ASaveTakesNotMuchLongerThanMemcpy) {
   using Clock = std::chrono::steady_clock;
   const auto seconds_of = [](const auto& action) {
@@ -315,7 +315,7 @@ TEST(CheckpointSeries, ASaveTakesNotMuchLongerThanMemcpy) {
   };
   options.callbacks = {hooks};
   toy::train(options);
-  EXPECT_LT(snapshot / copy, 4) << "snapshot " << snapshot << " s, memcpy " << copy << " s";
+  EXPECT_LT(snapshot / copy, 2) << "snapshot " << snapshot << " s, memcpy " << copy << " s";
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ constexpr const char* kBestName = "best.pth";
 constexpr const char* kLastName = "last.pth";
 
 constexpr const char* kIndexName = "_metrics.json";
+constexpr const char* kNeeded = "needed";
 
 std::string epoch_name(std::int64_t epoch) {
   return fmt::format("epoch.{:04}.pth", epoch);
@@ -49,14 +50,30 @@ nlohmann::json to_json(const Kept& kept) {
 
 using Moment = std::pair<std::int64_t, std::int64_t>;  // epoch, and step inside of it
 
+// A list in the index of the folder. An index that cannot be read has empty lists.
+nlohmann::json list_in_index(const fs::path& folder, const char* key) {
+  if (!fs::exists(folder / kIndexName)) return nlohmann::json::array();
+  const auto index = nlohmann::json::parse(read_file(folder / kIndexName), nullptr, false);
+  if (!index.is_object() || !index.contains(key) || !index[key].is_array()) {
+    return nlohmann::json::array();
+  }
+  return index[key];
+}
+
+// Files that were in the folder only because the run could still go back to an earlier moment.
+std::vector<fs::path> needed_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& name : list_in_index(folder, kNeeded)) {
+    if (name.is_string()) files.push_back(folder / fs::path(name.get<std::string>()).filename());
+  }
+  return files;
+}
+
 // The files that the index of the folder lists, with the newest last. A file that the user named
-// can only be found in this way. An index that cannot be read lists nothing.
+// can only be found in this way.
 std::vector<std::pair<Moment, fs::path>> listed_files(const fs::path& folder) {
   std::vector<std::pair<Moment, fs::path>> files;
-  if (!fs::exists(folder / kIndexName)) return files;
-  const auto index = nlohmann::json::parse(read_file(folder / kIndexName), nullptr, false);
-  if (!index.is_object() || !index.contains("kept") || !index["kept"].is_array()) return files;
-  for (const auto& entry : index["kept"]) {
+  for (const auto& entry : list_in_index(folder, "kept")) {
     if (!entry.is_object()) continue;
     const auto name = entry.find("checkpoint"), epoch = entry.find("epoch");
     if (name == entry.end() || !name->is_string()) continue;
@@ -101,6 +118,7 @@ struct FolderFiles {
   std::optional<Kept> last;             // the last epoch
   std::vector<Kept> steps = {};         // saved inside epochs
   std::vector<fs::path> unlisted = {};  // files of other epochs that must go
+  std::vector<fs::path> needed = {};    // files of other epochs that must stay for now
 };
 
 // Without a score it is not the best, although it may be kept.
@@ -122,6 +140,7 @@ void write_index(const FolderFiles& files) {
   for (const auto* const list : {&files.best, &files.steps}) {
     for (const auto& kept : *list) index["kept"].push_back(to_json(kept));
   }
+  for (const auto& path : files.needed) index[kNeeded].push_back(path.filename().string());
   write_file_atomically(files.folder / kIndexName, index.dump(2) + "\n");
 }
 
@@ -187,7 +206,8 @@ Store::Write Store::decide_epoch(const Kept& epoch) {
                           .best = best_,
                           .last = last_,
                           .steps = steps_,
-                          .unlisted = unlisted()};
+                          .unlisted = unlisted(),
+                          .needed = needed_};
   for (const auto& path : files.unlisted) dropped_.erase(path);
   return [files, among_best](const StateDict& state) {
     if (among_best) save(files.last->path, state);
@@ -209,6 +229,7 @@ std::vector<fs::path> Store::unlisted() const {
   std::set<fs::path> paths = dropped_;
   if (is_resumed_) {
     for (const auto& path : others(options_.folder, last_path())) paths.insert(path);
+    for (const auto& path : needed_files(options_.folder)) paths.insert(path);
   }
   for (const auto* const list : {&best_, &steps_}) {
     for (const Kept& kept : *list) paths.erase(kept.path);
@@ -253,7 +274,8 @@ Store::Write Store::decide_last() {
                           .best = best_,
                           .last = last_,
                           .steps = steps_,
-                          .unlisted = unlisted()};
+                          .unlisted = unlisted(),
+                          .needed = needed_};
   return [files, was_behind = std::exchange(is_behind_, false)](const StateDict& state) {
     save(files.folder / kLastName, state);
     if (was_behind) update_folder(files);
@@ -271,7 +293,8 @@ Store::Write Store::decide_step(const Kept& step) {
                           .best = best_,
                           .last = last_,
                           .steps = steps_,
-                          .unlisted = unlisted()};
+                          .unlisted = unlisted(),
+                          .needed = needed_};
   for (const auto& path : files.unlisted) dropped_.erase(path);
   return [files](const StateDict& state) {
     save(files.steps.back().path, state);

@@ -51,9 +51,10 @@ class Follower : public Callback {
     state.optimizer->set_lr(lr);  // the configured one, not that of the loaded state
   }
   void on_epoch_end(State& state) override {
-    if (on_epoch_ && state.comm->is_primary()) {
-      on_epoch_(state.progress.epoch, state.epoch_metrics);
-    }
+    // A run that goes on after a fault may repeat the end of an epoch.
+    if (!on_epoch_ || !state.comm->is_primary() || state.progress.epoch <= reported_) return;
+    on_epoch_(state.progress.epoch, state.epoch_metrics);
+    reported_ = state.progress.epoch;
   }
   void on_run_end(State& state) override {
     if (state.comm->is_primary()) optimizer_ = state.optimizer->state();
@@ -63,6 +64,7 @@ class Follower : public Callback {
   StateDict& optimizer_;
   bool is_loaded_;
   const Estimator::OnEpoch& on_epoch_;
+  std::int64_t reported_ = 0;  // the last epoch that on_epoch_ got
 };
 
 // Compares outputs and targets as rows, because the model's outputs are rows.
@@ -95,6 +97,9 @@ Network::Network(NetworkConfig config) : config_(std::move(config)) {
   }
   if (!config_.ddp && (config_.workers || config_.shards)) {
     throw ConfigError("workers and shards need ddp = true, got ddp = false");
+  }
+  if (!config_.ddp && config_.max_restarts != 0) {
+    throw ConfigError("max_restarts: {} needs ddp = true, got ddp = false", config_.max_restarts);
   }
 }
 
@@ -142,6 +147,7 @@ void Network::fit(const data::Loaders& loaders, const OnEpoch& on_epoch) {
                                            .min_delta = config_.min_delta}),
                     SchedulerCallback({.metric = watched}),
                     Follower(optimizer_, is_loaded_, on_epoch)},
+      .max_restarts = config_.max_restarts,
       .engine = engine,
   });
   is_loaded_ = false;

@@ -31,6 +31,7 @@ struct NetworkConfig {
   bool ddp = false;                     // trains with one worker per core or GPU
   std::optional<int> workers;           // this many workers instead; needs ddp
   std::optional<int> shards;            // parts of a batch; results depend on this. Needs ddp
+  int max_restarts = 0;                 // how many times workers are made anew. Needs ddp
   std::uint64_t seed = 42;
   bool verbose = false;
   Precision precision;  // of training and predictions: fp32, bf16 or fp16

@@ -21,6 +21,7 @@ struct BackendConfig {
   double lr = 2e-3;
   std::optional<int> workers = {};  // default: one per core, or one per GPU
   std::optional<int> shards = {};   // parts of a batch; default: one per worker
+  int max_restarts = 0;             // how many times workers are made anew after one was lost
   std::optional<torch::Device> device = {};  // default: a GPU, else the CPU
   std::uint64_t seed = 42;
 };
@@ -100,6 +101,7 @@ class Backend : public science::Estimator {
                                                        .minimize = true,
                                                        .min_delta = config_.min_delta}),
                       lockstep::SchedulerCallback({.metric = watched})},
+        .max_restarts = config_.max_restarts,
         .engine = std::make_shared<lockstep::DistributedDataParallelEngine>(
             lockstep::DistributedDataParallelOptions{
                 .workers = config_.workers, .shards = config_.shards, .device = config_.device}),
